@@ -1,0 +1,69 @@
+"""Stacks of one process: threads, and a table of frames that they share.
+
+Frames are kept outermost first, which is how stacks merge into prefix trees. py-spy and faulthandler
+print innermost first; whoever parses turns them round once.
+"""
+
+from typing import NamedTuple
+
+from pydantic import Field
+
+from shared.value import Value
+
+
+class Frame(NamedTuple):
+    """One frame. `line` is 0 where it is not known, as in native code without debug information."""
+
+    function: str
+    file: str
+    line: int
+    native: bool = False
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{self.function} ({place})"
+
+
+class Thread(Value):
+    """One thread's stack as indices into the table of its process, outermost first."""
+
+    tid: int | None = Field(default=None, description="Kernel thread id; equal to the pid for the main thread.")
+    name: str = ""
+    active: bool | None = Field(default=None, description="Was it running on a CPU when looked at? None: not known.")
+    holds_gil: bool | None = None
+    frames: tuple[int, ...] = ()
+
+
+class Stacks(Value):
+    """Every Python thread of one process at one moment."""
+
+    pid: int | None = None
+    native: bool = Field(default=False, description="Are native (C, C++) frames included?")
+    paused: bool = Field(default=True, description="Was the process stopped for the look (consistent), or not?")
+    frames: tuple[Frame, ...] = Field(default=(), description="The table that the threads' indices point into.")
+    threads: tuple[Thread, ...] = ()
+
+    def stack(self, thread: Thread) -> tuple[Frame, ...]:
+        """Return one thread's frames, outermost first."""
+        return tuple(self.frames[index] for index in thread.frames)
+
+    @property
+    def main(self) -> Thread | None:
+        """The main thread: the one whose id is the pid, else the one named so, else None."""
+        by_id = next((t for t in self.threads if t.tid is not None and t.tid == self.pid), None)
+        return by_id or next((t for t in self.threads if t.name == "MainThread"), None)
+
+
+class StackTable:
+    """Builds the frame table of one process while its threads are read."""
+
+    def __init__(self) -> None:
+        self._index: dict[Frame, int] = {}
+
+    def add(self, frame: Frame) -> int:
+        """Return the index of `frame`, adding it when new."""
+        return self._index.setdefault(frame, len(self._index))
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        return tuple(self._index)
