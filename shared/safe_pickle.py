@@ -1,0 +1,71 @@
+"""Unpickle a job's dump without trusting it.
+
+A pickle is a program. Two walls stand before it: a scan that lets only the opcodes of plain data through and
+bounds the memo (one forged `LONG_BINPUT` would make the C unpickler fill gigabytes), and an unpickler
+that finds no globals. Opcode numbers and operand sizes: CPython's Lib/pickletools.py.
+
+Shared references can still make a small pickle describe a vast structure; whoever walks the result keeps
+its own bounds.
+"""
+
+import io
+import pickle
+import re
+from typing import Any, NoReturn
+
+from shared.errors import UnreadableDump, quoted
+
+# Opcodes with operands of fixed size, matched in runs. LONG_BINPUT's index must stay below 2**20.
+_FIXED = re.compile(
+    rb"(?:[\x80][\x00-\x05]"  # PROTO
+    rb"|[\]})(\x85\x86\x87tlduaes0N\x88\x89\x94]"  # lists, dicts, tuples, MARK, SETITEMS, None, bools, MEMOIZE
+    rb"|[hqK].|M..|[Jj].{4}|G.{8}"  # BINGET BINPUT BININT1, BININT2, BININT, LONG_BINGET, BINFLOAT
+    rb"|r..[\x00-\x0f]\x00"  # LONG_BINPUT
+    rb"|\x95.{8}"  # FRAME
+    rb"|\x8a(?:\x00|\x01.|\x02..|\x03.{3}|\x04.{4}|\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8}|\x09.{9})"  # LONG1
+    rb")*+",
+    re.DOTALL,
+)
+_STOP = ord(".")
+_TEXT = {ord("X"): 4, 0x8C: 1, ord("U"): 1}
+"""BINUNICODE, SHORT_BINUNICODE and SHORT_BINSTRING: bytes of their length field."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise UnreadableDump(f"the pickle asks for {quoted(module)}.{quoted(name)}: only plain data is read")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise UnreadableDump("the pickle asks for a persistent object: only plain data is read")
+
+
+def load_plain(data: bytes) -> Any:
+    """Return the value in `data` if it is made of None, bool, int, float, str, list, tuple and dict alone.
+
+    Raises UnreadableDump for anything else: other opcodes, truncation, trailing rubbish inside an operand.
+    """
+    _check_opcodes(data)
+    try:
+        return _PlainUnpickler(io.BytesIO(data), encoding="latin-1").load()
+    except UnreadableDump:
+        raise
+    except Exception as error:  # the C unpickler raises nearly every built-in error on malformed input
+        raise UnreadableDump(f"not a readable pickle: {type(error).__name__}: {error}") from error
+
+
+def _check_opcodes(data: bytes) -> None:
+    position = 0
+    while True:
+        run = _FIXED.match(data, position)
+        position = position if run is None else run.end()
+        if position >= len(data):
+            raise UnreadableDump(f"the pickle is cut off after {len(data)} bytes")
+        opcode = data[position]
+        if opcode == _STOP:
+            return
+        width = _TEXT.get(opcode)
+        if width is None:
+            raise UnreadableDump(
+                f"the pickle holds opcode 0x{opcode:02x} at byte {position}: only plain data is read"
+            )
+        position += 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")
