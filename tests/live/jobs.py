@@ -1,0 +1,203 @@
+"""Real jobs for tests: started in sessions of their own, waited for by an event, ended to the last process.
+
+A job's processes carry a mark in their environment, so that all of them are found, also those that a launcher
+puts into sessions of their own (torchrun does so with each rank), and nothing else is ever touched.
+"""
+
+import ast
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.live.launchers import LAUNCHERS, Command, Order, Plan, common_environment
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAMS = REPOSITORY / "tests" / "programs"
+
+START_SECONDS = 120.0
+"""A job that is not ready by then has failed to start. Importing torch four times on two busy cores takes 20 s."""
+
+END_SECONDS = 20.0
+"""Processes that were killed with SIGKILL are gone by then."""
+
+MARK = "UNHANG_TEST_JOB"
+
+
+class JobFailed(AssertionError):
+    """A test's job did not start, or left something behind; carries the job's own output."""
+
+
+class Job:
+    """One real job: `with Job("recv_ring", directory=tmp_path) as job:` runs it and returns when it is ready."""
+
+    def __init__(
+        self,
+        program: str,
+        *,
+        directory: Path,
+        probe: bool = False,
+        ranks: int = 4,
+        launch: str | None = None,
+        name: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare to run `program` of tests/programs; `directory` receives its output and must exist."""
+        self.truth = truth_of(program)
+        self.mark = uuid.uuid4().hex
+        self.directory = directory
+        self.probe = probe
+        self.ready_lines: list[str] = []
+        self._environment = dict(environment or {})
+        self._launched: list[subprocess.Popen[bytes]] = []
+        order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}")
+        self._expected_lines: int = self.truth.get("ready", ranks)
+        self.plan: Plan = LAUNCHERS[launch or self.truth.get("launch", "torchrun")](order)
+        self._pipe_path = directory / f"ready-{self.mark[:8]}"
+        self._pipe = -1
+
+    @property
+    def name(self) -> str:
+        """The name under which `unhang` finds this job."""
+        return self.plan.job
+
+    @property
+    def ranks(self) -> dict[int, int]:
+        """Process ids by rank, of the ranks that said that they are ready."""
+        words = [line.split() for line in self.ready_lines]
+        return {int(number): int(pid) for kind, number, pid in (w for w in words if len(w) == 3) if kind == "rank"}
+
+    @property
+    def output(self) -> str:
+        """All that the job has written so far, on both streams."""
+        paths = sorted(self.directory.glob(f"output-{self.mark[:8]}-*"))
+        return "\n".join(path.read_text(errors="replace") for path in paths)
+
+    def __enter__(self) -> Self:
+        """Start it and wait until it says that it is ready."""
+        os.mkfifo(self._pipe_path)
+        self._pipe = os.open(self._pipe_path, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            for number, command in enumerate(self.plan.commands):
+                self._launched.append(self._start(command, number))
+            self._wait_until_ready(time.monotonic() + START_SECONDS)
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End all of it."""
+        self.end()
+
+    def processes(self) -> list[int]:
+        """Return the ids of all living processes of this job, launchers and children included."""
+        return list(_marked(f"{MARK}={self.mark}".encode()))
+
+    def end(self) -> None:
+        """Kill every process of this job, stopped ones too, and make sure that none is left."""
+        deadline = time.monotonic() + END_SECONDS
+        while left := self.processes():
+            if time.monotonic() > deadline:
+                raise JobFailed(f"processes {left} of {self.name} outlived SIGKILL")
+            for pid in left:
+                _kill(pid, f"{MARK}={self.mark}".encode())
+            time.sleep(0.01)
+        for process in self._launched:
+            process.wait(timeout=END_SECONDS)
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+    def _start(self, command: Command, number: int) -> subprocess.Popen[bytes]:
+        environment = {
+            **common_environment(self.directory),
+            **command.environment,
+            **self._environment,
+            MARK: self.mark,
+            "UNHANG_TEST_READY": str(self._pipe_path),
+        }
+        if self.probe:
+            environment["PYTHONPATH"] = probe_path()
+        with open(self.directory / f"output-{self.mark[:8]}-{number}", "wb") as output:
+            return subprocess.Popen(
+                command.arguments,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _wait_until_ready(self, deadline: float) -> None:
+        received = b""
+        while received.count(b"\n") < self._expected_lines:
+            if not select.select([self._pipe], [], [], 0.2)[0]:
+                self._check_start(deadline, received)
+                continue
+            received += os.read(self._pipe, 65536)
+        self.ready_lines = received.decode().splitlines()
+
+    def _check_start(self, deadline: float, received: bytes) -> None:
+        everyone_left = all(process.poll() is not None for process in self._launched)
+        if everyone_left or time.monotonic() > deadline:
+            what = "ended" if everyone_left else "was not ready in time"
+            raise JobFailed(f"{self.name} {what}; ready: {received.decode()!r}; it wrote:\n{self.output}")
+
+
+@cache
+def truth_of(program: str) -> dict[str, Any]:
+    """Read the `TRUTH` of a program without running it."""
+    tree = ast.parse((PROGRAMS / f"{program}.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TRUTH":
+            truth: dict[str, Any] = ast.literal_eval(node.value)
+            return truth
+    raise JobFailed(f"{program} says no TRUTH")
+
+
+@cache
+def probe_path() -> str:
+    """Ask `unhang` for the directory that loads the probe into a job."""
+    command = [sys.executable, "-m", "cli", "probe-path"]
+    answer = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
+    return answer.stdout.strip()
+
+
+def _marked(entry: bytes) -> Iterator[int]:
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit() and _carries(int(directory.name), entry):
+            yield int(directory.name)
+
+
+def _carries(pid: int, entry: bytes) -> bool:
+    """Does the process carry the mark? A process that has ended, reaped or not, carries nothing."""
+    try:
+        return entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _kill(pid: int, entry: bytes) -> None:
+    """Kill the process, by a handle taken before its mark is checked: its id may have been given to another."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if _carries(pid, entry):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,34 @@
+"""Two groups over all ranks: the faulty rank reduces on the second first, all others on the first first."""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["order_inversion"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def main() -> None:
+    """Train with one group for dense and one for sparse gradients; at the faulty step one rank swaps them."""
+    place = rig.start()
+    ranks = list(range(place.world_size))
+    dense, sparse = (dist.new_group(ranks, group_desc=description) for description in ("dense", "sparse"))
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(activations, group=place.pair)
+        order = [dense, sparse]
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+            if place.is_faulty:
+                order.reverse()
+        for group in order:
+            dist.all_reduce(gradients, group=group)
+
+
+if __name__ == "__main__":
+    main()

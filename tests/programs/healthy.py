@@ -1,0 +1,35 @@
+"""Nothing is wrong: a step takes about 50 ms on every rank, for ever."""
+
+import time
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {"verdict": "not_hung", "kinds": [], "causes": [], "culprits": [], "victims": ""}
+
+STEP_SECONDS = 0.05
+
+
+def train_step(activations: torch.Tensor) -> torch.Tensor:
+    """Compute a little, and wait as for a device."""
+    time.sleep(STEP_SECONDS)
+    return activations @ activations.T
+
+
+def main() -> None:
+    """Train without end."""
+    place = rig.start()
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    step = 0
+    while True:
+        train_step(activations)
+        dist.all_reduce(activations, group=place.pair)
+        dist.all_reduce(gradients)
+        step += 1
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+
+
+if __name__ == "__main__":
+    main()

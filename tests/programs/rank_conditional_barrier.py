@@ -1,0 +1,35 @@
+"""Rank 0 alone calls a barrier, before it would write a checkpoint; the others go on to the next step."""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["collective_mismatch"],
+    "causes": ["user_code"],
+    "culprits": [0],
+    "victims": "1-3",
+}
+
+
+def save_checkpoint() -> None:
+    """Wait for all ranks, then write; only rank 0 comes here."""
+    dist.barrier()
+
+
+def main() -> None:
+    """Train; at the faulty step rank 0 wants to save."""
+    place = rig.start()
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+        if step == rig.FAULTY_STEP and place.rank == 0:
+            save_checkpoint()
+        dist.all_reduce(activations, group=place.pair)
+        dist.all_reduce(gradients)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Every rank receives from its left neighbour before it sends to its right one: a ring in which all wait."""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["p2p_deadlock"],
+    "causes": ["user_code"],
+    "culprits": [0, 1, 2, 3],
+    "victims": "",
+}
+
+
+def shift(block: torch.Tensor, place: rig.Place) -> torch.Tensor:
+    """Pass `block` one rank to the right, in the order that cannot work."""
+    received = torch.empty_like(block)
+    dist.recv(received, src=(place.rank - 1) % place.world_size)
+    dist.send(block, dst=(place.rank + 1) % place.world_size)
+    return received
+
+
+def main() -> None:
+    """Train; at the faulty step shift a block around the ring."""
+    place = rig.start()
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(activations, group=place.pair)
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+            activations = shift(activations, place)
+        dist.all_reduce(gradients)
+
+
+if __name__ == "__main__":
+    main()
