@@ -1,0 +1,1 @@
+"""The collector: gathers what the agents see, judges it, keeps the verdicts and shows them."""

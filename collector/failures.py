@@ -1,0 +1,78 @@
+"""Why an agent gave no usable answer, said in words that help: one place that maps foreign exceptions to reasons."""
+
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpx
+
+from shared.errors import Unreachable, quoted
+from shared.missing import Reason
+
+_MOST_CAUSES = 32
+"""Of a chain of exceptions that is followed; a chain may be circular."""
+
+_BY_ERRNO = {
+    errno.ECONNREFUSED: "the connection was refused: no agent listens there",
+    errno.EHOSTUNREACH: "there is no route to the host",
+    errno.ENETUNREACH: "the network cannot be reached",
+    errno.ETIMEDOUT: "the connection timed out",
+    errno.ECONNRESET: "the connection was reset",
+    errno.EPIPE: "the connection was closed by the other side",
+    errno.EMFILE: "the collector has no file descriptors left",
+}
+
+
+class NoAnswer(Unreachable):
+    """One agent gave nothing that can be used; carries the reason for its `Missing`."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def explain_transport(error: httpx.HTTPError) -> NoAnswer:
+    """Return why a request failed below HTTP."""
+    if isinstance(error, httpx.TimeoutException):
+        return NoAnswer(Reason.TIMED_OUT, "the agent did not answer in time")
+    for cause in _causes(error):
+        if isinstance(cause, socket.gaierror):
+            return NoAnswer(Reason.UNREACHABLE, f"the host name does not resolve: {cause.strerror}")
+        if isinstance(cause, ssl.SSLError):
+            return NoAnswer(Reason.UNREACHABLE, f"TLS failed: {cause.reason or cause}")
+        if isinstance(cause, OSError) and cause.errno in _BY_ERRNO:
+            return NoAnswer(Reason.UNREACHABLE, _BY_ERRNO[cause.errno])
+    if isinstance(error, httpx.RemoteProtocolError):
+        return NoAnswer(Reason.UNREADABLE, f"what answered does not speak HTTP, or broke off: {quoted(str(error))}")
+    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
+        return NoAnswer(Reason.UNREACHABLE, "the connection broke off in mid-answer")
+    return NoAnswer(Reason.UNREACHABLE, f"the agent cannot be reached: {type(error).__name__} {quoted(str(error))}")
+
+
+def explain_status(status: int, body: bytes) -> NoAnswer:
+    """Return why an answer other than 200 cannot be used. `body` may be cut."""
+    said = f": {quoted(body, most=200)}" if body else ""
+    if status in (401, 403):
+        return NoAnswer(
+            Reason.NOT_PERMITTED,
+            f"the agent refused with HTTP {status}; give the collector the agents' token (agent_token_file)",
+        )
+    if status in (429, 503):
+        return NoAnswer(Reason.REFUSED, f"the agent is busy, HTTP {status}{said}")
+    if status == 404:
+        return NoAnswer(Reason.UNREADABLE, "HTTP 404: what listens there is not an unhang agent of this version")
+    return NoAnswer(Reason.UNREADABLE, f"the agent answered HTTP {status}{said}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Walk the chain of `error`, groups included: asyncio reports one error per address that it tried."""
+    waiting: list[BaseException] = [error]
+    for _ in range(_MOST_CAUSES):
+        if not waiting:
+            return
+        current = waiting.pop(0)
+        yield current
+        if isinstance(current, BaseExceptionGroup):
+            waiting.extend(current.exceptions)
+        waiting.extend(e for e in (current.__cause__, current.__context__) if e is not None)

@@ -1,0 +1,52 @@
+"""What is asked of a sweep, and what it says while it works."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+from pydantic import Field
+
+from shared.value import Value
+
+
+class NativePolicy(StrEnum):
+    """Whose native (C, C++) stacks are read. Reading them stops a process for about a second."""
+
+    NEVER = "never"
+    SUSPECTS = "suspects"
+    """Only of those whose Python stacks leave the verdict open, after the plain looks."""
+    ALL = "all"
+
+
+class Question(Value):
+    """How a job is looked at. The defaults suit a live job."""
+
+    job: str | None = Field(default=None, description="None: the only job that the agents know.")
+    looks: int = Field(default=2, ge=1, le=10, description="Looks to take; two tell what moves.")
+    interval_seconds: float = Field(default=3.0, ge=0.0, le=600.0, description="Pause between two looks.")
+    window: int = Field(default=64, ge=1, le=1_000_000, description="Last records per group asked of each rank.")
+    deadline_seconds: float = Field(default=30.0, gt=0.0, le=3600.0, description="When the verdict is due.")
+    native: NativePolicy = Field(default=NativePolicy.SUSPECTS, description="Whose native stacks to read.")
+
+
+class Stage(StrEnum):
+    """The steps of a sweep."""
+
+    FINDING = "finding"
+    LOOKING = "looking"
+    WAITING = "waiting"
+    LOOKING_DEEPER = "looking_deeper"
+    JUDGING = "judging"
+
+
+class Step(Value):
+    """How far a sweep has come."""
+
+    stage: Stage
+    look: int = Field(default=0, description="Which look this is, from 1; 0 where none.")
+    asked: int = Field(default=0, description="Agents asked in this step.")
+    finished: int = Field(default=0, description="Of these, how many have answered or failed.")
+    seconds: float = Field(default=0.0, description="How long it waits, for `waiting`.")
+
+
+Progress = Callable[[Step], Awaitable[None] | None]
+"""Told of each step, and of each agent that answered. May be a coroutine function; must be quick."""
