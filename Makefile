@@ -1,0 +1,55 @@
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK and KEEP are taken from the command line.
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PACKAGES := agent cli collector shared
+PYTEST_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check lint format types bench wheel constraints clean
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## make .venv with everything that the other targets need
+
+$(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/dev/install.sh
+	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' VENV='$(VENV)' deploy/dev/install.sh
+	@touch $@
+
+demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..., KEEP=1 leaves it running
+	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
+
+test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses
+	$(BIN)/python -m pytest -m 'not bench' $(PYTEST_ARGS)
+
+check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
+
+lint: $(INSTALLED) ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(INSTALLED) ## put the sources into the one format, and mend what can be mended by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(INSTALLED) ## check types
+	$(BIN)/mypy
+
+bench: $(INSTALLED) ## measure against the budgets
+	$(BIN)/python -m tests.bench
+
+wheel: $(INSTALLED) ## build the distribution into dist/
+	$(BIN)/python -m build --no-isolation
+
+constraints: $(INSTALLED) ## write constraints.txt anew from what is installed in .venv
+	deploy/dev/constraints.sh $(BIN)/pip > constraints.new && mv constraints.new constraints.txt
+
+clean: ## remove what the other targets made, .venv too
+	rm -rf $(VENV) build dist bench-results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(PACKAGES) tests deploy -type d -name __pycache__ -prune -exec rm -rf {} +
