@@ -1,0 +1,82 @@
+"""Who imports what, read from the sources without running them."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGES = ("agent", "cli", "collector", "shared")
+
+
+class Import(NamedTuple):
+    """One import: where it stands, what it names, and whether it runs when the module is loaded."""
+
+    file: Path
+    line: int
+    name: str
+    """The dotted name; for `from a import b` it is `a.b`, whether `b` is a module or not."""
+    at_load: bool
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(REPOSITORY)}:{self.line} imports {self.name}"
+
+
+def sources(folder: str) -> tuple[Path, ...]:
+    """Return every Python file under `folder`, sorted."""
+    return tuple(sorted((REPOSITORY / folder).rglob("*.py")))
+
+
+@cache
+def imports_of(file: Path) -> tuple[Import, ...]:
+    """Return all imports in `file`, also those inside functions."""
+    return tuple(_walk(file, ast.parse(file.read_bytes(), filename=str(file)), True))
+
+
+def imports_under(folder: str) -> Iterator[Import]:
+    """Yield the imports of every file under `folder`."""
+    for file in sources(folder):
+        yield from imports_of(file)
+
+
+def reached_from(folder: str) -> tuple[Path, ...]:
+    """Return the files of ours that loading everything under `folder` loads, those files included."""
+    seen: dict[Path, None] = {}
+    waiting = list(sources(folder))
+    while waiting:
+        file = waiting.pop()
+        if file not in seen:
+            seen[file] = None
+            waiting.extend(ours for one in imports_of(file) for ours in _files_of(one.name))
+    return tuple(sorted(seen))
+
+
+def _walk(file: Path, node: ast.AST, at_load: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (Import(file, child.lineno, alias.name, at_load) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            base = _base(file, child)
+            yield from (Import(file, child.lineno, f"{base}.{alias.name}", at_load) for alias in child.names)
+        else:
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from _walk(file, child, at_load and not inside)
+
+
+def _base(file: Path, statement: ast.ImportFrom) -> str:
+    """Return the absolute name of the module that a `from ... import` names."""
+    if statement.level == 0:
+        return statement.module or ""
+    package = file.relative_to(REPOSITORY).parts[: -statement.level]
+    return ".".join((*package, *([statement.module] if statement.module else [])))
+
+
+def _files_of(name: str) -> Iterator[Path]:
+    """Yield the files of ours that importing `name` loads: the module, and the packages above it."""
+    parts = name.split(".")
+    if parts[0] not in PACKAGES:
+        return
+    for length in range(1, len(parts) + 1):
+        path = REPOSITORY.joinpath(*parts[:length])
+        yield from (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file())

@@ -1,0 +1,62 @@
+"""The documents tell the truth about the tree."""
+
+import re
+
+import pytest
+
+from tests.architecture.import_graph import PACKAGES, REPOSITORY
+
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+
+# `agent/sources/fds.py`, `tests/programs/`, `deploy/demo/demo.py`; not `/v1/jobs`, `DIR/file` or `a/<name>.py`
+_PATH = re.compile(r"`((?:agent|cli|collector|shared|deploy|tests)/[\w./-]*)`")
+# `make demo`, `make test PYTEST_ARGS=...`, and the same at the start of a line of a code block
+_MAKE = re.compile(r"(?:`|^ *)make ([a-z]+)", re.MULTILINE)
+# test: $(INSTALLED) ## run all tests
+_TARGET = re.compile(r"^([a-z]+):.*## ", re.MULTILINE)
+
+
+def text_of(document: str) -> str:
+    """Return what `document` says."""
+    return (REPOSITORY / document).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_paths_exist(document: str) -> None:
+    """A path that a document names is there."""
+    missing = [path for path in _PATH.findall(text_of(document)) if not (REPOSITORY / path).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_make_targets_exist(document: str) -> None:
+    """A `make` command that a document names is a target."""
+    unknown = set(_MAKE.findall(text_of(document))) - set(_TARGET.findall(text_of("Makefile")))
+    assert unknown == set()
+
+
+def test_newcomers_commands_are_in_the_readme_and_ci_runs_them() -> None:
+    """The README's two commands are the real ones, and CI calls the one that tests."""
+    assert {"demo", "test"} <= set(_MAKE.findall(text_of("README.md")))
+    assert re.search(r"^make test$", text_of(".ci/run"), re.MULTILINE)
+
+
+def test_check_is_what_ci_runs() -> None:
+    """`make check` and CI run the same targets, so that a green check stays green there."""
+    (check,) = re.findall(r"^check: (.+) ##", text_of("Makefile"), re.MULTILINE)
+    in_ci = " ".join(re.findall(r"^make ([a-z ]+)$", text_of(".ci/run"), re.MULTILINE))
+    assert check.split() == in_ci.split()
+
+
+def test_architecture_is_one_page_and_names_every_package() -> None:
+    """The page shows each top-level package, and stays a page."""
+    page = text_of("ARCHITECTURE.md")
+    assert all(f"`{package}/`" in page or f"{package}/" in page for package in PACKAGES)
+    assert len(page.splitlines()) <= 90
+
+
+def test_changelog_has_the_version_of_the_sources() -> None:
+    """What is about to be released is described."""
+    import shared
+
+    assert f"## [{shared.VERSION}]" in text_of("CHANGELOG.md") or "## [Unreleased]" in text_of("CHANGELOG.md")

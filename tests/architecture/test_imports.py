@@ -1,0 +1,143 @@
+"""The rules of ARCHITECTURE.md about who may import whom."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.architecture.import_graph import (
+    PACKAGES,
+    REPOSITORY,
+    Import,
+    imports_of,
+    imports_under,
+    reached_from,
+    sources,
+)
+
+PURE_LIBRARIES = frozenset({"pydantic", "pydantic_core"})
+
+WORLD = frozenset(
+    "asyncio http logging os random select selectors shutil signal socket sqlite3 ssl subprocess tempfile "
+    "threading time urllib".split()
+)
+"""Modules of the standard library through which the deciding layer would reach the world outside."""
+
+
+class Rule(NamedTuple):
+    """What the files of a folder may import, and why."""
+
+    folder: str
+    may: Callable[[Import], bool]
+    because: str
+
+
+def top(one: Import) -> str:
+    """Return the top-level package that `one` names."""
+    return one.name.partition(".")[0]
+
+
+def only_ours(*allowed: str) -> Callable[[Import], bool]:
+    """Of our own packages these alone; other libraries are not this rule's business."""
+    return lambda one: top(one) not in (*PACKAGES, "deploy", "tests", "unhang") or top(one) in allowed
+
+
+def pure(*folders: str) -> Callable[[Import], bool]:
+    """No input, output, clock, settings or logging: values of `shared`, pydantic, and a quiet standard library."""
+
+    def may(one: Import) -> bool:
+        if top(one) in sys.stdlib_module_names:
+            return top(one) not in WORLD
+        return top(one) in PURE_LIBRARIES or any(is_within(one, folder) for folder in ("shared", *folders))
+
+    return may
+
+
+def is_within(one: Import, module: str) -> bool:
+    """Does `one` name `module` or something inside it?"""
+    return f"{one.name}.".startswith(f"{module}.")
+
+
+def standard_library_alone(folder: str) -> Callable[[Import], bool]:
+    """The standard library, siblings, and torch where the importing function runs once a job has it."""
+    siblings = {file.stem for file in sources(folder)} | {"agent"}
+
+    def may(one: Import) -> bool:
+        if top(one) == "torch":
+            return not one.at_load
+        if top(one) == "agent":
+            return is_within(one, folder.replace("/", "."))
+        return top(one) in sys.stdlib_module_names or top(one) in siblings
+
+    return may
+
+
+RULES = (
+    Rule("shared", only_ours("shared"), "both sides rest on it"),
+    Rule("agent", only_ours("agent", "shared"), "the sides meet on the wire alone"),
+    Rule("collector", only_ours("collector", "shared"), "the sides meet on the wire alone"),
+    Rule("cli", only_ours("agent", "cli", "collector", "shared"), "it puts both sides together"),
+    Rule("collector/diagnose", pure("collector.diagnose"), "the same values must give the same verdict"),
+    Rule("collector/render", pure("collector.render"), "a rendering shows a verdict and adds nothing"),
+    Rule("agent/probe", standard_library_alone("agent/probe"), "it runs inside other people's jobs"),
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.folder)
+def test_imports_keep_the_rules(rule: Rule) -> None:
+    """Each folder imports what its layer may know, and nothing else."""
+    broken = [str(one) for one in imports_under(rule.folder) if not rule.may(one)]
+    assert not broken, f"{rule.folder} may not, because {rule.because}: {broken}"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.folder)
+def test_rules_speak_of_folders_that_exist(rule: Rule) -> None:
+    """A rule about a folder that was renamed would hold for ever and guard nothing."""
+    assert sources(rule.folder)
+
+
+def test_agent_never_imports_torch() -> None:
+    """The agent watches nodes where importing torch would cost seconds and a gigabyte."""
+    outside_probe = (one for one in imports_under("agent") if "probe" not in one.file.parts)
+    assert [str(one) for one in outside_probe if top(one) == "torch"] == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "at_load", "allowed"),
+    [
+        ("shared", "pydantic.BaseModel", True, True),
+        ("shared", "agent.look", True, False),
+        ("agent", "agenda.Item", True, True),
+        ("agent", "collector.sweep", False, False),
+        ("agent", "cli.main", True, False),
+        ("collector", "agent.app.create_app", False, False),
+        ("cli", "tests.live", False, False),
+        ("collector/diagnose", "collector.diagnose.groups", True, True),
+        ("collector/diagnose", "collector.diagnoses", True, False),
+        ("collector/diagnose", "itertools.groupby", True, True),
+        ("collector/diagnose", "time.monotonic", False, False),
+        ("collector/diagnose", "httpx", True, False),
+        ("agent/probe", "torch.distributed", False, True),
+        ("agent/probe", "torch.distributed", True, False),
+        ("agent/probe", "pydantic", False, False),
+        ("agent/probe", "agent.look", False, False),
+    ],
+)
+def test_rules_tell_right_from_wrong(folder: str, name: str, at_load: bool, allowed: bool) -> None:
+    """Names that merely look alike pass, and an import inside a function counts like any other."""
+    (rule,) = (rule for rule in RULES if rule.folder == folder)
+    assert rule.may(Import(REPOSITORY / folder / "made_up.py", 1, name, at_load)) is allowed
+
+
+@pytest.mark.parametrize("folder", ["collector/diagnose", "collector/render"])
+def test_what_pure_code_rests_on_is_pure(folder: str) -> None:
+    """A module of `shared` that talks HTTP must not come in by the back door."""
+    broken = [str(one) for one in _all_imports(reached_from(folder)) if not pure("collector")(one)]
+    assert broken == []
+
+
+def _all_imports(files: Iterable[Path]) -> Iterator[Import]:
+    for file in files:
+        yield from imports_of(file)

@@ -1,0 +1,1 @@
+"""Tests on what users install: the wheel and the editable install, not the tree."""
