@@ -153,10 +153,14 @@ class NodeSnapshot(Value):
     host: str | None = Field(default=None, description="The node's name; None for bare dump files.")
     taken_at_ns: int | None = Field(default=None, description="Unix nanoseconds by the node's clock when begun.")
     live: bool = Field(default=True, description="Taken from running processes (True), or read from files (False).")
+    whole: bool = Field(default=True, description="Every rank of the job on this node was asked for, not a few pids.")
     took_seconds: float = 0.0
     ranks: tuple[RankSnapshot, ...] = ()
     exited: tuple[Exited, ...] = ()
     missing: tuple[Missing, ...] = Field(default=(), description="What the node as a whole could not give.")
+    logs: Logs | None = Field(
+        default=None, description="Log files that belong to no one rank, such as a job's common output; files only."
+    )
 
 
 class RankList(Value):

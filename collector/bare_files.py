@@ -1,0 +1,132 @@
+"""Files that hold one source of one rank, and how they join the snapshots of the same job."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.log_events import Logs
+from shared.missing import Missing, Reason
+from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
+from shared.stacks import Stacks
+from shared.trace import Trace
+
+
+@dataclass
+class BareRank:
+    """What bare files gave of one rank, with the files' names."""
+
+    traces: dict[str, Trace] = field(default_factory=dict)
+    stacks: dict[str, Stacks] = field(default_factory=dict)
+    logs: list[Logs] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Home:
+    """Where a rank's last look stands: the snapshot's index and the rank's index in it."""
+
+    snapshot: int
+    position: int
+
+
+def merge_bares(
+    snapshots: Sequence[NodeSnapshot], bares: Mapping[int, BareRank], unowned: Logs | None
+) -> tuple[tuple[NodeSnapshot, ...], tuple[Missing, ...]]:
+    """Return the snapshots with what bare files add, and what of these was left out and why.
+
+    `unowned` holds the log files that belong to no one rank.
+    """
+    homes = _homes(snapshots)
+    changed: dict[_Home, RankSnapshot] = {}
+    alone: list[RankSnapshot] = []
+    left_out: list[Missing] = []
+    for rank, bare in sorted(bares.items()):
+        home = homes.get(rank)
+        there = None if home is None else snapshots[home.snapshot].ranks[home.position]
+        filled, unused = _fill(_empty(rank) if there is None else there, bare)
+        left_out.extend(unused)
+        if home is None:
+            alone.append(filled)
+        else:
+            changed[home] = filled
+    kept = tuple(_replace(snapshot, index, changed) for index, snapshot in enumerate(snapshots))
+    if alone or unowned is not None:
+        kept = (*kept, NodeSnapshot(host=None, live=False, ranks=tuple(alone), logs=unowned))
+    return kept, tuple(left_out)
+
+
+def _homes(snapshots: Sequence[NodeSnapshot]) -> dict[int, _Home]:
+    """Return each rank's last look, where all are of one job and attempt; else a file may be of any."""
+    runs = {(r.identity.job, r.identity.attempt) for snapshot in snapshots for r in snapshot.ranks}
+    if len(runs) != 1:
+        return {}
+    in_time = sorted(enumerate(snapshots), key=lambda pair: (pair[1].taken_at_ns or 0, pair[0]))
+    return {
+        rank.identity.rank: _Home(index, position)
+        for index, snapshot in in_time
+        for position, rank in enumerate(snapshot.ranks)
+    }
+
+
+def _replace(snapshot: NodeSnapshot, index: int, changed: Mapping[_Home, RankSnapshot]) -> NodeSnapshot:
+    ranks = tuple(changed.get(_Home(index, position), rank) for position, rank in enumerate(snapshot.ranks))
+    return snapshot.model_copy(update={"ranks": ranks})
+
+
+def _empty(rank: int) -> RankSnapshot:
+    def nothing(source: str) -> Missing:
+        return Missing(source=source, reason=Reason.NOT_FOUND, detail="no file gives it")
+
+    return RankSnapshot(
+        identity=Identity(rank=rank),
+        process=nothing("process"),
+        stacks=nothing("stacks"),
+        fds=nothing("fds"),
+        logs=nothing("logs"),
+        recorder=nothing("recorder"),
+    )
+
+
+def _fill(there: RankSnapshot, bare: BareRank) -> tuple[RankSnapshot, list[Missing]]:
+    """Return `there` with what it lacks taken from `bare`, and the names of the files that were not needed."""
+    update: dict[str, object] = {}
+    unused: list[Missing] = []
+    if bare.traces:
+        name = max(bare.traces, key=lambda name: (_newest_ns(bare.traces[name]), len(bare.traces[name]), name))
+        if isinstance(there.recorder, Missing):
+            update["recorder"] = bare.traces[name]
+            unused += _unused(bare.traces, there.identity.rank, name)
+        else:
+            unused += _unused(bare.traces, there.identity.rank, None)
+    if bare.stacks:
+        name = max(bare.stacks, key=lambda name: (len(bare.stacks[name].threads), name))
+        if isinstance(there.stacks, Missing):
+            update["stacks"] = bare.stacks[name]
+            unused += _unused(bare.stacks, there.identity.rank, name)
+            if there.identity.pid is None:
+                update["identity"] = there.identity.model_copy(update={"pid": bare.stacks[name].pid})
+        else:
+            unused += _unused(bare.stacks, there.identity.rank, None)
+    if bare.logs:
+        update["logs"] = join_logs([*([] if isinstance(there.logs, Missing) else [there.logs]), *bare.logs])
+    return there.model_copy(update=update), unused
+
+
+def join_logs(logs: Iterable[Logs]) -> Logs:
+    """Return several files' logs as one."""
+    logs = tuple(logs)
+    return Logs(
+        files=tuple(file for each in logs for file in each.files),
+        events=tuple(event for each in logs for event in each.events),
+    )
+
+
+def _unused(names: Iterable[str], rank: int, used: str | None) -> list[Missing]:
+    instead = "the snapshot's own" if used is None else used
+    return [
+        Missing(source=name, reason=Reason.REFUSED, detail=f"of rank {rank}, {instead} is used instead")
+        for name in sorted(names)
+        if name != used
+    ]
+
+
+def _newest_ns(trace: Trace) -> int:
+    return max(trace.created_ns, default=0)

@@ -1,0 +1,301 @@
+"""Every file below a directory, within bounds, in an order that depends on names alone.
+
+Directories come from users and hold what hostile jobs wrote: symbolic links are not followed, FIFOs and devices
+not opened, sizes bounded before and after decompression, and what is left out is told.
+"""
+
+import gzip
+import io
+import os
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from collector.file_kinds import FileKind, kind_of
+from shared.errors import NotFound, UnreadableDump
+from shared.missing import Missing, Reason
+
+_HEAD = 65_536
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much is read."""
+
+    most_files: int = 100_000
+    most_bytes: int = 256 * 1024 * 1024
+    """Of one file, decompressed."""
+    most_bytes_in_all: int = 4 * 1024 * 1024 * 1024
+    log_tail_bytes: int = 32 * 1024 * 1024
+    """Of a log that is larger, only its end is read."""
+    deepest: int = 64
+
+
+DEFAULT_BOUNDS = Bounds()
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """One file's content. `name` is its path below the directory; inside of an archive, `archive!member`."""
+
+    name: str
+    data: bytes
+    kind: FileKind
+
+
+def read_tree(root: Path, bounds: Bounds = DEFAULT_BOUNDS) -> Iterator[FoundFile | Missing]:
+    """Yield every file below `root`, or `root` itself where it is a file, sorted by name.
+
+    Raises NotFound where `root` does not exist.
+    """
+    try:
+        root = root.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise NotFound(f"{root} does not exist", advice="name a directory with dumps, snapshots or logs") from error
+    return _Reader(root, bounds).read()
+
+
+class _Source(Protocol):
+    """What is asked of a file, an archive's member or a stream that inflates."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+    def seek(self, offset: int, whence: int = ..., /) -> int: ...
+
+    def tell(self) -> int: ...
+
+
+class _TooLarge(UnreadableDump):
+    """A bound was reached."""
+
+
+class _Reader:
+    def __init__(self, root: Path, bounds: Bounds) -> None:
+        self._root = root
+        self._bounds = bounds
+        self._files_left = bounds.most_files
+        self._bytes_left = bounds.most_bytes_in_all
+
+    def read(self) -> Iterator[FoundFile | Missing]:
+        paths = self._walk(self._root, 0) if self._root.is_dir() else iter([self._root])
+        for path in paths:
+            if isinstance(path, Missing):
+                yield path
+                continue
+            if self._files_left <= 0 or self._bytes_left <= 0:
+                yield _refused(self._name(path), "from here on nothing was read: there are too many or too large files")
+                return
+            self._files_left -= 1
+            yield from self._open(path)
+
+    def _name(self, path: Path) -> str:
+        return path.name if path == self._root else str(path.relative_to(self._root))
+
+    def _walk(self, directory: Path, depth: int) -> Iterator[Path | Missing]:
+        if depth > self._bounds.deepest:
+            yield _refused(self._name(directory), "directories are nested too deeply")
+            return
+        try:
+            with os.scandir(directory) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            yield _failed(self._name(directory), error)
+            return
+        for entry in found:
+            path = Path(entry.path)
+            if entry.is_symlink():
+                yield from self._link(path)
+            elif entry.is_dir(follow_symlinks=False):
+                yield from self._walk(path, depth + 1)
+            else:
+                yield path
+
+    def _link(self, path: Path) -> Iterator[Missing]:
+        """A link to a file of this tree is met again under its own name; any other would lead out of it."""
+        try:
+            inside = path.resolve(strict=True).is_relative_to(self._root)
+        except (OSError, RuntimeError):
+            inside = False
+        if not inside:
+            yield _refused(self._name(path), "a symbolic link out of the directory is not followed")
+
+    def _open(self, path: Path) -> Iterator[FoundFile | Missing]:
+        name = self._name(path)
+        try:
+            with open(path, "rb", opener=_open_regular) as opened:
+                yield from self._contents(name, opened)
+        except _TooLarge as error:
+            yield _refused(name, str(error))
+        except OSError as error:
+            yield _failed(name, error)
+
+    def _contents(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
+        head = opened.read(_HEAD)
+        opened.seek(0)
+        kind = kind_of(head)
+        if kind is FileKind.GZIP:
+            yield from self._gzip(name, opened)
+        elif kind is FileKind.TAR:
+            yield from self._tar(name, opened)
+        elif kind is FileKind.ZIP:
+            yield from self._zip(name, opened)
+        elif kind is FileKind.LOG:
+            yield FoundFile(name, self._tail(opened), kind)
+        else:
+            yield FoundFile(name, self._whole(opened), kind)
+
+    def _whole(self, opened: _Source) -> bytes:
+        """Read all of a file. Raises _TooLarge."""
+        most = min(self._bounds.most_bytes, self._bytes_left)
+        data = opened.read(most + 1)
+        if len(data) > most:
+            raise _TooLarge(f"it is larger than {most} bytes")
+        self._bytes_left -= len(data)
+        return data
+
+    def _tail(self, opened: BinaryIO) -> bytes:
+        size = opened.seek(0, os.SEEK_END)
+        most = min(self._bounds.log_tail_bytes, self._bytes_left)
+        opened.seek(max(0, size - most))
+        data = opened.read(most)
+        self._bytes_left -= len(data)
+        return data if size <= most else data[data.find(b"\n") + 1 :]
+
+    def _gzip(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
+        try:
+            with gzip.GzipFile(fileobj=opened) as inflated:
+                is_tar = kind_of(inflated.read(1024)) is FileKind.TAR
+                inflated.seek(0)
+                if is_tar:
+                    yield from self._tar(name, inflated)
+                    return
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            pass  # told by the attempt that follows
+        opened.seek(0)
+        yield self._inflated(name, opened)
+
+    def _tar(self, name: str, opened: _Source) -> Iterator[FoundFile | Missing]:
+        guarded = _Guarded(opened, self._bounds.most_bytes, self._bytes_left)
+        try:
+            with tarfile.open(fileobj=guarded, mode="r:") as archive:
+                for member in archive:
+                    self._files_left -= 1
+                    if self._files_left < 0:
+                        raise _TooLarge("there are too many files")
+                    yield from self._tar_member(f"{name}!{member.name}", archive, member)
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            yield _unreadable(name, f"the archive is broken or cut off: {error}")
+
+    def _tar_member(
+        self, name: str, archive: tarfile.TarFile, member: tarfile.TarInfo
+    ) -> Iterator[FoundFile | Missing]:
+        if not member.isreg() or member.issparse():
+            if not member.isdir():
+                yield _refused(name, "only plain files of an archive are read")
+            return
+        extracted = archive.extractfile(member)
+        if extracted is not None:
+            yield self._member(name, extracted)
+
+    def _zip(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
+        if opened.seek(0, os.SEEK_END) > self._bounds.most_bytes:  # its table of contents is read at once
+            raise _TooLarge(f"it is larger than {self._bounds.most_bytes} bytes; unpack it")
+        try:
+            with zipfile.ZipFile(opened) as archive:
+                for member in sorted(archive.infolist(), key=lambda info: info.filename):
+                    self._files_left -= 1
+                    if self._files_left < 0:
+                        raise _TooLarge("there are too many files")
+                    if not member.is_dir():
+                        yield self._zip_member(f"{name}!{member.filename}", archive, member)
+        except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+            yield _unreadable(name, f"the archive is broken or cut off: {error}")
+
+    def _zip_member(self, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> FoundFile | Missing:
+        try:
+            with archive.open(member) as extracted:
+                return self._member(name, extracted)
+        except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed in an exotic way
+            return _unreadable(name, str(error))
+
+    def _member(self, name: str, opened: _Source) -> FoundFile | Missing:
+        """Return what came out of an archive; a compressed file within is inflated, an archive within is not read."""
+        try:
+            data = self._whole(opened)
+            if kind_of(data) is FileKind.GZIP:
+                return self._inflated(name, io.BytesIO(data))
+        except _TooLarge as error:
+            return _refused(name, str(error))
+        return _member(name, data)
+
+    def _inflated(self, name: str, opened: BinaryIO) -> FoundFile | Missing:
+        try:
+            with gzip.GzipFile(fileobj=opened) as inflated:
+                return _member(name.removesuffix(".gz"), self._whole(inflated))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            return _unreadable(name, f"the compression is broken or cut off: {error}")
+
+
+class _Guarded(io.RawIOBase):
+    """A file for `tarfile`, whose headers may claim any size: refuses huge reads, and too many bytes in all."""
+
+    def __init__(self, opened: _Source, most_at_once: int, most_in_all: int) -> None:
+        self._opened = opened
+        self._most_at_once = most_at_once
+        self._most_in_all = most_in_all
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size < 0 or size > self._most_at_once:
+            raise _TooLarge(f"a part of the archive claims {size} bytes")
+        data = self._opened.read(size)
+        if self._opened.tell() > self._most_in_all:
+            raise _TooLarge("the archive is too large")
+        return data
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        if offset > self._most_in_all:
+            raise _TooLarge("the archive claims to be too large")
+        return self._opened.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._opened.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+def _member(name: str, data: bytes) -> FoundFile | Missing:
+    kind = kind_of(data)
+    if kind in (FileKind.GZIP, FileKind.TAR, FileKind.ZIP):
+        return _refused(name, "an archive inside of an archive is not read; unpack it")
+    return FoundFile(name, data, kind)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open without following a link or waiting for a FIFO's writer, and only what is a plain file."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _TooLarge("it is no plain file: a FIFO, socket or device is not read")
+    return descriptor
+
+
+def _refused(name: str, why: str) -> Missing:
+    return Missing(source=name, reason=Reason.REFUSED, detail=why)
+
+
+def _unreadable(name: str, why: str) -> Missing:
+    return Missing(source=name, reason=Reason.UNREADABLE, detail=why[:300])
+
+
+def _failed(name: str, error: OSError) -> Missing:
+    reason = Reason.NOT_PERMITTED if isinstance(error, PermissionError) else Reason.UNREADABLE
+    return Missing(source=name, reason=reason, detail=error.strerror or str(error))

@@ -1,0 +1,230 @@
+"""What `--from DIR` reads: snapshots, recorder dumps, stack dumps and logs, mixed, become `NodeSnapshot`s.
+
+1. Read every file; tell what it is by its content. One that cannot be read is a `Missing`, the rest is used.
+2. Snapshots stand as they were taken. Whether a job was `live` they say themselves: two of them may show motion.
+3. Bare files of one rank are put together. Which rank: the trailing number of a dump's name, a name such as
+   `rank_3`, or the pid where a snapshot knows it. A number that may be a pid or a job's id is no rank.
+4. Where the snapshots know that rank too, a bare file fills what its last look lacks; else it stands alone.
+
+The names of files change nothing but those ranks, their order on disk changes nothing.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from collector.bare_files import BareRank, join_logs, merge_bares
+from collector.file_kinds import FileKind
+from collector.file_ranks import rank_of_dump, rank_of_log, rank_of_stacks
+from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
+from collector.manifest import BUNDLE_VERSION, Manifest
+from shared import SCHEMA_VERSION
+from shared.errors import NotFound, UnhangError, UnreadableDump
+from shared.flight_recorder import parse_dump
+from shared.log_events import LogFile, Logs
+from shared.log_lines import find_events
+from shared.missing import Missing, Reason
+from shared.redaction import redact
+from shared.snapshot import NodeSnapshot
+from shared.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text
+from shared.stacks import Stacks
+from shared.trace import Trace
+from shared.value import Value
+
+_KEPT_LINES = 200
+"""Of each log, for people. Events are found in all of it."""
+
+_MOST_LINE = 2000
+_MOST_MISSING = 1000
+
+_T = TypeVar("_T", bound=Value)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Everything that a directory holds."""
+
+    snapshots: tuple[NodeSnapshot, ...]
+    missing: tuple[Missing, ...]
+    manifest: Manifest | None
+    """Of the bundle, where the directory holds exactly one."""
+
+
+def read_directory(
+    path: Path, *, bounds: Bounds = DEFAULT_BOUNDS
+) -> tuple[tuple[NodeSnapshot, ...], tuple[Missing, ...]]:
+    """Read all files below `path` and return snapshots and what could not be used.
+
+    Raises NotFound where there are no files.
+    """
+    recorded = read_recorded(path, bounds=bounds)
+    return recorded.snapshots, recorded.missing
+
+
+def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
+    """Read all files below `path`, or the one file that it is, such as a bundle.
+
+    Raises NotFound where there are no files.
+    """
+    reading = _Reading(bounds)
+    for found in read_tree(path, bounds):
+        reading.add(found)
+    if reading.count == 0:
+        raise NotFound(
+            f"there are no files in {path}",
+            advice="it should hold snapshots (unhang snapshot -o DIR), flight-recorder dumps, py-spy dumps or logs",
+        )
+    return reading.finish()
+
+
+class _Reading:
+    """Files sorted by what they hold, while they are read."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.count = 0
+        self._bounds = bounds
+        self._snapshots: dict[bytes, NodeSnapshot] = {}
+        self._manifests: list[Manifest] = []
+        self._traces: list[tuple[str, Trace]] = []
+        self._stacks: list[tuple[str, Stacks]] = []
+        self._logs: list[tuple[str, list[str]]] = []
+        self._missing: list[Missing] = []
+        self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
+            FileKind.SNAPSHOT: self._add_snapshot,
+            FileKind.MANIFEST: self._add_manifest,
+            FileKind.RECORDER: self._add_trace,
+            FileKind.PYSPY_JSON: self._add_stacks,
+            FileKind.PYSPY_TEXT: self._add_stacks,
+            FileKind.FAULTHANDLER: self._add_stacks,
+            FileKind.LOG: self._add_log,
+        }
+
+    def add(self, found: FoundFile | Missing) -> None:
+        """Step 1 for one file."""
+        self.count += 1
+        if isinstance(found, Missing):
+            self._missing.append(found)
+            return
+        parse = self._parsers.get(found.kind)
+        try:
+            if parse is not None:
+                parse(found)
+            elif found.kind in _UNUSED:
+                reason, detail = _UNUSED[found.kind]
+                self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
+        except UnhangError as error:
+            self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=str(error)))
+
+    def finish(self) -> Recorded:
+        """Steps 2 to 4."""
+        snapshots = tuple(self._snapshots[key] for key in self._snapshots)
+        bares = self._bares(snapshots)
+        known = bares.keys() | {rank.identity.rank for snapshot in snapshots for rank in snapshot.ranks}
+        unowned = self._assign_logs(bares, frozenset(known))
+        merged, left_out = merge_bares(snapshots, bares, unowned)
+        manifest = self._manifests[0] if len(self._manifests) == 1 else None
+        return Recorded(merged, _cut([*self._missing, *left_out]), manifest)
+
+    def _bares(self, snapshots: tuple[NodeSnapshot, ...]) -> dict[int, BareRank]:
+        """Step 3 for dumps and stacks."""
+        bares: dict[int, BareRank] = defaultdict(BareRank)
+        identities = [rank.identity for snapshot in snapshots for rank in snapshot.ranks]
+        by_pid = {identity.pid: identity.rank for identity in identities if identity.pid is not None}
+        for name, trace in self._traces:
+            rank = rank_of_dump(name)
+            if rank is None:
+                self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
+            else:
+                bares[rank].traces[name] = trace
+        for name, stacks in self._stacks:
+            rank = rank_of_stacks(name, stacks, by_pid)
+            if rank is None:
+                self._unnamed(name, "its name should hold the rank, as in stacks_rank_3.json")
+            else:
+                bares[rank].stacks[name] = stacks
+        return bares
+
+    def _assign_logs(self, bares: dict[int, BareRank], known: frozenset[int]) -> Logs | None:
+        """Step 3 for logs: lines to the ranks that wrote them; returns what belongs to no one rank."""
+        unowned: list[Logs] = []
+        for name, lines in self._logs:
+            owner = rank_of_log(name, known)
+            events = find_events(lines, path=name, rank=owner)
+            kept = (LogFile(path=name, size_bytes=sum(map(len, lines)), lines=_last_lines(lines)),)
+            by_rank = {event.rank for event in events}
+            for rank in sorted(rank for rank in by_rank if rank is not None and rank != owner):
+                bares[rank].logs.append(Logs(events=tuple(e for e in events if e.rank == rank)))
+            own = Logs(files=kept, events=tuple(e for e in events if e.rank == owner))
+            if owner is not None:
+                bares[owner].logs.append(own)
+            else:
+                unowned.append(own)
+        return join_logs(unowned) if unowned else None
+
+    def _unnamed(self, name: str, advice: str) -> None:
+        self._missing.append(
+            Missing(source=name, reason=Reason.UNREADABLE, detail=f"nothing says which rank it is of: {advice}")
+        )
+
+    def _add_snapshot(self, found: FoundFile) -> None:
+        snapshot = _validated(found.data, NodeSnapshot)
+        if snapshot.schema_version > SCHEMA_VERSION:
+            raise UnreadableDump(f"a snapshot of schema {snapshot.schema_version}, newer than {SCHEMA_VERSION}")
+        self._snapshots.setdefault(hashlib.sha256(found.data).digest(), snapshot)
+
+    def _add_manifest(self, found: FoundFile) -> None:
+        manifest = _validated(found.data, Manifest)
+        if manifest.unhang_bundle > BUNDLE_VERSION:
+            raise UnreadableDump(f"a bundle of version {manifest.unhang_bundle}, newer than {BUNDLE_VERSION}")
+        self._manifests.append(manifest)
+
+    def _add_trace(self, found: FoundFile) -> None:
+        self._traces.append((found.name, parse_dump(found.data)))
+
+    def _add_stacks(self, found: FoundFile) -> None:
+        self._stacks.append((found.name, _parse_stacks(found)))
+
+    def _add_log(self, found: FoundFile) -> None:
+        text = found.data[-self._bounds.log_tail_bytes :].decode("utf-8", "replace")
+        self._logs.append((found.name, [line[:_MOST_LINE] for line in text.splitlines()]))
+
+
+_UNUSED = {
+    FileKind.RAS: (Reason.NOT_ENABLED, "RAS files are not read by this version"),
+    FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of no known kind"),
+    FileKind.BINARY: (Reason.UNREADABLE, "a binary file of no known kind"),
+}
+"""Kinds that are told as missing. Empty files and finished diagnoses are passed over without a word."""
+
+
+def _validated(data: bytes, kind: type[_T]) -> _T:
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise UnreadableDump(f"not a whole {kind.__name__}: {place}: {first['msg'][:200]}") from error
+
+
+def _parse_stacks(found: FoundFile) -> Stacks:
+    if found.kind is FileKind.PYSPY_JSON:
+        stacks = parse_pyspy_json(found.data, native=False, paused=True)
+        return stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})
+    text = found.data.decode("utf-8", "replace")
+    return parse_pyspy_text(text) if found.kind is FileKind.PYSPY_TEXT else parse_faulthandler(text)
+
+
+def _last_lines(lines: list[str]) -> tuple[str, ...]:
+    return tuple(redact(line) for line in lines[-_KEPT_LINES:])
+
+
+def _cut(missing: list[Missing]) -> tuple[Missing, ...]:
+    if len(missing) <= _MOST_MISSING:
+        return tuple(missing)
+    more = Missing(source="files", reason=Reason.UNREADABLE, detail=f"and {len(missing) - _MOST_MISSING} more")
+    return (*missing[:_MOST_MISSING], more)
