@@ -1,0 +1,63 @@
+"""Runs a program under what a unit grants and forbids, without a running systemd.
+
+Applied: the user, the capabilities, no new privileges, the system call filter, and no memory that is both writable
+and executable. Not applied: mounts, devices and control groups.
+"""
+
+import argparse
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+
+import pyseccomp
+
+from tests.deploy.units import REPOSITORY, allowed_system_calls, settings_of
+
+SERVICE_USER = 61001
+"""A user that owns nothing."""
+
+_PR_SET_MDWE = 65  # linux/prctl.h, since Linux 6.3
+_PR_MDWE_REFUSE_EXEC_GAIN = 1
+_EPERM = 1
+
+
+def command_under(service: str, program: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that runs `program` as the unit of `service` would; needs root."""
+    capabilities = "".join(f",+{name.removeprefix('CAP_').lower()}" for name in _capabilities(service))
+    identity = ("--reuid", str(SERVICE_USER), "--regid", str(SERVICE_USER), "--clear-groups")
+    sets = (f"--{which}-caps=-all{capabilities}" for which in ("inh", "ambient"))
+    bounding = (f"--bounding-set=-all{capabilities}", "--no-new-privs")
+    inner = (sys.executable, "-m", "tests.deploy.sandbox", service, "--", *program)
+    return ("setpriv", *identity, *sets, *bounding, "env", f"PYTHONPATH={REPOSITORY}", *inner)
+
+
+def _capabilities(service: str) -> list[str]:
+    (ambient,) = settings_of(service, "AmbientCapabilities")
+    return ambient.split()
+
+
+def _forbid(service: str) -> None:
+    """Give up, for this process and what it starts, all system calls that the unit does not allow."""
+    calls = pyseccomp.SyscallFilter(pyseccomp.ERRNO(_EPERM))
+    for name in sorted(allowed_system_calls(service)):
+        try:
+            calls.add_rule(pyseccomp.ALLOW, name)
+        except (OSError, RuntimeError):
+            continue  # a call of another architecture, or newer than this libseccomp
+    ctypes.CDLL(None).prctl(_PR_SET_MDWE, _PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0)
+    calls.load()
+
+
+def main() -> None:
+    """Apply the filter, then become the program."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("service")
+    parser.add_argument("program", nargs="+")
+    arguments = parser.parse_args()
+    _forbid(arguments.service)
+    os.execvp(arguments.program[0], arguments.program)
+
+
+if __name__ == "__main__":
+    main()
