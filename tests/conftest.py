@@ -1,0 +1,45 @@
+"""What all tests share: which may be skipped where, and that none is skipped in silence."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+NO_SKIPS = "UNHANG_NO_SKIPS"
+"""Set by CI, which has everything but a GPU: a skipped test fails there."""
+
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Coroutine tests run on asyncio, as the services do."""
+    return "asyncio"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what this machine cannot run, with the reason."""
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root, to become other users")
+    if item.get_closest_marker("ptrace") and not _may_trace():
+        pytest.skip("needs the right to trace processes: root, or kernel.yama.ptrace_scope=0")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip into a failure where everything is there that a test may need."""
+    report = yield
+    expected = item.get_closest_marker("gpu") is not None or hasattr(report, "wasxfail")
+    if report.skipped and not expected and os.environ.get(NO_SKIPS):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although {NO_SKIPS} is set: {report.longrepr}"
+    return report
+
+
+def _may_trace() -> bool:
+    if os.geteuid() == 0 or not _YAMA.exists():
+        return True
+    return _YAMA.read_text(encoding="ascii").strip() == "0"
