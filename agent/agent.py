@@ -1,0 +1,129 @@
+"""One agent: finds and looks, keeps the beat while nobody asks, and writes down who asked what."""
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from agent.audit import AuditLog
+from agent.deadline import Crew, Deadline
+from agent.discover import Rank
+from agent.look import Looker
+from agent.metrics import Metrics
+from agent.node import Node
+from agent.procfs import ProcFs
+from agent.scene import Scene
+from agent.settings import AgentSettings
+from agent.sources import make_sources
+from agent.sources.pyspy import find_program
+from agent.sources.source import Question
+from shared.errors import NotFound, UnhangError
+from shared.missing import Reason
+from shared.snapshot import Beat, NodeSnapshot, RankList
+
+_SECONDS_FOR_THE_ANSWER = 0.2
+
+
+class Choice(NamedTuple):
+    """Which ranks of the node a question is about. None and empty: all."""
+
+    job: str | None = None
+    pids: tuple[int, ...] = ()
+
+    def holds(self, rank: Rank) -> bool:
+        """Is this rank among them?"""
+        return (self.job is None or rank.identity.job == self.job) and (not self.pids or rank.stat.pid in self.pids)
+
+
+class Agent:
+    """Everything that one agent owns. Safe to use from many threads."""
+
+    def __init__(self, settings: AgentSettings, procfs: ProcFs | None = None) -> None:
+        self.settings = settings
+        self.procfs = procfs or ProcFs()
+        self._crew = Crew()
+        self.node = Node(self.procfs, settings.host, self._crew, only_ranks=settings.only_ranks)
+        self.metrics = Metrics(self.node)
+        self.audit = AuditLog(settings.audit_log)
+        sources = make_sources(find_program("py-spy", settings.py_spy), self._crew)
+        self._looker = Looker(sources, self._crew, self)
+        self._stop = threading.Event()
+        self._beating: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to keep the beat."""
+        if self.settings.beat_seconds > 0 and self._beating is None:
+            self._beating = threading.Thread(target=self._keep_beat, name="beat", daemon=True)
+            self._beating.start()
+
+    def stop(self) -> None:
+        """Keep the beat no longer."""
+        self._stop.set()
+        if self._beating is not None:
+            self._beating.join(5.0)
+
+    def ranks(self) -> RankList:
+        """Say who is on this node, without looking at anyone."""
+        found = self.node.find(Deadline(self.settings.look_timeout_seconds))
+        identities = tuple(rank.identity for rank in found.ranks)
+        return RankList(host=self.node.host, ranks=identities, exited=found.exited, missing=found.missing)
+
+    def snapshot(self, choice: Choice, question: Question, timeout_seconds: float | None = None) -> NodeSnapshot:
+        """Look at all ranks of the choice."""
+        taken_at_ns, begun = time.time_ns(), time.monotonic()
+        limit = min(timeout_seconds or self.settings.look_timeout_seconds, self.settings.look_timeout_seconds)
+        deadline = Deadline(limit).sooner(_SECONDS_FOR_THE_ANSWER)
+        found = self.node.find(deadline)
+        ranks = [rank for rank in found.ranks if choice.holds(rank)]
+        scene = Scene(self.procfs, self.node.host)
+        snapshots = self._looker.look_at_all(ranks, scene, question, deadline)
+        idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
+        self.metrics.snapshot_taken()
+        return NodeSnapshot(
+            host=self.node.host,
+            taken_at_ns=taken_at_ns,
+            whole=not choice.pids,
+            took_seconds=round(time.monotonic() - begun, 4),
+            ranks=tuple(
+                snapshot if seconds is None else snapshot.model_copy(update={"idle_for_seconds": seconds})
+                for snapshot, seconds in zip(snapshots, idle, strict=True)
+            ),
+            exited=tuple(e for e in found.exited if _belongs(e.identity, e.sibling_jobs, choice.job)),
+            missing=found.missing,
+        )
+
+    def one(self, pid: int, question: Question, timeout_seconds: float | None = None) -> NodeSnapshot:
+        """Look at one rank. Raises NotFound when no rank of this node has that process id."""
+        snapshot = self.snapshot(Choice(pids=(pid,)), question, timeout_seconds)
+        if not snapshot.ranks:
+            raise NotFound(f"no rank on {self.node.host} has the pid {pid}", advice="ask GET /v1/ranks who is here")
+        return snapshot
+
+    def source_done(self, source: str, seconds: float, reason: Reason | None) -> None:
+        """Take note of a source's look (look.Observer)."""
+        self.metrics.source_done(source, seconds, reason)
+
+    def looked(self, rank: Rank, before: Beat, after: Beat) -> None:
+        """Leave our own look out of the watch (look.Observer)."""
+        self.node.watch.looked(rank.key, before, after)
+
+    def _keep_beat(self) -> None:
+        next_search = 0.0
+        while not self._stop.is_set():
+            limit = Deadline(self.settings.look_timeout_seconds)
+            if time.monotonic() >= next_search:
+                self._search(limit)
+                next_search = time.monotonic() + self.settings.discover_seconds
+            self.node.beat(limit)
+            self._stop.wait(self.settings.beat_seconds)
+
+    def _search(self, deadline: Deadline) -> None:
+        """Find who is new. Where that fails the next search may go better; whoever asks is told why it does not."""
+        with suppress(UnhangError, OSError):
+            self.node.find(deadline)
+
+
+def _belongs(identity: object, sibling_jobs: Sequence[str], job: str | None) -> bool:
+    own = getattr(identity, "job", None)
+    return job is None or (own == job if own is not None else job in sibling_jobs)

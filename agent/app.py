@@ -1,0 +1,166 @@
+"""The agent's HTTP interface: who is here, one look at all of them, and one route per source."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from pydantic import BaseModel
+
+from agent.agent import Agent, Choice
+from agent.metrics import CONTENT_TYPE
+from agent.settings import AgentSettings
+from agent.sources.source import Question
+from shared import VERSION
+from shared.log_events import Logs
+from shared.missing import Missing
+from shared.problems import PROBLEM_RESPONSES, install_problem_handlers
+from shared.snapshot import Fds, NodeSnapshot, Process, RankList
+from shared.stacks import Stacks
+from shared.tokens import require_token
+from shared.trace import Trace
+from shared.value import Value
+
+_SMALLEST_LOOK_SECONDS = 0.5
+
+
+class Health(Value):
+    """The agent answers."""
+
+    status: Literal["ok"] = "ok"
+    version: str = VERSION
+    host: str
+
+
+def _agent(request: Request) -> Agent:
+    agent: Agent = request.app.state.agent
+    return agent
+
+
+Asked = Annotated[Agent, Depends(_agent)]
+Timeout = Annotated[
+    float | None,
+    Query(
+        ge=_SMALLEST_LOOK_SECONDS,
+        le=300,
+        description="Seconds this look may take; not more than the agent's own limit.",
+    ),
+]
+Stacking = Annotated[
+    Literal["plain", "native", "none"],
+    Query(description="`plain`: Python frames, ~10 ms pause per rank; `native`: C frames too, ~1 s; `none`: no pause."),
+]
+Window = Annotated[int, Query(ge=0, le=1_000_000, description="Finished flight records to keep per group and lane.")]
+Full = Annotated[bool, Query(description="Everything: all records, all descriptors, all lines of the tails.")]
+Pid = Annotated[int, Path(ge=1, le=2**31, description="Process id of the rank on this node.")]
+
+
+def create_app(settings: AgentSettings) -> FastAPI:
+    """Build the agent's ASGI application. Without its lifespan it answers as well, but keeps no beat."""
+    app = FastAPI(title="unhang agent", version=VERSION, lifespan=_lifespan, description=__doc__ or "")
+    app.state.agent = Agent(settings)
+    install_problem_handlers(app)
+    app.include_router(_open_routes)
+    app.include_router(_routes, dependencies=[Depends(require_token(settings.token_file))])
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    agent: Agent = app.state.agent
+    agent.start()
+    try:
+        yield
+    finally:
+        agent.stop()
+
+
+_open_routes = APIRouter(responses=PROBLEM_RESPONSES)
+_routes = APIRouter(responses=PROBLEM_RESPONSES)
+
+
+@_open_routes.get("/healthz", response_model=Health, summary="Does the agent answer?")
+def health(agent: Asked) -> Response:
+    """Say that the agent lives. Needs no token and looks at nobody."""
+    return _json(Health(host=agent.node.host))
+
+
+@_routes.get("/metrics", response_class=Response, summary="Prometheus metrics")
+def metrics(agent: Asked) -> Response:
+    """Tell Prometheus how the agent and its ranks are doing."""
+    return Response(agent.metrics.page(), media_type=CONTENT_TYPE)
+
+
+@_routes.get("/v1/ranks", response_model=RankList, summary="Who is on this node?")
+def ranks(agent: Asked) -> Response:
+    """List the living ranks and those that have exited, without looking at anyone."""
+    return _json(agent.ranks())
+
+
+@_routes.get("/v1/snapshot", response_model=NodeSnapshot, summary="One look at the ranks of this node")
+def snapshot(
+    request: Request,
+    agent: Asked,
+    job: Annotated[str | None, Query(max_length=200, description="Only this job.")] = None,
+    pid: Annotated[list[int] | None, Query(max_length=1024, description="Only these process ids.")] = None,
+    stacks: Stacking = "plain",
+    window: Window = 64,
+    full: Full = False,
+    timeout: Timeout = None,
+) -> Response:
+    """Look at all ranks, those of one job, or some. What cannot be seen is told as `Missing`, never left out."""
+    taken = agent.snapshot(Choice(job, tuple(pid or ())), Question(stacks, window, full), timeout)
+    _write_audit(request, agent, taken, action="snapshot", stacks=stacks)
+    return _json(taken)
+
+
+@_routes.get("/v1/ranks/{pid}/stacks", response_model=Stacks | Missing, summary="Stacks of one rank")
+def stacks_of(
+    request: Request, agent: Asked, pid: Pid, stacks: Stacking = "plain", timeout: Timeout = None
+) -> Response:
+    """Return where every thread of one rank is."""
+    return _part(request, agent, pid, "stacks", Question(stacks=stacks), timeout)
+
+
+@_routes.get("/v1/ranks/{pid}/fds", response_model=Fds | Missing, summary="Descriptors of one rank")
+def fds_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
+    """Return what one rank holds open; by default with the full list."""
+    return _part(request, agent, pid, "fds", Question("none", full=full), timeout)
+
+
+@_routes.get("/v1/ranks/{pid}/logs", response_model=Logs | Missing, summary="Log tails of one rank")
+def logs_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
+    """Return the ends of one rank's logs and the events in them."""
+    return _part(request, agent, pid, "logs", Question("none", full=full), timeout)
+
+
+@_routes.get("/v1/ranks/{pid}/recorder", response_model=Trace | Missing, summary="Flight record of one rank")
+def recorder_of(
+    request: Request, agent: Asked, pid: Pid, window: Window = 64, full: Full = False, timeout: Timeout = None
+) -> Response:
+    """Return the collectives that one rank has issued."""
+    return _part(request, agent, pid, "recorder", Question("none", window, full), timeout)
+
+
+@_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
+def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None) -> Response:
+    """Return what the kernel tells of one rank's process."""
+    return _part(request, agent, pid, "process", Question("none"), timeout)
+
+
+def _part(request: Request, agent: Agent, pid: int, name: str, question: Question, timeout: float | None) -> Response:
+    taken = agent.one(pid, question, timeout)
+    _write_audit(request, agent, taken, action=name, stacks=question.stacks)
+    part: BaseModel = getattr(taken.ranks[0], name)
+    return _json(part)
+
+
+def _write_audit(request: Request, agent: Agent, taken: NodeSnapshot, **details: Any) -> None:
+    client = request.client.host if request.client is not None else "local"
+    jobs = sorted({rank.identity.job or "" for rank in taken.ranks})
+    pids = [rank.identity.pid for rank in taken.ranks]
+    agent.audit.write(client=client, jobs=jobs, pids=pids, took_seconds=taken.took_seconds, **details)
+
+
+def _json(value: BaseModel) -> Response:
+    return Response(value.model_dump_json(), media_type="application/json")

@@ -1,0 +1,93 @@
+"""Every wait has an end: a deadline that is passed down, and tasks that are left behind when it is over.
+
+Reading about a process that is blocked in the kernel can block the reader for ever, and no thread can be
+taken out of that. So each task has a daemon thread of its own; one that is late is abandoned and counted,
+and with too many abandoned no new ones are begun.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST_ABANDONED = 64
+
+
+class Deadline:
+    """A moment by which an answer is due."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._at = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left, at least 0."""
+        return max(0.0, self._at - time.monotonic())
+
+    def sooner(self, seconds: float) -> "Deadline":
+        """Return a deadline that many seconds earlier."""
+        return Deadline(max(0.0, self.left() - seconds))
+
+    def at_most(self, seconds: float) -> "Deadline":
+        """Return this deadline, or one so many seconds from now if that is sooner."""
+        return self if self.left() <= seconds else Deadline(seconds)
+
+
+class Late(Exception):
+    """The task was not done by the deadline; it goes on in the background."""
+
+
+class TooManyAbandoned(Exception):
+    """So many earlier tasks never came back that no new one is begun."""
+
+
+class _Task(threading.Thread, Generic[T]):
+    """A piece of work that has begun and, once it has ended, what came of it."""
+
+    def __init__(self, name: str, work: Callable[[], T]) -> None:
+        super().__init__(name=f"look-{name}", daemon=True)
+        self._work = work
+        self.outcome: T | Exception = Late()
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.outcome = self._work()
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits, who turns it into a Missing
+            self.outcome = error
+
+
+class Crew:
+    """Runs tasks side by side and knows which never came back."""
+
+    def __init__(self) -> None:
+        self._abandoned: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    @property
+    def abandoned(self) -> int:
+        """How many late tasks are still at it."""
+        with self._lock:
+            self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+            return len(self._abandoned)
+
+    def run(self, tasks: Mapping[str, Callable[[], T]], deadline: Deadline) -> dict[str, T | Exception]:
+        """Run every task in a thread of its own; one that fails or is late gives its exception or Late."""
+        if self.abandoned >= MOST_ABANDONED:
+            return {name: TooManyAbandoned() for name in tasks}
+        running = {name: _Task(name, work) for name, work in tasks.items()}
+        outcomes: dict[str, T | Exception] = {}
+        for name, task in running.items():
+            outcome = self._outcome(task, deadline)
+            outcomes[name] = outcome
+        return outcomes
+
+    def _outcome(self, task: _Task[T], deadline: Deadline) -> T | Exception:
+        task.join(deadline.left())
+        if task.is_alive():
+            with self._lock:
+                self._abandoned.append(task)
+            return Late()
+        return task.outcome

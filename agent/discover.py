@@ -1,0 +1,176 @@
+"""Tells which processes are ranks, which are their children, and which only launched them.
+
+1. A process belongs to a rank when its environment says so (processes.py, launchers.py).
+2. Launchers are left out: by their command line, or because a process below them carries another identity
+   of the same job (`srun` above `torchrun`, `torchrun` above its ranks, a script that calls `mp.spawn`).
+3. Of the processes left with one identity the topmost that has torch loaded is the rank, else the topmost
+   that runs Python, else the topmost: a shell that merely waits for Python inherits the same variables.
+4. What lies below a rank are its children, whatever their environment says.
+5. Zombies beside ranks have exited. They keep their exit status until somebody reaps them.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from agent.errors import Gone
+from agent.launchers import LAUNCHERS
+from agent.processes import Candidate, Lister, Listing, Runs
+from agent.procfs import ProcFs, Stat
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+from shared.snapshot import Exited, Identity
+
+_KINDS = tuple(dict.fromkeys(launcher.name for launcher in LAUNCHERS))
+_MOST_CHILDREN = 256
+
+
+class Rank(NamedTuple):
+    """A living rank: who it is, the process it is, and what it inherited."""
+
+    identity: Identity
+    stat: Stat
+    environment: dict[str, str]
+    children: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The process's id and start: unique on this node."""
+        return self.stat.pid, self.stat.start_ticks
+
+
+class Found(NamedTuple):
+    """Who is on this node at one moment."""
+
+    ranks: tuple[Rank, ...]
+    exited: tuple[Exited, ...]
+    missing: tuple[Missing, ...]
+
+
+def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> Found:
+    """Find the ranks in a listing."""
+    families = listing.children()
+    candidates = _without_launchers(listing)
+    chosen = [top for group in _by_identity(candidates) for top in _choose(group, listing, lister)]
+    ranks = [_rank(candidate, families, procfs, host) for candidate in chosen]
+    ranks.sort(key=lambda rank: (rank.identity.job or "", rank.identity.rank, rank.stat.pid))
+    return Found(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister))
+
+
+def _without_launchers(listing: Listing) -> list[Candidate]:
+    """Step 2."""
+    launching = {pid for pid, candidate in listing.candidates.items() if candidate.is_launcher}
+    for candidate in listing.candidates.values():
+        for pid in listing.ancestors(candidate.stat.pid):
+            above = listing.candidates.get(pid)
+            if above is not None and _launched(above.identity, candidate.identity):
+                launching.add(pid)
+    return [candidate for pid, candidate in listing.candidates.items() if pid not in launching]
+
+
+def _launched(above: Identity, below: Identity) -> bool:
+    """Does the identity below show that the process above only starts ranks?"""
+    if above.job != below.job and above.launcher == below.launcher:
+        return False
+    return (above.rank, above.launcher) != (below.rank, below.launcher) and _stronger(below, above)
+
+
+def _stronger(below: Identity, above: Identity) -> bool:
+    return _KINDS.index(below.launcher or "") <= _KINDS.index(above.launcher or "")
+
+
+def _by_identity(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
+    groups: dict[tuple[object, ...], list[Candidate]] = {}
+    for candidate in candidates:
+        identity = candidate.identity
+        groups.setdefault((identity.job, identity.rank, identity.attempt), []).append(candidate)
+    return list(groups.values())
+
+
+def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Candidate]:
+    """Step 3. Two unrelated tops with one identity stay two: both must be seen."""
+    families: dict[int, list[Candidate]] = {}
+    pids = {candidate.stat.pid for candidate in group}
+    for candidate in group:
+        above = [pid for pid in listing.ancestors(candidate.stat.pid) if pid in pids]
+        families.setdefault(above[-1] if above else candidate.stat.pid, []).append(candidate)
+    chosen = [_runner(family, lister) for family in families.values()]
+    return [c for c in chosen if lister.runs(c.stat) is not Runs.OTHER] or chosen
+
+
+def _runner(family: list[Candidate], lister: Lister) -> Candidate:
+    """Return the first process that has torch loaded, else the first that runs Python, else the first."""
+    family.sort(key=lambda candidate: (candidate.stat.start_ticks, candidate.stat.pid))
+    for wanted in (Runs.TORCH, Runs.PYTHON):
+        for candidate in family:
+            if lister.runs(candidate.stat) >= wanted:
+                return candidate
+    return family[0]
+
+
+def _rank(candidate: Candidate, families: dict[int, list[int]], procfs: ProcFs, host: str) -> Rank:
+    """Step 4."""
+    stat = candidate.stat
+    known = {"host": host, "pid": stat.pid, "started_at": procfs.started_at(stat)}
+    identity = candidate.identity.model_copy(update=known)
+    return Rank(identity, stat, candidate.environment, tuple(_below(stat.pid, families)))
+
+
+def _below(pid: int, families: dict[int, list[int]]) -> list[int]:
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) < _MOST_CHILDREN:
+        below = families.pop(waiting.pop(0), [])
+        found.extend(below)
+        waiting.extend(below)
+    return found[:_MOST_CHILDREN]
+
+
+def _zombies(listing: Listing, ranks: list[Rank], procfs: ProcFs) -> list[Exited]:
+    """Step 5. A zombie of another name than the ranks beside it was some helper of the launcher."""
+    beside: dict[tuple[int, str], list[Rank]] = {}
+    for rank in ranks:
+        beside.setdefault((rank.stat.parent_pid, rank.stat.name), []).append(rank)
+    return [
+        exited_from(stat, beside[stat.parent_pid, stat.name], procfs)
+        for stat in listing.stats.values()
+        if stat.state == "Z" and (stat.parent_pid, stat.name) in beside
+    ]
+
+
+def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:
+    """Describe a zombie. Its exit status is that of waitpid(2): a signal, or an exit code."""
+    signal = stat.exit_status & 0x7F
+    told = _status_is_told(stat.pid, procfs)
+    jobs = dict.fromkeys(rank.identity.job for rank in beside if rank.identity.job is not None)
+    return Exited(
+        pid=stat.pid,
+        parent_pid=stat.parent_pid,
+        name=stat.name,
+        exit_code=stat.exit_status >> 8 & 0xFF if told and not signal else None,
+        signal=signal or None,
+        sibling_jobs=tuple(jobs),
+    )
+
+
+def _status_is_told(pid: int, procfs: ProcFs) -> bool:
+    """May we see exit statuses? To others the kernel says 0; `io` is under the same permission, and honest."""
+    try:
+        procfs.read(pid, "io")
+    except NotPermitted:
+        return False
+    except Gone:
+        return True
+    return True
+
+
+def _missing(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
+    """Tell of Python processes that may be ranks and may not be read, where that can matter."""
+    hidden = [pid for pid in listing.unreadable if lister.runs(listing.stats[pid]) is not Runs.OTHER]
+    if not hidden:
+        return ()
+    shown = ", ".join(map(str, hidden[:8])) + (" …" if len(hidden) > 8 else "")
+    detail = (
+        f"not allowed to read the environment of {len(hidden)} Python processes (pids {shown}); "
+        "run as the job's user, as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+    )
+    return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=detail),)

@@ -1,0 +1,125 @@
+"""Opens files that a job names or holds, without being led anywhere the job itself could not go.
+
+The agent may read every file of the machine; the job may not. So a path is walked component by component
+without following links, the inspected process must have been able to read the file itself, and only plain
+files are opened: a FIFO would block, a device might do something.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from agent.errors import Unavailable
+from agent.procfs import ProcFs, reading
+from shared.errors import NotPermitted
+from shared.missing import Reason
+
+_MOST_COMPONENTS = 64
+_PLAIN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class Reader(NamedTuple):
+    """On whose behalf files are read: the user and groups of the inspected process."""
+
+    uid: int
+    groups: frozenset[int]
+
+    def may(self, found: os.stat_result, wanted: int) -> bool:
+        """Do the mode bits grant `wanted` (4 read, 1 search)? Access lists are not asked: then the answer is no."""
+        if self.uid == 0:
+            return True
+        if found.st_uid == self.uid:
+            return bool(found.st_mode >> 6 & wanted)
+        shift = 3 if found.st_gid in self.groups else 0
+        return bool(found.st_mode >> shift & wanted)
+
+
+def reader_of(procfs: ProcFs, pid: int) -> Reader:
+    """Return on whose behalf we read files of process `pid`."""
+    status = procfs.fields(pid, "status")
+    try:
+        groups = {int(group) for group in status.get("Groups", "").split()} | {int(status["Gid"].split()[3])}
+        return Reader(int(status["Uid"].split()[3]), frozenset(groups))
+    except (KeyError, IndexError, ValueError) as error:
+        raise NotPermitted(f"process {pid} does not tell whose it is") from error
+
+
+@contextmanager
+def open_held(procfs: ProcFs, pid: int, fd: int, reader: Reader) -> Iterator[int]:
+    """Open the plain file behind a descriptor that the process holds. Raises Unavailable or NotPermitted."""
+    path = procfs.path(pid, f"fd/{fd}")
+    with reading(pid):
+        _check(os.stat(path), reader, path)
+        opened = os.open(path, _PLAIN)
+    with _closing(opened):
+        _check(os.fstat(opened), reader, path)
+        yield opened
+
+
+@contextmanager
+def open_named(procfs: ProcFs, pid: int, path: str, reader: Reader) -> Iterator[int]:
+    """Open a plain file by an absolute path as the process sees it, following no link."""
+    components = [part for part in path.split("/") if part not in ("", ".")]
+    if not path.startswith("/") or ".." in components or len(components) > _MOST_COMPONENTS:
+        raise Unavailable(Reason.REFUSED, f"{path[:200]!r} is not a plain absolute path")
+    with reading(pid):
+        folder = os.open(procfs.path(pid, "root"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in components[:-1]:
+                folder = _step(folder, part, reader)
+            opened = _open_last(folder, components[-1] if components else "", reader)
+        finally:
+            os.close(folder)
+    with _closing(opened):
+        yield opened
+
+
+def _step(folder: int, part: str, reader: Reader) -> int:
+    """Return the folder `part` of `folder`, which is closed."""
+    below = _without_links(part, os.O_PATH | os.O_DIRECTORY, folder)
+    os.close(folder)
+    if not reader.may(os.fstat(below), 1):
+        os.close(below)
+        raise NotPermitted(f"the process itself may not enter {part!r}")
+    return below
+
+
+def _open_last(folder: int, name: str, reader: Reader) -> int:
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    _check(found, reader, name)
+    opened = _without_links(name, _PLAIN, folder)
+    try:
+        _check(os.fstat(opened), reader, name)
+    except BaseException:
+        os.close(opened)
+        raise
+    return opened
+
+
+def _without_links(name: str, flags: int, folder: int) -> int:
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+
+
+def _check(found: os.stat_result, reader: Reader, name: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise Unavailable(Reason.REFUSED, f"{name} is not a plain file")
+    if not reader.may(found, 4):
+        raise NotPermitted(f"the process itself may not read {name}")
+
+
+@contextmanager
+def _closing(opened: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(opened)
+
+
+def read_tail(opened: int, most: int) -> bytes:
+    """Return the last `most` bytes of an open file; a line that is cut at the front is left out."""
+    size = os.fstat(opened).st_size
+    start = max(0, size - most)
+    data = os.pread(opened, min(most, size), start)
+    return data if start == 0 else data.partition(b"\n")[2]

@@ -1,0 +1,165 @@
+"""Looks at ranks: every source under a deadline, every failure a `Missing`, never two looks at one process at once.
+
+The order inside one look at a rank matters:
+
+1. the beat before, then the facts of `process`, while nothing of ours disturbs it;
+2. all other sources side by side; `stacks` stops the process for some milliseconds;
+3. the beat after, once the process has come to rest again.
+
+Between one look's `after` and the next look's `before` nothing of ours has touched the process.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from agent.beat import take_settled_beat
+from agent.deadline import Crew, Deadline, Late, TooManyAbandoned
+from agent.discover import Rank
+from agent.errors import Gone, Unavailable
+from agent.scene import Scene
+from agent.sources.source import Answer, Question, Source
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+from shared.snapshot import Beat, Process, RankSnapshot
+
+_AT_A_TIME = 16
+_LAST_BEAT_SECONDS = 0.3
+
+
+class Observer(Protocol):
+    """Who wants to know how sources fare and what the beats around a look were."""
+
+    def source_done(self, source: str, seconds: float, reason: Reason | None) -> None: ...
+
+    def looked(self, rank: Rank, before: Beat, after: Beat) -> None: ...
+
+
+class _Flight:
+    """A look that is under way."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.done = threading.Event()
+        self.result: RankSnapshot | None = None
+
+
+class Looker:
+    """Looks at ranks, several at a time, each of them once at a time."""
+
+    def __init__(self, sources: Sequence[Source], crew: Crew, observer: Observer) -> None:
+        self._sources = sources
+        self._crew = crew
+        self._observer = observer
+        self._lock = threading.Lock()
+        self._flights: dict[tuple[int, int], _Flight] = {}
+        self._turns = threading.BoundedSemaphore(_AT_A_TIME)
+
+    def look_at_all(
+        self, ranks: Sequence[Rank], scene: Scene, question: Question, deadline: Deadline
+    ) -> tuple[RankSnapshot, ...]:
+        """Look at every rank, side by side."""
+        looks = {str(i): partial(self.look, r, scene, question, deadline) for i, r in enumerate(ranks)}
+        outcomes = self._crew.run(looks, deadline)
+        return tuple(
+            self._lost(rank, outcome) if isinstance(outcome, Exception) else outcome
+            for rank, outcome in zip(ranks, outcomes.values(), strict=True)
+        )
+
+    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> RankSnapshot:
+        """Look at one rank. Whoever asks the same while a look is under way gets the same answer."""
+        while deadline.left() > 0:
+            flight, mine = self._board(rank, question)
+            if mine:
+                return self._fly(flight, rank, scene, deadline)
+            flight.done.wait(deadline.left())
+            if flight.question == question and flight.result is not None:
+                return flight.result
+        return self._lost(rank, Late())
+
+    def _board(self, rank: Rank, question: Question) -> tuple[_Flight, bool]:
+        with self._lock:
+            flight = self._flights.get(rank.key)
+            if flight is not None:
+                return flight, False
+            self._flights[rank.key] = _Flight(question)
+            return self._flights[rank.key], True
+
+    def _fly(self, flight: _Flight, rank: Rank, scene: Scene, deadline: Deadline) -> RankSnapshot:
+        try:
+            with self._turns:
+                flight.result = self._look(rank, scene, flight.question, deadline)
+            return flight.result
+        finally:
+            with self._lock:
+                del self._flights[rank.key]
+            flight.done.set()
+
+    def _look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> RankSnapshot:
+        looked_at_ns = time.time_ns()
+        inner = deadline.sooner(_LAST_BEAT_SECONDS)
+        first, *others = self._sources
+        parts = self._ask((first,), rank, scene, question, inner)
+        process = parts["process"]
+        if isinstance(process, Missing) and process.reason is Reason.GONE:
+            return self._lost(rank, Gone(process.detail), looked_at_ns)
+        parts |= self._ask(others, rank, scene, question, inner)
+        if isinstance(process, Process):
+            parts["process"] = self._with_beats(process, rank, scene, deadline)
+        return RankSnapshot.model_validate({"identity": rank.identity, "looked_at_ns": looked_at_ns, **parts})
+
+    def _ask(
+        self, sources: Sequence[Source], rank: Rank, scene: Scene, question: Question, deadline: Deadline
+    ) -> Answer:
+        looks = {source.name: partial(_timed, source, rank, scene, question, deadline) for source in sources}
+        parts: Answer = {}
+        for name, outcome in self._crew.run(looks, deadline).items():
+            answer, seconds = ({}, deadline.seconds) if isinstance(outcome, Exception) else outcome
+            part = missing_for(name, outcome) if isinstance(outcome, Exception) else answer[name]
+            self._observer.source_done(name, seconds, part.reason if isinstance(part, Missing) else None)
+            parts |= {**answer, name: part}
+        return parts
+
+    def _with_beats(self, process: Process, rank: Rank, scene: Scene, deadline: Deadline) -> Process:
+        pid = rank.stat.pid
+        beats = self._crew.run({"beat": partial(take_settled_beat, scene.procfs, pid)}, deadline)
+        after = beats["beat"]
+        if isinstance(after, Exception):
+            return process
+        if process.before is not None:
+            self._observer.looked(rank, process.before, after)
+        return process.model_copy(update={"after": after})
+
+    def _lost(self, rank: Rank, error: Exception, looked_at_ns: int | None = None) -> RankSnapshot:
+        missing = {source.name: missing_for(source.name, error) for source in self._sources}
+        return RankSnapshot.model_validate({"identity": rank.identity, "looked_at_ns": looked_at_ns, **missing})
+
+
+def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> tuple[Answer, float]:
+    """Ask one source, of the very process that was found and not of one that has its number now."""
+    begun = time.monotonic()
+    if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
+        raise Gone(f"process {rank.stat.pid} ended, and another has its number now")
+    return source.look(rank, scene, question, deadline), time.monotonic() - begun
+
+
+def missing_for(source: str, error: Exception) -> Missing:
+    """Say as a value why a source has nothing."""
+    advice = getattr(error, "advice", "")
+    detail = f"{error}; {advice}" if advice else str(error)
+    match error:
+        case Unavailable():
+            return Missing(source=source, reason=error.reason, detail=detail)
+        case Gone():
+            return Missing(source=source, reason=Reason.GONE, detail=detail)
+        case NotPermitted():
+            return Missing(source=source, reason=Reason.NOT_PERMITTED, detail=detail)
+        case Late():
+            return Missing(source=source, reason=Reason.TIMED_OUT, detail="it was not done by the deadline")
+        case TooManyAbandoned():
+            return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks never came back")
+        case _:
+            told = f"unexpected {type(error).__name__}: {error}"
+            return Missing(source=source, reason=Reason.UNREADABLE, detail=told[:500])

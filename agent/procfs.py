@@ -1,0 +1,165 @@
+"""Reads /proc: every file bounded in size, every refusal one of our errors.
+
+A process may end between any two reads, and its owner may be hostile. Formats are those of proc(5).
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.errors import Gone
+from shared.errors import NotPermitted, UnhangError, quoted
+
+MOST_BYTES = 1024 * 1024
+"""No file of /proc that we read is larger, but for tables of sockets and mappings, which say so."""
+
+_KERNEL_THREAD = 0x0020_0000
+"""PF_KTHREAD in include/linux/sched.h."""
+
+
+class Stat(NamedTuple):
+    """The fields of /proc/PID/stat that we use. Times in seconds; `start_ticks` since boot, in clock ticks."""
+
+    pid: int
+    name: str
+    state: str
+    parent_pid: int
+    is_kernel_thread: bool
+    cpu_seconds: float
+    threads: int
+    start_ticks: int
+    rss_bytes: int
+    stack_address: int
+    exit_status: int
+
+
+class ProcFs:
+    """One /proc tree: the machine's own, or a recorded one in tests."""
+
+    def __init__(self, root: Path = Path("/proc")) -> None:
+        self.root = root
+
+    def pids(self) -> list[int]:
+        """Return the ids of all processes, ascending."""
+        return sorted(int(name) for name in os.listdir(self.root) if name.isdigit())
+
+    def tids(self, pid: int) -> list[int]:
+        """Return the ids of all threads of a process, ascending."""
+        with reading(pid):
+            return sorted(int(name) for name in os.listdir(self.root / str(pid) / "task"))
+
+    def fds(self, pid: int) -> list[int]:
+        """Return the numbers of all open file descriptors, ascending."""
+        with reading(pid):
+            return sorted(int(name) for name in os.listdir(self.root / str(pid) / "fd"))
+
+    def path(self, pid: int, name: str) -> str:
+        """Return where the file `name` of a process lies."""
+        return f"{self.root}/{pid}/{name}"
+
+    def read(self, pid: int, name: str, *, most: int = MOST_BYTES) -> bytes:
+        """Return the first `most` bytes of a file of a process. Raises Gone or NotPermitted."""
+        with reading(pid):
+            return read_bounded(self.path(pid, name), most)
+
+    def text(self, pid: int, name: str, *, most: int = MOST_BYTES) -> str:
+        """Return a file of a process as text, without the final line end."""
+        return self.read(pid, name, most=most).decode(errors="replace").rstrip("\n")
+
+    def link(self, pid: int, name: str) -> str:
+        """Return what a link of a process points to, as the kernel words it."""
+        with reading(pid):
+            return os.readlink(self.path(pid, name))
+
+    def stat(self, pid: int, tid: int | None = None) -> Stat:
+        """Return the counters of a process, or of one of its threads alone."""
+        name = "stat" if tid is None else f"task/{tid}/stat"
+        return parse_stat(self.read(pid, name))
+
+    def fields(self, pid: int, name: str) -> dict[str, str]:
+        """Return a file of `Name: value` lines, such as `status` and `io`."""
+        lines = self.text(pid, name).splitlines()
+        return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+    @cached_property
+    def booted_at(self) -> float:
+        """Unix seconds at which the machine booted, read once: the kernel's word for it may drift by a second."""
+        for line in read_bounded(f"{self.root}/stat", MOST_BYTES).splitlines():
+            if line.startswith(b"btime "):
+                return float(line.split()[1])
+        raise UnhangError(f"{self.root}/stat does not say when the machine booted")
+
+    def started_at(self, found: Stat) -> float:
+        """Return when a process started, in Unix seconds."""
+        return self.booted_at + found.start_ticks / TICKS_PER_SECOND
+
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def parse_stat(data: bytes) -> Stat:
+    """Read a line of /proc/PID/stat; the name in it may hold spaces and brackets."""
+    head, _, tail = data.rpartition(b")")
+    pid, _, name = head.partition(b" (")
+    fields = tail.split()
+    try:
+        return Stat(
+            pid=int(pid),
+            name=name.decode(errors="replace"),
+            state=fields[0].decode(),
+            parent_pid=int(fields[1]),
+            is_kernel_thread=bool(int(fields[6]) & _KERNEL_THREAD),
+            cpu_seconds=(int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND,
+            threads=int(fields[17]),
+            start_ticks=int(fields[19]),
+            rss_bytes=int(fields[21]) * _PAGE_BYTES,
+            stack_address=int(fields[25]),
+            exit_status=int(fields[49]),
+        )
+    except (ValueError, IndexError) as error:
+        raise Gone(f"{quoted(data)} is not a line of /proc/PID/stat") from error
+
+
+def read_bounded(path: str, most: int) -> bytes:
+    """Return the first `most` bytes of a file of the kernel's, which may give them in small pieces."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return b"".join(_pieces(fd, most))
+    finally:
+        os.close(fd)
+
+
+def _pieces(fd: int, most: int) -> Iterator[bytes]:
+    left = most
+    while left > 0 and (piece := os.read(fd, min(left, 65_536))):
+        left -= len(piece)
+        yield piece
+
+
+@contextmanager
+def reading(pid: int) -> Iterator[None]:
+    """Turn the system's refusals while reading about a process into Gone and NotPermitted."""
+    try:
+        yield
+    except (FileNotFoundError, ProcessLookupError, NotADirectoryError) as error:
+        raise Gone(f"process {pid} ended, or has no such file: {error.filename}") from error
+    except PermissionError as error:
+        raise NotPermitted(
+            f"not allowed to read {error.filename or f'about process {pid}'}",
+            advice="run the agent as the job's user, as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.EINVAL, errno.ENXIO):
+            raise Gone(f"process {pid} has no memory or file there any more: {error.strerror}") from error
+        raise
+
+
+def is_regular(mode: int) -> bool:
+    """Is this the mode of a plain file?"""
+    return stat.S_ISREG(mode)

@@ -1,0 +1,54 @@
+"""The agent's settings: from flags and from variables that begin with UNHANG_AGENT_."""
+
+import socket
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.ranks import FoldedRanks
+
+
+class AgentSettings(BaseSettings):
+    """Everything that can be set. Read once, by the command line."""
+
+    model_config = SettingsConfigDict(env_prefix="UNHANG_AGENT_", extra="forbid", frozen=True)
+
+    listen: str = Field(default="127.0.0.1:8471", description="Where to listen, HOST:PORT.")
+    host_name: str | None = Field(
+        default=None, description="The name of this node in answers; by default the machine's own."
+    )
+    token_file: Path | None = Field(
+        default=None,
+        description="File of bearer tokens, one a line; needed to listen beyond loopback. Read again when it changes.",
+    )
+    only_ranks: FoldedRanks | None = Field(
+        default=None,
+        description="Tell of these global ranks alone, e.g. `0-3`: two agents can share one machine.",
+    )
+    audit_log: Path | None = Field(
+        default=None, description="File that gets one JSON line for every inspection; none by default."
+    )
+    py_spy: Path | None = Field(
+        default=None, description="The py-spy program; by default the one beside our Python, else on PATH."
+    )
+    look_timeout_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=300,
+        description="How long one snapshot may take unless the question says less.",
+    )
+    beat_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        le=3600,
+        description="How often to check whether ranks make progress; 0 switches it off.",
+    )
+    discover_seconds: float = Field(
+        default=20.0, gt=0, le=3600, description="How often to search for new ranks while nobody asks."
+    )
+
+    @property
+    def host(self) -> str:
+        """The name of this node."""
+        return self.host_name or socket.gethostname()

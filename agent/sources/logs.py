@@ -1,0 +1,153 @@
+"""The source `logs`: the ends of a rank's log files, and the events found in them.
+
+Looked at are the files behind descriptors 1 and 2, NCCL's debug file, and what torchrun keeps beside its
+error file. One file may be shared by all ranks of a node: then only lines that do not name another rank
+are this rank's, and a line that names none belongs to nobody in particular.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import NamedTuple
+
+from agent.deadline import Deadline
+from agent.discover import Rank
+from agent.errors import Gone, Unavailable
+from agent.job_files import open_held, open_named, read_tail, reader_of
+from agent.procfs import ProcFs
+from agent.scene import Scene
+from agent.sources.source import Answer, Question
+from shared.errors import NotPermitted
+from shared.log_events import EventKind, LogEvent, LogFile, Logs
+from shared.log_lines import clean_line, find_events, rank_of_line
+from shared.missing import Reason
+from shared.redaction import redact
+
+_TAIL_BYTES = 256 * 1024
+_SHOWN_LINES = 40
+_MOST_LINES = 2000
+_LONGEST_LINE = 2000
+_MOST_EVENTS = 200
+_STREAMS = (1, 2)
+
+
+class _Log(NamedTuple):
+    path: str
+    open: Callable[[], AbstractContextManager[int]]
+    shared: bool
+    """Do other processes of the job write into it as well?"""
+
+
+class LogsSource:
+    """Fills `logs`."""
+
+    name = "logs"
+
+    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+        files: dict[tuple[int, int], LogFile] = {}
+        events: list[LogEvent] = []
+        refusals: list[str] = []
+        for log in _logs_of(rank, scene):
+            try:
+                with log.open() as opened:
+                    found = os.fstat(opened)
+                    key = (found.st_dev, found.st_ino)
+                    if key not in files:
+                        files[key], new = _read(log, opened, found, rank, question)
+                        events.extend(new)
+            except (Gone, NotPermitted, Unavailable) as error:
+                refusals.append(str(error))
+        if not files:
+            raise _nothing(refusals)
+        return {"logs": Logs(files=tuple(files.values()), events=tuple(events[-_MOST_EVENTS:]))}
+
+
+def _nothing(refusals: list[str]) -> Unavailable:
+    detail = "standard output and error go to no file that can be read"
+    return Unavailable(Reason.NOT_FOUND, f"{detail} ({'; '.join(refusals[:3])})" if refusals else detail)
+
+
+def _read(
+    log: _Log, opened: int, found: os.stat_result, rank: Rank, question: Question
+) -> tuple[LogFile, tuple[LogEvent, ...]]:
+    data = read_tail(opened, _TAIL_BYTES)
+    own = rank.identity.rank
+    lines = [clean_line(line) for line in data.decode(errors="replace").split("\n")[-_MOST_LINES:]]
+    lines = [line for line in lines if line and rank_of_line(line) in (None, own)]
+    events = find_events(lines, path=log.path, rank=None if log.shared else own)
+    if log.path.endswith("/error.json"):
+        events = (*events, *_error_file(data, log.path, own))
+    shown = lines if question.full else lines[-_SHOWN_LINES:]
+    file = LogFile(
+        path=log.path,
+        size_bytes=found.st_size,
+        modified_at=found.st_mtime,
+        lines=tuple(redact(line[:_LONGEST_LINE]) for line in shown),
+    )
+    return file, events
+
+
+def _logs_of(rank: Rank, scene: Scene) -> Iterator[_Log]:
+    pid, procfs = rank.stat.pid, scene.procfs
+    reader = reader_of(procfs, pid)
+    for fd in _STREAMS:
+        target = _held(procfs, pid, fd)
+        if target is not None and target.startswith("/"):
+            shared = target in _streams(procfs, rank.stat.parent_pid)
+            yield _Log(target, partial(open_held, procfs, pid, fd, reader), shared)
+    for path in _named(rank, procfs):
+        yield _Log(path, partial(open_named, procfs, pid, path, reader), False)
+
+
+def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:
+    try:
+        return procfs.link(pid, f"fd/{fd}")
+    except (Gone, NotPermitted):
+        return None
+
+
+def _streams(procfs: ProcFs, pid: int) -> set[str | None]:
+    """Return where the launcher's output goes: a rank that writes there too does not write alone."""
+    return {_held(procfs, pid, fd) for fd in _STREAMS}
+
+
+def _named(rank: Rank, procfs: ProcFs) -> Iterator[str]:
+    nccl = rank.environment.get("NCCL_DEBUG_FILE")
+    if nccl:
+        path = expand_nccl_path(nccl, host=rank.identity.host or "", pid=own_pid(procfs, rank.stat.pid))
+        yield path if path.startswith("/") else f"{procfs.link(rank.stat.pid, 'cwd')}/{path}"
+    error_file = rank.environment.get("TORCHELASTIC_ERROR_FILE", "")
+    if error_file.startswith("/"):
+        folder = error_file.rpartition("/")[0]
+        yield error_file
+        yield from (f"{folder}/{name}" for name in ("stdout.log", "stderr.log"))
+
+
+def expand_nccl_path(path: str, *, host: str, pid: int) -> str:
+    """Fill in `%h` and `%p` of NCCL_DEBUG_FILE, as `src/debug.cc` of NCCL does."""
+    values = {"%h": host, "%p": str(pid), "%%": "%"}
+    return re.sub(r"%[hp%]", lambda match: values[match[0]], path)
+
+
+def own_pid(procfs: ProcFs, pid: int) -> int:
+    """Return the id that a process in a container believes to have."""
+    inner = procfs.fields(pid, "status").get("NSpid", str(pid)).split()
+    return int(inner[-1]) if inner else pid
+
+
+def _error_file(data: bytes, path: str, rank: int) -> tuple[LogEvent, ...]:
+    # {"message": {"message": "ValueError: no such shard", "extraInfo": {"py_callstack": "Traceback …"}}}
+    try:
+        message = json.loads(data)["message"]
+        text = message["message"] if isinstance(message, dict) else message
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()
+    if not isinstance(text, str):
+        return ()
+    text = redact(text)[:500]
+    kind, _, detail = text.partition(":")
+    fields = {"type": kind[:100], "message": detail.strip()[:300]}
+    return (LogEvent(kind=EventKind.EXCEPTION, rank=rank, text=text, fields=fields, path=path),)

@@ -1,0 +1,144 @@
+"""The source `process`: what /proc tells of a process without stopping it or touching its memory."""
+
+import re
+from pathlib import Path
+
+from agent.beat import take_beat
+from agent.deadline import Deadline
+from agent.discover import Rank
+from agent.errors import Gone
+from agent.procfs import ProcFs
+from agent.scene import Scene
+from agent.sources.source import Answer, Question
+from agent.sources.syscalls import fd_argument, syscall_name
+from shared.errors import NotPermitted
+from shared.redaction import redact
+from shared.snapshot import Process, Syscall
+
+_LONGEST_COMMAND = 500
+_MOST_KERNEL_FRAMES = 64
+_MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+class ProcessSource:
+    """Fills `process`; the beat after the look is added by the look."""
+
+    name = "process"
+
+    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+        return {"process": read_process(scene, rank.stat.pid)}
+
+
+def read_process(scene: Scene, pid: int) -> Process:
+    """Read the facts of one process. Raises Gone."""
+    procfs = scene.procfs
+    before = take_beat(procfs, pid)
+    stat = procfs.stat(pid)
+    status = procfs.fields(pid, "status")
+    return Process.model_validate(
+        {
+            "pid": pid,
+            "parent_pid": stat.parent_pid,
+            "state": stat.state,
+            "name": stat.name,
+            "command": _command(procfs, pid, stat.state),
+            "wchan": _wchan(procfs, pid),
+            "syscall": _syscall(scene, pid),
+            "kernel_stack": _kernel_stack(procfs, pid),
+            "threads": stat.threads,
+            "uid": int(status["Uid"].split()[1]) if "Uid" in status else None,
+            "rss_bytes": stat.rss_bytes,
+            "started_at": procfs.started_at(stat),
+            "tracer_pid": int(status.get("TracerPid", 0)) or None,
+            "oom_kills": oom_kills(procfs, pid),
+            "before": before,
+        }
+    )
+
+
+def _command(procfs: ProcFs, pid: int, state: str) -> str:
+    """Return the command line; not of a process in state D, whose memory may be locked."""
+    if state == "D":
+        return ""
+    try:
+        arguments = procfs.text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
+    except (Gone, NotPermitted):
+        return ""
+    return redact(" ".join(arguments))[:_LONGEST_COMMAND]
+
+
+def _wchan(procfs: ProcFs, pid: int) -> str | None:
+    try:
+        wchan = procfs.text(pid, "wchan")
+    except (Gone, NotPermitted):
+        return None
+    return wchan if wchan not in ("0", "") else None
+
+
+def _kernel_stack(procfs: ProcFs, pid: int) -> tuple[str, ...]:
+    # [<0>] futex_do_wait+0x3a/0x60
+    try:
+        lines = procfs.text(pid, "stack").splitlines()
+    except (Gone, NotPermitted):
+        return ()
+    frames = (line.partition("] ")[2].strip() for line in lines[:_MOST_KERNEL_FRAMES])
+    return tuple(frame for frame in frames if frame)
+
+
+def _syscall(scene: Scene, pid: int) -> Syscall | None:
+    """Return the call that the main thread is in, with the file behind its descriptor."""
+    # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
+    try:
+        words = scene.procfs.text(pid, "syscall").split()
+    except (Gone, NotPermitted):
+        return None
+    if not words or words[0] == "-1":
+        return None
+    if not words[0].isdecimal():
+        return Syscall(name="running")
+    name = syscall_name(int(words[0]))
+    argument = fd_argument(name)
+    if argument is None or len(words) < argument + 2:
+        return Syscall(name=name)
+    return _with_file(scene, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
+
+
+def _with_file(scene: Scene, pid: int, name: str, fd: int) -> Syscall:
+    try:
+        target = scene.procfs.link(pid, f"fd/{fd}")
+        found = _MOUNT_ID.search(scene.procfs.text(pid, f"fdinfo/{fd}"))
+        mounted = scene.mounts(pid).type_of_mount(int(found[1])) if found is not None else None
+    except (Gone, NotPermitted):
+        return Syscall(name=name, fd=fd)
+    return Syscall(name=name, fd=fd, target=target, file_system=mounted if target.startswith("/") else None)
+
+
+def oom_kills(procfs: ProcFs, pid: int, cgroups: Path = _CGROUPS) -> int | None:
+    """Return how many processes of the same cgroup the kernel has killed for want of memory."""
+    # 0::/system.slice/slurmstepd.scope/job_12/step_0        (version 2; version 1: 9:memory:/slurm/uid_1000/job_12)
+    try:
+        lines = procfs.text(pid, "cgroup").splitlines()
+    except (Gone, NotPermitted):
+        return None
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if ".." in path or not (controllers == "" or "memory" in controllers.split(",")):
+            continue
+        folder = cgroups / ("memory" if controllers else "") / path.lstrip("/")
+        found = _oom_line(folder / ("memory.oom_control" if controllers else "memory.events"))
+        if found is not None:
+            return found
+    return None
+
+
+def _oom_line(path: Path) -> int | None:
+    try:
+        lines = path.read_text()[:4096].splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("oom_kill ") and line.split()[1].isdecimal():
+            return int(line.split()[1])
+    return None

@@ -1,0 +1,193 @@
+"""Runs py-spy on one process: in a process group of its own, bounded in time and output.
+
+py-spy stops the process it looks at for some ten milliseconds, with `--native` for about a second.
+`--nonblocking` does not stop it, which is the only way for a process that is stopped already, traced, or
+blocked in the kernel: attaching to such a one would wait for ever.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.procfs import ProcFs
+from shared.errors import UnreadableDump
+from shared.missing import Reason
+from shared.stack_dumps import LARGEST_DUMP, parse_pyspy_json
+from shared.stacks import Stacks
+
+_LARGEST_COMPLAINT = 65_536
+_NEVER_ATTACH = "DTt"
+_MOST_THREADS = 4096
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+class Output(NamedTuple):
+    """What a program wrote. `status` is None when it was killed at its deadline."""
+
+    stdout: bytes
+    stderr: bytes
+    status: int | None
+
+
+def find_program(name: str, configured: Path | None = None) -> Path | None:
+    """Return where a helper program lies: as configured, beside our interpreter, or on the path."""
+    if configured is not None:
+        return configured if os.access(configured, os.X_OK) else None
+    beside = Path(sys.executable).with_name(name)
+    if os.access(beside, os.X_OK):
+        return beside
+    found = shutil.which(name)
+    return None if found is None else Path(found)
+
+
+def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool, deadline: Deadline) -> Stacks:
+    """Return the stacks of a process. Raises Unavailable or Gone."""
+    if program is None:
+        raise Unavailable(Reason.NOT_FOUND, "py-spy is not installed beside the agent: `pip install py-spy`")
+    pausing = may_be_paused(procfs, pid)
+    how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
+    output = run_bounded([str(program), "dump", "--json", "--pid", str(pid), *how], deadline)
+    if output.status is None:
+        _let_go(procfs, pid, pausing)
+        raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
+    if output.status != 0:
+        raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
+    try:
+        return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
+    except UnreadableDump as error:
+        raise Unavailable(Reason.UNREADABLE, str(error)) from error
+
+
+def may_be_paused(procfs: ProcFs, pid: int) -> bool:
+    """May we stop this process? Not if any of its threads is stopped, traced or blocked in the kernel."""
+    if procfs.stat(pid).state in _NEVER_ATTACH:
+        return False
+    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+        try:
+            if procfs.stat(pid, tid).state in _NEVER_ATTACH:
+                return False
+        except Gone:
+            continue
+    return True
+
+
+def run_bounded(command: Sequence[str], deadline: Deadline) -> Output:
+    """Run a program until it ends or the deadline is over; then its whole process group is killed."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        readers = (_Reader(process.stdout, LARGEST_DUMP), _Reader(process.stderr, _LARGEST_COMPLAINT))
+        for reader in readers:
+            reader.join(deadline.left())
+        status = process.wait(max(deadline.left(), 0.001))
+        return Output(readers[0].data, readers[1].data, status)
+    except subprocess.TimeoutExpired:
+        return Output(b"", b"", None)
+    finally:
+        _end(process)
+
+
+class _Reader(threading.Thread):
+    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away."""
+
+    def __init__(self, pipe: IO[bytes], most: int) -> None:
+        super().__init__(name="pipe-reader", daemon=True)
+        self._pipe, self._most, self.data = pipe, most, b""
+        self.start()
+
+    def run(self) -> None:
+        pieces, size = [], 0
+        while piece := os.read(self._pipe.fileno(), 65_536):
+            if size <= self._most:
+                pieces.append(piece)
+                size += len(piece)
+        self.data = b"".join(pieces)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the group and reap it."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _let_go(procfs: ProcFs, pid: int, paused: bool) -> None:
+    """Make sure that a py-spy killed while it attached left nobody stopped behind.
+
+    Attaching sends SIGSTOP; a tracer that dies before it has seen the stop leaves the process in it.
+    """
+    if not paused:
+        return
+    try:
+        if procfs.stat(pid).state == "T":
+            os.kill(pid, signal.SIGCONT)
+    except (Gone, OSError):
+        return
+
+
+def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
+    """Turn py-spy's complaint into a reason and advice."""
+    # Error: Failed to suspend process / Reason: EPERM: Operation not permitted
+    # Permission Denied: Try running again with elevated permissions by going 'sudo env "PATH=$PATH" !!'
+    text = complaint.strip()
+    last = text.splitlines()[-1] if text else "it said nothing"
+    lower = text.lower()
+    if "permission denied" in lower or "not permitted" in lower or "eperm" in lower:
+        return Unavailable(Reason.NOT_PERMITTED, permission_advice(procfs, pid))
+    if "no such process" in lower or "os error 3)" in lower:
+        return Gone(f"process {pid} ended while it was looked at")
+    if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
+        return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {last[:200]}")
+    return Unavailable(Reason.UNREADABLE, f"py-spy failed: {last[:300]}")
+
+
+def permission_advice(procfs: ProcFs, pid: int, yama: Path = _YAMA) -> str:
+    """Say which of the usual obstacles stands between us and process `pid`, and how to remove it."""
+    tracer = procfs.fields(pid, "status").get("TracerPid", "0")
+    if tracer != "0":
+        return f"process {pid} is traced already by process {tracer} (a debugger or strace)"
+    own, other = _effective_uid(procfs, os.getpid()), _effective_uid(procfs, pid)
+    scope = _yama_scope(yama)
+    if own == other and scope not in ("", "0"):
+        return (
+            f"kernel.yama.ptrace_scope is {scope}: only parents may look at a process; "
+            "run `sysctl kernel.yama.ptrace_scope=0` or give the agent CAP_SYS_PTRACE"
+        )
+    if own == other or own == "0":
+        return (
+            "the agent lacks CAP_SYS_PTRACE; in a container add `--cap-add SYS_PTRACE` "
+            "(Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])"
+        )
+    return f"process {pid} belongs to uid {other}, the agent runs as uid {own}: give it CAP_SYS_PTRACE"
+
+
+def _effective_uid(procfs: ProcFs, pid: int) -> str:
+    return (procfs.fields(pid, "status").get("Uid", "") + " ? ?").split()[1]
+
+
+def _yama_scope(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,128 @@
+"""The source `recorder`: the flight record of a rank, asked of torch's worker server inside it.
+
+The server is there when our probe opened it (`unhang run`) or when the job did (TORCH_WORKER_SERVER_SOCKET).
+Which socket it is we take from what the rank itself listens on, never from a name in a shared folder.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.deadline import Deadline
+from agent.discover import Rank
+from agent.errors import Gone, Unavailable
+from agent.job_files import open_named, reader_of
+from agent.procfs import ProcFs
+from agent.scene import Scene
+from agent.sources.groups import GroupTable, complete, parse_groups
+from agent.sources.logs import own_pid
+from agent.sources.source import Answer, Question
+from agent.sources.traces import merge
+from agent.sources.worker_server import ask
+from shared.errors import InvalidInput, NotPermitted, UnreadableDump
+from shared.flight_recorder import parse_dump
+from shared.missing import Reason
+from shared.trace import Trace
+
+_SECONDS = 3.0
+_LARGEST_GROUPS_FILE = 4 * 1024 * 1024
+_STOPPED = "Tt"
+# ffff8f2a: 00000002 00000000 00010000 0001 01 32109 /tmp/unhang-1000/4242.sock
+_LISTENING = re.compile(r"^\S+ \S+ \S+ 00010000 0001 01 +(\d+) (/\S{1,107})$", re.MULTILINE)
+_PROBE_SOCKET = re.compile(r"/.*/?unhang(?:-\d+)?/(\d+)\.sock", re.ASCII)
+_HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
+"""On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
+
+_HOW_TO_ENABLE = (
+    "the rank has no recorder that can be asked; start the job with `unhang run -- …`, "
+    "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
+)
+
+
+@dataclass(frozen=True)
+class _Server:
+    """One worker server: where its socket lies, for the rank and for us."""
+
+    pid: int
+    uid: int
+    path: str
+    reach: str
+
+
+class RecorderSource:
+    """Fills `recorder`."""
+
+    name = "recorder"
+
+    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+        procfs, pid = scene.procfs, rank.stat.pid
+        server = _find_server(rank, procfs)
+        if server is None:
+            raise Unavailable(Reason.NOT_ENABLED, _HOW_TO_ENABLE)
+        if procfs.stat(pid).state in _STOPPED:
+            raise Unavailable(Reason.TIMED_OUT, "the rank is stopped, so its recorder cannot answer")
+        trace = _ask_all(server, deadline.at_most(_SECONDS))
+        trace = complete(trace, _groups(server, procfs))
+        return {"recorder": trace if question.full else trace.windowed(question.window)}
+
+
+def _find_server(rank: Rank, procfs: ProcFs) -> _Server | None:
+    pid = rank.stat.pid
+    named = rank.environment.get("TORCH_WORKER_SERVER_SOCKET")
+    inner = own_pid(procfs, pid)
+    uid = int(procfs.fields(pid, "status").get("Uid", "0 0").split()[1])
+    for path in _listening_paths(procfs, pid):
+        probe = _PROBE_SOCKET.fullmatch(path)
+        if path == named or (probe is not None and int(probe[1]) == inner):
+            return _Server(pid, uid, path, procfs.path(pid, "root") + path)
+    return None
+
+
+def _listening_paths(procfs: ProcFs, pid: int) -> Iterator[str]:
+    """Iterate over the unix sockets in the file system that the process listens on."""
+    table = procfs.text(pid, "net/unix", most=8 * 1024 * 1024)
+    listening = {f"socket:[{inode}]": path for inode, path in _LISTENING.findall(table)}
+    for fd in procfs.fds(pid) if listening else ():
+        try:
+            path = listening.get(procfs.link(pid, f"fd/{fd}"))
+        except Gone:
+            continue
+        if path is not None:
+            yield path
+
+
+def _ask_all(server: _Server, deadline: Deadline) -> Trace:
+    """Ask every handler that the server has and put the answers together."""
+    names = _handlers(server, deadline)
+    known = [name for name in _HANDLERS if name in names]
+    if not known:
+        raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that can be asked")
+    return merge([_ask_one(server, name, deadline) for name in known])
+
+
+def _handlers(server: _Server, deadline: Deadline) -> str:
+    status, body = ask(server.reach, "GET /handler/", pid=server.pid, uid=server.uid, deadline=deadline)
+    return body[:65_536].decode(errors="replace") if status == 200 else "fr_trace_json"
+
+
+def _ask_one(server: _Server, handler: str, deadline: Deadline) -> Trace:
+    status, body = ask(server.reach, f"POST /handler/{handler}", pid=server.pid, uid=server.uid, deadline=deadline)
+    if status != 200:
+        raise Unavailable(Reason.UNREADABLE, f"the recorder answered {handler} with HTTP status {status}")
+    try:
+        return parse_dump(body)
+    except UnreadableDump as error:
+        raise Unavailable(Reason.UNREADABLE, str(error)) from error
+
+
+def _groups(server: _Server, procfs: ProcFs) -> GroupTable:
+    """Read what our probe wrote down about process groups; nothing where it is not there or makes no sense."""
+    path = server.path.removesuffix(".sock") + ".groups.json"
+    try:
+        with open_named(procfs, server.pid, path, reader_of(procfs, server.pid)) as opened:
+            if os.fstat(opened).st_uid != server.uid:
+                return {}
+            return parse_groups(os.pread(opened, _LARGEST_GROUPS_FILE, 0))
+    except (Gone, NotPermitted, Unavailable, InvalidInput):
+        return {}

@@ -1,0 +1,172 @@
+"""Remembers the ranks between questions: since when each has stood still, and which have gone."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from agent.beat import has_moved, take_beat
+from agent.discover import Found, Rank, exited_from
+from agent.errors import Gone
+from agent.mounts import is_remote
+from agent.processes import Listing
+from agent.procfs import ProcFs
+from agent.scene import Scene
+from agent.sources.fds import describe
+from agent.sources.process import oom_kills
+from shared.errors import NotPermitted
+from shared.snapshot import Beat, Exited
+
+_GONE_IS_TOLD_SECONDS = 900.0
+_MOST_GONE = 4096
+_STREAMS = (1, 2)
+
+Key = tuple[int, int]
+
+
+@dataclass
+class _Watched:
+    rank: Rank
+    logs: tuple[int, ...]
+    """The descriptors of its own log files that can be asked for their size without risk."""
+    oom_kills: int | None
+    last: Beat | None = None
+    still_since: float | None = None
+
+
+@dataclass(frozen=True)
+class _Departed:
+    exited: Exited
+    rank: Rank
+    at: float
+
+
+class Watch:
+    """What an agent knows of its ranks beyond the present moment. Callers take turns; it has no lock itself."""
+
+    def __init__(self, procfs: ProcFs, host: str, clock: Callable[[], float] = time.time) -> None:
+        self._procfs = procfs
+        self._host = host
+        self._clock = clock
+        self._watched: dict[Key, _Watched] = {}
+        self._departed: list[_Departed] = []
+
+    def see(self, found: Found, listing: Listing) -> tuple[Exited, ...]:
+        """Take in who is here now; return who has exited, with the rank it was where that is known."""
+        living = {rank.key: rank for rank in found.ranks}
+        for key in [key for key in self._watched if key not in living]:
+            self._depart(self._watched.pop(key), listing)
+        for key, rank in living.items():
+            if key in self._watched:
+                self._watched[key].rank = rank
+            else:
+                self._watched[key] = self._begin(rank)
+        known = {departed.exited.pid: departed.exited for departed in self._told(found.ranks)}
+        zombies = {zombie.pid: zombie for zombie in found.exited}
+        return tuple(zombies[pid] if pid not in known else known[pid] for pid in sorted(zombies | known))
+
+    def beat(self) -> None:
+        """Take everyone's beat and note who has moved."""
+        for watched in self._watched.values():
+            try:
+                beat = take_beat(self._procfs, watched.rank.stat.pid, log_bytes=self._log_bytes(watched))
+            except (Gone, NotPermitted):
+                continue
+            self._note(watched, beat)
+
+    def looked(self, key: Key, before: Beat, after: Beat) -> None:
+        """Leave our own look at a rank out of account: what it did from `before` to `after` was our doing."""
+        watched = self._watched.get(key)
+        if watched is not None and watched.last is not None:
+            size = watched.last.log_bytes
+            self._note(watched, before.model_copy(update={"log_bytes": size}))
+            watched.last = after.model_copy(update={"log_bytes": size})
+
+    def idle_for_seconds(self, key: Key) -> float | None:
+        """Return how long a rank has been seen without progress; None when it has not been watched."""
+        watched = self._watched.get(key)
+        if watched is None or watched.still_since is None:
+            return None
+        return max(0.0, self._clock() - watched.still_since)
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        """The ranks known to live."""
+        return tuple(watched.rank for watched in self._watched.values())
+
+    def _note(self, watched: _Watched, beat: Beat) -> None:
+        if watched.last is None or watched.still_since is None or has_moved(watched.last, beat):
+            watched.still_since = beat.at_ns / 1e9
+        watched.last = beat
+
+    def _begin(self, rank: Rank) -> _Watched:
+        return _Watched(rank, own_log_fds(self._procfs, rank, self._host), oom_kills(self._procfs, rank.stat.pid))
+
+    def _log_bytes(self, watched: _Watched) -> int | None:
+        sizes: dict[tuple[int, int], int] = {}
+        for fd in watched.logs:
+            try:
+                found = os.stat(self._procfs.path(watched.rank.stat.pid, f"fd/{fd}"))
+            except OSError:
+                continue
+            sizes[found.st_dev, found.st_ino] = found.st_size
+        return sum(sizes.values()) if sizes else None
+
+    def _depart(self, watched: _Watched, listing: Listing) -> None:
+        """Describe how a rank went. Its exit status is known as long as nobody has reaped it."""
+        rank, stat = watched.rank, listing.stats.get(watched.rank.stat.pid)
+        if stat is not None and stat.start_ticks == rank.stat.start_ticks and stat.state == "Z":
+            exited = exited_from(stat, (rank,), self._procfs)
+        elif stat is not None and stat.start_ticks == rank.stat.start_ticks:
+            return  # alive, and no rank any more: it was a launcher, seen before it had started anybody
+        else:
+            exited = Exited(pid=rank.stat.pid, parent_pid=rank.stat.parent_pid, name=rank.stat.name)
+        killed = self._was_oom_killed(watched, exited.signal)
+        known = exited.model_copy(update={"identity": rank.identity, "oom_killed": killed})
+        self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, self._clock())]
+
+    def _was_oom_killed(self, watched: _Watched, signal: int | None) -> bool | None:
+        """Compare the cgroup's count with that at the start; None where no neighbour is left to ask."""
+        if signal not in (None, 9) or watched.oom_kills is None:
+            return False if signal not in (None, 9) else None
+        for other in self._watched.values():
+            now = oom_kills(self._procfs, other.rank.stat.pid)
+            if now is not None:
+                return now > watched.oom_kills
+        return None
+
+    def _told(self, ranks: Iterable[Rank]) -> list[_Departed]:
+        """Forget who went long ago or has come back, and return the others.
+
+        Whoever was gone before the present ranks of its job began belonged to an earlier run of it.
+        """
+        jobs: dict[str | None, list[Rank]] = {}
+        for rank in ranks:
+            jobs.setdefault(rank.identity.job, []).append(rank)
+        self._departed = [d for d in self._departed if _still_matters(d, jobs, self._clock())]
+        return self._departed
+
+
+def _still_matters(departed: _Departed, jobs: dict[str | None, list[Rank]], now: float) -> bool:
+    living = jobs.get(departed.rank.identity.job)
+    if not living:
+        return now - departed.at < _GONE_IS_TOLD_SECONDS
+    identity = departed.rank.identity
+    replaced = any(r.identity.rank == identity.rank for r in living)
+    first = min(r.identity.started_at or 0.0 for r in living)
+    return not replaced and departed.at >= first and all(r.identity.attempt <= identity.attempt for r in living)
+
+
+def own_log_fds(procfs: ProcFs, rank: Rank, host: str) -> tuple[int, ...]:
+    """Return which of descriptors 1 and 2 are files that this rank alone writes, on a local file system."""
+    scene = Scene(procfs, host)
+    try:
+        shared = {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in _STREAMS}
+    except (Gone, NotPermitted):
+        shared = set()
+    found = (describe(scene, rank.stat.pid, fd) for fd in _STREAMS)
+    return tuple(
+        d.fd
+        for d in found
+        if d is not None and d.kind == "file" and d.target not in shared and not is_remote(d.file_system)
+    )
