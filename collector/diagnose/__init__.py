@@ -1,0 +1,19 @@
+"""The verdict, pure: snapshots in, a diagnosis out. See `verdict.py` for the steps."""
+
+from collector.diagnose.classes import StackNode, merge_tree, stack_classes
+from collector.diagnose.deeper import pids_to_look_deeper
+from collector.diagnose.expected import Expected, Unanswered
+from collector.diagnose.tables import GroupTable, group_tables
+from collector.diagnose.verdict import diagnose
+
+__all__ = [
+    "Expected",
+    "GroupTable",
+    "StackNode",
+    "Unanswered",
+    "diagnose",
+    "group_tables",
+    "merge_tree",
+    "pids_to_look_deeper",
+    "stack_classes",
+]

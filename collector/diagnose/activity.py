@@ -1,0 +1,206 @@
+"""Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
+
+import re
+from dataclasses import dataclass, replace
+
+from collector.diagnose.patterns import (
+    WAITS_FOR_RANKS,
+    WAITS_FOR_THREAD,
+    Doing,
+    frame_pattern,
+    kernel_pattern,
+)
+from collector.diagnose.roster import Presence, RankView
+from shared.diagnosis import Cause, Place, Where
+from shared.log_events import EventKind, Logs
+from shared.snapshot import Child, Process
+from shared.stacks import Frame, Stacks, Thread
+
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
+_STDLIB_SHORT = re.compile(
+    r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio)/"
+)
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "in uninterruptible sleep",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "Z": "ended, not yet reaped",
+    "X": "ended",
+    "I": "idle",
+}
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What one rank is doing now. `frames` is the telling thread's stack, outermost first."""
+
+    doing: Doing
+    cause: Cause
+    label: str
+    op: str | None = None
+    thread: str = ""
+    frames: tuple[Frame, ...] = ()
+    user: Frame | None = None
+    process: str = ""
+    child: str = ""
+    kernel_agrees: bool = False
+    """Does the kernel (state, system call, children) tell the same story as the stack?"""
+
+    @property
+    def waits_for_ranks(self) -> bool:
+        return self.doing in WAITS_FOR_RANKS
+
+    @property
+    def where(self) -> Where | None:
+        if not self.frames and not self.process:
+            return None
+        innermost = self.frames[-1] if self.frames else None
+        return Where(
+            user=None if self.user is None else place(self.user),
+            library=None if innermost is None or innermost == self.user else place(innermost),
+            thread=self.thread,
+            process=self.process,
+            child=self.child,
+        )
+
+
+def place(frame: Frame) -> Place:
+    return Place(function=frame.function, file=frame.file, line=frame.line)
+
+
+def is_user_frame(frame: Frame) -> bool:
+    """Is the frame in the user's own code: not native, not the standard library, not an installed package?"""
+    return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
+
+
+def activity_of(view: RankView) -> Activity:
+    """Return what the rank is doing now. Never raises: what cannot be told is `Doing.UNKNOWN`."""
+    seen = _from_stacks(view)
+    seen = _with_kernel(seen, view.process)
+    seen = _with_children(seen, view.looks[-1].children if view.looks else ())
+    if view.presence is Presence.STOPPED:
+        return replace(seen, cause=Cause.SIGNAL, label="stopped by a signal", kernel_agrees=True)
+    return seen
+
+
+def _from_stacks(view: RankView) -> Activity:
+    stacks = view.stacks
+    if stacks is None:
+        return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")
+    main = _thread_activity(stacks, stacks.main, view.native_stacks)
+    if main.frames and WAITS_FOR_THREAD.search(main.frames[-1].file) and not main.waits_for_ranks:
+        others = (_thread_activity(stacks, thread, None) for thread in stacks.threads if thread is not stacks.main)
+        return next((other for other in others if other.waits_for_ranks), main)
+    return main
+
+
+def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | None) -> Activity:
+    if thread is None:
+        return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")
+    frames = stacks.stack(thread)
+    base = Activity(
+        doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
+        cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
+        label="in user code" if frames else "no Python frame",
+        thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
+        frames=frames,
+        user=next((frame for frame in reversed(frames) if is_user_frame(frame)), None),
+    )
+    told = _classified(base, frames)
+    return _with_native(told, native)
+
+
+def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
+    for frame in reversed(frames):
+        row = frame_pattern(frame.function, frame.file, native=frame.native)
+        if row is not None:
+            op = frame.function.lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
+            return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op)
+    if base.user is None and frames:
+        return replace(base, cause=Cause.UNKNOWN, label="in library code")
+    return base
+
+
+def _with_native(told: Activity, native: Stacks | None) -> Activity:
+    """A work handle's wait, or a lock inside C, leaves no Python frame: the native stack tells it."""
+    if native is None or native.main is None or told.doing not in (Doing.OUTSIDE, Doing.WORK):
+        return told
+    for frame in reversed(native.stack(native.main)):
+        if not frame.native:
+            break
+        row = frame_pattern(frame.function, frame.file, native=True)
+        if row is not None:
+            return replace(told, doing=row.doing, cause=row.cause, label=row.label)
+    return told
+
+
+def _with_kernel(seen: Activity, process: Process | None) -> Activity:
+    if process is None:
+        return seen
+    syscall = process.syscall
+    name, target = ("", "") if syscall is None else (syscall.name, syscall.target or "")
+    said = replace(seen, process=process_in_words(process))
+    row = kernel_pattern(name, target, process.wchan or "")
+    if row is not None and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
+        certain = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN)
+        cause = row.cause if certain else seen.cause
+        label = row.label if certain else f"{seen.label}, {row.label}"
+        return replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, kernel_agrees=True)
+    agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
+    if agrees and seen.label == "in user code" and "nanosleep" in name:
+        return replace(said, label="asleep in user code", kernel_agrees=True)
+    return replace(said, kernel_agrees=agrees)
+
+
+def process_in_words(process: Process) -> str:
+    """Say the process's state in words, e.g. `sleeping in read() on pipe:[81234], fd 9`."""
+    words = _STATES.get(process.state, process.state)
+    syscall = process.syscall
+    if syscall is not None and syscall.name != "running":
+        words += f" in {syscall.name}()"
+        if syscall.target:
+            words += f" on {syscall.target}"
+            words += f" ({syscall.file_system})" if syscall.file_system else ""
+            words += "" if syscall.fd is None else f", fd {syscall.fd}"
+    if process.wchan and process.wchan != "0":
+        words += f" [{process.wchan}]"
+    if process.tracer_pid:
+        words += f", traced by pid {process.tracer_pid}"
+    return words
+
+
+def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
+    """When a rank waits for its DataLoader or a child process, say where the child is that does not deliver."""
+    if seen.cause is not Cause.DATALOADER and "child" not in seen.label:
+        return seen
+    told = [(child, _child_activity(child)) for child in children]
+    blocked = [(child, doing) for child, doing in told if doing is not None]
+    if not blocked:
+        return seen
+    child, doing = blocked[0]
+    at = f" at {place(doing.user)}" if doing.user is not None else ""
+    text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
+    return replace(seen, child=text, kernel_agrees=True)
+
+
+def _child_activity(child: Child) -> Activity | None:
+    """What a child is blocked in; None for an idle worker that merely waits for its next task."""
+    if not isinstance(child.stacks, Stacks):
+        base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable")
+        return _with_kernel(base, child.process) if child.process.state in "DTt" else None
+    seen = _with_kernel(_thread_activity(child.stacks, child.stacks.main, None), child.process)
+    functions = [frame.function for frame in seen.frames]
+    idle = "_worker_loop" in functions and "fetch" not in functions
+    return None if idle or not seen.frames else seen
+
+
+def exception_of(view: RankView) -> str | None:
+    """The last exception or out-of-memory line that the rank itself logged, if any."""
+    for look in reversed(view.looks):
+        if isinstance(look.logs, Logs):
+            for event in reversed(look.logs.events):
+                if event.kind in (EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY) and event.rank in (view.rank, None):
+                    return event.text
+    return None

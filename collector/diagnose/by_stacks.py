@@ -1,0 +1,142 @@
+"""Step 9 of the verdict: the same questions without a recorder, from stacks and process state.
+
+Weaker ground, so weaker words: a rank is named only where it stands outside communication while others wait, or
+where it is alone in another collective than a clear majority. Operations with a root or a peer rightly differ
+between ranks and are never held against anyone.
+"""
+
+from collections import defaultdict
+
+from collector.diagnose.activity import Activity
+from collector.diagnose.hidden import outsiders
+from collector.diagnose.patterns import Doing
+from collector.diagnose.roster import Presence
+from collector.diagnose.scene import Fault, Scene, kind_of
+from shared.diagnosis import Cause, Certainty, Kind
+from shared.ranks import fold
+
+_SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
+_TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
+"""Causes that hold a rank against its will, whatever the others do."""
+
+NO_RECORD = "no recorder tells which operation each rank is in; this rests on stacks"
+
+
+def faults_by_stacks(scene: Scene) -> list[Fault]:
+    """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
+    waiting = tuple(rank for rank, activity in scene.activities.items() if _waits(rank, activity, scene))
+    if not waiting:
+        return []
+    outside = outsiders(scene)
+    if outside:
+        return _outsider_faults(outside, waiting, scene)
+    if all(scene.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
+        return [_p2p_fault(waiting, scene)]
+    if all(scene.doing(rank) is Doing.STORE for rank in waiting):
+        return [_shared_fault(waiting, scene, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
+    return [_odd_fault(waiting, scene) or _shared_fault(waiting, scene)]
+
+
+def _waits(rank: int, activity: Activity, scene: Scene) -> bool:
+    here = scene.roster.ranks[rank]
+    communicates = activity.waits_for_ranks or activity.doing is Doing.DEVICE
+    return communicates and not here.gone and here.presence is not Presence.STOPPED
+
+
+def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: Scene) -> list[Fault]:
+    by_kind: dict[Kind, list[int]] = defaultdict(list)
+    for rank in outside:
+        by_kind[kind_of(rank, scene)].append(rank)
+    starting = all(scene.doing(rank) is Doing.STORE for rank in waiting)
+    faults = []
+    for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
+        named = _named(kind, tuple(ranks), waiting, scene)
+        faults.append(
+            Fault(
+                kind=Kind.STARTUP_INCOMPLETE if starting and kind is Kind.RANK_MISSING else kind,
+                culprits=named,
+                victims=tuple(sorted(waiting)),
+                certainty=_certainty(kind, named, scene),
+                cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
+                op=_common_op(waiting, scene),
+                remarks=() if scene.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
+            )
+        )
+    return faults
+
+
+def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], scene: Scene) -> tuple[int, ...]:
+    """Where most ranks are outside and a few wait, the few may be the odd ones: then nobody is named."""
+    held = all(scene.activities[rank].cause in _TELLING for rank in ranks if rank in scene.activities)
+    few_wait = len(ranks) > len(waiting)
+    return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
+
+
+def _certainty(kind: Kind, ranks: tuple[int, ...], scene: Scene) -> Certainty:
+    views = [scene.roster.ranks[rank] for rank in ranks]
+    if ranks and (kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)):
+        return Certainty.PROVEN
+    if kind is Kind.RANK_NOT_JOINED:
+        agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
+        return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
+    return Certainty.SUPPORTED
+
+
+def _common_op(ranks: tuple[int, ...], scene: Scene) -> str | None:
+    ops = {scene.activities[rank].op for rank in ranks}
+    return ops.pop() if len(ops) == 1 else None
+
+
+def _p2p_fault(waiting: tuple[int, ...], scene: Scene) -> Fault:
+    """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
+    op = _common_op(waiting, scene)
+    one_way = op in ("send", "recv", "isend", "irecv")
+    return Fault(
+        kind=Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER,
+        culprits=waiting if one_way else (),
+        victims=() if one_way else waiting,
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
+        op=op,
+        remarks=(f"every rank is in {op} and none in its counterpart" if one_way else NO_RECORD,),
+    )
+
+
+def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
+    """The minority that is in another collective call than a clear majority, if there is one."""
+    places: dict[tuple[object, object], list[int]] = defaultdict(list)
+    for rank in waiting:
+        activity = scene.activities[rank]
+        places[activity.op, activity.user].append(rank)
+    largest = max(places.values(), key=lambda ranks: (len(ranks), -ranks[0]))
+    odd = tuple(rank for rank in waiting if rank not in largest)
+    symmetric = all(_is_symmetric(scene.activities[rank]) for rank in waiting)
+    if not odd or not symmetric or 2 * len(largest) <= len(waiting) or len(places) > 2:
+        return None
+    return Fault(
+        kind=Kind.COLLECTIVE_MISMATCH if not scene.groups else Kind.RANK_NOT_JOINED,
+        culprits=odd,
+        victims=tuple(largest),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        op=scene.activities[largest[0]].op,
+        remarks=(f"ranks {fold(odd)} are in another collective call than the others; {NO_RECORD}",),
+    )
+
+
+def _is_symmetric(activity: Activity) -> bool:
+    return activity.doing is Doing.COLLECTIVE and activity.op is not None and activity.op.startswith(_SYMMETRIC)
+
+
+def _shared_fault(
+    waiting: tuple[int, ...], scene: Scene, *, kind: Kind = Kind.STUCK_TOGETHER, cause: Cause = Cause.UNKNOWN
+) -> Fault:
+    return Fault(
+        kind=kind,
+        culprits=(),
+        victims=waiting,
+        certainty=Certainty.SUSPECTED,
+        cause=cause,
+        op=_common_op(waiting, scene),
+        remarks=(f"all ranks wait and none is outside; {NO_RECORD}",),
+    )

@@ -1,0 +1,77 @@
+"""Stacks of many ranks as few: equivalence classes, and the prefix tree that STAT made known.
+
+The tree's nodes hold the set of ranks whose stacks pass through them, so that a thousand ranks read as a handful of
+branches (Arnold et al., "Stack Trace Analysis for Large Scale Debugging", IPDPS 2007).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from collector.diagnose.activity import Activity, activity_of
+from collector.diagnose.expected import Expected
+from collector.diagnose.roster import RankView, Roster, call_roll
+from shared.diagnosis import Contract, Place, StackClass
+from shared.ranks import FoldedRanks, fold
+from shared.snapshot import NodeSnapshot
+from shared.stacks import Frame
+
+
+class StackNode(Contract):
+    """One frame of the merged tree with the ranks whose stacks pass through it."""
+
+    place: Place
+    ranks: FoldedRanks
+    children: tuple["StackNode", ...] = Field(default=(), description="What these ranks called from here.")
+
+
+def stack_classes(snapshots: Sequence[NodeSnapshot]) -> tuple[StackClass, ...]:
+    """Group ranks whose main threads are at the same place, the largest class first."""
+    roster = call_roll(snapshots, Expected())
+    return classes_of(roster, {view.rank: activity_of(view) for view in roster.present()})
+
+
+def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[StackClass, ...]:
+    together: dict[tuple[Frame, ...], list[int]] = defaultdict(list)
+    for view in roster.present():
+        frames = _main_stack(view)
+        if frames:
+            together[frames].append(view.rank)
+    ordered = sorted(together.items(), key=lambda item: (-len(item[1]), item[1]))
+    return tuple(
+        StackClass(ranks=fold(ranks), frames=tuple(map(_place, frames)), label=activities[ranks[0]].label)
+        for frames, ranks in ordered
+    )
+
+
+def merge_tree(snapshots: Sequence[NodeSnapshot]) -> tuple[StackNode, ...]:
+    """Merge the main threads' stacks of all ranks into prefix trees, one per outermost frame."""
+    roster = call_roll(snapshots, Expected())
+    stacks = {view.rank: _main_stack(view) for view in roster.present()}
+    return _merged({rank: frames for rank, frames in stacks.items() if frames}, depth=0)
+
+
+def _merged(stacks: dict[int, tuple[Frame, ...]], depth: int) -> tuple[StackNode, ...]:
+    following: dict[Frame, dict[int, tuple[Frame, ...]]] = defaultdict(dict)
+    for rank, frames in stacks.items():
+        if depth < min(len(frames), _DEEPEST):
+            following[frames[depth]][rank] = frames
+    ordered = sorted(following.items(), key=lambda item: (-len(item[1]), min(item[1])))
+    return tuple(
+        StackNode(place=_place(frame), ranks=fold(passing), children=_merged(passing, depth + 1))
+        for frame, passing in ordered
+    )
+
+
+_DEEPEST = 200
+"""Frames of a deeper stack than this are cut: recursion in a job must not become recursion here."""
+
+
+def _main_stack(view: RankView) -> tuple[Frame, ...]:
+    stacks = view.stacks
+    return () if stacks is None or stacks.main is None else stacks.stack(stacks.main)
+
+
+def _place(frame: Frame) -> Place:
+    return Place(function=frame.function, file=frame.file, line=frame.line)

@@ -1,0 +1,69 @@
+"""How much was looked at: ranks expected, seen, answered, and every gap with its reason."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from collector.diagnose.expected import Expected
+from collector.diagnose.roster import Presence, Roster, source_of
+from shared.diagnosis import Coverage, Gap
+from shared.missing import Missing, Reason
+from shared.ranks import fold
+from shared.snapshot import NodeSnapshot
+
+_SOURCES = ("process", "stacks", "recorder", "fds", "logs")
+_ABSENT = {
+    Presence.EXITED: (Reason.GONE, "its process has ended"),
+    Presence.ABSENT: (Reason.NOT_FOUND, "no process or dump of it was found"),
+    Presence.UNREACHABLE: (Reason.UNREACHABLE, "its node did not answer"),
+}
+
+
+def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> Coverage:
+    """Count what was seen and list what was not, ranks with the same gap folded together."""
+    views = list(roster.ranks.values())
+    seen = [view for view in views if view.looks]
+    return Coverage(
+        expected=roster.world_size,
+        seen=len(seen),
+        answered=sum(not view.gone for view in seen),
+        with_stacks=sum(view.stacks is not None for view in views),
+        with_trace=sum(view.trace is not None for view in views),
+        missing=(*_gone(roster), *_silent_sources(roster), *_nodes(expected, snapshots)),
+    )
+
+
+def _gone(roster: Roster) -> list[Gap]:
+    together: dict[tuple[Presence, str | None], list[int]] = defaultdict(list)
+    for view in roster.gone():
+        together[view.presence, view.host].append(view.rank)
+    return [
+        Gap(
+            ranks=fold(ranks),
+            host=host,
+            missing=Missing(source="rank", reason=_ABSENT[presence][0], detail=_ABSENT[presence][1]),
+        )
+        for (presence, host), ranks in together.items()
+    ]
+
+
+def _silent_sources(roster: Roster) -> list[Gap]:
+    together: dict[tuple[str, Reason, str], list[int]] = defaultdict(list)
+    for view in roster.present():
+        for source in _SOURCES:
+            missing = source_of(view, source)
+            if missing is not None:
+                together[missing.source, missing.reason, missing.detail].append(view.rank)
+    return [
+        Gap(ranks=fold(ranks), missing=Missing(source=source, reason=reason, detail=detail))
+        for (source, reason, detail), ranks in together.items()
+    ]
+
+
+def _nodes(expected: Expected, snapshots: Sequence[NodeSnapshot]) -> list[Gap]:
+    silent = [Gap(ranks=u.ranks, host=u.host, missing=u.missing) for u in expected.unanswered]
+    partly = sorted({(s.host, m) for s in snapshots for m in s.missing}, key=repr)
+    return [
+        *sorted(silent, key=repr),
+        *(Gap(host=host, missing=missing) for host, missing in partly),
+        *(Gap(missing=missing) for missing in sorted(expected.unreadable, key=repr)),
+    ]

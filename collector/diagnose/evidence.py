@@ -1,0 +1,216 @@
+"""Step 10, first half: every finding names its ground. Each function turns one kind of fact into evidence."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from collector.diagnose.activity import exception_of, place
+from collector.diagnose.motion import Motion
+from collector.diagnose.roster import Presence, RankView
+from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.signatures import Mismatch
+from collector.diagnose.waits import Edge
+from shared.diagnosis import (
+    AbsenceEvidence,
+    Evidence,
+    LogEvidence,
+    MotionEvidence,
+    Place,
+    ProcessEvidence,
+    SequenceEvidence,
+    Side,
+    SignatureEvidence,
+    StackEvidence,
+    WaitEvidence,
+)
+from shared.missing import Reason
+from shared.ranks import fold
+from shared.trace import Signature
+
+MOST_EDGES = 64
+"""Edges told per finding; a thousand victims of one operation are folded in the sequence evidence anyway."""
+MOST_STACKS = 8
+
+
+def evidence_of(fault: Fault, scene: Scene) -> tuple[Evidence, ...]:
+    """Return what `fault` rests on, strongest first. Every culprit is named in at least one item."""
+    found: list[Evidence] = []
+    if fault.mismatch is not None:
+        found.append(_signatures(fault.mismatch))
+    elif fault.group is not None and fault.sequence is not None:
+        found.append(_sequence(fault, scene))
+    shown = [edge for edge in fault.edges if edge.holders][:MOST_EDGES]
+    if shown:
+        found.append(_waits(shown))
+    found += [item for rank in fault.culprits for item in _of_rank(scene.roster.ranks[rank], scene)]
+    found += _stacks(fault.culprits, scene) or _stacks(fault.victims[:1], scene)
+    if scene.motion.seconds > 0:
+        found.append(_motion(scene))
+    return tuple(found)
+
+
+def _signatures(mismatch: Mismatch) -> SignatureEvidence:
+    sides = tuple(_side(ranks, signature) for ranks, signature in mismatch.sides)
+    ranks = [rank for side, _ in mismatch.sides for rank in side]
+    told = "; ".join(f"ranks {side.ranks}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides)
+    text = f"at sequence {mismatch.sequence} of group {_named(mismatch.group.ref)} the operations differ: {told}"
+    return SignatureEvidence(
+        ranks=fold(ranks), text=text, group=mismatch.group.ref, sequence=mismatch.sequence, sides=sides
+    )
+
+
+def _named(group: object) -> str:
+    name, description = getattr(group, "name", ""), getattr(group, "description", "")
+    return f"{name} ({description})" if description and description != "undefined" else f"{name}"
+
+
+def _side(ranks: tuple[int, ...], signature: Signature) -> Side:
+    return Side(
+        ranks=fold(ranks),
+        op=signature.op,
+        sizes=f"{_sizes(signature.input_sizes)} -> {_sizes(signature.output_sizes)}",
+        dtypes=",".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes))),
+    )
+
+
+def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
+    shown = " ".join("[" + ",".join(map(str, size)) + "]" for size in sizes[:4])
+    return (shown or "[]") + (f" +{len(sizes) - 4}" if len(sizes) > 4 else "")
+
+
+def _sequence(fault: Fault, scene: Scene) -> SequenceEvidence:
+    group, sequence = fault.group, fault.sequence
+    assert group is not None and sequence is not None
+    issued: dict[str, list[int]] = defaultdict(list)
+    for rank in group.members:
+        lane = group.lanes.get(rank)
+        issued["unknown" if lane is None else str(lane.issued)].append(rank)
+    waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
+    waited = _waited(fault.edges, sequence, scene)
+    where = f"sequence {sequence} of group {_named(group.ref)}"
+    came = f"ranks {fold(absent)} have not" if absent else "no member is known to be absent"
+    told = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
+    return SequenceEvidence(
+        ranks=fold(group.members),
+        text=f"ranks {fold(waiting)} have issued {where}, {came} (last issued: {told})",
+        group=group.ref,
+        sequence=sequence,
+        issued={mark: fold(ranks) for mark, ranks in sorted(issued.items())},
+        waiting=fold(waiting),
+        absent=fold(absent),
+        waited_seconds=waited,
+    )
+
+
+def _waited(edges: Sequence[Edge], sequence: int, scene: Scene) -> float | None:
+    begun = [edge.created_ns for edge in edges if edge.sequence == sequence and edge.created_ns]
+    last = scene.roster.last_look_ns
+    return None if not begun or last is None else round(max(0.0, (last - min(begun)) / 1e9), 1)
+
+
+def _waits(edges: list[Edge]) -> WaitEvidence:
+    together: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    for edge in edges:
+        together[fold(edge.holders), edge.group.ref.name, edge.sequence].append(edge.waiter)
+    told = "; ".join(
+        f"{fold(waiters)} {'wait' if len(waiters) > 1 else 'waits'} for {holders} in group {name}"
+        for (holders, name, _), waiters in together.items()
+    )
+    ranks = {rank for edge in edges for rank in (edge.waiter, *edge.holders)}
+    return WaitEvidence(ranks=fold(ranks), text=told, waits=tuple(edge.wait for edge in edges))
+
+
+def _of_rank(view: RankView, scene: Scene) -> Iterable[Evidence]:
+    yield from _ended(view)
+    if view.gone and view.exited is None:
+        yield _absence(view)
+    process = view.process
+    if process is not None and not view.gone:
+        activity = scene.activities[view.rank]
+        yield ProcessEvidence(
+            ranks=str(view.rank),
+            text=f"rank {view.rank} (pid {process.pid}) is {activity.process or activity.label}",
+            host=view.host,
+            pid=process.pid,
+            state=process.state,
+        )
+        if activity.child:
+            yield ProcessEvidence(ranks=str(view.rank), text=activity.child, host=view.host, pid=process.pid)
+    line = exception_of(view)
+    if line is not None:
+        yield LogEvidence(ranks=str(view.rank), text=f"rank {view.rank} logged an exception", line=line)
+
+
+def _ended(view: RankView) -> Iterable[Evidence]:
+    exited = view.exited
+    if exited is None:
+        return
+    how = "ended"
+    if exited.signal is not None:
+        how = f"was killed by signal {exited.signal}"
+    elif exited.exit_code is not None:
+        how = f"exited with status {exited.exit_code}"
+    if exited.oom_killed:
+        how += " (out of memory)"
+    told = (
+        "" if exited.identity is not None else ", the only ended child of the launcher on a node that lacks this rank"
+    )
+    yield ProcessEvidence(
+        ranks=str(view.rank),
+        text=f"rank {view.rank} (pid {exited.pid}) {how}{told}",
+        host=view.host,
+        pid=exited.pid,
+        exit_code=exited.exit_code,
+        signal=exited.signal,
+    )
+
+
+def _absence(view: RankView) -> AbsenceEvidence:
+    if view.presence is Presence.UNREACHABLE:
+        host = f"node {view.host}" if view.host else "one of the nodes that did not answer"
+        why = (
+            "" if view.unanswered is None else f" ({view.unanswered.missing.reason}: {view.unanswered.missing.detail})"
+        )
+        return AbsenceEvidence(
+            ranks=str(view.rank),
+            text=f"rank {view.rank} is on {host}, which gave no answer{why}",
+            reason=Reason.UNREACHABLE,
+        )
+    if view.presence is Presence.EXITED:
+        text = f"rank {view.rank} has no process any more; its launcher has ended children that are not reaped"
+        return AbsenceEvidence(ranks=str(view.rank), text=text, reason=Reason.GONE)
+    host = f" on {view.host}" if view.host else ""
+    text = f"rank {view.rank} has no process{host} and no dump, though the job counts it"
+    return AbsenceEvidence(ranks=str(view.rank), text=text, reason=Reason.NOT_FOUND)
+
+
+def _stacks(ranks: Sequence[int], scene: Scene) -> list[Evidence]:
+    together: dict[tuple[Place, ...], list[int]] = defaultdict(list)
+    for rank in ranks:
+        activity = scene.activities.get(rank)
+        if activity is not None and activity.frames:
+            together[tuple(map(place, activity.frames))].append(rank)
+    return [
+        StackEvidence(
+            ranks=fold(members),
+            text=f"ranks {fold(members)}: {scene.activities[members[0]].label}, at {frames[-1]}",
+            thread=scene.activities[members[0]].thread,
+            frames=frames,
+        )
+        for frames, members in list(together.items())[:MOST_STACKS]
+    ]
+
+
+def _motion(scene: Scene) -> MotionEvidence:
+    moved = (*scene.motion.ranks(Motion.ADVANCED), *scene.motion.ranks(Motion.BUSY))
+    frozen = scene.motion.ranks(Motion.FROZEN)
+    seconds = round(scene.motion.seconds, 1)
+    stalled = scene.motion.stalled_seconds
+    since = "" if stalled is None else f"; the newest operation of any rank is {stalled:.0f} s old"
+    at_work = f", ranks {fold(moved)} at work" if moved else ""
+    return MotionEvidence(
+        ranks=fold((*moved, *frozen)),
+        text=f"between looks {seconds:.1f} s apart, ranks {fold(frozen) or 'none'} stood still{at_work}{since}",
+        seconds=seconds,
+        moved=fold(moved),
+        frozen=fold(frozen),
+    )

@@ -1,0 +1,213 @@
+"""Steps 4 to 7 put together: which faults the flight records show, most rooted first.
+
+Grounds are tried from the strongest to the weakest: a signature that differs, a root or a cycle of the wait-for
+graph, and an operation that everybody has joined and nobody leaves.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from collector.diagnose.graph import WaitGraph
+from collector.diagnose.hidden import hidden_faults, waits_unrecorded
+from collector.diagnose.orders import order_breakers
+from collector.diagnose.roster import Presence
+from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
+from collector.diagnose.signatures import Mismatch, earliest_mismatch
+from collector.diagnose.waits import Edge
+from shared.diagnosis import Cause, Certainty, Kind
+
+
+def faults_by_record(scene: Scene) -> list[Fault]:
+    """Return the faults that the flight records show; empty where they show none."""
+    # 4. Same sequence, different signature.
+    mismatches = [m for m in (earliest_mismatch(g, scene.traces) for g in scene.groups) if m is not None]
+    disputes = [m for m in mismatches if _still_matters(m)]
+    convicted = frozenset(rank for mismatch in disputes for rank in mismatch.culprits)
+    disputed = frozenset(rank for mismatch in disputes for ranks, _ in mismatch.sides for rank in ranks)
+    # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
+    graph = WaitGraph(scene.edges, cut=convicted)
+    roots = [rank for rank in graph.roots() if rank not in convicted]
+    hidden = [rank for rank in roots if waits_unrecorded(rank, graph, scene)]
+    faults = [_mismatch_fault(mismatch, graph, scene) for mismatch in disputes]
+    faults += _root_faults([rank for rank in roots if rank not in hidden], graph, scene)
+    if hidden and not faults:
+        faults = hidden_faults(tuple(hidden), graph, scene)
+    faults += [
+        _cycle_fault(cycle, graph, scene)
+        for cycle in graph.cycles()
+        if not graph.victims_of([*convicted, *roots]) & set(cycle) and not disputed & set(cycle)
+    ]
+    # 7. All issued, none completed.
+    return faults or _stuck_faults(scene)
+
+
+def _still_matters(mismatch: Mismatch) -> bool:
+    """A disagreement that everybody got past long ago is not what holds the job now."""
+    return any(sequence >= mismatch.sequence for lane in mismatch.group.lanes.values() for sequence in lane.pending)
+
+
+def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Scene) -> Fault:
+    involved = {rank for ranks, _ in mismatch.sides for rank in ranks}
+    victims = (involved | graph.victims_of(involved)) - set(mismatch.culprits)
+    voters = len(involved)
+    decided = len(mismatch.sides[0][0]) == voters - len(mismatch.culprits) and bool(mismatch.culprits)
+    return Fault(
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=mismatch.culprits,
+        victims=tuple(sorted(victims)),
+        certainty=Certainty.PROVEN if decided else Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        edges=tuple(edge for edge in scene.edges if edge.group is mismatch.group),
+        mismatch=mismatch,
+        group=mismatch.group,
+        op=mismatch.sides[0][1].op,
+        sequence=mismatch.sequence,
+    )
+
+
+def _root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene) -> list[Fault]:
+    """One fault for all roots of one kind that are waited for in the same operation."""
+    together: dict[tuple[Kind, Cause | None, str, int | None], list[int]] = defaultdict(list)
+    for root in roots:
+        edge = first_edge(graph.edges_to([root]))
+        kind = kind_of(root, scene)
+        cause = scene.activities[root].cause if root in scene.activities and kind is Kind.RANK_NOT_JOINED else None
+        together[kind, cause, "" if edge is None else edge.group.name, edge.sequence if edge else None].append(root)
+    faults = [_root_fault(key[0], tuple(ranks), graph, scene) for key, ranks in together.items()]
+    return [_turned(fault, scene) for fault in faults]
+
+
+def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: Scene) -> Fault:
+    edges = graph.edges_to(culprits)
+    first = first_edge(edges)
+    if first is not None and first.is_p2p and kind is Kind.RANK_NOT_JOINED:
+        kind = Kind.P2P_UNMATCHED
+    return Fault(
+        kind=kind,
+        culprits=culprits,
+        victims=tuple(sorted(graph.victims_of(culprits))),
+        certainty=_root_certainty(kind, culprits, first, scene),
+        edges=edges,
+        group=None if first is None else first.group,
+        op=None if first is None else first.signature.op,
+        sequence=None if first is None else first.sequence,
+        remarks=_membership_remark(first),
+    )
+
+
+def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, scene: Scene) -> Certainty:
+    """Proven where marks or process state show it; what rests on elimination or inference is weaker."""
+    views = [scene.roster.ranks[rank] for rank in culprits]
+    if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
+        return Certainty.PROVEN
+    if kind is Kind.RANK_UNREACHABLE:
+        return (
+            Certainty.PROVEN
+            if all(v.unanswered is not None and v.unanswered.ranks for v in views)
+            else Certainty.SUPPORTED
+        )
+    if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
+        marked = all(rank in edge.group.lanes for rank in culprits)
+        if marked and not (edge.group.inferred and edge.group.name != "0"):
+            return Certainty.PROVEN
+        return Certainty.SUPPORTED
+    return Certainty.SUSPECTED
+
+
+def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
+    if edge is None or not edge.group.inferred or edge.group.name == "0":
+        return ()
+    return (f"no dump names the members of group {edge.group.name}; they were inferred from the records",)
+
+
+def _turned(fault: Fault, scene: Scene) -> Fault:
+    """The odd rank may be ahead: a few wait where the many, communicating elsewhere or done, will never come."""
+    if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
+        return fault
+    waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
+    done = all(_went_on(rank, scene) for rank in fault.culprits)
+    if not done or len(fault.culprits) <= len(waiting) or 2 * len(waiting) >= len(fault.group.members):
+        return fault
+    return replace(
+        fault,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=tuple(sorted(waiting)),
+        victims=tuple(sorted((set(fault.culprits) | set(fault.victims)) - waiting)),
+        certainty=Certainty.SUPPORTED,
+        cause=Cause.USER_CODE,
+        remarks=(*fault.remarks, "most of the group went on without this operation"),
+    )
+
+
+def _went_on(rank: int, scene: Scene) -> bool:
+    view = scene.roster.ranks[rank]
+    if view.presence is Presence.EXITED:
+        return view.exited is not None and view.exited.exit_code == 0
+    activity = scene.activities.get(rank)
+    return activity is not None and (activity.waits_for_ranks or activity.cause is Cause.TEARDOWN)
+
+
+def _cycle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Scene) -> Fault:
+    inside = tuple(e for e in scene.edges if e.waiter in cycle and set(e.holders) & set(cycle))
+    ring = _ring(cycle, inside)
+    p2p = any(edge.is_p2p for edge in inside)
+    breakers, tied = (cycle, False) if p2p else order_breakers(cycle, inside, scene.groups, scene.traces)
+    first = first_edge(inside)
+    return Fault(
+        kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
+        culprits=breakers,
+        victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(breakers))),
+        certainty=Certainty.SUSPECTED if tied else Certainty.PROVEN,
+        cause=Cause.USER_CODE,
+        edges=inside,
+        cycle=ring,
+        group=None if first is None else first.group,
+        op=None if first is None else first.signature.op,
+        sequence=None if first is None else first.sequence,
+        remarks=("the ranks took the operations in different orders, and no order has a majority",) if tied else (),
+    )
+
+
+def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
+    """One closed walk through the deadlock, beginning at its lowest rank."""
+    leaving: dict[int, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        leaving[edge.waiter].append(edge)
+    walk: dict[int, Edge] = {}
+    at = cycle[0]
+    while at not in walk:
+        edge = min(leaving[at], key=lambda e: (e.created_ns, e.group.name))
+        onward = sorted(set(edge.holders) & set(cycle))
+        walk[at] = edge
+        at = next((rank for rank in onward if rank not in walk), onward[0])
+    ring = list(walk)
+    return tuple(walk[rank] for rank in ring[ring.index(at) :])
+
+
+def _stuck_faults(scene: Scene) -> list[Fault]:
+    """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
+    stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
+    for edge in scene.edges:
+        whole = not edge.group.unknown and (edge.is_p2p or len(edge.group.issued_at(edge.sequence or 0)) > 1)
+        if not edge.holders and whole:
+            stuck[edge.group.name, edge.sequence].append(edge)
+    if not stuck:
+        return []
+    edges = min(stuck.values(), key=lambda each: (min(edge.created_ns for edge in each), each[0].group.name))
+    victims = {edge.waiter for each in stuck.values() for edge in each}
+    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
+    return [
+        Fault(
+            kind=Kind.STUCK_TOGETHER,
+            culprits=(),
+            victims=tuple(sorted(victims)),
+            certainty=Certainty.PROVEN if complete else Certainty.SUPPORTED,
+            cause=Cause.UNKNOWN,
+            edges=tuple(edges),
+            group=edges[0].group,
+            op=edges[0].signature.op,
+            sequence=edges[0].sequence,
+            remarks=("every member has issued it with equal sizes and types, so the code does not diverge here",),
+        )
+    ]

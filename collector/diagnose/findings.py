@@ -1,0 +1,118 @@
+"""Step 10: a fault becomes a finding, with culprits identified, the cause named and the ground laid out."""
+
+from collector.diagnose.activity import exception_of
+from collector.diagnose.evidence import evidence_of
+from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.steps import next_steps_for
+from collector.diagnose.straggler import Straggler
+from collector.diagnose.wording import summary_of
+from shared.diagnosis import Cause, Certainty, Culprit, Evidence, Finding, Kind, LagEvidence, Where
+from shared.ranks import fold
+
+_FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
+
+
+def finding_of(fault: Fault, scene: Scene) -> Finding:
+    """Put one fault into the contract's form."""
+    cause = cause_of(fault, scene)
+    where = _where(fault.culprits, scene)
+    return Finding(
+        kind=fault.kind,
+        cause=cause,
+        certainty=fault.certainty,
+        culprits=tuple(culprit_of(rank, scene) for rank in fault.culprits),
+        victims=fold(fault.victims),
+        group=None if fault.group is None else fault.group.ref,
+        op=fault.op,
+        sequence=fault.sequence,
+        cycle=tuple(edge.wait for edge in fault.cycle),
+        where=where,
+        summary=summary_of(fault, cause, scene),
+        evidence=evidence_of(fault, scene),
+        next_steps=next_steps_for(fault, cause, scene),
+    )
+
+
+def straggler_finding(straggler: Straggler, scene: Scene) -> Finding:
+    """Put a straggler into the contract's form."""
+    rank, group = straggler.rank, straggler.group
+    others = tuple(other for other in scene.roster.ranks if other != rank)
+    activity = scene.activities.get(rank)
+    lag = LagEvidence(
+        ranks=str(rank),
+        text=(
+            f"rank {rank} arrives {straggler.lag_seconds:.2f} s after the first in group {group.name}, in steps of "
+            f"{straggler.period_seconds:.2f} s, late in {straggler.last_in} of the last {straggler.sequences} operations"
+        ),
+        group=group.ref,
+        lag_seconds=round(straggler.lag_seconds, 4),
+        period_seconds=round(straggler.period_seconds, 4),
+        last_in=straggler.last_in,
+        of=straggler.sequences,
+    )
+    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.PROVEN, group=group)
+    cause = Cause.UNKNOWN if activity is None or activity.waits_for_ranks else activity.cause
+    evidence: tuple[Evidence, ...] = (lag,)
+    return Finding(
+        kind=Kind.STRAGGLER,
+        cause=cause,
+        certainty=Certainty.PROVEN,
+        culprits=(culprit_of(rank, scene),),
+        victims=fold(others),
+        group=group.ref,
+        where=_where((rank,), scene),
+        summary=summary_of(fault, cause, scene),
+        evidence=evidence,
+        next_steps=next_steps_for(fault, cause, scene),
+    )
+
+
+def culprit_of(rank: int, scene: Scene) -> Culprit:
+    """Identify a rank as far as anything tells; a rank alone where nothing does."""
+    view = scene.roster.ranks[rank]
+    identity = view.identity
+    if identity is None:
+        pid = view.exited.pid if view.exited is not None else None
+        return Culprit(rank=rank, host=view.host, pid=pid)
+    return Culprit(
+        rank=rank,
+        local_rank=identity.local_rank,
+        host=identity.host or view.host,
+        pid=identity.pid,
+        gpu=identity.gpu,
+    )
+
+
+def cause_of(fault: Fault, scene: Scene) -> Cause:
+    """Why the culprits are where they are: the fault's own cause, else what they log, else what they do."""
+    if fault.cause is not None:
+        return fault.cause
+    causes = {_cause_of_rank(rank, fault.kind, scene) for rank in fault.culprits}
+    return causes.pop() if len(causes) == 1 else Cause.UNKNOWN
+
+
+def _cause_of_rank(rank: int, kind: Kind, scene: Scene) -> Cause:
+    view = scene.roster.ranks[rank]
+    if view.exited is not None and view.exited.oom_killed:
+        return Cause.OOM
+    logged = exception_of(view)
+    if logged is not None and (view.gone or _tears_down(rank, scene)):
+        return Cause.OOM if "out of memory" in logged.lower() else Cause.EXCEPTION
+    if view.exited is not None and view.exited.signal is not None:
+        return Cause.SIGNAL
+    if view.exited is not None and view.exited.exit_code == 0:
+        return Cause.TEARDOWN
+    if kind in _FATAL or rank not in scene.activities:
+        return Cause.UNKNOWN
+    return scene.activities[rank].cause
+
+
+def _tears_down(rank: int, scene: Scene) -> bool:
+    activity = scene.activities.get(rank)
+    return activity is not None and activity.cause in (Cause.TEARDOWN, Cause.EXCEPTION, Cause.UNKNOWN)
+
+
+def _where(culprits: tuple[int, ...], scene: Scene) -> Where | None:
+    """Where the first culprit is that can be seen at all."""
+    seen = (scene.activities[rank].where for rank in culprits if rank in scene.activities)
+    return next((where for where in seen if where is not None), None)

@@ -1,0 +1,105 @@
+"""Step 6 of the verdict: follow the edges to the root.
+
+Roots are ranks that others wait for and that wait for nobody themselves. Strongly connected ranks wait for each
+other: a deadlock. Tarjan's algorithm ("Depth-first search and linear graph algorithms", 1972), iterative, because
+a chain of victims may be as long as the job has ranks.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from collector.diagnose.waits import Edge
+
+
+@dataclass(frozen=True)
+class WaitGraph:
+    """Who waits for whom, with the edges that say so."""
+
+    edges: tuple[Edge, ...]
+    cut: frozenset[int] = frozenset()
+    """Ranks convicted on other grounds: what they wait for does not matter any more."""
+
+    @property
+    def successors(self) -> dict[int, set[int]]:
+        found: dict[int, set[int]] = defaultdict(set)
+        for edge in self.edges:
+            if edge.waiter not in self.cut:
+                found[edge.waiter].update(edge.holders)
+        return found
+
+    def roots(self) -> tuple[int, ...]:
+        """Ranks waited for that wait for nobody, ascending."""
+        successors = self.successors
+        held = {holder for holders in successors.values() for holder in holders}
+        return tuple(sorted(rank for rank in held if not successors.get(rank)))
+
+    def cycles(self) -> tuple[tuple[int, ...], ...]:
+        """Sets of ranks that wait for each other, each ascending."""
+        successors = self.successors
+        return tuple(
+            tuple(sorted(component))
+            for component in strong_components(successors)
+            if len(component) > 1 or component[0] in successors.get(component[0], ())
+        )
+
+    def victims_of(self, culprits: Iterable[int]) -> frozenset[int]:
+        """Ranks that wait for one of `culprits`, directly or through others."""
+        waiters: dict[int, set[int]] = defaultdict(set)
+        for rank, holders in self.successors.items():
+            for holder in holders:
+                waiters[holder].add(rank)
+        guilty = set(culprits)
+        reached, frontier = set(guilty), list(guilty)
+        while frontier:
+            for waiter in waiters[frontier.pop()] - reached:
+                reached.add(waiter)
+                frontier.append(waiter)
+        return frozenset(reached - guilty)
+
+    def edges_to(self, culprits: Iterable[int]) -> tuple[Edge, ...]:
+        guilty = set(culprits)
+        return tuple(edge for edge in self.edges if guilty & set(edge.holders) and edge.waiter not in guilty)
+
+
+def strong_components(successors: Mapping[int, set[int]]) -> list[list[int]]:
+    """Return the strongly connected components of the graph, in an order fixed by the ranks alone."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on_path: set[int] = set()
+    path: list[int] = []
+    components: list[list[int]] = []
+    for start in sorted(successors):
+        if start in index:
+            continue
+        work = [(start, iter(sorted(successors.get(start, ()))))]
+        index[start] = low[start] = len(index)
+        path.append(start)
+        on_path.add(start)
+        while work:
+            node, rest = work[-1]
+            following = next(rest, None)
+            if following is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    components.append(_popped(path, on_path, node))
+            elif following not in index:
+                index[following] = low[following] = len(index)
+                path.append(following)
+                on_path.add(following)
+                work.append((following, iter(sorted(successors.get(following, ())))))
+            elif following in on_path:
+                low[node] = min(low[node], index[following])
+    return components
+
+
+def _popped(path: list[int], on_path: set[int], node: int) -> list[int]:
+    component = []
+    while True:
+        top = path.pop()
+        on_path.discard(top)
+        component.append(top)
+        if top == node:
+            return component

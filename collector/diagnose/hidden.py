@@ -1,0 +1,95 @@
+"""Step 5's blind spot: ranks that wait for others in an operation that no recorder holds.
+
+Gloo records neither sends nor receives, no backend records store waits, and a rank whose counter stands at N-1 may be
+inside the call for N. The stack decides what such a rank is doing; whom it waits for is not known.
+"""
+
+from dataclasses import replace
+
+from collector.diagnose.graph import WaitGraph
+from collector.diagnose.motion import Motion
+from collector.diagnose.patterns import Doing
+from collector.diagnose.roster import Presence
+from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
+from shared.diagnosis import Cause, Certainty, Kind
+from shared.ranks import fold
+
+
+def waits_unrecorded(root: int, graph: WaitGraph, scene: Scene) -> bool:
+    """Does the stack of a root say that it waits for other ranks, though its record does not?"""
+    activity = scene.activities.get(root)
+    return activity is not None and not scene.roster.ranks[root].gone and activity.waits_for_ranks
+
+
+def outsiders(scene: Scene) -> tuple[int, ...]:
+    """Ranks that wait for no other rank: gone, stopped, or standing still outside communication."""
+    return tuple(
+        view.rank
+        for view in scene.roster.ranks.values()
+        if view.gone
+        or view.presence is Presence.STOPPED
+        or (scene.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, scene))
+    )
+
+
+def _moving(rank: int, scene: Scene) -> bool:
+    return scene.motion.by_rank.get(rank) is Motion.ADVANCED
+
+
+def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Scene) -> list[Fault]:
+    """Explain roots that wait unrecorded: someone outside, a call not got past, or each other."""
+    outside = tuple(rank for rank in outsiders(scene) if rank not in hidden)
+    if outside:
+        return [_outsider_fault(outside, hidden, graph, scene)]
+    edges = graph.edges_to(hidden)
+    first = first_edge(edges)
+    op = None if first is None else first.signature.op
+    base = Fault(
+        kind=Kind.RANK_NOT_JOINED,
+        culprits=hidden,
+        victims=tuple(sorted(graph.victims_of(hidden))),
+        certainty=Certainty.SUPPORTED,
+        edges=edges,
+        group=None if first is None else first.group,
+        op=op,
+        sequence=None if first is None else first.sequence,
+    )
+    if all(scene.doing(rank) is Doing.P2P for rank in hidden):
+        return [_p2p_fault(base, hidden)]
+    inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
+    remark = f"ranks {fold(hidden)} are inside the call and have not got past it" if inside else ""
+    cause = Cause.COMMUNICATION if inside else None
+    return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
+
+
+def _p2p_fault(base: Fault, hidden: tuple[int, ...]) -> Fault:
+    """Which peer they wait for is not recorded: among several it is a deadlock, of one nothing more is known."""
+    several = len(hidden) > 1
+    return replace(
+        base,
+        kind=Kind.P2P_DEADLOCK if several else Kind.P2P_UNMATCHED,
+        culprits=hidden if several else (),
+        victims=base.victims if several else tuple(sorted({*base.victims, *hidden})),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE if several else Cause.UNKNOWN,
+        remarks=(f"ranks {fold(hidden)} wait in point-to-point operations whose peers this backend does not record",),
+    )
+
+
+def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: WaitGraph, scene: Scene) -> Fault:
+    first = first_edge(graph.edges_to(hidden))
+    kinds = sorted({kind_of(rank, scene) for rank in outside}, key=lambda kind: kind is Kind.RANK_NOT_JOINED)
+    worst = tuple(rank for rank in outside if kind_of(rank, scene) is kinds[0])
+    return Fault(
+        kind=kinds[0],
+        culprits=worst,
+        victims=tuple(sorted({edge.waiter for edge in scene.edges} | set(hidden) - set(worst))),
+        certainty=Certainty.SUPPORTED,
+        edges=graph.edges_to(hidden),
+        group=None if first is None else first.group,
+        op=None if first is None else first.signature.op,
+        sequence=None if first is None else first.sequence,
+        remarks=(
+            f"ranks {fold(hidden)} wait in operations that the recorder does not hold; by the stacks nobody else is free",
+        ),
+    )

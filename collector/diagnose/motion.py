@@ -1,0 +1,175 @@
+"""Step 2 of the verdict: did anything move?
+
+A rank has *advanced* when its recorder shows new or newly finished operations between two looks. It is *busy*
+when it did not advance but its stack changed or it used CPU time, and *frozen* when neither. Whether a pause is
+a hang is judged by the job's own rhythm: the stall since the last operation of any rank against the longest
+usual gap between operations.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from collector.diagnose.roster import RankView, Roster
+from shared.snapshot import Beat, Process, RankSnapshot
+from shared.stacks import Stacks
+from shared.trace import State, Trace
+
+BUSY_CPU_SHARE = 0.05
+"""Main-thread CPU time over wall time above which a rank is busy."""
+IDLE_SWITCHES_PER_SECOND = 1.0
+"""A blocked thread may still wake for a poll: torch's DataLoader does every 5 s (MP_STATUS_CHECK_INTERVAL)."""
+SPARE_SWITCHES = 2
+FROZEN_GAPS = 2.0
+"""How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
+BUSY_GAPS = 10.0
+BUSY_SECONDS = 10.0
+"""The same where the rank waited for is busy, and the least stall in seconds."""
+
+
+class Motion(StrEnum):
+    ADVANCED = "advanced"
+    BUSY = "busy"
+    FROZEN = "frozen"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class JobMotion:
+    """What moved between the first and the last look."""
+
+    by_rank: dict[int, Motion]
+    seconds: float
+    """Between the looks; 0 with fewer than two."""
+    stalled_seconds: float | None
+    """Since the newest operation of any rank was issued; None: no recorder says."""
+    usual_gap_seconds: float | None
+    """The longest usual pause between two operations of one rank; None: too few records."""
+    woken: frozenset[int] = frozenset()
+    """Ranks whose main thread changed its stack or slept anew: CPU time alone may be a waiter that spins."""
+
+    def ranks(self, motion: Motion) -> tuple[int, ...]:
+        return tuple(rank for rank, what in self.by_rank.items() if what is motion)
+
+    def long_enough(self, *, busy: bool) -> bool:
+        """Has the job stood still for longer than its own rhythm explains?"""
+        if self.stalled_seconds is None:
+            return not busy
+        usual = self.usual_gap_seconds or 0.0
+        if busy:
+            return self.stalled_seconds >= max(BUSY_SECONDS, BUSY_GAPS * usual)
+        return self.stalled_seconds >= FROZEN_GAPS * usual
+
+
+def motion_of(roster: Roster) -> JobMotion:
+    """Compare each rank's first look with its last, and the job's stall with its rhythm."""
+    by_rank = {view.rank: _rank_motion(view) for view in roster.present()}
+    seconds = max((_seconds_between(view) for view in roster.present()), default=0.0)
+    traced = [view for view in roster.present() if view.trace is not None and len(view.trace)]
+    stalls = [stall for stall in map(_stall, traced) if stall is not None]
+    gaps = [gap for gap in (_usual_gap(view.trace) for view in traced if view.trace is not None) if gap is not None]
+    return JobMotion(
+        by_rank=by_rank,
+        seconds=seconds,
+        stalled_seconds=min(stalls, default=None),
+        usual_gap_seconds=max(gaps, default=None),
+        woken=frozenset(view.rank for view in roster.present() if _woke(view)),
+    )
+
+
+def _seconds_between(view: RankView) -> float:
+    times = [look.looked_at_ns for look in view.looks if look.looked_at_ns is not None]
+    return (max(times) - min(times)) / 1e9 if times else 0.0
+
+
+def _rank_motion(view: RankView) -> Motion:
+    if len(view.looks) < 2:
+        return Motion.UNKNOWN
+    marks = [marks for marks in map(_progress, view.looks) if marks is not None]
+    if any(a != b for a, b in pairwise(marks)):
+        return Motion.ADVANCED
+    signs = [sign for a, b in pairwise(view.looks) for sign in (_stack_changed(a, b), _worked(a, b))]
+    if True in signs:
+        return Motion.BUSY
+    return Motion.FROZEN if False in signs else Motion.UNKNOWN
+
+
+def _progress(look: RankSnapshot) -> tuple[int, int] | None:
+    """The newest operation's time and the number of unfinished ones: both stand still on a hung rank."""
+    trace = look.recorder
+    if not isinstance(trace, Trace):
+        return None
+    return max(trace.created_ns, default=0), sum(state != State.COMPLETED for state in trace.state)
+
+
+def _stack_changed(a: RankSnapshot, b: RankSnapshot) -> bool | None:
+    if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
+        return None
+    if a.stacks.native != b.stacks.native or a.stacks.main is None or b.stacks.main is None:
+        return None
+    return a.stacks.stack(a.stacks.main) != b.stacks.stack(b.stacks.main)
+
+
+def _worked(a: RankSnapshot, b: RankSnapshot) -> bool | None:
+    if not isinstance(a.process, Process) or not isinstance(b.process, Process):
+        return None
+    own = _beats_apart(a.process.after, b.process.before)
+    later = {child.process.pid: child.process for child in b.children}
+    children = (
+        _beats_apart(child.process.after, later[child.process.pid].before)
+        for child in a.children
+        if child.process.pid in later
+    )
+    return _any_known((own, *children))
+
+
+def _woke(view: RankView) -> bool:
+    return any(
+        _stack_changed(a, b)
+        or (
+            isinstance(a.process, Process)
+            and isinstance(b.process, Process)
+            and _switched(a.process.after, b.process.before)
+        )
+        for a, b in pairwise(view.looks)
+    )
+
+
+def _any_known(signs: Iterable[bool | None]) -> bool | None:
+    known = [sign for sign in signs if sign is not None]
+    return any(known) if known else None
+
+
+def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
+    """Did a process work between two beats?"""
+    if first is None or second is None or second.at_ns <= first.at_ns:
+        return None
+    seconds = (second.at_ns - first.at_ns) / 1e9
+    main = (first.main_cpu_seconds, second.main_cpu_seconds)
+    used = main[1] - main[0] if main[0] is not None and main[1] is not None else second.cpu_seconds - first.cpu_seconds
+    if used > max(0.03, BUSY_CPU_SHARE * seconds):
+        return True
+    return _switched(first, second)
+
+
+def _switched(first: Beat | None, second: Beat | None) -> bool:
+    if first is None or second is None or first.main_switches is None or second.main_switches is None:
+        return False
+    seconds = (second.at_ns - first.at_ns) / 1e9
+    return second.main_switches - first.main_switches > SPARE_SWITCHES + IDLE_SWITCHES_PER_SECOND * seconds
+
+
+def _stall(view: RankView) -> float | None:
+    looked = max((look.looked_at_ns for look in view.looks if look.looked_at_ns is not None), default=None)
+    newest = max(view.trace.created_ns, default=0) if view.trace is not None else 0
+    return None if looked is None or newest == 0 else max(0.0, (looked - newest) / 1e9)
+
+
+def _usual_gap(trace: Trace) -> float | None:
+    """The longest gap between successive operations in seconds, leaving out one outlier such as a warm-up."""
+    times = sorted(created for created in trace.created_ns if created)
+    gaps = sorted((b - a) / 1e9 for a, b in pairwise(times))
+    if not gaps:
+        return None
+    return gaps[-2] if len(gaps) >= 8 else gaps[-1]

@@ -1,0 +1,64 @@
+"""Step 6, deadlocks: which ranks take two groups' operations in another order than the majority.
+
+The groups in a deadlock need not be the same objects on every rank: rank 0 takes `tp0` where rank 2 takes `tp1`.
+They are compared by role: the description without its number, so that every rank of the job may vote.
+"""
+
+from collections import defaultdict
+
+from collector.diagnose.groups import GroupView
+from collector.diagnose.roles import role_of
+from collector.diagnose.waits import Edge
+from shared.trace import Trace
+
+Operation = tuple[str, int]
+"""(role of a group, sequence)."""
+
+
+def order_breakers(
+    cycle: tuple[int, ...], edges: tuple[Edge, ...], groups: tuple[GroupView, ...], traces: dict[int, Trace]
+) -> tuple[tuple[int, ...], bool]:
+    """Return (ranks that break the majority's order, whether it is a tie). In a tie all of the cycle is returned."""
+    pending = {edge.waiter: (role_of(edge.group, groups), edge.sequence or 0) for edge in sorted(edges, key=_age)}
+    taken_first: dict[Operation, set[int]] = defaultdict(set)
+    for rank, operation in pending.items():
+        taken_first[operation].add(rank)
+    if len(taken_first) != 2:
+        return _by_count(cycle, taken_first)
+    one, other = taken_first
+    for rank in sorted(traces.keys() - pending.keys()):
+        first = _first_of(rank, one, other, groups, traces)
+        if first is not None:
+            taken_first[first].add(rank)
+    return _by_count(cycle, taken_first)
+
+
+def _age(edge: Edge) -> tuple[int, str]:
+    return (-edge.created_ns, edge.group.name)
+
+
+def _by_count(cycle: tuple[int, ...], taken_first: dict[Operation, set[int]]) -> tuple[tuple[int, ...], bool]:
+    voters = sum(len(ranks) for ranks in taken_first.values())
+    largest = max(taken_first.values(), key=lambda ranks: (len(ranks), -min(ranks)))
+    breakers = tuple(rank for rank in cycle if rank not in largest)
+    if 2 * len(largest) <= voters or not breakers:
+        return cycle, True
+    return breakers, False
+
+
+def _first_of(
+    rank: int, one: Operation, other: Operation, groups: tuple[GroupView, ...], traces: dict[int, Trace]
+) -> Operation | None:
+    """Which of two operations did `rank` take first? None if it has taken neither."""
+    at = {operation: _position(rank, operation, groups) for operation in (one, other)}
+    taken = {operation: position for operation, position in at.items() if position is not None}
+    return min(taken, key=lambda operation: taken[operation], default=None)
+
+
+def _position(rank: int, operation: Operation, groups: tuple[GroupView, ...]) -> int | None:
+    role, sequence = operation
+    for group in groups:
+        lane = group.lanes.get(rank)
+        if lane is not None and role_of(group, groups) == role and sequence in lane.positions:
+            return lane.positions[sequence][0]
+    return None

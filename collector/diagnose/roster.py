@@ -1,0 +1,316 @@
+"""Step 1 of the verdict: account for every rank.
+
+Snapshots of all looks come in any order; here they become one `RankView` per expected rank, each with a
+`Presence`. Attempts are never mixed: only the newest attempt counts, and of several processes that claim one
+rank the one started last; the others are told as conflicts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from collector.diagnose.expected import Expected, Unanswered
+from shared.diagnosis import Conflict
+from shared.missing import Missing
+from shared.ranks import fold
+from shared.snapshot import Exited, Identity, NodeSnapshot, Process, RankSnapshot
+from shared.stacks import Stacks
+from shared.trace import Trace
+
+
+class Presence(StrEnum):
+    """What has become of a rank's process."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """State T: stopped by a signal, and not by a debugger that traces it."""
+    UNINTERRUPTIBLE = "uninterruptible"
+    EXITED = "exited"
+    UNREACHABLE = "unreachable"
+    ABSENT = "absent"
+    """Nobody saw it, and nothing says what became of it."""
+    RECORDED = "recorded"
+    """Known from files only; whether it runs is not known."""
+
+
+GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT})
+"""Presences of which nobody can say where the rank is now."""
+
+
+@dataclass(frozen=True)
+class RankView:
+    """One rank as all looks together show it. `looks` run from oldest to newest."""
+
+    rank: int
+    presence: Presence
+    looks: tuple[RankSnapshot, ...] = ()
+    exited: Exited | None = None
+    unanswered: Unanswered | None = None
+    host: str | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        if self.looks:
+            return self.looks[-1].identity
+        return self.exited.identity if self.exited is not None else None
+
+    @property
+    def process(self) -> Process | None:
+        return next((p for p in self._newest_first("process") if isinstance(p, Process)), None)
+
+    @property
+    def trace(self) -> Trace | None:
+        """The newest flight record that any look gave."""
+        return next((t for t in self._newest_first("recorder") if isinstance(t, Trace)), None)
+
+    @property
+    def stacks(self) -> Stacks | None:
+        """The newest Python stacks, without native frames where there are such."""
+        seen = [s for s in self._newest_first("stacks") if isinstance(s, Stacks)]
+        return next((s for s in seen if not s.native), seen[0] if seen else None)
+
+    @property
+    def native_stacks(self) -> Stacks | None:
+        return next((s for s in self._newest_first("stacks") if isinstance(s, Stacks) and s.native), None)
+
+    @property
+    def gone(self) -> bool:
+        return self.presence in GONE
+
+    def _newest_first(self, source: str) -> Iterable[object]:
+        return (getattr(look, source) for look in reversed(self.looks))
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Every rank of one attempt of one job."""
+
+    job: str | None
+    world_size: int | None
+    ranks: dict[int, RankView]
+    conflicts: tuple[Conflict, ...]
+    live: bool
+    """Was any rank's process looked at (now or when a snapshot was saved), or are there bare dumps only?"""
+    last_look_ns: int | None
+
+    def present(self) -> list[RankView]:
+        return [view for view in self.ranks.values() if not view.gone]
+
+    def gone(self) -> list[RankView]:
+        return [view for view in self.ranks.values() if view.gone]
+
+
+def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
+    """Bring the snapshots of all looks into one view per rank, gone ones included."""
+    sightings = _sightings(snapshots, expected.job)
+    attempt = max((s.identity.attempt for s in sightings), default=0)
+    current = [s for s in sightings if s.identity.attempt == attempt]
+    chosen, conflicts = _one_process_per_rank(current)
+    conflicts += _older_attempts(sightings, attempt)
+    world_size, disagreement = _world_size(chosen, expected)
+    seen = {rank: _seen_view(rank, looks, snapshots) for rank, looks in chosen.items()}
+    every = range(max([world_size or 0, *(rank + 1 for rank in seen)]))
+    absent = [rank for rank in every if rank not in seen]
+    gone = _account_for(absent, seen, snapshots, expected, attempt)
+    return Roster(
+        job=expected.job or next((s.identity.job for s in current), None),
+        world_size=world_size,
+        ranks=dict(sorted((seen | gone).items())),
+        conflicts=tuple(conflicts + disagreement),
+        live=any(s.looked_at_ns is not None for s in current),
+        last_look_ns=max((s.looked_at_ns for s in current if s.looked_at_ns is not None), default=None),
+    )
+
+
+def _sightings(snapshots: Sequence[NodeSnapshot], job: str | None) -> list[RankSnapshot]:
+    every = (rank for snapshot in snapshots for rank in snapshot.ranks)
+    mine = [rank for rank in every if job is None or rank.identity.job in (job, None)]
+    return sorted(mine, key=_order)
+
+
+def _order(sighting: RankSnapshot) -> tuple[int, float, int, int, int]:
+    identity = sighting.identity
+    trace = sighting.recorder
+    newest = max(trace.created_ns, default=0) if isinstance(trace, Trace) else 0
+    return (identity.rank, identity.started_at or 0.0, sighting.looked_at_ns or 0, newest, identity.pid or 0)
+
+
+def _process_key(identity: Identity) -> tuple[str, int, float]:
+    return (identity.host or "", identity.pid or 0, identity.started_at or 0.0)
+
+
+def _one_process_per_rank(
+    sightings: list[RankSnapshot],
+) -> tuple[dict[int, tuple[RankSnapshot, ...]], list[Conflict]]:
+    by_rank: dict[int, dict[tuple[str, int, float], list[RankSnapshot]]] = defaultdict(lambda: defaultdict(list))
+    for sighting in sightings:
+        by_rank[sighting.identity.rank][_process_key(sighting.identity)].append(sighting)
+    chosen: dict[int, tuple[RankSnapshot, ...]] = {}
+    conflicts = []
+    for rank, processes in by_rank.items():
+        newest = max(processes, key=lambda key: (key[2], key))
+        chosen[rank] = tuple(processes[newest])
+        if len(processes) > 1:
+            told = ", ".join(f"pid {pid} on {host or 'an unnamed host'}" for host, pid, _ in sorted(processes))
+            conflicts.append(
+                Conflict(
+                    sources=("process", "process"),
+                    text=f"{len(processes)} processes claim rank {rank} ({told}); the one started last was taken",
+                )
+            )
+    return chosen, conflicts
+
+
+def _older_attempts(sightings: list[RankSnapshot], attempt: int) -> list[Conflict]:
+    older = {s.identity.rank for s in sightings if s.identity.attempt < attempt}
+    if not older:
+        return []
+    text = f"ranks {fold(older)} still have processes of an attempt before attempt {attempt}; they were left out"
+    return [Conflict(sources=("process", "process"), text=text)]
+
+
+def _world_size(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expected) -> tuple[int | None, list[Conflict]]:
+    claims: dict[int, set[int]] = defaultdict(set)
+    for rank, looks in chosen.items():
+        if looks[-1].identity.world_size is not None:
+            claims[looks[-1].identity.world_size].add(rank)
+    told = [f"ranks {fold(ranks)} say {size}" for size, ranks in sorted(claims.items())]
+    conflicts = [Conflict(sources=("process", "process"), text="world sizes differ: " + ", ".join(told))]
+    if expected.world_size is not None:
+        return expected.world_size, conflicts if claims.keys() - {expected.world_size} else []
+    from_groups = max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None)
+    common = max(claims, key=lambda size: (len(claims[size]), size), default=from_groups)
+    return common, conflicts if len(claims) > 1 else []
+
+
+def _ranks_in_groups(looks: tuple[RankSnapshot, ...]) -> Iterable[int]:
+    for look in looks:
+        if isinstance(look.recorder, Trace):
+            for group in look.recorder.groups:
+                if group.members:
+                    yield int(group.members.replace("-", ",").rsplit(",", 1)[-1])
+
+
+def _seen_view(rank: int, looks: tuple[RankSnapshot, ...], snapshots: Sequence[NodeSnapshot]) -> RankView:
+    identity = looks[-1].identity
+    if looks[-1].looked_at_ns is None:
+        return RankView(rank, Presence.RECORDED, looks, host=identity.host)
+    vanished = _vanished(looks[-1], snapshots)
+    if vanished is not None:
+        return RankView(rank, Presence.EXITED, looks, exited=vanished, host=identity.host)
+    process = looks[-1].process
+    state = process.state if isinstance(process, Process) else "S"
+    presence = {"T": Presence.STOPPED, "D": Presence.UNINTERRUPTIBLE, "Z": Presence.EXITED, "X": Presence.EXITED}
+    return RankView(rank, presence.get(state, Presence.RUNNING), looks, host=identity.host)
+
+
+def _vanished(last: RankSnapshot, snapshots: Sequence[NodeSnapshot]) -> Exited | None:
+    """A rank that an earlier look saw and a later look at the same node did not, has ended in between."""
+    identity = last.identity
+    exits = [
+        exited
+        for snapshot in snapshots
+        if snapshot.host == identity.host
+        for exited in snapshot.exited
+        if exited.pid == identity.pid and (exited.identity is None or exited.identity == identity)
+    ]
+    if exits:
+        return exits[-1]
+    whole = [s for s in snapshots if s.host == identity.host and s.whole and s.taken_at_ns is not None]
+    newest = max(whole, key=lambda s: s.taken_at_ns or 0, default=None)
+    if newest is None or last.looked_at_ns is None or (newest.taken_at_ns or 0) <= last.looked_at_ns:
+        return None
+    here = {_process_key(rank.identity) for rank in newest.ranks}
+    return None if _process_key(identity) in here else Exited(pid=identity.pid or 0, identity=identity)
+
+
+def _account_for(
+    absent: list[int],
+    seen: dict[int, RankView],
+    snapshots: Sequence[NodeSnapshot],
+    expected: Expected,
+    attempt: int,
+) -> dict[int, RankView]:
+    """Say for each rank that nobody saw what is known of it: ended, on a silent node, or nothing at all."""
+    job = expected.job or next((v.identity.job for v in seen.values() if v.identity is not None), None)
+    exits = [e for s in snapshots for e in s.exited]
+    remembered = {
+        e.identity.rank: e
+        for e in exits
+        if e.identity is not None and e.identity.attempt == attempt and (job is None or e.identity.job == job)
+    }
+    views: dict[int, RankView] = {}
+    for rank in absent:
+        silent = next((u for u in expected.unanswered if rank in _known_ranks(u)), None)
+        if rank in remembered:
+            exited = remembered[rank]
+            host = exited.identity.host if exited.identity is not None else None
+            views[rank] = RankView(rank, Presence.EXITED, exited=exited, host=host)
+        elif silent is not None:
+            views[rank] = RankView(rank, Presence.UNREACHABLE, unanswered=silent, host=silent.host)
+    left = [rank for rank in absent if rank not in views]
+    return views | _by_elimination(left, seen, exits, snapshots, expected, job)
+
+
+def _known_ranks(unanswered: Unanswered) -> set[int]:
+    return {r for span in unanswered.ranks.split(",") if span for r in _span(span)}
+
+
+def _span(span: str) -> range:
+    first, _, last = span.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _by_elimination(
+    left: list[int],
+    seen: dict[int, RankView],
+    exits: list[Exited],
+    snapshots: Sequence[NodeSnapshot],
+    expected: Expected,
+    job: str | None,
+) -> dict[int, RankView]:
+    """Place the ranks that no source names: on the node that lacks ranks, else on the one node that is silent."""
+    views: dict[int, RankView] = {}
+    zombies = {e.pid: e for e in exits if e.identity is None and (job is None or job in e.sibling_jobs)}
+    for host, ranks in _lacking(left, seen).items():
+        match = list(zombies.values()) if len(zombies) == len(ranks) == 1 else []
+        for rank in ranks:
+            exited = match[0] if match else None
+            presence = Presence.EXITED if exited or zombies else Presence.ABSENT
+            views[rank] = RankView(rank, presence, exited=exited, host=host)
+    nameless = [u for u in expected.unanswered if not u.ranks]
+    for rank in left:
+        if rank not in views:
+            only = nameless[0] if len(nameless) == 1 else None
+            presence = Presence.UNREACHABLE if nameless else Presence.ABSENT
+            views[rank] = RankView(
+                rank, presence, unanswered=only or next(iter(nameless), None), host=only.host if only else None
+            )
+    return views
+
+
+def _lacking(left: list[int], seen: dict[int, RankView]) -> dict[str, list[int]]:
+    """Nodes that answered, yet show fewer ranks than their own LOCAL_WORLD_SIZE, with the ranks they lack.
+
+    Global ranks of one node are consecutive under torchrun, Slurm's block distribution and Open MPI's default.
+    """
+    lacking: dict[str, list[int]] = defaultdict(list)
+    for view in seen.values():
+        identity = view.identity
+        if identity is None or identity.local_rank is None or identity.local_world_size is None:
+            continue
+        first = view.rank - identity.local_rank
+        for rank in range(first, first + identity.local_world_size):
+            if rank in left and identity.host is not None and rank not in lacking[identity.host]:
+                lacking[identity.host].append(rank)
+    return {host: ranks for host, ranks in lacking.items() if ranks}
+
+
+def source_of(view: RankView, source: str) -> Missing | None:
+    """Why `source` (a field of RankSnapshot) has nothing of this rank; None if it has or nobody looked."""
+    values = [getattr(look, source) for look in view.looks]
+    if not values or any(not isinstance(value, Missing) for value in values):
+        return None
+    last = values[-1]
+    return last if isinstance(last, Missing) else None

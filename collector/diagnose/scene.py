@@ -1,0 +1,67 @@
+"""What the steps hand on: the scene that steps 1 to 3 and 8 have set, and the faults that the later ones find in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from collector.diagnose.activity import Activity
+from collector.diagnose.groups import GroupView
+from collector.diagnose.motion import JobMotion
+from collector.diagnose.patterns import Doing
+from collector.diagnose.roster import Presence, Roster
+from collector.diagnose.signatures import Mismatch
+from collector.diagnose.waits import Edge
+from shared.diagnosis import Cause, Certainty, Kind
+from shared.trace import Trace
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A finding before it is put into words: who, what sort, how sure, and the edges and sides that show it."""
+
+    kind: Kind
+    culprits: tuple[int, ...]
+    victims: tuple[int, ...]
+    certainty: Certainty
+    cause: Cause | None = None
+    """None: taken from what the culprit is doing."""
+    edges: tuple[Edge, ...] = ()
+    mismatch: Mismatch | None = None
+    cycle: tuple[Edge, ...] = ()
+    group: GroupView | None = None
+    op: str | None = None
+    sequence: int | None = None
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that steps 1 to 3 and 8 have found out, as later steps need it."""
+
+    roster: Roster
+    motion: JobMotion
+    groups: tuple[GroupView, ...]
+    traces: dict[int, Trace]
+    activities: dict[int, Activity]
+    edges: tuple[Edge, ...] = field(default=())
+
+    def doing(self, rank: int) -> Doing:
+        activity = self.activities.get(rank)
+        return Doing.UNKNOWN if activity is None else activity.doing
+
+
+_PRESENCE_KINDS = {
+    Presence.EXITED: Kind.RANK_EXITED,
+    Presence.UNREACHABLE: Kind.RANK_UNREACHABLE,
+    Presence.STOPPED: Kind.RANK_STOPPED,
+    Presence.ABSENT: Kind.RANK_MISSING,
+}
+
+
+def kind_of(root: int, scene: Scene) -> Kind:
+    """What sort of fault a rank is that others wait for, by what has become of its process."""
+    return _PRESENCE_KINDS.get(scene.roster.ranks[root].presence, Kind.RANK_NOT_JOINED)
+
+
+def first_edge(edges: Iterable[Edge]) -> Edge | None:
+    """The edge that has waited longest, collectives first."""
+    return min(edges, key=lambda e: (e.is_p2p, e.created_ns, e.group.name, e.waiter), default=None)

@@ -1,0 +1,76 @@
+"""Next steps: real commands with the real pids and hosts in them."""
+
+import shlex
+
+from collector.diagnose.scene import Fault, Scene
+from shared.diagnosis import Cause, Kind, NextStep
+from shared.ranks import fold
+
+_BY_CAUSE = {
+    Cause.DATALOADER: "read what its DataLoader workers wait for: the stacks of its children are in the snapshot",
+    Cause.CHECKPOINT: "check the file system that it saves to or loads from",
+    Cause.FILESYSTEM: "check the file system or the lock that it waits for",
+    Cause.PIPE_BLOCKED: "find who should read or write the other end of the pipe",
+    Cause.DEBUGGER: "take the breakpoint out of the code, or attach to its terminal and continue",
+    Cause.OOM: "give the node or the cgroup more memory, or the rank less to hold",
+    Cause.EXCEPTION: "fix the exception; the other ranks cannot know of it and wait",
+    Cause.NETWORK: "check the host that it talks to",
+    Cause.COMPILE: "wait for the compilation, or clear a stale lock in its cache",
+    Cause.GIL: "find the extension that keeps the GIL",
+}
+_BY_KIND = {
+    Kind.COLLECTIVE_MISMATCH: "compare the code paths that lead to the differing operations: a branch on the rank or on the data",
+    Kind.ORDER_INVERSION: "make every rank take the groups' operations in one order",
+    Kind.P2P_DEADLOCK: "let half of the ranks send first, or use batch_isend_irecv",
+    Kind.P2P_UNMATCHED: "find the send or receive that the peer never reaches",
+    Kind.STUCK_TOGETHER: "look at network, GPU and driver on these nodes; the code does not diverge here",
+    Kind.RANK_UNREACHABLE: "look at the node: ping it, read its console and kernel log",
+    Kind.RANK_MISSING: "find out whether the rank was ever started: scheduler and launcher logs",
+    Kind.RANK_EXITED: "read the last lines of its log; restart the job, for the others will not notice",
+    Kind.STARTUP_INCOMPLETE: "find out why these ranks were not started, or start the job with the right world size",
+    Kind.STRAGGLER: "compare this rank's data, device clocks and neighbours on the node with the others'",
+}
+
+
+def next_steps_for(fault: Fault, cause: Cause, scene: Scene) -> tuple[NextStep, ...]:
+    """Return what to do about `fault`, most useful first."""
+    steps = (
+        [NextStep(text=_BY_CAUSE[cause])] if cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH else []
+    )
+    if fault.kind in _BY_KIND:
+        steps.append(NextStep(text=_BY_KIND[fault.kind]))
+    for rank in fault.culprits[:2]:
+        steps.extend(_commands(rank, fault.kind, scene))
+    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not scene.traces:
+        steps.append(record_next_time())
+    return tuple(steps)
+
+
+def _commands(rank: int, kind: Kind, scene: Scene) -> list[NextStep]:
+    view = scene.roster.ranks[rank]
+    pid = view.identity.pid if view.identity is not None and not view.gone else None
+    if pid is None or not scene.roster.live:
+        return []
+    on = f" on {view.host}" if view.host else ""
+    if kind is Kind.RANK_STOPPED:
+        return [NextStep(text=f"let rank {rank} go on{on}", command=f"kill -CONT {pid}")]
+    job = shlex.quote(scene.roster.job or "")
+    return [
+        NextStep(
+            text=f"see all threads of rank {rank}{on}, native frames included",
+            command=f"py-spy dump --native --pid {pid}",
+        ),
+        NextStep(text=f"see its stacks beside the others'{on}", command=f"unhang stacks {job}"),
+    ]
+
+
+def record_next_time() -> NextStep:
+    """How to have a flight record the next time."""
+    return NextStep(
+        text="next time start the job under the probe, so that sequence numbers tell which operation each rank is in",
+        command="unhang run -- torchrun …",
+    )
+
+
+def ranks_in_words(ranks: tuple[int, ...]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {fold(ranks)}"

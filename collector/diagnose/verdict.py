@@ -1,0 +1,133 @@
+"""The verdict: `diagnose(snapshots, expected) -> Diagnosis`, a pure function.
+
+The order of snapshots, ranks and dump files never changes the answer. The steps, whose numbers the code carries:
+
+ 1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.        roster
+ 2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.                motion, straggler
+ 3. Line up each group by (lane, sequence), inferring members where no dump names them.        groups
+ 4. Same sequence, different signature: the minority against the majority.                     signatures
+ 5. Who waits for whom, by record; what the record cannot hold, by stack.                      waits, hidden
+ 6. Follow the edges to the root; a cycle is a deadlock.                                       graph, orders, faults
+ 7. All issued, none completed: stuck together, and nobody is blamed for it.                   faults
+ 8. Where is the root now, and why?                                                            activity, patterns
+ 9. Without a recorder, the same from stacks and process state.                                by_stacks
+10. Say it, with its ground.                                                                   findings, wording
+"""
+
+from collections.abc import Sequence
+
+from collector.diagnose.activity import activity_of
+from collector.diagnose.by_stacks import faults_by_stacks
+from collector.diagnose.classes import classes_of
+from collector.diagnose.coverage import coverage_of
+from collector.diagnose.expected import Expected
+from collector.diagnose.faults import faults_by_record
+from collector.diagnose.findings import finding_of, straggler_finding
+from collector.diagnose.groups import line_up
+from collector.diagnose.motion import Motion, motion_of
+from collector.diagnose.patterns import Doing
+from collector.diagnose.roster import call_roll
+from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.straggler import find_straggler
+from collector.diagnose.waits import find_edges
+from collector.diagnose.wording import Reading, headline_of, steps_to_know_more
+from shared.diagnosis import Diagnosis, Verdict
+from shared.snapshot import NodeSnapshot
+
+
+def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
+    """Judge one job from every look at it. Never raises on what a job has written; see the module for the steps.
+
+    `id`, `made_at` and `took_seconds` are the caller's to fill in: this function knows no clock.
+    """
+    scene = set_scene(snapshots, expected)
+    reading = _read(scene)
+    return Diagnosis(
+        job=scene.roster.job,
+        verdict=reading.verdict,
+        state=reading.state,
+        headline=headline_of(reading, scene),
+        findings=reading.findings,
+        next_steps=() if reading.findings else steps_to_know_more(reading, scene),
+        stack_classes=classes_of(scene.roster, scene.activities),
+        coverage=coverage_of(scene.roster, expected, snapshots),
+        conflicts=scene.roster.conflicts,
+    )
+
+
+def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
+    """Steps 1 to 3, 5 and 8: everything that the judging steps look at."""
+    roster = call_roll(snapshots, expected)  # 1
+    motion = motion_of(roster)  # 2
+    groups = line_up(roster)  # 3
+    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
+    activities = {view.rank: activity_of(view) for view in roster.present()}  # 8
+    edges = find_edges(groups, roster, traces, activities)  # 5
+    return Scene(roster, motion, groups, traces, activities, edges)
+
+
+def _read(scene: Scene) -> Reading:
+    if not scene.activities:
+        return Reading(Verdict.CANNOT_TELL, "no rank was seen")
+    if _moves(scene):
+        return _moving(scene)
+    faults = faults_by_record(scene) or faults_by_stacks(scene)
+    if not faults:
+        return _quiet(scene)
+    doubt = _doubt(faults, scene)
+    if doubt is not None:
+        return doubt
+    findings = tuple(finding_of(fault, scene) for fault in faults)
+    return Reading(Verdict.HUNG, "", findings=findings)
+
+
+def _moves(scene: Scene) -> bool:
+    """Step 2: new operations, or, without a recorder, waiters that wake again."""
+    if scene.motion.ranks(Motion.ADVANCED):
+        return True
+    if scene.traces:
+        return False
+    telling = {rank for rank, activity in scene.activities.items() if activity.doing is not Doing.STORE}
+    woken = scene.motion.woken & telling
+    return any(scene.activities[rank].waits_for_ranks for rank in woken) or (bool(telling) and woken == telling)
+
+
+def _moving(scene: Scene) -> Reading:
+    straggler = find_straggler(scene.groups, scene.traces)
+    if straggler is None:
+        return Reading(Verdict.NOT_HUNG, "it makes progress", state="running")
+    finding = straggler_finding(straggler, scene)
+    return Reading(Verdict.SLOW, "", findings=(finding,))
+
+
+def _quiet(scene: Scene) -> Reading:
+    """Nobody waits for anybody: idle, finished, or not to be told."""
+    if not scene.roster.live:
+        return Reading(Verdict.CANNOT_TELL, "nothing was in flight when the dumps were taken")
+    busy = scene.motion.ranks(Motion.BUSY)
+    if busy and not scene.roster.gone():
+        return Reading(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")
+    return Reading(Verdict.CANNOT_TELL, "no rank is seen to wait for another, and none moves")
+
+
+def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
+    """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
+    if not scene.roster.live:
+        return None
+    motion = scene.motion
+    suspects = {rank for fault in faults for rank in fault.culprits} or set(scene.activities)
+    seen = {motion.by_rank[rank] for rank in suspects if rank in motion.by_rank}
+    working = [rank for rank in suspects if motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene)]
+    unsure = bool(working) or seen == {Motion.UNKNOWN}
+    if motion.long_enough(busy=unsure):
+        return None
+    usual, stalled = motion.usual_gap_seconds, motion.stalled_seconds
+    if stalled is not None and usual is not None and stalled <= usual:
+        return Reading(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
+    return Reading(Verdict.CANNOT_TELL, "", waited_for=tuple(sorted(suspects)), faults=tuple(faults))
+
+
+def _only_waits(rank: int, scene: Scene) -> bool:
+    """A waiter may spin, or poll a store: its CPU time is no progress."""
+    activity = scene.activities.get(rank)
+    return activity is not None and (activity.waits_for_ranks or activity.doing is Doing.DEVICE)

@@ -1,0 +1,142 @@
+"""Step 10, last: the sentences. One for the whole, one per finding; each says what is known and nothing more."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.steps import ranks_in_words, record_next_time
+from shared.diagnosis import Cause, Finding, Kind, NextStep, Verdict
+from shared.ranks import fold
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read from a scene, before it is put into words."""
+
+    verdict: Verdict
+    reason: str
+    state: Literal["running", "idle", "finished"] | None = None
+    findings: tuple[Finding, ...] = ()
+    waited_for: tuple[int, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+_PREDICATES = {
+    Kind.RANK_NOT_JOINED: "has not joined",
+    Kind.RANK_EXITED: "has ended and will never join",
+    Kind.RANK_UNREACHABLE: "is on a node that does not answer and has not joined",
+    Kind.RANK_STOPPED: "is stopped by a signal and has not joined",
+    Kind.RANK_MISSING: "is nowhere to be found and has not joined",
+}
+
+
+def headline_of(reading: Reading, scene: Scene) -> str:
+    """One sentence a human can act on."""
+    if reading.findings:
+        first = reading.findings[0]
+        more = len(reading.findings) - 1
+        also = "" if not more else f" (and {more} more finding{'s' if more > 1 else ''})"
+        prefix = "Hung: " if reading.verdict is Verdict.HUNG else "Slow: "
+        return f"{prefix}{first.summary}{also}"
+    if reading.verdict is Verdict.NOT_HUNG:
+        return f"Not hung: {reading.reason}."
+    if reading.faults:
+        return f"Cannot tell yet: {_waiting(reading, scene)}."
+    return f"Cannot tell: {reading.reason}."
+
+
+def _waiting(reading: Reading, scene: Scene) -> str:
+    stalled, usual = scene.motion.stalled_seconds, scene.motion.usual_gap_seconds
+    who = ranks_in_words(reading.waited_for)
+    if stalled is None:
+        return f"others wait for {who}, which is at work, and no recorder tells for how long"
+    rhythm = "" if usual is None else f", and the job's usual pause is up to {usual:.1f} s"
+    return f"others have waited for {who} for {stalled:.1f} s{rhythm}"
+
+
+def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
+    """What to do or switch on where no finding says it."""
+    if reading.verdict is not Verdict.CANNOT_TELL:
+        return ()
+    steps = [NextStep(text="look again, with more time between the looks", command=_again(scene))]
+    if not scene.traces:
+        steps.append(record_next_time())
+    return tuple(steps)
+
+
+def _again(scene: Scene) -> str | None:
+    return "unhang diagnose --interval 30" if scene.roster.live else None
+
+
+def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
+    """The finding in one sentence."""
+    at = _operation(fault)
+    if fault.kind is Kind.STRAGGLER:
+        return f"rank {fault.culprits[0]} keeps the others waiting in every step{_where(fault, cause, scene)}"
+    if fault.kind is Kind.COLLECTIVE_MISMATCH:
+        return _mismatch(fault, at)
+    if fault.kind is Kind.P2P_DEADLOCK:
+        return f"{ranks_in_words(fault.culprits)} wait for each other in point-to-point operations: a deadlock"
+    if fault.kind is Kind.ORDER_INVERSION:
+        return _inversion(fault, at)
+    if fault.kind is Kind.STUCK_TOGETHER:
+        return (
+            f"all {len(fault.victims)} ranks have joined{at} and none gets out of it; no rank is to blame by its code"
+        )
+    if fault.kind is Kind.STARTUP_INCOMPLETE:
+        who = f"{ranks_in_words(fault.culprits)} never came" if fault.culprits else "not all ranks came"
+        return f"the job does not start: {who}, ranks {fold(fault.victims)} wait in rendezvous"
+    if fault.kind is Kind.P2P_UNMATCHED:
+        who = ranks_in_words(fault.culprits) if fault.culprits else "a peer"
+        return f"{who} never posts the counterpart of{at or ' a point-to-point operation'}{_where(fault, cause, scene)}"
+    return _not_joined(fault, cause, scene, at)
+
+
+def _operation(fault: Fault) -> str:
+    if fault.op is None:
+        return ""
+    number = "" if fault.sequence is None else f" #{fault.sequence}"
+    if fault.group is None:
+        return f" {fault.op}{number}"
+    named = fault.group.ref.description or fault.group.ref.name
+    label = fault.group.ref.name if named == "undefined" else named
+    return f" {fault.op}{number} of group {label}"
+
+
+def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
+    victims = f"; {ranks_in_words(fault.victims)} wait{'s' * (len(fault.victims) == 1)} for it" if fault.victims else ""
+    if not fault.culprits:
+        return f"ranks {fold(fault.victims)} wait{' in' + at if at else ''}, and the others are outside communication"
+    verb = _PREDICATES.get(fault.kind, "has not joined")
+    if len(fault.culprits) > 1:
+        verb = verb.replace("has ", "have ").replace("is ", "are ", 1)
+    if len(fault.culprits) > 1:
+        victims = victims.removesuffix("it") + "them" if victims else ""
+    return f"{ranks_in_words(fault.culprits)} {verb}{at or ' the others'}{_where(fault, cause, scene)}{victims}"
+
+
+def _mismatch(fault: Fault, at: str) -> str:
+    if fault.mismatch is None or not fault.culprits:
+        sides = fault.mismatch.sides if fault.mismatch is not None else ()
+        told = " against ".join(f"ranks {fold(ranks)} ({signature.op})" for ranks, signature in sides)
+        return f"the ranks disagree on{at or ' the next operation'}: {told or 'no side has a majority'}"
+    if fault.mismatch is None:
+        return f"{ranks_in_words(fault.culprits)} alone entered{at}"
+    other = next(signature for ranks, signature in fault.mismatch.sides if set(ranks) & set(fault.culprits))
+    main = fault.mismatch.sides[0][1]
+    what = other.op if other.op != main.op else f"{other.op} with other sizes or types"
+    return f"{ranks_in_words(fault.culprits)} issued {what} where ranks {fold(fault.mismatch.sides[0][0])} issued{at}"
+
+
+def _inversion(fault: Fault, at: str) -> str:
+    if set(fault.culprits) == {edge.waiter for edge in fault.cycle}:
+        return f"{ranks_in_words(fault.culprits)} wait for each other across groups: they took operations in different orders"
+    return f"{ranks_in_words(fault.culprits)} took the groups' operations in another order than the others, who wait in{at}"
+
+
+def _where(fault: Fault, cause: Cause, scene: Scene) -> str:
+    seen = next((scene.activities[rank] for rank in fault.culprits if rank in scene.activities), None)
+    if seen is None or not seen.frames:
+        return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
+    at = f" at {seen.user}" if seen.user is not None else ""
+    return f": it is {seen.label}{at}" if len(fault.culprits) == 1 else f": {seen.label}{at}"
