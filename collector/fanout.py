@@ -101,6 +101,7 @@ class Round(Generic[T]):
 def make_client(
     *,
     token: str | None = None,
+    auth: httpx.Auth | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
     mounts: Mapping[str, httpx.AsyncBaseTransport | None] | None = None,
     most_at_once: int = MOST_AT_ONCE,
@@ -111,6 +112,7 @@ def make_client(
         headers["Authorization"] = f"Bearer {token}"
     return httpx.AsyncClient(
         headers=headers,
+        auth=auth,
         transport=transport,
         mounts=mounts,
         timeout=None,  # every request runs under a deadline of ours, which is for the whole of it

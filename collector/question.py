@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -25,6 +26,7 @@ class Question(Value):
     interval_seconds: float = Field(default=3.0, ge=0.0, le=600.0, description="Pause between two looks.")
     window: int = Field(default=64, ge=1, le=1_000_000, description="Last records per group asked of each rank.")
     deadline_seconds: float = Field(default=30.0, gt=0.0, le=3600.0, description="When the verdict is due.")
+    stacks: Literal["plain", "none"] = Field(default="plain", description="What each look reads of the stacks.")
     native: NativePolicy = Field(default=NativePolicy.SUSPECTS, description="Whose native stacks to read.")
 
 

@@ -59,6 +59,15 @@ class JobList:
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """What the agents said about one job, not judged."""
+
+    snapshots: tuple[NodeSnapshot, ...]
+    expected: Expected
+    lists: Mapping[str, RankList]
+
+
+@dataclass(frozen=True)
 class Sweep:
     """A verdict and everything that it rests on."""
 
@@ -84,12 +93,25 @@ async def sweep(
     InvalidSettings where there are no agents.
     """
     began = time.monotonic()
+    gathered = await gather(question, agents, client, progress=progress, earlier=earlier)
+    await tell(progress, Step(stage=Stage.JUDGING))
+    diagnosis = await asyncio.to_thread(judge, gathered.snapshots, gathered.expected)
+    diagnosis = diagnosis.model_copy(update={"took_seconds": round(time.monotonic() - began, 3)})
+    return Sweep(gathered.snapshots, gathered.expected, diagnosis, gathered.lists)
+
+
+async def gather(
+    question: Question,
+    agents: Sequence[AgentAddress],
+    client: httpx.AsyncClient | Fanout,
+    *,
+    progress: Progress | None = None,
+    earlier: Mapping[str, RankList] | None = None,
+) -> Gathered:
+    """Take steps 1 to 4 of a sweep: look, and leave the judging to others. Raises as `sweep` does."""
     gathering = _Gathering(question, _as_fanout(client), progress, earlier or {})
     snapshots, expected = await gathering.gather(agents)
-    await gathering.tell(Step(stage=Stage.JUDGING))
-    diagnosis = await asyncio.to_thread(judge, snapshots, expected)
-    diagnosis = diagnosis.model_copy(update={"took_seconds": round(time.monotonic() - began, 3)})
-    return Sweep(snapshots, expected, diagnosis, gathering.lists)
+    return Gathered(snapshots, expected, gathering.lists)
 
 
 async def find(
@@ -181,7 +203,7 @@ class _Gathering:
         waits_left = self._question.looks - look
         spare = self._deadline.seconds_left - waits_left * self._question.interval_seconds
         deadline = self._deadline.earlier(max(0.0, spare) / (waits_left + 2))
-        requests = [self._request(agent, deadline, {"stacks": "plain"}) for agent in targets]
+        requests = [self._request(agent, deadline, {"stacks": self._question.stacks}) for agent in targets]
         answers = await self._ask(requests, NodeSnapshot, deadline, Step(stage=Stage.LOOKING, look=look))
         self._answers.extend(answers.answered)
         for answer in answers.answered:
@@ -194,7 +216,7 @@ class _Gathering:
         seconds = self._question.interval_seconds
         if seconds >= self._deadline.seconds_left or not self._answers:
             return False
-        await self.tell(Step(stage=Stage.WAITING, seconds=seconds))
+        await tell(self._progress, Step(stage=Stage.WAITING, seconds=seconds))
         await asyncio.sleep(seconds)
         return True
 
@@ -258,16 +280,17 @@ class _Gathering:
 
     async def _ask(self, requests: Sequence[Request], answer: type[T], deadline: Deadline, step: Step) -> Round[T]:
         step = step.model_copy(update={"asked": len(requests)})
-        await self.tell(step)
+        await tell(self._progress, step)
 
         async def on_progress(finished: int) -> None:
-            await self.tell(step.model_copy(update={"finished": finished}))
+            await tell(self._progress, step.model_copy(update={"finished": finished}))
 
         return await self._fanout.ask(requests, answer, deadline=deadline, on_progress=on_progress)
 
-    async def tell(self, step: Step) -> None:
-        """Tell the one who waits how far this has come."""
-        if self._progress is not None:
-            told = self._progress(step)
-            if inspect.isawaitable(told):
-                await told
+
+async def tell(progress: Progress | None, step: Step) -> None:
+    """Tell the one who waits how far this has come."""
+    if progress is not None:
+        told = progress(step)
+        if inspect.isawaitable(told):
+            await told

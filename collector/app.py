@@ -1,0 +1,82 @@
+"""The collector's HTTP application: settings in, routes out; the lifespan owns what must be opened and closed."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import httpx
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+
+from collector.routes import agents, diagnoses, health, jobs, views
+from collector.routes.answers import NotAcceptable
+from collector.runs import Busy
+from collector.service import Service, open_service
+from collector.settings import CollectorSettings
+from shared import VERSION
+from shared.errors import UnhangError
+from shared.problems import PROBLEM_RESPONSES, install_problem_handlers, problem_response
+from shared.tokens import require_token
+
+_ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
+
+**For bots.** `POST /v1/jobs/{job}/diagnoses?wait=60` answers with a diagnosis. Act on `verdict` (`hung`, `slow`,
+`not_hung`, `cannot_tell`) and on `findings[0]`: its `kind`, `cause`, `certainty` and `culprits`. Act alone only on
+`proven`; page a person on the others. The words are stable: a change of meaning raises `schema_version`.
+Fields may be added: ignore those that you do not know.
+
+**Errors** are problem documents (RFC 9457) with `type`, `title`, `status`, `detail` and `advice`.
+"""
+
+
+def create_app(
+    settings: CollectorSettings,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    mounts: Mapping[str, httpx.AsyncBaseTransport | None] | None = None,
+) -> FastAPI:
+    """Return the application. `transport` and `mounts` stand in for the network between collector and agents."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with open_service(settings, transport=transport, mounts=mounts) as service:
+            app.state.service = service
+            yield
+
+    app = FastAPI(
+        title="unhang collector",
+        version=VERSION,
+        summary="Which rank hung the job, why, and what now?",
+        description=_ABOUT,
+        lifespan=lifespan,
+        responses=PROBLEM_RESPONSES,
+    )
+    install_problem_handlers(app)
+    app.add_exception_handler(Busy, _on_busy)
+    app.add_exception_handler(NotAcceptable, _on_not_acceptable)
+    guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
+    app.include_router(health.open_router)
+    for router in (health.router, agents.router, jobs.router, diagnoses.router, views.router, jobs.last_router):
+        app.include_router(router, dependencies=guards)
+    return app
+
+
+def get_service(app: FastAPI) -> Service:
+    """Return the service of an application whose lifespan has begun."""
+    service = app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+async def _on_busy(request: Request, error: Exception) -> JSONResponse:
+    return _problem(HTTPStatus.SERVICE_UNAVAILABLE, request, error)
+
+
+async def _on_not_acceptable(request: Request, error: Exception) -> JSONResponse:
+    return _problem(HTTPStatus.NOT_ACCEPTABLE, request, error)
+
+
+def _problem(status: HTTPStatus, request: Request, error: Exception) -> JSONResponse:
+    advice = error.advice if isinstance(error, UnhangError) else ""
+    return problem_response(status, detail=str(error), advice=advice, instance=request.url.path)

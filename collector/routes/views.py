@@ -1,0 +1,133 @@
+"""One aspect of a job over all its ranks, looked at now, or as it was when a diagnosis was made."""
+
+import asyncio
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import PlainTextResponse, Response
+
+from collector.diagnose.expected import Expected
+from collector.question import NativePolicy, Question
+from collector.render.stacks import render_folded, render_speedscope
+from collector.routes.answers import JobName, Ranks, ServiceDependency, choose_media, json_answer
+from collector.views import (
+    ClassesView,
+    FdsView,
+    LogsView,
+    SequencesView,
+    TreeView,
+    only,
+    view_classes,
+    view_fds,
+    view_logs,
+    view_sequences,
+    view_tree,
+)
+from shared.errors import NotFound, quoted
+from shared.snapshot import NodeSnapshot
+
+router = APIRouter(prefix="/v1/jobs", tags=["views"])
+
+Looked = tuple[tuple[NodeSnapshot, ...], Expected]
+
+Earlier = Annotated[
+    str | None,
+    Query(description="Id of a diagnosis: show what was seen then instead of looking now.", max_length=64),
+]
+
+
+class StackFormat(StrEnum):
+    """How merged stacks are written."""
+
+    TREE = "tree"
+    CLASSES = "classes"
+    FOLDED = "folded"
+    SPEEDSCOPE = "speedscope"
+
+
+async def _looked(
+    service: ServiceDependency, job: str, ranks: frozenset[int] | None, diagnosis: str | None, *, stacks: bool
+) -> Looked:
+    """Return what there is to see of a job, now or in a diagnosis. Raises NotFound."""
+    if diagnosis is not None:
+        kept = await asyncio.to_thread(service.store.kept, diagnosis)
+        if kept.diagnosis.job != job:
+            raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
+        return only(kept.snapshots, job=job, ranks=ranks), kept.expected
+    question = Question(
+        job=job,
+        looks=1,
+        native=NativePolicy.NEVER,
+        stacks="plain" if stacks else "none",
+        deadline_seconds=service.settings.deadline_seconds,
+    )
+    gathered = await service.look(question)
+    return only(gathered.snapshots, job=job, ranks=ranks), gathered.expected
+
+
+async def _with_stacks(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
+    return await _looked(service, job, ranks, diagnosis, stacks=True)
+
+
+async def _without_stacks(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
+    return await _looked(service, job, ranks, diagnosis, stacks=False)
+
+
+WithStacks = Annotated[Looked, Depends(_with_stacks)]
+WithoutStacks = Annotated[Looked, Depends(_without_stacks)]
+
+
+@router.get(
+    "/{job:path}/stacks",
+    summary="All ranks' stacks, merged",
+    response_model=None,
+    responses={200: {"model": TreeView | ClassesView, "content": {"text/plain": {}}}},
+)
+async def get_stacks(
+    looked: WithStacks,
+    format: Annotated[
+        StackFormat,
+        Query(description="`tree` and `classes`: JSON. `folded`: for flame graphs. `speedscope`: for speedscope.app."),
+    ] = StackFormat.TREE,
+) -> Response:
+    """Merge the main threads' stacks of all ranks: who is where, in a few lines for a thousand ranks."""
+    if format is StackFormat.CLASSES:
+        return json_answer(await asyncio.to_thread(view_classes, *looked))
+    view = await asyncio.to_thread(view_tree, *looked)
+    if format is StackFormat.FOLDED:
+        return PlainTextResponse(render_folded(view.tree))
+    if format is StackFormat.SPEEDSCOPE:
+        return Response(render_speedscope(view.tree, name=view.job or ""), media_type="application/json")
+    return json_answer(view)
+
+
+@router.get("/{job:path}/fds", response_model=FdsView, summary="All ranks' open file descriptors")
+async def get_fds(looked: WithoutStacks) -> Response:
+    """Sockets with peers and states, pipes and who holds the other end, devices, files by file system."""
+    return json_answer(await asyncio.to_thread(view_fds, *looked))
+
+
+@router.get(
+    "/{job:path}/logs",
+    response_model=LogsView,
+    summary="All ranks' last log lines, merged",
+    responses={200: {"content": {"text/plain": {"example": "[node07:3] RuntimeError: boom"}}}},
+)
+async def get_logs(
+    looked: WithoutStacks,
+    lines: Annotated[int, Query(ge=1, le=10_000, description="Last lines of each file.")] = 50,
+    accept: Annotated[str | None, Header(description="application/json or text/plain.")] = None,
+) -> Response:
+    """Return the ends of the logs by rank; as text, each line begins with `[host:rank]`. Secrets are taken out."""
+    media = choose_media(accept, ("application/json", "text/plain"))
+    view = await asyncio.to_thread(view_logs, *looked, lines=lines)
+    if media == "text/plain":
+        return PlainTextResponse("".join(f"{line}\n" for line in view.lines))
+    return json_answer(view)
+
+
+@router.get("/{job:path}/sequences", response_model=SequencesView, summary="How far each rank has got in each group")
+async def get_sequences(looked: WithoutStacks) -> Response:
+    """Per process group: the last sequence each rank has issued and completed, and who is behind."""
+    return json_answer(await asyncio.to_thread(view_sequences, *looked))

@@ -1,0 +1,60 @@
+"""Run the collector until a signal."""
+
+import socket
+
+import uvicorn
+
+from collector.app import create_app
+from collector.service import make_inventory
+from collector.settings import CollectorSettings
+from collector.store import Store
+from shared.errors import InvalidSettings
+from shared.listening import parse_address
+from shared.tokens import TokenFile, require_safe_binding
+
+_GRACE_SECONDS = 5
+"""For requests that wait when the service is told to end."""
+
+
+def serve(settings: CollectorSettings) -> None:
+    """Serve until SIGINT or SIGTERM. Raises InvalidSettings before anything is opened that cannot be used."""
+    require_safe_binding(settings.listen, settings.token_file)
+    _check(settings)
+    listening = _bind(settings.listen)
+    config = uvicorn.Config(
+        create_app(settings),
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        server_header=False,
+        log_level="info",
+    )
+    with listening:
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _check(settings: CollectorSettings) -> None:
+    """Find what is wrong while it can still be said in one sentence."""
+    make_inventory(settings)
+    for file in (settings.token_file, settings.agent_token_file):
+        if file is not None:
+            TokenFile(file).tokens()
+    Store(settings.store).close()
+
+
+def _bind(listen: str) -> socket.socket:
+    address = parse_address(listen)
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(where)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise InvalidSettings(
+            f"cannot listen on {listen}: {error.strerror}", advice="name another address with --listen"
+        ) from error
+    return listening

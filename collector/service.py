@@ -1,0 +1,148 @@
+"""The collector at work: its agents, its store and the diagnoses that it is making, in one value that the API uses."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from collector.counters import Counters
+from collector.fanout import Fanout, Silent, make_client
+from collector.inventory import StaticInventory
+from collector.judgement import new_id, rfc3339
+from collector.question import Question, Step
+from collector.runs import Run, Runs
+from collector.settings import CollectorSettings
+from collector.store import Retention, Store
+from collector.sweep import Found, Gathered, find, gather, sweep
+from shared.diagnosis import Diagnosis
+from shared.errors import InvalidSettings, UnhangError
+from shared.snapshot import RankList
+from shared.tokens import TokenFile
+
+_FORGET_AFTER = 200_000
+"""Agents whose last list of ranks is remembered; a bound, should addresses keep changing."""
+
+
+class Service:
+    """What lives as long as the application: made by its lifespan, handed to its routes."""
+
+    def __init__(
+        self,
+        settings: CollectorSettings,
+        *,
+        inventory: StaticInventory,
+        store: Store,
+        client: httpx.AsyncClient,
+    ) -> None:
+        self.settings = settings
+        self.inventory = inventory
+        self.store = store
+        self.counters = Counters()
+        self.runs = Runs(self._make)
+        self._fanout = Fanout(client, most_at_once=settings.most_at_once, on_silence=self._count_silence)
+        self._lists: dict[str, RankList] = {}
+
+    def question(self, job: str | None) -> Question:
+        """Return the question about `job` as the settings would have it."""
+        return Question(
+            job=job,
+            looks=self.settings.looks,
+            interval_seconds=self.settings.interval_seconds,
+            deadline_seconds=self.settings.deadline_seconds,
+        )
+
+    def start(self, question: Question) -> Run:
+        """Start a diagnosis, or join the one under way for the same job. Raises Busy."""
+        now = time.time_ns()
+        return self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now)))
+
+    async def find(self) -> Found:
+        """Ask all agents which ranks are on their nodes."""
+        agents = self.inventory.addresses()
+        found = await find(agents, self._fanout, deadline_seconds=min(5.0, self.settings.deadline_seconds))
+        self._remember(found.lists)
+        return found
+
+    async def look(self, question: Question) -> Gathered:
+        """Look at a job without judging it. Raises NotFound."""
+        gathered = await gather(question, self.inventory.addresses(), self._fanout, earlier=self._lists)
+        self._remember(gathered.lists)
+        return gathered
+
+    async def _make(self, run: Run) -> Diagnosis:
+        """Sweep, judge and keep."""
+
+        def note(step: Step) -> None:
+            run.step = step
+
+        try:
+            made = await sweep(
+                run.question, self.inventory.addresses(), self._fanout, progress=note, earlier=self._lists
+            )
+            diagnosis = made.diagnosis.model_copy(update={"id": run.id})
+            await asyncio.to_thread(self.store.save, diagnosis, made.expected, made.snapshots)
+        except BaseException:
+            self.counters.failed += 1
+            raise
+        self._remember(made.lists)
+        self.counters.diagnoses[diagnosis.verdict] += 1
+        self.counters.seconds += diagnosis.took_seconds
+        return diagnosis
+
+    def _remember(self, lists: Mapping[str, RankList]) -> None:
+        if len(self._lists) > _FORGET_AFTER:
+            self._lists.clear()
+        self._lists.update(lists)
+
+    def _count_silence(self, silent: Silent) -> None:
+        self.counters.unanswered[silent.missing.reason] += 1
+
+
+class AgentToken(httpx.Auth):
+    """Sends the agents' token, as its file holds it at that moment."""
+
+    def __init__(self, file: Path) -> None:
+        self._tokens = TokenFile(file)
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the token, if there is one: without, the agent says what is wrong."""
+        tokens = self._tokens.tokens()
+        if tokens:
+            request.headers["Authorization"] = "Bearer " + tokens[0].decode("latin-1")
+        yield request
+
+
+@asynccontextmanager
+async def open_service(
+    settings: CollectorSettings,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    mounts: Mapping[str, httpx.AsyncBaseTransport | None] | None = None,
+) -> AsyncIterator[Service]:
+    """Open what the service needs, and close it in the end. Raises InvalidSettings."""
+    inventory = make_inventory(settings)
+    auth = None if settings.agent_token_file is None else AgentToken(settings.agent_token_file)
+    retention = Retention(
+        most_diagnoses=settings.keep_diagnoses, most_days=settings.keep_days, most_bytes=settings.keep_bytes
+    )
+    store = await asyncio.to_thread(Store, settings.store, retention=retention)
+    try:
+        async with make_client(
+            auth=auth, transport=transport, mounts=mounts, most_at_once=settings.most_at_once
+        ) as client:
+            service = Service(settings, inventory=inventory, store=store, client=client)
+            yield service
+            await service.runs.stop()
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+def make_inventory(settings: CollectorSettings) -> StaticInventory:
+    """Return the agents that the settings name. Raises InvalidSettings."""
+    try:
+        return StaticInventory([settings.agents], file=settings.agents_file)
+    except UnhangError as error:
+        raise InvalidSettings(str(error), advice=error.advice) from error

@@ -1,0 +1,87 @@
+"""The collector's settings: flags, environment variables `UNHANG_COLLECTOR_...`, defaults, in this order."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.errors import InvalidSettings, quoted
+
+PREFIX = "UNHANG_COLLECTOR_"
+
+
+def default_store() -> Path:
+    """Return where diagnoses are kept: below systemd's STATE_DIRECTORY, else below the user's state directory."""
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if state:
+        return Path(state) / "collector.sqlite3"
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(home) / "unhang" / "collector.sqlite3"
+
+
+class CollectorSettings(BaseSettings):
+    """Everything that can be set about a collector."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
+
+    listen: str = Field(default="127.0.0.1:8470", description="Where the API is served, HOST:PORT.")
+    agents: str = Field(
+        default="", description="The agents, as a host list: `node[01-16]:8471,gpu[1,3-5]` or URLs; the port is 8471."
+    )
+    agents_file: Path | None = Field(
+        default=None, description="A file of host lists, one per line, `#` comments; read again when it changes."
+    )
+    token_file: Path | None = Field(
+        default=None,
+        description="Bearer tokens that clients must send, one per line. Needed to listen beyond loopback.",
+    )
+    agent_token_file: Path | None = Field(
+        default=None, description="The bearer token to send to the agents: the first line that is one."
+    )
+    store: Path = Field(
+        default_factory=default_store,
+        description="The SQLite file in which diagnoses are kept. By default `collector.sqlite3` in "
+        "$STATE_DIRECTORY, or in $XDG_STATE_HOME/unhang.",
+    )
+    keep_diagnoses: int = Field(default=1000, ge=1, description="How many diagnoses are kept; the oldest go first.")
+    keep_days: float = Field(default=30.0, gt=0.0, description="For how many days a diagnosis is kept.")
+    keep_bytes: int = Field(
+        default=2 * 1024**3, ge=1, description="How many bytes the diagnoses and their snapshots may take, compressed."
+    )
+    looks: int = Field(default=2, ge=1, le=10, description="Looks per diagnosis; two tell what moves.")
+    interval_seconds: float = Field(default=3.0, ge=0.0, le=600.0, description="Pause between two looks.")
+    deadline_seconds: float = Field(
+        default=30.0, gt=0.0, le=3600.0, description="When a verdict is due, whatever has answered by then."
+    )
+    most_at_once: int = Field(default=256, ge=1, le=65_536, description="Agents asked at the same time.")
+
+
+def read_settings(flags: Mapping[str, Any] | None = None) -> CollectorSettings:
+    """Return the settings from `flags` (None values count as not given) and the environment.
+
+    Raises InvalidSettings, also for a variable with our prefix that is no setting: it is likely a misspelling.
+    """
+    _refuse_unknown_variables()
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    try:
+        return CollectorSettings(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InvalidSettings(
+            f"the setting {name} cannot be {quoted(str(first['input']))}: {first['msg']}",
+            advice=f"correct the flag, or the variable {PREFIX}{name.upper()}",
+        ) from error
+
+
+def _refuse_unknown_variables() -> None:
+    known = {f"{PREFIX}{name}".upper() for name in CollectorSettings.model_fields}
+    for variable in sorted(os.environ):
+        if variable.upper().startswith(PREFIX) and variable.upper() not in known:
+            raise InvalidSettings(
+                f"the variable {quoted(variable)} is no setting of the collector",
+                advice=f"known are: {', '.join(sorted(known))}",
+            )
