@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,9 @@ START_SECONDS = 120.0
 
 END_SECONDS = 20.0
 """Processes that were killed with SIGKILL are gone by then."""
+
+STILL_SECONDS = 0.25
+"""A main thread that has not run for so long has reached the place where it stays."""
 
 MARK = "UNHANG_TEST_JOB"
 
@@ -58,7 +62,8 @@ class Job:
         self.ready_lines: list[str] = []
         self._environment = dict(environment or {})
         self._launched: list[subprocess.Popen[bytes]] = []
-        order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}")
+        absent = tuple(self.truth.get("absent", ()))
+        order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
         self._expected_lines: int = self.truth.get("ready", ranks)
         self.plan: Plan = LAUNCHERS[launch or self.truth.get("launch", "torchrun")](order)
         self._pipe_path = directory / f"ready-{self.mark[:8]}"
@@ -89,6 +94,8 @@ class Job:
             for number, command in enumerate(self.plan.commands):
                 self._launched.append(self._start(command, number))
             self._wait_until_ready(time.monotonic() + START_SECONDS)
+            if self.truth["kinds"]:
+                self._wait_until_still(time.monotonic() + START_SECONDS)
         except BaseException:
             self.end()
             raise
@@ -105,9 +112,15 @@ class Job:
         return list(_marked(f"{MARK}={self.mark}".encode()))
 
     def end(self) -> None:
-        """Kill every process of this job, stopped ones too, and make sure that none is left."""
+        """Kill every process of this job, stopped ones too, and make sure that none is left.
+
+        A process shows no environment for the instant in which it executes another program: hence a second scan.
+        """
         deadline = time.monotonic() + END_SECONDS
-        while left := self.processes():
+        scans_without_any = 0
+        while scans_without_any < 2:
+            left = self.processes()
+            scans_without_any = 0 if left else scans_without_any + 1
             if time.monotonic() > deadline:
                 raise JobFailed(f"processes {left} of {self.name} outlived SIGKILL")
             for pid in left:
@@ -130,7 +143,7 @@ class Job:
         if self.probe:
             environment["PYTHONPATH"] = probe_path()
         with open(self.directory / f"output-{self.mark[:8]}-{number}", "wb") as output:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command.arguments,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -138,6 +151,8 @@ class Job:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        threading.Thread(target=process.wait, daemon=True).start()
+        return process
 
     def _wait_until_ready(self, deadline: float) -> None:
         received = b""
@@ -147,6 +162,20 @@ class Job:
                 continue
             received += os.read(self._pipe, 65536)
         self.ready_lines = received.decode().splitlines()
+
+    def _wait_until_still(self, deadline: float) -> None:
+        """Wait until no rank moves any more, but for those that its truth calls busy.
+
+        The word "ready" comes just before the last step into the hang, and a loaded machine may put a second
+        between the two. A rank is still when its main thread has not been on a core for a quarter of a second.
+        """
+        watched = [pid for rank, pid in self.ranks.items() if rank not in self.truth.get("busy", ())]
+        before: list[str | None] = []
+        while (now := [_progress_of(pid) for pid in watched]) != before:
+            if time.monotonic() > deadline:
+                raise JobFailed(f"{self.name} did not come to rest; it wrote:\n{self.output}")
+            before = now
+            time.sleep(STILL_SECONDS)
 
     def _check_start(self, deadline: float, received: bytes) -> None:
         everyone_left = all(process.poll() is not None for process in self._launched)
@@ -172,6 +201,14 @@ def probe_path() -> str:
     command = [sys.executable, "-m", "cli", "probe-path"]
     answer = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
     return answer.stdout.strip()
+
+
+def _progress_of(pid: int) -> str | None:
+    """Return what changes whenever the main thread gets a core; None when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/task/{pid}/schedstat").read_text()
+    except OSError:
+        return None
 
 
 def _marked(entry: bytes) -> Iterator[int]:

@@ -21,6 +21,8 @@ class Order:
     program: Path
     ranks: int
     name: str
+    absent: tuple[int, ...] = ()
+    """Ranks that are expected and not started; without a launcher only."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ LAUNCHERS: Mapping[str, Callable[[Order], Plan]] = {
 
 
 def _each_rank(order: Order, variables: Callable[[int], Mapping[str, str]]) -> tuple[Command, ...]:
-    return tuple(Command((sys.executable, str(order.program)), variables(rank)) for rank in range(order.ranks))
+    present = (rank for rank in range(order.ranks) if rank not in order.absent)
+    return tuple(Command((sys.executable, str(order.program)), variables(rank)) for rank in present)
 
 
 def _torch_variables(rank: int, ranks: int) -> dict[str, str]:

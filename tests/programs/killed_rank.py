@@ -1,7 +1,11 @@
-"""The faulty rank is killed with SIGKILL, and no launcher is there to end the others."""
+"""The faulty rank is killed while it writes its part of a checkpoint; the others wait in the store for its word.
+
+No launcher is there to end them. (Were they in a collective, Gloo would see the closed socket and raise.)
+"""
 
 import os
 import signal
+from datetime import timedelta
 
 import rig
 import torch
@@ -10,24 +14,31 @@ import torch.distributed as dist
 TRUTH = {
     "launch": "direct",
     "verdict": "hung",
-    "kinds": ["rank_exited"],
+    "kinds": ["rank_exited", "rank_missing"],
     "causes": ["signal", "oom", "unknown"],
     "culprits": [2],
     "victims": "0-1,3",
 }
 
 
+def commit_checkpoint(place: rig.Place) -> None:
+    """Write this rank's part, say so in the store, and wait until all have said so."""
+    if place.is_faulty:
+        os.kill(os.getpid(), signal.SIGKILL)
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"written/{place.rank}", "1")
+    store.wait([f"written/{rank}" for rank in range(place.world_size)], timedelta(hours=1))
+
+
 def main() -> None:
-    """Train; at the faulty step one rank is killed."""
+    """Train; at the faulty step save a checkpoint."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    gradients = torch.ones(16)
     for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
+        dist.all_reduce(gradients)
         if step == rig.FAULTY_STEP:
             rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                os.kill(os.getpid(), signal.SIGKILL)
-        dist.all_reduce(gradients)
+            commit_checkpoint(place)
 
 
 if __name__ == "__main__":

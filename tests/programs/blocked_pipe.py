@@ -1,0 +1,39 @@
+"""The faulty rank prints into a pipe whose reader, a log shipper, has stopped reading: the pipe is full, and print blocks."""
+
+import os
+import subprocess
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["pipe_blocked"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def redirect_output() -> "subprocess.Popen[bytes]":
+    """Send this process's output through a log shipper, which hangs."""
+    shipper = subprocess.Popen(["sleep", str(int(rig.NEVER))], stdin=subprocess.PIPE)
+    assert shipper.stdin is not None
+    os.dup2(shipper.stdin.fileno(), 1)
+    return shipper
+
+
+def report_progress() -> None:
+    """Print more than a pipe holds."""
+    shipper = redirect_output()
+    for sample in range(1_000_000):
+        print(f"shipper {shipper.pid}: sample {sample}: loss 0.1234", flush=True)
+
+
+def main() -> None:
+    """Train; at the faulty step one rank reports its progress."""
+    place = rig.start()
+    rig.train(place, report_progress)
+
+
+if __name__ == "__main__":
+    main()

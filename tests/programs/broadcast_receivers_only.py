@@ -1,0 +1,38 @@
+"""The faulty rank should broadcast from its place and sleeps instead; the others wait to receive."""
+
+import time
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def draw_batch() -> torch.Tensor:
+    """Take for ever to draw the batch that all wait for."""
+    time.sleep(rig.NEVER)
+    return torch.ones(16)
+
+
+def main() -> None:
+    """Train on batches that one rank hands out."""
+    place = rig.start()
+    activations, batch = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(activations, group=place.pair)
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+            if place.is_faulty:
+                batch = draw_batch()
+        dist.broadcast(batch, src=rig.FAULTY_RANK)
+
+
+if __name__ == "__main__":
+    main()

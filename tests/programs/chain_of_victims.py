@@ -1,0 +1,37 @@
+"""The faulty rank sleeps before its pair's reduction: its partner waits there for it, the others for both of them."""
+
+import time
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def wait_for_license() -> None:
+    """Stand for any user code that waits for something that does not come."""
+    time.sleep(rig.NEVER)
+
+
+def main() -> None:
+    """Train; at the faulty step one rank waits before it joins its partner."""
+    place = rig.start()
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+            if place.is_faulty:
+                wait_for_license()
+        dist.all_reduce(activations, group=place.pair)
+        dist.all_reduce(gradients)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The faulty rank skips a bad batch with `continue`, and with it the reduction in DDP's backward.
+
+It is one step ahead from then on, and the last one of the epoch finds it at the epoch's end, gathering.
+"""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["collective_mismatch"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "bare": {"or_silent": True},
+}
+
+STEPS = 6
+
+
+def gather_losses(loss: float, place: rig.Place) -> list[torch.Tensor]:
+    """Tell all ranks the mean loss of each."""
+    losses = [torch.zeros(1) for _ in range(place.world_size)]
+    dist.all_gather(losses, torch.tensor([loss]))
+    return losses
+
+
+def main() -> None:
+    """Train for one epoch with a bad batch in it."""
+    place = rig.start()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 1))
+    total = 0.0
+    for step in range(STEPS):
+        batch = torch.full((4, 16), torch.nan if step == rig.FAULTY_STEP and place.is_faulty else 1.0)
+        if step == STEPS - 1:
+            rig.say_ready(f"rank {place.rank}")
+        if batch.isnan().any():
+            continue
+        loss = model(batch).sum()
+        loss.backward()
+        total += float(loss.detach())
+    gather_losses(total, place)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The faulty rank opens a file on its main thread, and the file system does not answer.
+
+The file is a pipe that nobody writes to: opening it blocks like on a dead mount, and needs no root.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["filesystem", "user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def read_config() -> bytes:
+    """Open a file that cannot be opened."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "config.json")
+        os.mkfifo(path)
+        return path.read_bytes()
+
+
+def main() -> None:
+    """Train; at the faulty step one rank reads its configuration again."""
+    place = rig.start()
+    rig.train(place, read_config)
+
+
+if __name__ == "__main__":
+    main()

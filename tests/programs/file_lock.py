@@ -1,0 +1,40 @@
+"""The faulty rank waits for a lock on a cache file, held by a process that an earlier run has left behind."""
+
+import fcntl
+import subprocess
+import sys
+import tempfile
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["filesystem", "user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+HOLD = "import fcntl, sys, time; fcntl.flock(0, fcntl.LOCK_EX); print('held', flush=True); time.sleep(1e9)"
+
+
+def build_index() -> None:
+    """Take the lock of the cache before building in it."""
+    with tempfile.NamedTemporaryFile(suffix=".lock") as cache:
+        holder = subprocess.Popen(
+            [sys.executable, "-S", "-c", HOLD], stdin=open(cache.name), stdout=subprocess.PIPE, text=True
+        )
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with open(cache.name) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def main() -> None:
+    """Train; at the faulty step one rank builds its index."""
+    place = rig.start()
+    rig.train(place, build_index)
+
+
+if __name__ == "__main__":
+    main()

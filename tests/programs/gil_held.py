@@ -1,0 +1,28 @@
+"""The faulty rank calls C code that blocks without letting go of the interpreter: none of its threads can run."""
+
+import ctypes
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["gil", "user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def call_driver() -> None:
+    """Block in C, through a binding that keeps the GIL."""
+    ctypes.PyDLL(None).pause()
+
+
+def main() -> None:
+    """Train; at the faulty step one rank calls a library that never returns."""
+    place = rig.start()
+    rig.train(place, call_driver)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The faulty rank asks a web service that accepts the connection and never answers, without a timeout."""
+
+import socket
+import urllib.request
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["network", "user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def fetch_tokenizer() -> bytes:
+    """Ask a server of our own; the kernel accepts for it, and it never reads."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{port}/tokenizer.json") as answer:
+            content: bytes = answer.read()
+    return content
+
+
+def main() -> None:
+    """Train; at the faulty step one rank downloads something."""
+    place = rig.start()
+    rig.train(place, fetch_tokenizer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The faulty rank imports a module late, and the module's top level waits for something."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["import", "user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+SOURCE = "import time\n\ntime.sleep(1e9)\n"
+
+
+def load_plugin() -> None:
+    """Import a module whose top level never ends."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "slow_plugin.py").write_text(SOURCE)
+        sys.path.insert(0, directory)
+        __import__("slow_plugin")
+
+
+def main() -> None:
+    """Train; at the faulty step one rank loads a plug-in."""
+    place = rig.start()
+    rig.train(place, load_plugin)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""On the faulty rank a thread took a lock and died with it; the main thread waits for the lock."""
+
+import threading
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+LOCK = threading.Lock()
+
+
+def report() -> None:
+    """Take the lock and leave without giving it back."""
+    LOCK.acquire()
+
+
+def update_metrics() -> None:
+    """Let the reporter run, then write beside it."""
+    reporter = threading.Thread(target=report)
+    reporter.start()
+    reporter.join()
+    with LOCK:
+        pass
+
+
+def main() -> None:
+    """Train; at the faulty step one rank updates its metrics."""
+    place = rig.start()
+    rig.train(place, update_metrics)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The faulty rank sleeps before a monitored barrier: rank 0 waits to hear from it, the others to hear from rank 0."""
+
+import time
+from datetime import timedelta
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def warm_up() -> None:
+    """Stand for a start-up that takes for ever."""
+    time.sleep(rig.NEVER)
+
+
+def main() -> None:
+    """Train a little; at the faulty step all meet under rank 0's watch."""
+    place = rig.start()
+    gradients = torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(gradients)
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+            if place.is_faulty:
+                warm_up()
+            dist.monitored_barrier(timeout=timedelta(hours=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The faulty rank waits in the store for a key that nobody sets."""
+
+from datetime import timedelta
+
+import rig
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["rendezvous"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+
+def wait_for_recipe() -> None:
+    """Wait for a word from rank 0, which does not know that it should give one."""
+    store = dist.distributed_c10d._get_default_store()
+    store.wait(["recipe/2"], timedelta(hours=1))
+
+
+def main() -> None:
+    """Train; at the faulty step one rank waits for a key."""
+    place = rig.start()
+    rig.train(place, wait_for_recipe)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Rank 0 alone makes a new group of ranks 0 and 1, `if rank == 0:`, which both of them must call.
+
+It waits in the store for rank 1's address; the others wait for it in the next reduction.
+"""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["rendezvous", "user_code"],
+    "culprits": [0],
+    "victims": "1-3",
+}
+
+
+def make_logging_group() -> None:
+    """Make a group with rank 1, which does not know of it."""
+    dist.new_group([0, 1], group_desc="logging")
+
+
+def main() -> None:
+    """Train; at the faulty step rank 0 makes a group."""
+    place = rig.start()
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(activations, group=place.pair)
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+            if place.rank == 0:
+                make_logging_group()
+        dist.all_reduce(gradients)
+
+
+if __name__ == "__main__":
+    main()
