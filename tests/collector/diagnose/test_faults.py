@@ -1,0 +1,227 @@
+"""Single faults put into simulated jobs: the root is named, the victims apart, and nobody else."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from collector.diagnose import Expected, diagnose
+from shared.diagnosis import Cause, Certainty, Diagnosis, Kind, Verdict
+from shared.ranks import unfold
+from tests.collector.diagnose.simulated import (
+    LOADER,
+    RECV,
+    USER,
+    WORLD,
+    Collective,
+    Job,
+    Recv,
+    Seen,
+    Send,
+    Stay,
+    Step,
+    live_looks,
+)
+
+PAIRS = {"tp0": (0, 1), "tp1": (2, 3)}
+
+
+def training(rank: int, steps: int = 5) -> list[Step]:
+    """Steps of tensor-parallel pairs inside a data-parallel world of four."""
+    return [Collective(f"tp{rank // 2}"), Collective(WORLD)] * steps
+
+
+def judged(job: Job, **options: object) -> Diagnosis:
+    """The verdict on bare dumps, which must not depend on their order."""
+    dumps = job.dumps(**options)  # type: ignore[arg-type]
+    shuffled = dumps[:]
+    random.Random(7).shuffle(shuffled)
+    answer = diagnose(dumps, Expected())
+    assert answer == diagnose(shuffled, Expected())
+    return answer
+
+
+def ranks(diagnosis: Diagnosis) -> Sequence[tuple[Kind, tuple[int, ...]]]:
+    return [(finding.kind, finding.culprit_ranks) for finding in diagnosis.findings]
+
+
+@pytest.mark.parametrize("members", [True, False], ids=["members told", "members inferred"])
+@pytest.mark.parametrize("root", [0, 1, 2, 3])
+def test_a_rank_that_stays_away_is_the_root_and_its_partner_a_victim(root: int, members: bool) -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[root][6:] = [Stay()]
+    diagnosis = judged(Job(steps, PAIRS), members=members)
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (root,))]
+    assert diagnosis.findings[0].victims == ",".join(
+        span for span in {0: "1-3", 1: "0,2-3", 2: "0-1,3", 3: "0-2"}[root].split(",")
+    )
+
+
+def test_an_extra_collective_on_one_rank_convicts_that_rank_though_it_is_ahead() -> None:
+    """Rank 1 waits in the pair for rank 0, ranks 2 and 3 took rank 0's extra operation for their own."""
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[0].insert(4, Collective(WORLD, size=1))
+    diagnosis = judged(Job(steps, PAIRS))
+    assert ranks(diagnosis) == [(Kind.COLLECTIVE_MISMATCH, (0,))]
+    assert diagnosis.findings[0].victims == "1-3"
+
+
+def test_an_extra_collective_of_the_same_size_breaks_the_order_of_the_others() -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[0].insert(4, Collective(WORLD))
+    diagnosis = judged(Job(steps, PAIRS))
+    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (0,))]
+
+
+def test_a_tie_convicts_nobody() -> None:
+    steps: dict[int, list[Step]] = {rank: training(rank) for rank in range(4)}
+    for rank in (0, 1):
+        steps[rank][5] = Collective(WORLD, op="all_gather")
+    diagnosis = judged(Job(steps, PAIRS))
+    assert ranks(diagnosis) == [(Kind.COLLECTIVE_MISMATCH, ())]
+    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+
+
+def test_two_groups_in_crossed_order_convict_the_minority() -> None:
+    groups = {"dense": (0, 1, 2, 3), "sparse": (0, 1, 2, 3)}
+    steps: dict[int, list[Step]] = {rank: [Collective("dense"), Collective("sparse")] * 3 for rank in range(4)}
+    steps[2][4:] = [Collective("sparse"), Collective("dense")]
+    diagnosis = judged(Job(steps, groups))
+    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (2,))]
+    assert {wait.rank for wait in diagnosis.findings[0].cycle} >= {2}
+
+
+def test_crossed_order_between_two_ranks_is_a_tie() -> None:
+    groups = {"a": (0, 1), "b": (0, 1)}
+    diagnosis = judged(Job({0: [Collective("a"), Collective("b")], 1: [Collective("b"), Collective("a")]}, groups))
+    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (0, 1))]
+    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+
+
+def test_a_send_that_never_comes_convicts_the_sender() -> None:
+    steps: dict[int, list[Step]] = {0: [Send(1), Stay()], 1: [Recv(0), Recv(0)], 2: [Recv(1)], 3: []}
+    diagnosis = judged(Job(steps))
+    assert diagnosis.findings[0].culprit_ranks == (0,)
+    assert diagnosis.findings[0].kind is Kind.P2P_UNMATCHED
+    assert diagnosis.findings[0].victims == "1-2"
+
+
+def test_a_ring_of_receives_is_a_deadlock_with_its_cycle() -> None:
+    diagnosis = judged(Job({rank: [Recv((rank - 1) % 4), Send((rank + 1) % 4)] for rank in range(4)}))
+    assert ranks(diagnosis) == [(Kind.P2P_DEADLOCK, (0, 1, 2, 3))]
+    assert [wait.rank for wait in diagnosis.findings[0].cycle] == [0, 3, 2, 1]
+
+
+def test_two_independent_faults_are_two_findings() -> None:
+    groups = {"left": (0, 1), "right": (2, 3)}
+    steps: dict[int, list[Step]] = {rank: [Collective("left" if rank < 2 else "right")] * 4 for rank in range(4)}
+    steps[1][2:] = [Stay()]
+    steps[3][3:] = [Stay()]
+    diagnosis = judged(Job(steps, groups))
+    assert sorted(finding.culprit_ranks for finding in diagnosis.findings) == [(1,), (3,)]
+
+
+def test_a_small_ring_buffer_does_not_change_the_verdict() -> None:
+    steps = {rank: training(rank, 40) for rank in range(4)}
+    steps[2][61:] = [Stay()]
+    whole, cut = judged(Job(steps, PAIRS)), judged(Job(steps, PAIRS), window=8)
+    assert ranks(whole) == ranks(cut) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_an_absent_dump_is_missing_and_no_other_rank_is_blamed() -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[2][6:] = [Stay()]
+    diagnosis = judged(Job(steps, PAIRS), without=[2])
+    assert ranks(diagnosis) == [(Kind.RANK_MISSING, (2,))]
+
+
+def test_dumps_with_nothing_in_flight_cannot_tell() -> None:
+    diagnosis = judged(Job({rank: training(rank) for rank in range(4)}, PAIRS))
+    assert diagnosis.verdict is Verdict.CANNOT_TELL
+    assert diagnosis.findings == ()
+
+
+def stuck_on_two() -> Job:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[2][6:] = [Stay()]
+    return Job(steps, PAIRS)
+
+
+ASLEEP = {0: Seen(), 1: Seen(), 2: Seen(frames=(USER,)), 3: Seen()}
+
+
+def test_a_live_hang_names_where_the_root_is() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP), Expected(job="sim"))
+    assert diagnosis.verdict is Verdict.HUNG
+    finding = diagnosis.findings[0]
+    assert finding.culprit_ranks == (2,) and finding.culprits[0].pid == 1002
+    assert finding.where is not None and finding.where.user is not None
+    assert finding.where.user.function == "train_step"
+    assert finding.certainty is Certainty.PROVEN
+
+
+def test_a_pause_within_the_rhythm_of_the_job_is_not_a_hang() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP, after_seconds=0.0, interval_seconds=0.001), Expected())
+    assert diagnosis.verdict in (Verdict.NOT_HUNG, Verdict.CANNOT_TELL)
+    assert diagnosis.findings == ()
+
+
+def test_a_busy_root_is_not_accused_before_its_time() -> None:
+    busy = ASLEEP | {2: Seen(frames=(USER,), state="R", cpu_share=1.0)}
+    early = diagnose(live_looks(stuck_on_two(), busy, after_seconds=1.0), Expected())
+    late = diagnose(live_looks(stuck_on_two(), busy, after_seconds=60.0), Expected())
+    assert early.verdict is Verdict.CANNOT_TELL and early.findings == ()
+    assert late.verdict is Verdict.HUNG and late.findings[0].culprit_ranks == (2,)
+
+
+def test_without_a_recorder_the_rank_outside_communication_is_suspected() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP, recorder=False), Expected())
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
+    assert diagnosis.findings[0].certainty is not Certainty.PROVEN
+
+
+def test_without_a_recorder_a_dataloader_is_told_as_the_cause() -> None:
+    loading = ASLEEP | {2: Seen(frames=(USER, LOADER))}
+    diagnosis = diagnose(live_looks(stuck_on_two(), loading, recorder=False), Expected())
+    assert diagnosis.findings[0].cause is Cause.DATALOADER
+
+
+def test_without_a_recorder_and_all_in_one_collective_nobody_is_named() -> None:
+    same = {rank: Seen() for rank in range(4)}
+    diagnosis = diagnose(live_looks(stuck_on_two(), same, recorder=False), Expected())
+    assert diagnosis.verdict is Verdict.HUNG
+    assert ranks(diagnosis) == [(Kind.STUCK_TOGETHER, ())]
+
+
+def test_all_in_recv_is_a_deadlock_whoever_the_peers_are() -> None:
+    same = {rank: Seen(frames=(USER, RECV)) for rank in range(4)}
+    diagnosis = diagnose(live_looks(Job({r: training(r) for r in range(4)}, PAIRS), same), Expected())
+    assert ranks(diagnosis) == [(Kind.P2P_DEADLOCK, (0, 1, 2, 3))]
+    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+
+
+def test_a_stopped_rank_is_told_as_stopped() -> None:
+    stopped = ASLEEP | {2: Seen(frames=(USER,), state="T")}
+    diagnosis = diagnose(live_looks(stuck_on_two(), stopped), Expected())
+    assert ranks(diagnosis) == [(Kind.RANK_STOPPED, (2,))]
+    assert diagnosis.findings[0].cause is Cause.SIGNAL
+
+
+def test_a_rank_without_a_process_is_missing_on_its_node() -> None:
+    three = {rank: seen for rank, seen in ASLEEP.items() if rank != 2}
+    diagnosis = diagnose(live_looks(stuck_on_two(), three, world_size=4), Expected())
+    assert ranks(diagnosis) == [(Kind.RANK_MISSING, (2,))]
+    assert diagnosis.findings[0].culprits[0].host == "node-a"
+
+
+def test_waiters_that_wake_without_a_recorder_are_not_hung() -> None:
+    awake = {rank: Seen(switches_per_second=50.0) for rank in range(4)}
+    diagnosis = diagnose(live_looks(stuck_on_two(), awake, recorder=False), Expected())
+    assert diagnosis.verdict is Verdict.NOT_HUNG
+
+
+def test_every_culprit_is_named_in_the_evidence() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP), Expected())
+    for finding in diagnosis.findings:
+        named = {rank for evidence in finding.evidence for rank in unfold(evidence.ranks)}
+        assert set(finding.culprit_ranks) <= named
