@@ -1,46 +1,71 @@
-"""What the collector counts about itself, in the text format of Prometheus.
+"""What the collector tells Prometheus about itself."""
 
-Format: https://prometheus.io/docs/instrumenting/exposition_formats/
-"""
+from collections.abc import Iterable
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from shared import VERSION
-from shared.diagnosis import Verdict
-from shared.missing import Reason
+from shared.diagnosis import Diagnosis, Verdict
+from shared.missing import Missing, Reason
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Counters:
-    """Numbers that only grow while the service runs."""
+    """The metrics of one collector, in a registry of their own."""
 
     def __init__(self) -> None:
-        self.diagnoses: Counter[Verdict] = Counter()
-        self.failed = 0
-        self.seconds = 0.0
-        self.unanswered: Counter[Reason] = Counter()
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._made = Counter("unhang_collector_diagnoses", "Diagnoses made.", ["verdict"], registry=registry)
+        self._failed = Counter(
+            "unhang_collector_diagnoses_failed", "Diagnoses that ended in an error, unknown jobs included.",
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "unhang_collector_diagnosis_seconds",
+            "Time from the question to the verdict.",
+            registry=registry,
+            buckets=(0.3, 1, 3, 5, 10, 20, 30, 60, 120, 300),
+        )
+        self._unanswered = Counter(
+            "unhang_collector_unanswered", "Requests that an agent did not answer.", ["reason"], registry=registry
+        )
+        self._now = {
+            name: Gauge(f"unhang_collector_{name}", text, registry=registry)
+            for name, text in (
+                ("agents", "Agents in the inventory."),
+                ("running", "Diagnoses being made."),
+                ("kept", "Diagnoses kept in the store."),
+                ("kept_bytes", "Size of the diagnoses kept, compressed."),
+            )
+        }
+        Gauge("unhang_collector_info", "Always 1.", ["version"], registry=registry).labels(VERSION).set(1)
+        _begin_at_zero(self._made, Verdict)
+        _begin_at_zero(self._unanswered, Reason)
 
-    def render(self, *, gauges: Mapping[str, tuple[str, float]]) -> str:
-        """Return all samples; `gauges` holds what the service is now: name to (help, value)."""
-        verdicts = ((f'verdict="{verdict}"', self.diagnoses[verdict]) for verdict in Verdict)
-        reasons = ((f'reason="{reason}"', self.unanswered[reason]) for reason in Reason)
-        lines = [
-            *_family("build_info", "gauge", "The version that runs.", [(f'version="{VERSION}"', 1)]),
-            *_family("diagnoses_total", "counter", "Diagnoses made, by verdict.", verdicts),
-            *_family("diagnoses_failed_total", "counter", "Diagnoses that ended in an error.", [("", self.failed)]),
-            *_family("diagnosis_seconds_total", "counter", "Time spent on diagnoses.", [("", self.seconds)]),
-            *_family("unanswered_total", "counter", "Requests that an agent did not answer, by reason.", reasons),
-        ]
-        for name, (help_text, value) in gauges.items():
-            lines += _family(name, "gauge", help_text, [("", value)])
-        return "\n".join(lines) + "\n"
+    def diagnosis_made(self, diagnosis: Diagnosis) -> None:
+        """Count one diagnosis."""
+        self._made.labels(diagnosis.verdict.value).inc()
+        self._seconds.observe(diagnosis.took_seconds)
+
+    def diagnosis_failed(self) -> None:
+        """Count one diagnosis that came to nothing."""
+        self._failed.inc()
+
+    def agent_silent(self, missing: Missing) -> None:
+        """Count one request without an answer."""
+        self._unanswered.labels(missing.reason.value).inc()
+
+    def page(self, *, agents: int, running: int, kept: int, kept_bytes: int) -> bytes:
+        """Return everything in Prometheus' text format, with how things are now."""
+        now = {"agents": agents, "running": running, "kept": kept, "kept_bytes": kept_bytes}
+        for name, value in now.items():
+            self._now[name].set(value)
+        return generate_latest(self._registry)
 
 
-def _family(name: str, kind: str, help_text: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
-    full = f"unhang_collector_{name}"
-    yield f"# HELP {full} {help_text}"
-    yield f"# TYPE {full} {kind}"
-    for labels, value in samples:
-        yield f"{full}{{{labels}}} {value:g}" if labels else f"{full} {value:g}"
+def _begin_at_zero(counter: Counter, labels: Iterable[str]) -> None:
+    """Show every label from the start: a rate needs a sample before the first event."""
+    for label in labels:
+        counter.labels(label)
