@@ -14,10 +14,11 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from collector.file_kinds import FileKind, kind_of
-from shared.errors import NotFound, UnreadableDump
+from collector.guarded_file import Guarded, Source, TooLarge
+from shared.errors import NotFound
 from shared.missing import Missing, Reason
 
 _HEAD = 65_536
@@ -58,20 +59,6 @@ def read_tree(root: Path, bounds: Bounds = DEFAULT_BOUNDS) -> Iterator[FoundFile
     except (OSError, RuntimeError) as error:
         raise NotFound(f"{root} does not exist", advice="name a directory with dumps, snapshots or logs") from error
     return _Reader(root, bounds).read()
-
-
-class _Source(Protocol):
-    """What is asked of a file, an archive's member or a stream that inflates."""
-
-    def read(self, size: int = ..., /) -> bytes: ...
-
-    def seek(self, offset: int, whence: int = ..., /) -> int: ...
-
-    def tell(self) -> int: ...
-
-
-class _TooLarge(UnreadableDump):
-    """A bound was reached."""
 
 
 class _Reader:
@@ -129,7 +116,7 @@ class _Reader:
         try:
             with open(path, "rb", opener=_open_regular) as opened:
                 yield from self._contents(name, opened)
-        except _TooLarge as error:
+        except TooLarge as error:
             yield _refused(name, str(error))
         except OSError as error:
             yield _failed(name, error)
@@ -149,12 +136,12 @@ class _Reader:
         else:
             yield FoundFile(name, self._whole(opened), kind)
 
-    def _whole(self, opened: _Source) -> bytes:
-        """Read all of a file. Raises _TooLarge."""
+    def _whole(self, opened: Source) -> bytes:
+        """Read all of a file. Raises TooLarge."""
         most = min(self._bounds.most_bytes, self._bytes_left)
         data = opened.read(most + 1)
         if len(data) > most:
-            raise _TooLarge(f"it is larger than {most} bytes")
+            raise TooLarge(f"it is larger than {most} bytes")
         self._bytes_left -= len(data)
         return data
 
@@ -179,14 +166,14 @@ class _Reader:
         opened.seek(0)
         yield self._inflated(name, opened)
 
-    def _tar(self, name: str, opened: _Source) -> Iterator[FoundFile | Missing]:
-        guarded = _Guarded(opened, self._bounds.most_bytes, self._bytes_left)
+    def _tar(self, name: str, opened: Source) -> Iterator[FoundFile | Missing]:
+        guarded = Guarded(opened, self._bounds.most_bytes, self._bytes_left)
         try:
             with tarfile.open(fileobj=guarded, mode="r:") as archive:
                 for member in archive:
                     self._files_left -= 1
                     if self._files_left < 0:
-                        raise _TooLarge("there are too many files")
+                        raise TooLarge("there are too many files")
                     yield from self._tar_member(f"{name}!{member.name}", archive, member)
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             yield _unreadable(name, f"the archive is broken or cut off: {error}")
@@ -204,13 +191,13 @@ class _Reader:
 
     def _zip(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
         if opened.seek(0, os.SEEK_END) > self._bounds.most_bytes:  # its table of contents is read at once
-            raise _TooLarge(f"it is larger than {self._bounds.most_bytes} bytes; unpack it")
+            raise TooLarge(f"it is larger than {self._bounds.most_bytes} bytes; unpack it")
         try:
             with zipfile.ZipFile(opened) as archive:
                 for member in sorted(archive.infolist(), key=lambda info: info.filename):
                     self._files_left -= 1
                     if self._files_left < 0:
-                        raise _TooLarge("there are too many files")
+                        raise TooLarge("there are too many files")
                     if not member.is_dir():
                         yield self._zip_member(f"{name}!{member.filename}", archive, member)
         except (zipfile.BadZipFile, EOFError, zlib.error) as error:
@@ -223,13 +210,13 @@ class _Reader:
         except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed in an exotic way
             return _unreadable(name, str(error))
 
-    def _member(self, name: str, opened: _Source) -> FoundFile | Missing:
+    def _member(self, name: str, opened: Source) -> FoundFile | Missing:
         """Return what came out of an archive; a compressed file within is inflated, an archive within is not read."""
         try:
             data = self._whole(opened)
             if kind_of(data) is FileKind.GZIP:
                 return self._inflated(name, io.BytesIO(data))
-        except _TooLarge as error:
+        except TooLarge as error:
             return _refused(name, str(error))
         return _member(name, data)
 
@@ -239,37 +226,6 @@ class _Reader:
                 return _member(name.removesuffix(".gz"), self._whole(inflated))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             return _unreadable(name, f"the compression is broken or cut off: {error}")
-
-
-class _Guarded(io.RawIOBase):
-    """A file for `tarfile`, whose headers may claim any size: refuses huge reads, and too many bytes in all."""
-
-    def __init__(self, opened: _Source, most_at_once: int, most_in_all: int) -> None:
-        self._opened = opened
-        self._most_at_once = most_at_once
-        self._most_in_all = most_in_all
-
-    def read(self, size: int = -1, /) -> bytes:
-        if size < 0 or size > self._most_at_once:
-            raise _TooLarge(f"a part of the archive claims {size} bytes")
-        data = self._opened.read(size)
-        if self._opened.tell() > self._most_in_all:
-            raise _TooLarge("the archive is too large")
-        return data
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        if offset > self._most_in_all:
-            raise _TooLarge("the archive claims to be too large")
-        return self._opened.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._opened.tell()
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
 
 
 def _member(name: str, data: bytes) -> FoundFile | Missing:
@@ -284,7 +240,7 @@ def _open_regular(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _TooLarge("it is no plain file: a FIFO, socket or device is not read")
+        raise TooLarge("it is no plain file: a FIFO, socket or device is not read")
     return descriptor
 
 

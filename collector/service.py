@@ -10,13 +10,14 @@ import httpx
 
 from collector.counters import Counters
 from collector.fanout import Fanout, Silent, make_client
+from collector.gathering import Found, Gathered
 from collector.inventory import StaticInventory
 from collector.judgement import new_id, rfc3339
 from collector.question import Question, Step
 from collector.runs import Run, Runs
 from collector.settings import CollectorSettings
 from collector.store import Retention, Store
-from collector.sweep import Found, Gathered, find, gather, sweep
+from collector.sweep import find, gather, sweep
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidSettings, UnhangError
 from shared.snapshot import RankList
@@ -85,11 +86,10 @@ class Service:
             diagnosis = made.diagnosis.model_copy(update={"id": run.id})
             await asyncio.to_thread(self.store.save, diagnosis, made.expected, made.snapshots)
         except BaseException:
-            self.counters.failed += 1
+            self.counters.diagnosis_failed()
             raise
         self._remember(made.lists)
-        self.counters.diagnoses[diagnosis.verdict] += 1
-        self.counters.seconds += diagnosis.took_seconds
+        self.counters.diagnosis_made(diagnosis)
         return diagnosis
 
     def _remember(self, lists: Mapping[str, RankList]) -> None:
@@ -98,7 +98,7 @@ class Service:
         self._lists.update(lists)
 
     def _count_silence(self, silent: Silent) -> None:
-        self.counters.unanswered[silent.missing.reason] += 1
+        self.counters.agent_silent(silent.missing)
 
 
 class AgentToken(httpx.Auth):

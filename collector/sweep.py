@@ -11,42 +11,22 @@ HTTP and in process: the client's transport makes the difference.
 """
 
 import asyncio
-import inspect
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
 
-from collector.diagnose import pids_to_look_deeper
 from collector.diagnose.expected import Expected, Unanswered
-from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
+from collector.fanout import Deadline, Fanout
+from collector.gathering import FIND_SECONDS, Found, Gathered, Gathering, tell
 from collector.hostlists import AgentAddress
-from collector.jobs import JobSummary, choose_job, concerns, ranks_of, summarise_jobs
+from collector.jobs import JobSummary, summarise_jobs
 from collector.judgement import judge
-from collector.question import NativePolicy, Progress, Question, Stage, Step
-from shared.diagnosis import Diagnosis
-from shared.errors import InvalidSettings
-from shared.missing import Missing, Reason
+from collector.question import Progress, Question, Stage, Step
+from shared.diagnosis import Diagnosis, NextStep
+from shared.missing import Missing
 from shared.snapshot import NodeSnapshot, RankList
-
-FIND_SECONDS = 5.0
-"""For the lists of ranks: cheap to make, so an agent that needs longer is in trouble."""
-
-_AGENT_SECONDS = 10.0
-"""The longest that an agent is asked to spend on one look."""
-
-_WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
-"""Failures that may have been of the moment, and cost no waiting."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """Who is where: the agents' lists of ranks by the agents' URLs, and the agents that gave none."""
-
-    lists: Mapping[str, RankList]
-    silent: tuple[Silent, ...]
 
 
 @dataclass(frozen=True)
@@ -56,15 +36,6 @@ class JobList:
     jobs: tuple[JobSummary, ...]
     unanswered: tuple[Unanswered, ...]
     missing: tuple[Missing, ...]
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """What the agents said about one job, not judged."""
-
-    snapshots: tuple[NodeSnapshot, ...]
-    expected: Expected
-    lists: Mapping[str, RankList]
 
 
 @dataclass(frozen=True)
@@ -96,7 +67,12 @@ async def sweep(
     gathered = await gather(question, agents, client, progress=progress, earlier=earlier)
     await tell(progress, Step(stage=Stage.JUDGING))
     diagnosis = await asyncio.to_thread(judge, gathered.snapshots, gathered.expected)
-    diagnosis = diagnosis.model_copy(update={"took_seconds": round(time.monotonic() - began, 3)})
+    diagnosis = diagnosis.model_copy(
+        update={
+            "took_seconds": round(time.monotonic() - began, 3),
+            "next_steps": (*_other_jobs(gathered), *diagnosis.next_steps),
+        }
+    )
     return Sweep(gathered.snapshots, gathered.expected, diagnosis, gathered.lists)
 
 
@@ -109,7 +85,7 @@ async def gather(
     earlier: Mapping[str, RankList] | None = None,
 ) -> Gathered:
     """Take steps 1 to 4 of a sweep: look, and leave the judging to others. Raises as `sweep` does."""
-    gathering = _Gathering(question, _as_fanout(client), progress, earlier or {})
+    gathering = Gathering(question, _as_fanout(client), progress, earlier or {})
     snapshots, expected = await gathering.gather(agents)
     return Gathered(snapshots, expected, gathering.lists)
 
@@ -122,7 +98,7 @@ async def find(
     progress: Progress | None = None,
 ) -> Found:
     """Ask every agent which ranks are on its node."""
-    gathering = _Gathering(Question(deadline_seconds=deadline_seconds), _as_fanout(client), progress, {})
+    gathering = Gathering(Question(deadline_seconds=deadline_seconds), _as_fanout(client), progress, {})
     return await gathering.find(agents, Deadline.within(deadline_seconds))
 
 
@@ -138,159 +114,14 @@ async def list_jobs(
     )
 
 
+def _other_jobs(gathered: Gathered) -> tuple[NextStep, ...]:
+    """Where nothing of the job was seen, its name may be wrong: tell those that are there."""
+    if any(snapshot.ranks or snapshot.exited for snapshot in gathered.snapshots):
+        return ()
+    names = [job.name for job in summarise_jobs(gathered.lists.values()) if job.name != gathered.expected.job]
+    shown = ", ".join(names[:20])
+    return (NextStep(text=f"check the job's name; the agents that answered know: {shown}"),) if names else ()
+
+
 def _as_fanout(client: httpx.AsyncClient | Fanout) -> Fanout:
     return client if isinstance(client, Fanout) else Fanout(client)
-
-
-class _Gathering:
-    """The state of one sweep while it asks: who answered what, and who fell silent."""
-
-    def __init__(
-        self, question: Question, fanout: Fanout, progress: Progress | None, earlier: Mapping[str, RankList]
-    ) -> None:
-        self.lists: dict[str, RankList] = dict(earlier)
-        self._question = question
-        self._job = question.job
-        self._fanout = fanout
-        self._progress = progress
-        self._deadline = Deadline.within(question.deadline_seconds)
-        self._answers: list[Answered[NodeSnapshot]] = []
-        self._silent: dict[str, Silent] = {}
-        self._unreadable: list[Missing] = []
-
-    async def gather(self, agents: Sequence[AgentAddress]) -> tuple[tuple[NodeSnapshot, ...], Expected]:
-        """Take steps 1 to 4 and return what `diagnose` needs."""
-        if not agents:
-            raise InvalidSettings("no agents are known", advice="name them, e.g. --agents 'node[01-16]'")
-        budget = min(FIND_SECONDS, self._question.deadline_seconds / 4)
-        found = await self.find(agents, self._deadline.earlier(budget))
-        self._job = choose_job(self._question.job, found.lists.values(), some_silent=bool(found.silent))
-        targets = self._targets(agents, found)
-        for look in range(1, self._question.looks + 1):
-            if look > 1 and not await self._wait():
-                break
-            targets = await self._look(targets, look)
-        await self._look_deeper()
-        return self._snapshots, self._expected()
-
-    async def find(self, agents: Sequence[AgentAddress], deadline: Deadline) -> Found:
-        """Step 1."""
-        requests = [Request(agent, "/v1/ranks", {}) for agent in agents]
-        answers = await self._ask(requests, RankList, deadline, Step(stage=Stage.FINDING))
-        lists = {answer.address.url: answer.value for answer in answers.answered}
-        self.lists.update(lists)
-        self._silent.update((silent.address.url, silent) for silent in answers.silent)
-        return Found(lists, answers.silent)
-
-    def _targets(self, agents: Sequence[AgentAddress], found: Found) -> list[AgentAddress]:
-        """Step 2: the agents worth looking through; of two addresses of one agent, the first."""
-        again = {s.address.url for s in found.silent if s.missing.reason in _WORTH_ANOTHER_TRY}
-        seen: set[tuple[str | None, int | None, float | None]] = set()
-        targets = []
-        for agent in agents:
-            ranks = found.lists.get(agent.url)
-            if ranks is None:
-                targets.extend([agent] if agent.url in again else [])
-            elif concerns(ranks, self._job):
-                processes = {(ranks.host, rank.pid, rank.started_at) for rank in ranks.ranks}
-                if not processes or not processes <= seen:
-                    targets.append(agent)
-                seen |= processes
-        return targets
-
-    async def _look(self, targets: Sequence[AgentAddress], look: int) -> list[AgentAddress]:
-        """Steps 2 and 3; returns those that answered, for the next look."""
-        waits_left = self._question.looks - look
-        spare = self._deadline.seconds_left - waits_left * self._question.interval_seconds
-        deadline = self._deadline.earlier(max(0.0, spare) / (waits_left + 2))
-        requests = [self._request(agent, deadline, {"stacks": self._question.stacks}) for agent in targets]
-        answers = await self._ask(requests, NodeSnapshot, deadline, Step(stage=Stage.LOOKING, look=look))
-        self._answers.extend(answers.answered)
-        for answer in answers.answered:
-            self._silent.pop(answer.address.url, None)
-        self._silent.update((silent.address.url, silent) for silent in answers.silent)
-        return [answer.address for answer in answers.answered]
-
-    async def _wait(self) -> bool:
-        """Step 3: pause between two looks; False where there is no time for another one."""
-        seconds = self._question.interval_seconds
-        if seconds >= self._deadline.seconds_left or not self._answers:
-            return False
-        await tell(self._progress, Step(stage=Stage.WAITING, seconds=seconds))
-        await asyncio.sleep(seconds)
-        return True
-
-    async def _look_deeper(self) -> None:
-        """Step 4. What fails here is told as unreadable: the node did answer."""
-        deadline = self._deadline
-        requests = [
-            self._request(address, deadline, {"stacks": "native", "pid": sorted(pids)})
-            for address, pids in (await self._deeper()).items()
-        ]
-        if not requests or deadline.seconds_left <= 0:
-            return
-        answers = await self._ask(requests, NodeSnapshot, deadline, Step(stage=Stage.LOOKING_DEEPER))
-        self._answers.extend(answers.answered)
-        for silent in answers.silent:
-            detail = f"native stacks: {silent.missing.detail}"
-            self._unreadable.append(silent.missing.model_copy(update={"detail": detail}))
-
-    async def _deeper(self) -> dict[AgentAddress, set[int]]:
-        if self._question.native is NativePolicy.NEVER:
-            return {}
-        homes = {
-            (rank.identity.host or answer.value.host, rank.identity.pid): answer.address
-            for answer in self._answers
-            for rank in answer.value.ranks
-            if rank.identity.pid is not None and (self._job is None or rank.identity.job == self._job)
-        }
-        wanted: Sequence[tuple[str | None, int | None]] = tuple(homes)
-        if self._question.native is NativePolicy.SUSPECTS:
-            wanted = await asyncio.to_thread(pids_to_look_deeper, self._snapshots, self._expected())
-        by_address: dict[AgentAddress, set[int]] = defaultdict(set)
-        for host, pid in wanted:
-            if pid is not None and (host, pid) in homes:
-                by_address[homes[host, pid]].add(pid)
-        return by_address
-
-    @property
-    def _snapshots(self) -> tuple[NodeSnapshot, ...]:
-        return tuple(answer.value for answer in self._answers)
-
-    def _expected(self) -> Expected:
-        return Expected(
-            job=self._job,
-            unanswered=tuple(self._unanswered(silent) for silent in self._silent.values()),
-            unreadable=tuple(self._unreadable),
-        )
-
-    def _unanswered(self, silent: Silent) -> Unanswered:
-        known = self.lists.get(silent.address.url)
-        if known is None:
-            return silent.unanswered()
-        return silent.unanswered(host=known.host, ranks=ranks_of(known, self._job))
-
-    def _request(self, agent: AgentAddress, deadline: Deadline, more: Mapping[str, str | Sequence[int]]) -> Request:
-        # The agent gets less time than we wait, so that its partial answer arrives rather than our time-out.
-        seconds = min(_AGENT_SECONDS, 0.8 * deadline.seconds_left)
-        job = {} if self._job is None else {"job": self._job}
-        return Request(
-            agent, "/v1/snapshot", {**job, "window": self._question.window, "timeout": f"{seconds:.2f}", **more}
-        )
-
-    async def _ask(self, requests: Sequence[Request], answer: type[T], deadline: Deadline, step: Step) -> Round[T]:
-        step = step.model_copy(update={"asked": len(requests)})
-        await tell(self._progress, step)
-
-        async def on_progress(finished: int) -> None:
-            await tell(self._progress, step.model_copy(update={"finished": finished}))
-
-        return await self._fanout.ask(requests, answer, deadline=deadline, on_progress=on_progress)
-
-
-async def tell(progress: Progress | None, step: Step) -> None:
-    """Tell the one who waits how far this has come."""
-    if progress is not None:
-        told = progress(step)
-        if inspect.isawaitable(told):
-            await told

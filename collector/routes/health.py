@@ -4,7 +4,7 @@ import asyncio
 from typing import Literal
 
 from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import Response
 from pydantic import Field
 
 from collector.counters import MEDIA_TYPE
@@ -34,14 +34,11 @@ async def healthz(service: ServiceDependency) -> Response:
     return json_answer(Health(agents=len(agents), trouble=service.inventory.trouble))
 
 
-@router.get("/metrics", response_class=PlainTextResponse, summary="Metrics for Prometheus")
+@router.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
 async def metrics(service: ServiceDependency) -> Response:
     """Return counters of diagnoses and of agents that did not answer."""
     count, size = await asyncio.to_thread(service.store.size)
-    gauges = {
-        "agents": ("Agents in the inventory.", len(service.inventory.addresses())),
-        "diagnoses_running": ("Diagnoses being made.", len(service.runs)),
-        "store_diagnoses": ("Diagnoses kept.", count),
-        "store_bytes": ("Size of the diagnoses kept, compressed.", size),
-    }
-    return Response(service.counters.render(gauges=gauges), media_type=MEDIA_TYPE)
+    page = service.counters.page(
+        agents=len(service.inventory.addresses()), running=len(service.runs), kept=count, kept_bytes=size
+    )
+    return Response(page, media_type=MEDIA_TYPE)

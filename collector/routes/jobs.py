@@ -7,10 +7,10 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.diagnose.expected import Unanswered
+from collector.gathering import Found
 from collector.jobs import JobSummary, choose_job, summarise_jobs
 from collector.routes.answers import JobName, ServiceDependency, json_answer
 from collector.store import Listed
-from collector.sweep import Found
 from shared.errors import NotFound, quoted
 from shared.snapshot import Exited, Identity
 from shared.value import Value
