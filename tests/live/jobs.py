@@ -4,7 +4,6 @@ A job's processes carry a mark in their environment, so that all of them are fou
 puts into sessions of their own (torchrun does so with each rank), and nothing else is ever touched.
 """
 
-import ast
 import os
 import select
 import signal
@@ -17,12 +16,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from tests.live.launchers import LAUNCHERS, Command, Order, Plan, common_environment
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-PROGRAMS = REPOSITORY / "tests" / "programs"
+from tests.live.truths import PROGRAMS, REPOSITORY, read_truth
 
 START_SECONDS = 120.0
 """A job that is not ready by then has failed to start. Importing torch four times on two busy cores takes 20 s."""
@@ -53,14 +50,19 @@ class Job:
         launch: str | None = None,
         name: str | None = None,
         environment: Mapping[str, str] | None = None,
+        wrapper: tuple[str, ...] = (),
     ) -> None:
-        """Prepare to run `program` of tests/programs; `directory` receives its output and must exist."""
-        self.truth = truth_of(program)
+        """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
+
+        `wrapper` stands before each command, as `unhang run --` does.
+        """
+        self.truth = read_truth(program)
         self.mark = uuid.uuid4().hex
         self.directory = directory
         self.probe = probe
         self.ready_lines: list[str] = []
         self._environment = dict(environment or {})
+        self._wrapper = wrapper
         self._launched: list[subprocess.Popen[bytes]] = []
         absent = tuple(self.truth.get("absent", ()))
         order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
@@ -144,7 +146,8 @@ class Job:
             environment["PYTHONPATH"] = probe_path()
         with open(self.directory / f"output-{self.mark[:8]}-{number}", "wb") as output:
             process = subprocess.Popen(
-                command.arguments,
+                (*self._wrapper, *command.arguments),
+                cwd=REPOSITORY,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -182,17 +185,6 @@ class Job:
         if everyone_left or time.monotonic() > deadline:
             what = "ended" if everyone_left else "was not ready in time"
             raise JobFailed(f"{self.name} {what}; ready: {received.decode()!r}; it wrote:\n{self.output}")
-
-
-@cache
-def truth_of(program: str) -> dict[str, Any]:
-    """Read the `TRUTH` of a program without running it."""
-    tree = ast.parse((PROGRAMS / f"{program}.py").read_text())
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TRUTH":
-            truth: dict[str, Any] = ast.literal_eval(node.value)
-            return truth
-    raise JobFailed(f"{program} says no TRUTH")
 
 
 @cache

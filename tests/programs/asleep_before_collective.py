@@ -12,6 +12,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "wait_for_quota",
 }
 
 NEVER = 1e9

@@ -1,4 +1,4 @@
-"""The faulty rank prints into a pipe whose reader, a log shipper, has stopped reading: the pipe is full, and print blocks."""
+"""The faulty rank prints into a pipe whose reader, a log shipper, reads no more: the pipe is full, and print blocks."""
 
 import os
 import subprocess
@@ -11,6 +11,7 @@ TRUTH = {
     "causes": ["pipe_blocked"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "report_progress",
 }
 
 

@@ -17,6 +17,7 @@ TRUTH = {
     "causes": ["checkpoint", "filesystem"],
     "culprits": [0],
     "victims": "1-3",
+    "where": "save_checkpoint",
 }
 
 

@@ -10,6 +10,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "bare": {"or_silent": True},
 }
 
 

@@ -18,6 +18,7 @@ TRUTH = {
     "causes": ["dataloader"],
     "culprits": [2],
     "victims": "0-1,3",
+    "child": "read_shard",
 }
 
 BATCH = 4

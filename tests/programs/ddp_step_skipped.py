@@ -14,6 +14,7 @@ TRUTH = {
     "culprits": [2],
     "victims": "0-1,3",
     "bare": {"or_silent": True},
+    "where": "gather_losses",
 }
 
 STEPS = 6

@@ -15,6 +15,7 @@ TRUTH = {
     "causes": ["filesystem", "user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "read_config",
 }
 
 

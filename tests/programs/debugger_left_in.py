@@ -10,6 +10,7 @@ TRUTH = {
     "causes": ["debugger"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "inspect_loss",
 }
 
 

@@ -9,6 +9,7 @@ TRUTH = {
     "culprits": [2],
     "victims": "0-1,3",
     "busy": [2],
+    "where": "find_split",
 }
 
 

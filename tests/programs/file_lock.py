@@ -13,6 +13,7 @@ TRUTH = {
     "causes": ["filesystem", "user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "build_index",
 }
 
 HOLD = "import fcntl, sys, time; fcntl.flock(0, fcntl.LOCK_EX); print('held', flush=True); time.sleep(1e9)"
@@ -22,7 +23,7 @@ def build_index() -> None:
     """Take the lock of the cache before building in it."""
     with tempfile.NamedTemporaryFile(suffix=".lock") as cache:
         holder = subprocess.Popen(
-            [sys.executable, "-S", "-c", HOLD], stdin=open(cache.name), stdout=subprocess.PIPE, text=True
+            [sys.executable, "-S", "-c", HOLD], stdin=cache.fileno(), stdout=subprocess.PIPE, text=True
         )
         assert holder.stdout is not None
         holder.stdout.readline()

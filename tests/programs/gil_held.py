@@ -10,6 +10,7 @@ TRUTH = {
     "causes": ["gil", "user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "call_driver",
 }
 
 

@@ -11,6 +11,7 @@ TRUTH = {
     "causes": ["network", "user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "fetch_tokenizer",
 }
 
 

@@ -10,6 +10,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "prepare_batch",
 }
 
 
@@ -21,7 +22,7 @@ def tokenize(results: "multiprocessing.Queue[bytes]") -> None:
 def prepare_batch() -> bytes:
     """Wait for the child before taking its result, which is the wrong order."""
     context = multiprocessing.get_context("fork")
-    results: "multiprocessing.Queue[bytes]" = context.Queue()
+    results: multiprocessing.Queue[bytes] = context.Queue()
     child = context.Process(target=tokenize, args=[results])
     child.start()
     child.join()

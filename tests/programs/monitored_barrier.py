@@ -13,6 +13,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "warm_up",
 }
 
 

@@ -10,6 +10,8 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [0],
     "victims": "1-3",
+    "where": "save_checkpoint",
+    "bare": {"or_silent": True},
 }
 
 

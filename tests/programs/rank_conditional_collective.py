@@ -13,6 +13,8 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [0],
     "victims": "1-3",
+    "where": "log_loss",
+    "bare": {"or_silent": True},
 }
 
 

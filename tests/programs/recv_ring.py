@@ -10,6 +10,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [0, 1, 2, 3],
     "victims": "",
+    "bare": {"or_silent": True},
 }
 
 

@@ -13,7 +13,7 @@ TRUTH = {
     "kinds": ["collective_mismatch"],
     "causes": ["user_code"],
     "culprits": [2],
-    "victims": "0,1,3",
+    "victims": "0-1,3",
     "or_silent": True,
 }
 

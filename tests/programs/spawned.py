@@ -17,6 +17,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "wait_for_quota",
 }
 
 

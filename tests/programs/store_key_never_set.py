@@ -11,6 +11,7 @@ TRUTH = {
     "causes": ["rendezvous"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "wait_for_recipe",
 }
 
 

@@ -13,6 +13,7 @@ TRUTH = {
     "causes": ["rendezvous", "user_code"],
     "culprits": [0],
     "victims": "1-3",
+    "where": "make_logging_group",
 }
 
 

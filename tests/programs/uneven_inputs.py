@@ -14,6 +14,8 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
+    "where": "gather_counts",
+    "bare": {"or_silent": True},
 }
 
 BATCH = 4
