@@ -30,7 +30,7 @@ _LARGEST_GROUPS_FILE = 4 * 1024 * 1024
 _STOPPED = "Tt"
 # ffff8f2a: 00000002 00000000 00010000 0001 01 32109 /tmp/unhang-1000/4242.sock
 _LISTENING = re.compile(r"^\S+ \S+ \S+ 00010000 0001 01 +(\d+) (/\S{1,107})$", re.MULTILINE)
-_PROBE_SOCKET = re.compile(r"/.*/?unhang(?:-\d+)?/(\d+)\.sock", re.ASCII)
+_PROBE_SOCKET = re.compile(r"/.*/?unhang[\w-]*/(\d+)(?:-\d)?\.sock", re.ASCII)
 _HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
 """On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
 
