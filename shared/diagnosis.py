@@ -280,6 +280,7 @@ class Finding(Contract):
     links: tuple[Link, ...] = ()
     where: Where | None = None
     summary: str = Field(default="", description="The finding in one sentence.")
+    remarks: tuple[str, ...] = Field(default=(), description="What limits the finding, or what it was inferred from.")
     evidence: tuple[Evidence, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
 

@@ -32,6 +32,9 @@ _STATES = {
 }
 
 
+ASLEEP = "asleep in user code"
+
+
 @dataclass(frozen=True)
 class Activity:
     """What one rank is doing now. `frames` is the telling thread's stack, outermost first."""
@@ -83,6 +86,21 @@ def activity_of(view: RankView) -> Activity:
     if view.presence is Presence.STOPPED:
         return replace(seen, cause=Cause.SIGNAL, label="stopped by a signal", kernel_agrees=True)
     return seen
+
+
+def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -> dict[int, Activity]:
+    """Let ranks share what the native stack of one of them told: only one of each Python stack is looked at so."""
+    told = {
+        activities[rank].frames: activities[rank]
+        for rank in activities
+        if views[rank].native_stacks is not None and activities[rank].frames
+    }
+    return {
+        rank: replace(activity, doing=known.doing, cause=known.cause, label=known.label)
+        if (known := told.get(activity.frames)) is not None and activity.doing in (Doing.OUTSIDE, Doing.WORK)
+        else activity
+        for rank, activity in activities.items()
+    }
 
 
 def _from_stacks(view: RankView) -> Activity:
@@ -150,7 +168,7 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
         return replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, kernel_agrees=True)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
     if agrees and seen.label == "in user code" and "nanosleep" in name:
-        return replace(said, label="asleep in user code", kernel_agrees=True)
+        return replace(said, label=ASLEEP, kernel_agrees=True)
     return replace(said, kernel_agrees=agrees)
 
 

@@ -34,7 +34,7 @@ def faults_by_stacks(scene: Scene) -> list[Fault]:
         return [_p2p_fault(waiting, scene)]
     if all(scene.doing(rank) is Doing.STORE for rank in waiting):
         return [_shared_fault(waiting, scene, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
-    return [_odd_fault(waiting, scene) or _shared_fault(waiting, scene)]
+    return [_in_rendezvous(waiting, scene) or _odd_fault(waiting, scene) or _shared_fault(waiting, scene)]
 
 
 def _waits(rank: int, activity: Activity, scene: Scene) -> bool:
@@ -99,6 +99,18 @@ def _p2p_fault(waiting: tuple[int, ...], scene: Scene) -> Fault:
         cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
         op=op,
         remarks=(f"every rank is in {op} and none in its counterpart" if one_way else NO_RECORD,),
+    )
+
+
+def _in_rendezvous(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
+    """A few wait in the store, say to make a group, while the many wait in collectives: the few are the odd ones."""
+    odd = tuple(rank for rank in waiting if scene.doing(rank) is Doing.STORE)
+    if not odd or 2 * len(odd) >= len(waiting):
+        return None
+    others = tuple(rank for rank in waiting if rank not in odd)
+    remark = f"ranks {fold(odd)} wait in the store, the others in collectives; {NO_RECORD}"
+    return Fault(
+        Kind.RANK_NOT_JOINED, odd, others, Certainty.SUSPECTED, op=_common_op(others, scene), remarks=(remark,)
     )
 
 

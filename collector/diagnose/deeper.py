@@ -6,7 +6,7 @@ backward pass leave no telling Python frame.
 
 from collections.abc import Sequence
 
-from collector.diagnose.activity import Activity, activity_of
+from collector.diagnose.activity import ASLEEP, Activity, activity_of
 from collector.diagnose.expected import Expected
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.patterns import Doing
@@ -27,8 +27,7 @@ def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -
     asked: dict[tuple[Frame, ...], tuple[str | None, int]] = {}
     for view in roster.present():
         pid = None if view.identity is None else view.identity.pid
-        frozen = motion.by_rank.get(view.rank) is not Motion.ADVANCED
-        if pid is None or not frozen or view.presence is not Presence.RUNNING:
+        if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING:
             continue
         activity = activity_of(view)
         if _unclear(activity) and view.native_stacks is None:
@@ -43,5 +42,5 @@ def _unclear(activity: Activity) -> bool:
         activity.doing is Doing.OUTSIDE
         and activity.cause in (Cause.USER_CODE, Cause.UNKNOWN)
         and bool(activity.frames)
-        and not activity.kernel_agrees
+        and activity.label != ASLEEP
     )

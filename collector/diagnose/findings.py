@@ -28,6 +28,7 @@ def finding_of(fault: Fault, scene: Scene) -> Finding:
         cycle=tuple(edge.wait for edge in fault.cycle),
         where=where,
         summary=summary_of(fault, cause, scene),
+        remarks=fault.remarks,
         evidence=evidence_of(fault, scene),
         next_steps=next_steps_for(fault, cause, scene),
     )

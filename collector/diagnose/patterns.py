@@ -227,8 +227,9 @@ def kernel_pattern(syscall: str, target: str, wchan: str) -> KernelPattern | Non
 
 
 def frame_pattern(function: str, file: str, *, native: bool) -> FramePattern | None:
-    """Return the first row that matches the frame, or None."""
+    """Return the first row that matches the frame, or None. Python names are matched without their class."""
+    name = function if native else function.rpartition(".")[2]
     for row in NATIVE_FRAMES if native else FRAMES:
-        if row.function.search(function) and row.file.search(file):
+        if row.function.search(name) and row.file.search(file):
             return row
     return None

@@ -16,7 +16,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
 
 from collections.abc import Sequence
 
-from collector.diagnose.activity import activity_of
+from collector.diagnose.activity import activity_of, spread_native
 from collector.diagnose.by_stacks import faults_by_stacks
 from collector.diagnose.classes import classes_of
 from collector.diagnose.coverage import coverage_of
@@ -61,7 +61,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
     motion = motion_of(roster)  # 2
     groups = line_up(roster)  # 3
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
-    activities = {view.rank: activity_of(view) for view in roster.present()}  # 8
+    activities = spread_native({view.rank: activity_of(view) for view in roster.present()}, roster.ranks)  # 8
     edges = find_edges(groups, roster, traces, activities)  # 5
     return Scene(roster, motion, groups, traces, activities, edges)
 

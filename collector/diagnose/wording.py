@@ -115,17 +115,23 @@ def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
     return f"{ranks_in_words(fault.culprits)} {verb}{at or ' the others'}{_where(fault, cause, scene)}{victims}"
 
 
+def _stuck(fault: Fault, at: str) -> str:
+    if fault.group is None:
+        return f"all {len(fault.victims)} ranks wait{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
+    return f"ranks {fold(fault.victims)} have all joined{at} and none gets out of it; their code does not diverge here"
+
+
 def _mismatch(fault: Fault, at: str) -> str:
-    if fault.mismatch is None or not fault.culprits:
-        sides = fault.mismatch.sides if fault.mismatch is not None else ()
-        told = " against ".join(f"ranks {fold(ranks)} ({signature.op})" for ranks, signature in sides)
-        return f"the ranks disagree on{at or ' the next operation'}: {told or 'no side has a majority'}"
+    who = ranks_in_words(fault.culprits) if fault.culprits else ""
     if fault.mismatch is None:
-        return f"{ranks_in_words(fault.culprits)} alone entered{at}"
-    other = next(signature for ranks, signature in fault.mismatch.sides if set(ranks) & set(fault.culprits))
-    main = fault.mismatch.sides[0][1]
-    what = other.op if other.op != main.op else f"{other.op} with other sizes or types"
-    return f"{ranks_in_words(fault.culprits)} issued {what} where ranks {fold(fault.mismatch.sides[0][0])} issued{at}"
+        return f"{who} {'is' if len(fault.culprits) == 1 else 'are'} alone in{at or ' another collective'}"
+    sides = fault.mismatch.sides
+    if not who:
+        told = " against ".join(f"ranks {fold(ranks)} ({signature.op})" for ranks, signature in sides)
+        return f"the ranks disagree on{at}: {told}, and no side has a majority"
+    other = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
+    what = other.op if other.op != sides[0][1].op else f"{other.op} with other sizes or types"
+    return f"{who} issued {what} where ranks {fold(sides[0][0])} issued{at}"
 
 
 def _inversion(fault: Fault, at: str) -> str:
