@@ -104,7 +104,7 @@ class Truth:
             yield f"names innocent ranks {fold(innocents)}"
 
     def _wrong_findings(self, answer: Json) -> Iterator[str]:
-        if self.or_silent and not named(answer) and answer["verdict"] in ("hung", "cannot_tell"):
+        if self.or_silent and not named(answer) and answer["verdict"] in (*self.verdicts, "cannot_tell"):
             return
         if answer["verdict"] not in self.verdicts:
             yield f"verdict {answer['verdict']}, not {' or '.join(self.verdicts)}"

@@ -1,0 +1,44 @@
+"""Fully sharded: the faulty rank skips a bad batch, and with it the gathering of the weights in forward.
+
+It goes on to the end of the epoch and gathers losses there, while the others gather weights.
+"""
+
+import rig
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["collective_mismatch"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "where": "meet_at_end",
+    "bare": {"or_silent": True},
+}
+
+STEPS = 4
+
+
+def meet_at_end() -> None:
+    """Wait until all ranks have done their epoch."""
+    dist.barrier()
+
+
+def main() -> None:
+    """Train for one epoch, whose last batch is bad on one rank."""
+    place = rig.start()
+    model = torch.nn.Linear(16, 8)
+    fully_shard(model, mesh=dist.init_device_mesh("cpu", (place.world_size,)))
+    for step in range(STEPS):
+        if step == STEPS - 1:
+            rig.say_ready(f"rank {place.rank}")
+            if place.is_faulty:
+                continue
+        model(torch.ones(4, 16)).sum().backward()
+    meet_at_end()
+
+
+if __name__ == "__main__":
+    main()
