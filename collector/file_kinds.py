@@ -77,10 +77,10 @@ def _kind_of_text(text: str) -> FileKind:
         return _kind_of_object(text)
     if re.match(r"\[\s*[{\]]", text):
         return FileKind.PYSPY_JSON if {"frames", "thread_id"} & _keys(text, depth=2)[0] else FileKind.UNKNOWN_JSON
-    if _PYSPY_TEXT.match(text):
-        return FileKind.PYSPY_TEXT
     if _FAULTHANDLER.match(text):
         return FileKind.FAULTHANDLER
+    if _PYSPY_TEXT.match(text):
+        return FileKind.PYSPY_TEXT
     return FileKind.RAS if _RAS_TEXT.match(text) else FileKind.LOG
 
 
