@@ -44,7 +44,8 @@ def test_newcomers_commands_are_in_the_readme_and_ci_runs_them() -> None:
 def test_check_is_what_ci_runs() -> None:
     """`make check` and CI run the same targets, so that a green check stays green there."""
     (check,) = re.findall(r"^check: (.+) ##", text_of("Makefile"), re.MULTILINE)
-    in_ci = " ".join(re.findall(r"^make ([a-z ]+)$", text_of(".ci/run"), re.MULTILINE))
+    _, commands = text_of(".ci/run").split("export UNHANG_NO_SKIPS=1")
+    in_ci = " ".join(re.findall(r"^make ([a-z ]+)$", commands, re.MULTILINE))
     assert check.split() == in_ci.split()
 
 
