@@ -32,7 +32,7 @@ def faults_by_stacks(scene: Scene) -> list[Fault]:
         return _outsider_faults(outside, waiting, scene)
     if all(scene.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
         return [_p2p_fault(waiting, scene)]
-    if all(scene.doing(rank) is Doing.STORE for rank in waiting):
+    if _starting(waiting, scene):
         return [_shared_fault(waiting, scene, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
     return [_in_rendezvous(waiting, scene) or _odd_fault(waiting, scene) or _shared_fault(waiting, scene)]
 
@@ -43,11 +43,20 @@ def _waits(rank: int, activity: Activity, scene: Scene) -> bool:
     return communicates and not here.gone and here.presence is not Presence.STOPPED
 
 
+def _starting(waiting: tuple[int, ...], scene: Scene) -> bool:
+    """Are all who wait still building the default group? A store is waited for later, too."""
+    return all(
+        scene.doing(rank) is Doing.STORE
+        and any(frame.function == "init_process_group" for frame in scene.activities[rank].frames)
+        for rank in waiting
+    )
+
+
 def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: Scene) -> list[Fault]:
     by_kind: dict[Kind, list[int]] = defaultdict(list)
     for rank in outside:
         by_kind[kind_of(rank, scene)].append(rank)
-    starting = all(scene.doing(rank) is Doing.STORE for rank in waiting)
+    starting = _starting(waiting, scene)
     faults = []
     for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
         named = _named(kind, tuple(ranks), waiting, scene)

@@ -80,9 +80,7 @@ def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
     if fault.kind is Kind.ORDER_INVERSION:
         return _inversion(fault, at)
     if fault.kind is Kind.STUCK_TOGETHER:
-        return (
-            f"all {len(fault.victims)} ranks have joined{at} and none gets out of it; no rank is to blame by its code"
-        )
+        return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         who = f"{ranks_in_words(fault.culprits)} never came" if fault.culprits else "not all ranks came"
         return f"the job does not start: {who}, ranks {fold(fault.victims)} wait in rendezvous"
