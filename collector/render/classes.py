@@ -1,0 +1,48 @@
+"""Stack classes: ranks at the same place, largest class first, those with a culprit always shown."""
+
+from collections.abc import Sequence
+
+from collector.render.frames import MOST_FRAMES, frame_lines
+from collector.render.layout import Line, Span, Style, indented, line
+from collector.render.printable import counted, printable
+from collector.render.waits import ranks_text
+from shared.diagnosis import Diagnosis, StackClass
+from shared.ranks import unfold
+
+MOST_CLASSES = 6
+"""Classes shown in a verdict, beside those that hold a culprit."""
+
+
+def culprits_of(diagnosis: Diagnosis) -> frozenset[int]:
+    """Return every rank that any finding names."""
+    return frozenset(rank for finding in diagnosis.findings for rank in finding.culprit_ranks)
+
+
+def class_lines(
+    classes: Sequence[StackClass],
+    width: int,
+    *,
+    culprits: frozenset[int] = frozenset(),
+    most: int = MOST_CLASSES,
+    most_frames: int = MOST_FRAMES,
+) -> list[Line]:
+    """Return each class: its ranks, what they do, and their frames; at most `most` beside those with a culprit."""
+    members = [frozenset(unfold(each.ranks)) for each in classes]
+    shown = [at for at, ranks in enumerate(members) if at < most or not culprits.isdisjoint(ranks)]
+    lines: list[Line] = []
+    for at in shown:
+        lines.append(_head(classes[at], members[at], culprits))
+        lines.extend(indented(frame_lines(classes[at].frames, width - 2, most=most_frames), 2))
+    hidden = len(classes) - len(shown)
+    if hidden:
+        ranks = sum(len(members[at]) for at in range(len(classes)) if at not in set(shown))
+        lines.append(line(f"… {hidden} more with {counted(ranks, 'rank')}: unhang stacks shows all", Style.DIM))
+    return lines
+
+
+def _head(stack_class: StackClass, ranks: frozenset[int], culprits: frozenset[int]) -> Line:
+    guilty = bool(ranks & culprits)
+    whose = Span(ranks_text(stack_class.ranks), Style.BAD if guilty else Style.BOLD)
+    label = f"  {printable(stack_class.label, most=120)}" if stack_class.label else ""
+    number = f" ({len(ranks)})" if len(ranks) > 1 else ""
+    return (whose, Span(number, Style.DIM), Span(label), Span("  ← culprit" if guilty else "", Style.BAD))

@@ -1,0 +1,109 @@
+"""What a finding rests on: one sentence per piece of evidence, and the numbers or lines under it."""
+
+from collector.render.frames import frame_lines, place_text
+from collector.render.layout import Line, Span, Style, columns_of, indented, line, pad, paragraph
+from collector.render.printable import printable
+from collector.render.waits import ranks_text
+from shared.diagnosis import (
+    Evidence,
+    FdEvidence,
+    Finding,
+    LogEvidence,
+    ProcessEvidence,
+    SequenceEvidence,
+    Side,
+    SignatureEvidence,
+    StackEvidence,
+)
+from shared.ranks import unfold
+
+MOST_EVIDENCE = 12
+"""Pieces shown of one finding."""
+
+_MOST_SIDES = 8
+_STACK_FRAMES = 4
+
+
+def evidence_lines(finding: Finding, width: int) -> list[Line]:
+    """Return all evidence of a finding, each piece headed by its kind."""
+    kinds = [[evidence.kind] for evidence in finding.evidence]
+    column = max(columns_of(kinds), default=0) + 2
+    lines: list[Line] = []
+    for evidence in finding.evidence[:MOST_EVIDENCE]:
+        said = paragraph(printable(evidence.text) or ranks_text(evidence.ranks), width - column)
+        body = [*said, *indented(_details(evidence, width - column - 2), 2)]
+        head = Span(pad(evidence.kind, column), Style.DIM)
+        lines.extend((head if at == 0 else Span(" " * column), *each) for at, each in enumerate(body))
+    if len(finding.evidence) > MOST_EVIDENCE:
+        lines.append(line(f"… {len(finding.evidence) - MOST_EVIDENCE} more, in the JSON", Style.DIM))
+    return lines
+
+
+def _details(evidence: Evidence, width: int) -> list[Line]:
+    match evidence:
+        case SequenceEvidence():
+            return [line(text, Style.DIM) for text in _issued(evidence)]
+        case StackEvidence():
+            return frame_lines(evidence.frames, width, most=_STACK_FRAMES)
+        case LogEvidence():
+            path = [line(printable(evidence.path), Style.DIM)] if evidence.path else []
+            return [*path, *paragraph(printable(evidence.line), width)]
+        case FdEvidence() if evidence.target is not None and evidence.target not in evidence.text:
+            return [line(f"fd {evidence.fd}: {printable(evidence.target)}", Style.DIM)]
+        case ProcessEvidence():
+            return [line(text, Style.DIM) for text in _process(evidence)]
+        case _:
+            return []
+
+
+def _issued(evidence: SequenceEvidence) -> list[str]:
+    if len(evidence.issued) < 2:
+        return []
+    pieces = (f"#{printable(seq)}: {ranks_text(ranks)}" for seq, ranks in sorted(evidence.issued.items(), key=_order))
+    waited = f"; waited {evidence.waited_seconds:.0f} s" if evidence.waited_seconds is not None else ""
+    return [f"last issued {', '.join(pieces)}{waited}".replace("#unknown", "unknown")]
+
+
+def _order(item: tuple[str, str]) -> tuple[bool, int, str]:
+    sequence = item[0]
+    number = int(sequence) if sequence.isascii() and sequence.isdigit() and len(sequence) < 20 else -1
+    return number < 0, number, sequence
+
+
+def _process(evidence: ProcessEvidence) -> list[str]:
+    facts = [
+        f"host {printable(evidence.host)}" if evidence.host is not None else "",
+        f"pid {evidence.pid}" if evidence.pid is not None else "",
+        f"state {printable(evidence.state)}" if evidence.state is not None else "",
+        f"exit status {evidence.exit_code}" if evidence.exit_code is not None else "",
+        f"signal {evidence.signal}" if evidence.signal is not None else "",
+    ]
+    known = [fact for fact in facts if fact]
+    return [", ".join(known)] if known else []
+
+
+def sides_of(finding: Finding) -> tuple[Side, ...]:
+    """Return the opinions that stand against each other, of the first evidence that holds them."""
+    found = (evidence.sides for evidence in finding.evidence if isinstance(evidence, SignatureEvidence))
+    return next(found, ())
+
+
+def side_lines(finding: Finding, width: int) -> list[Line]:
+    """Return one line per side: who calls what, with which sizes, and where."""
+    sides = sides_of(finding)
+    culprits = set(finding.culprit_ranks)
+    rows = [_side(side) for side in sides[:_MOST_SIDES]]
+    widths = columns_of(rows) if rows else []
+    lines: list[Line] = []
+    for side, row in zip(sides, rows, strict=False):
+        guilty = not culprits.isdisjoint(unfold(side.ranks))
+        cells = "  ".join(pad(cell, column) for cell, column in zip(row[1:], widths[1:], strict=True))
+        lines.append((Span(pad(row[0], widths[0]), Style.BAD if guilty else Style.PLAIN), Span("  " + cells.rstrip())))
+        if side.call_site is not None:
+            lines.append(line(f"  at {place_text(side.call_site)}", Style.DIM))
+    return [*lines, line(f"… {len(sides) - len(rows)} more", Style.DIM)] if len(sides) > len(rows) else lines
+
+
+def _side(side: Side) -> tuple[str, str, str, str]:
+    who = ranks_text(side.ranks) if side.ranks else "?"
+    return who, printable(side.op, most=60), printable(side.sizes, most=80), printable(side.dtypes, most=60)
