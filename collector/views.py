@@ -1,6 +1,7 @@
 """One aspect of a job over all its ranks: stacks, file descriptors, logs, sequence marks. Values for the API."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -9,6 +10,7 @@ from collector.diagnose.expected import Expected, Unanswered
 from shared.diagnosis import Contract, StackClass
 from shared.log_events import LogEvent, Logs
 from shared.missing import Missing
+from shared.ranks import fold, unfold
 from shared.snapshot import Fds, NodeSnapshot, RankSnapshot
 
 
@@ -28,10 +30,24 @@ class View(Contract):
     gaps: tuple[RankGap, ...] = Field(default=(), description="Ranks that did not give it, and why.")
 
 
+class StackRoot(NamedTuple):
+    """All prefix trees as one, whose root stands for all ranks and is no frame."""
+
+    place: None
+    ranks: str
+    children: tuple[StackNode, ...]
+
+
 class TreeView(View):
     """Main threads' stacks merged into prefix trees."""
 
     tree: tuple[StackNode, ...]
+
+    @property
+    def root(self) -> StackRoot:
+        """The trees as one."""
+        ranks = fold(rank for node in self.tree for rank in unfold(node.ranks))
+        return StackRoot(None, ranks, self.tree)
 
 
 class ClassesView(View):

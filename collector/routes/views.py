@@ -5,11 +5,11 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from collector.diagnose.expected import Expected
 from collector.question import NativePolicy, Question
-from collector.render.stacks import render_folded, render_speedscope
+from collector.render.stacks import render_classes, render_folded, render_tree, speedscope
 from collector.routes.answers import JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.views import (
     ClassesView,
@@ -30,6 +30,10 @@ from shared.snapshot import NodeSnapshot
 router = APIRouter(prefix="/v1/jobs", tags=["views"])
 
 Looked = tuple[tuple[NodeSnapshot, ...], Expected]
+
+_MEDIA = ("application/json", "text/plain")
+
+Accept = Annotated[str | None, Header(description=f"One of {', '.join(_MEDIA)}.")]
 
 Earlier = Annotated[
     str | None,
@@ -88,18 +92,21 @@ async def get_stacks(
     looked: WithStacks,
     format: Annotated[
         StackFormat,
-        Query(description="`tree` and `classes`: JSON. `folded`: for flame graphs. `speedscope`: for speedscope.app."),
+        Query(description="`tree`, `classes`: JSON or text. `folded`: for flame graphs. `speedscope`: its JSON."),
     ] = StackFormat.TREE,
+    accept: Accept = None,
 ) -> Response:
     """Merge the main threads' stacks of all ranks: who is where, in a few lines for a thousand ranks."""
+    as_text = choose_media(accept, _MEDIA) == "text/plain"
     if format is StackFormat.CLASSES:
-        return json_answer(await asyncio.to_thread(view_classes, *looked))
-    view = await asyncio.to_thread(view_tree, *looked)
+        classes = await asyncio.to_thread(view_classes, *looked)
+        return PlainTextResponse(render_classes(classes.classes)) if as_text else json_answer(classes)
+    tree = await asyncio.to_thread(view_tree, *looked)
     if format is StackFormat.FOLDED:
-        return PlainTextResponse(render_folded(view.tree))
+        return PlainTextResponse(render_folded(tree.root))
     if format is StackFormat.SPEEDSCOPE:
-        return Response(render_speedscope(view.tree, name=view.job or ""), media_type="application/json")
-    return json_answer(view)
+        return JSONResponse(speedscope(tree.root, name=tree.job or ""))
+    return PlainTextResponse(render_tree(tree.root)) if as_text else json_answer(tree)
 
 
 @router.get("/{job:path}/fds", response_model=FdsView, summary="All ranks' open file descriptors")
@@ -117,10 +124,10 @@ async def get_fds(looked: WithoutStacks) -> Response:
 async def get_logs(
     looked: WithoutStacks,
     lines: Annotated[int, Query(ge=1, le=10_000, description="Last lines of each file.")] = 50,
-    accept: Annotated[str | None, Header(description="application/json or text/plain.")] = None,
+    accept: Accept = None,
 ) -> Response:
     """Return the ends of the logs by rank; as text, each line begins with `[host:rank]`. Secrets are taken out."""
-    media = choose_media(accept, ("application/json", "text/plain"))
+    media = choose_media(accept, _MEDIA)
     view = await asyncio.to_thread(view_logs, *looked, lines=lines)
     if media == "text/plain":
         return PlainTextResponse("".join(f"{line}\n" for line in view.lines))
