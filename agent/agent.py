@@ -15,7 +15,7 @@ from agent.node import Node
 from agent.procfs import ProcFs
 from agent.scene import Scene
 from agent.settings import AgentSettings
-from agent.sources import make_sources
+from agent.sources.all import make_sources
 from agent.sources.pyspy import find_program
 from agent.sources.source import Question
 from shared.errors import NotFound, UnhangError

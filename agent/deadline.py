@@ -7,7 +7,7 @@ and with too many abandoned no new ones are begun.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -63,31 +63,40 @@ class Crew:
     """Runs tasks side by side and knows which never came back."""
 
     def __init__(self) -> None:
-        self._abandoned: list[threading.Thread] = []
+        self._abandoned: dict[tuple[Hashable, str], threading.Thread] = {}
         self._lock = threading.Lock()
 
     @property
     def abandoned(self) -> int:
         """How many late tasks are still at it."""
         with self._lock:
-            self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+            self._abandoned = {key: thread for key, thread in self._abandoned.items() if thread.is_alive()}
             return len(self._abandoned)
 
-    def run(self, tasks: Mapping[str, Callable[[], T]], deadline: Deadline) -> dict[str, T | Exception]:
-        """Run every task in a thread of its own; one that fails or is late gives its exception or Late."""
+    def run(
+        self, tasks: Mapping[str, Callable[[], T]], deadline: Deadline, *, owner: Hashable = None
+    ) -> dict[str, T | Exception]:
+        """Run every task in a thread of its own; one that fails or is late gives its exception or Late.
+
+        A task of the same name and owner as one that never came back is not begun: it is late already.
+        """
         if self.abandoned >= MOST_ABANDONED:
             return {name: TooManyAbandoned() for name in tasks}
-        running = {name: _Task(name, work) for name, work in tasks.items()}
-        outcomes: dict[str, T | Exception] = {}
+        running = {name: _Task(name, work) for name, work in tasks.items() if not self._is_stuck(owner, name)}
+        outcomes: dict[str, T | Exception] = {name: Late() for name in tasks}
         for name, task in running.items():
-            outcome = self._outcome(task, deadline)
+            outcome = self._outcome(task, deadline, (owner, name))
             outcomes[name] = outcome
         return outcomes
 
-    def _outcome(self, task: _Task[T], deadline: Deadline) -> T | Exception:
+    def _is_stuck(self, owner: Hashable, name: str) -> bool:
+        with self._lock:
+            return (owner, name) in self._abandoned
+
+    def _outcome(self, task: _Task[T], deadline: Deadline, key: tuple[Hashable, str]) -> T | Exception:
         task.join(deadline.left())
         if task.is_alive():
             with self._lock:
-                self._abandoned.append(task)
+                self._abandoned[key] = task
             return Late()
         return task.outcome

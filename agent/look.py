@@ -19,6 +19,7 @@ from agent.beat import take_settled_beat
 from agent.deadline import Crew, Deadline, Late, TooManyAbandoned
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
+from agent.own_logs import own_log_fds, total_bytes
 from agent.scene import Scene
 from agent.sources.source import Answer, Question, Source
 from shared.errors import NotPermitted
@@ -115,7 +116,7 @@ class Looker:
     ) -> Answer:
         looks = {source.name: partial(_timed, source, rank, scene, question, deadline) for source in sources}
         parts: Answer = {}
-        for name, outcome in self._crew.run(looks, deadline).items():
+        for name, outcome in self._crew.run(looks, deadline, owner=rank.key).items():
             answer, seconds = ({}, deadline.seconds) if isinstance(outcome, Exception) else outcome
             part = missing_for(name, outcome) if isinstance(outcome, Exception) else answer[name]
             self._observer.source_done(name, seconds, part.reason if isinstance(part, Missing) else None)
@@ -123,8 +124,7 @@ class Looker:
         return parts
 
     def _with_beats(self, process: Process, rank: Rank, scene: Scene, deadline: Deadline) -> Process:
-        pid = rank.stat.pid
-        beats = self._crew.run({"beat": partial(take_settled_beat, scene.procfs, pid)}, deadline)
+        beats = self._crew.run({"beat": partial(_last_beat, rank, scene)}, deadline, owner=rank.key)
         after = beats["beat"]
         if isinstance(after, Exception):
             return process
@@ -143,6 +143,11 @@ def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadlin
     if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
         raise Gone(f"process {rank.stat.pid} ended, and another has its number now")
     return source.look(rank, scene, question, deadline), time.monotonic() - begun
+
+
+def _last_beat(rank: Rank, scene: Scene) -> Beat:
+    pid = rank.stat.pid
+    return take_settled_beat(scene.procfs, pid, log_bytes=total_bytes(scene.procfs, pid, own_log_fds(scene, rank)))
 
 
 def missing_for(source: str, error: Exception) -> Missing:

@@ -16,7 +16,7 @@ _MOST_AVOIDED = 64
 
 
 class Node:
-    """Everything the agent knows about the machine it runs on. One caller at a time finds or beats."""
+    """Everything the agent knows about the machine it runs on. One caller at a time finds."""
 
     def __init__(self, procfs: ProcFs, host: str, crew: Crew, *, only_ranks: str | None = None) -> None:
         self.procfs = procfs
@@ -37,7 +37,8 @@ class Node:
         """Find the ranks that are here now. Raises Unavailable when the machine does not let us look in time."""
         with self._lock:
             while len(self._avoided) < _MOST_AVOIDED:
-                outcome = self._crew.run({"find": self._find}, deadline.at_most(_FIND_SECONDS))["find"]
+                limit = deadline.at_most(_FIND_SECONDS)
+                outcome = self._crew.run({"find": self._find}, limit, owner=id(self._lister))["find"]
                 if isinstance(outcome, tuple):
                     return self._seen(*outcome)
                 if not isinstance(outcome, Late):
@@ -47,8 +48,7 @@ class Node:
 
     def beat(self, deadline: Deadline) -> None:
         """Take every rank's beat."""
-        with self._lock:
-            self._crew.run({"beat": self.watch.beat}, deadline)
+        self._crew.run({"beat": self.watch.beat}, deadline, owner="watch")
 
     def _find(self) -> tuple[Found, Listing]:
         lister = self._lister
@@ -67,6 +67,7 @@ class Node:
         if self._only is not None:
             kept = tuple(rank for rank in found.ranks if rank.identity.rank in self._only)
             found = found._replace(ranks=kept)
+        self._avoided &= {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
         exited = self.watch.see(found, listing)
         return found._replace(exited=exited, missing=(*found.missing, *self._missing()))
 

@@ -1,10 +1,13 @@
 """Runs the agent as a service until a signal ends it."""
 
+import socket
+
 import uvicorn
 
 from agent.app import create_app
 from agent.settings import AgentSettings
-from shared.listening import parse_address
+from shared.errors import InvalidSettings
+from shared.listening import Address, parse_address
 from shared.tokens import require_safe_binding
 
 _SECONDS_TO_FINISH = 5
@@ -12,16 +15,26 @@ _MOST_CONNECTIONS = 64
 
 
 def serve(settings: AgentSettings) -> None:
-    """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it would be unsafe to begin."""
+    """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it cannot listen, or must not."""
     require_safe_binding(settings.listen, settings.token_file)
-    address = parse_address(settings.listen)
-    uvicorn.run(
+    config = uvicorn.Config(
         create_app(settings),
-        host=address.host,
-        port=address.port,
         log_level="warning",
         access_log=False,
         server_header=False,
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,
     )
+    with _listen(parse_address(settings.listen)) as listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        raise InvalidSettings(
+            f"cannot listen on {address}: {error.strerror or error}",
+            advice="choose another address with --listen, or stop whoever listens there",
+        ) from error

@@ -1,6 +1,6 @@
 """Remembers the ranks between questions: since when each has stood still, and which have gone."""
 
-import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from agent.beat import has_moved, take_beat
 from agent.discover import Found, Rank, exited_from
 from agent.errors import Gone
-from agent.mounts import is_remote
+from agent.own_logs import own_log_fds, total_bytes
 from agent.processes import Listing
 from agent.procfs import ProcFs
 from agent.scene import Scene
-from agent.sources.fds import describe
 from agent.sources.process import oom_kills
 from shared.errors import NotPermitted
 from shared.snapshot import Beat, Exited
 
 _GONE_IS_TOLD_SECONDS = 900.0
 _MOST_GONE = 4096
-_STREAMS = (1, 2)
 
 Key = tuple[int, int]
 
@@ -42,57 +40,65 @@ class _Departed:
 
 
 class Watch:
-    """What an agent knows of its ranks beyond the present moment. Callers take turns; it has no lock itself."""
+    """What an agent knows of its ranks beyond the present moment. One caller at a time may `see`."""
 
     def __init__(self, procfs: ProcFs, host: str, clock: Callable[[], float] = time.time) -> None:
         self._procfs = procfs
         self._host = host
         self._clock = clock
+        self._lock = threading.Lock()
         self._watched: dict[Key, _Watched] = {}
         self._departed: list[_Departed] = []
 
     def see(self, found: Found, listing: Listing) -> tuple[Exited, ...]:
         """Take in who is here now; return who has exited, with the rank it was where that is known."""
         living = {rank.key: rank for rank in found.ranks}
-        for key in [key for key in self._watched if key not in living]:
-            self._depart(self._watched.pop(key), listing)
-        for key, rank in living.items():
-            if key in self._watched:
+        new = {key: self._begin(rank) for key, rank in living.items() if key not in self._watched}
+        with self._lock:
+            gone = [self._watched.pop(key) for key in list(self._watched) if key not in living]
+            self._watched.update(new)
+            for key, rank in living.items():
                 self._watched[key].rank = rank
-            else:
-                self._watched[key] = self._begin(rank)
+        for watched in gone:
+            self._depart(watched, listing)
         known = {departed.exited.pid: departed.exited for departed in self._told(found.ranks)}
         zombies = {zombie.pid: zombie for zombie in found.exited}
-        return tuple(zombies[pid] if pid not in known else known[pid] for pid in sorted(zombies | known))
+        return tuple((zombies | known)[pid] for pid in sorted(zombies | known))
 
     def beat(self) -> None:
         """Take everyone's beat and note who has moved."""
-        for watched in self._watched.values():
+        for watched in self._copy():
+            pid = watched.rank.stat.pid
             try:
-                beat = take_beat(self._procfs, watched.rank.stat.pid, log_bytes=self._log_bytes(watched))
+                beat = take_beat(self._procfs, pid, log_bytes=total_bytes(self._procfs, pid, watched.logs))
             except (Gone, NotPermitted):
                 continue
-            self._note(watched, beat)
+            with self._lock:
+                self._note(watched, beat)
 
     def looked(self, key: Key, before: Beat, after: Beat) -> None:
         """Leave our own look at a rank out of account: what it did from `before` to `after` was our doing."""
-        watched = self._watched.get(key)
-        if watched is not None and watched.last is not None:
-            size = watched.last.log_bytes
-            self._note(watched, before.model_copy(update={"log_bytes": size}))
-            watched.last = after.model_copy(update={"log_bytes": size})
+        with self._lock:
+            watched = self._watched.get(key)
+            if watched is not None and watched.last is not None:
+                self._note(watched, before)
+                watched.last = after
 
     def idle_for_seconds(self, key: Key) -> float | None:
         """Return how long a rank has been seen without progress; None when it has not been watched."""
-        watched = self._watched.get(key)
-        if watched is None or watched.still_since is None:
-            return None
-        return max(0.0, self._clock() - watched.still_since)
+        with self._lock:
+            watched = self._watched.get(key)
+            since = None if watched is None else watched.still_since
+        return None if since is None else max(0.0, self._clock() - since)
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
         """The ranks known to live."""
-        return tuple(watched.rank for watched in self._watched.values())
+        return tuple(watched.rank for watched in self._copy())
+
+    def _copy(self) -> tuple[_Watched, ...]:
+        with self._lock:
+            return tuple(self._watched.values())
 
     def _note(self, watched: _Watched, beat: Beat) -> None:
         if watched.last is None or watched.still_since is None or has_moved(watched.last, beat):
@@ -100,17 +106,8 @@ class Watch:
         watched.last = beat
 
     def _begin(self, rank: Rank) -> _Watched:
-        return _Watched(rank, own_log_fds(self._procfs, rank, self._host), oom_kills(self._procfs, rank.stat.pid))
-
-    def _log_bytes(self, watched: _Watched) -> int | None:
-        sizes: dict[tuple[int, int], int] = {}
-        for fd in watched.logs:
-            try:
-                found = os.stat(self._procfs.path(watched.rank.stat.pid, f"fd/{fd}"))
-            except OSError:
-                continue
-            sizes[found.st_dev, found.st_ino] = found.st_size
-        return sum(sizes.values()) if sizes else None
+        logs = own_log_fds(Scene(self._procfs, self._host), rank)
+        return _Watched(rank, logs, oom_kills(self._procfs, rank.stat.pid))
 
     def _depart(self, watched: _Watched, listing: Listing) -> None:
         """Describe how a rank went. Its exit status is known as long as nobody has reaped it."""
@@ -129,7 +126,7 @@ class Watch:
         """Compare the cgroup's count with that at the start; None where no neighbour is left to ask."""
         if signal not in (None, 9) or watched.oom_kills is None:
             return False if signal not in (None, 9) else None
-        for other in self._watched.values():
+        for other in self._copy():
             now = oom_kills(self._procfs, other.rank.stat.pid)
             if now is not None:
                 return now > watched.oom_kills
@@ -155,18 +152,3 @@ def _still_matters(departed: _Departed, jobs: dict[str | None, list[Rank]], now:
     replaced = any(r.identity.rank == identity.rank for r in living)
     first = min(r.identity.started_at or 0.0 for r in living)
     return not replaced and departed.at >= first and all(r.identity.attempt <= identity.attempt for r in living)
-
-
-def own_log_fds(procfs: ProcFs, rank: Rank, host: str) -> tuple[int, ...]:
-    """Return which of descriptors 1 and 2 are files that this rank alone writes, on a local file system."""
-    scene = Scene(procfs, host)
-    try:
-        shared = {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in _STREAMS}
-    except (Gone, NotPermitted):
-        shared = set()
-    found = (describe(scene, rank.stat.pid, fd) for fd in _STREAMS)
-    return tuple(
-        d.fd
-        for d in found
-        if d is not None and d.kind == "file" and d.target not in shared and not is_remote(d.file_system)
-    )

@@ -7,6 +7,7 @@ from agent.beat import take_beat
 from agent.deadline import Deadline
 from agent.discover import Rank
 from agent.errors import Gone
+from agent.own_logs import own_log_fds, total_bytes
 from agent.procfs import ProcFs
 from agent.scene import Scene
 from agent.sources.source import Answer, Question
@@ -27,13 +28,15 @@ class ProcessSource:
     name = "process"
 
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
-        return {"process": read_process(scene, rank.stat.pid)}
+        pid = rank.stat.pid
+        log_bytes = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
+        return {"process": read_process(scene, pid, log_bytes=log_bytes)}
 
 
-def read_process(scene: Scene, pid: int) -> Process:
-    """Read the facts of one process. Raises Gone."""
+def read_process(scene: Scene, pid: int, *, log_bytes: int | None = None) -> Process:
+    """Read the facts of one process, its beat first. Raises Gone."""
     procfs = scene.procfs
-    before = take_beat(procfs, pid)
+    before = take_beat(procfs, pid, log_bytes=log_bytes)
     stat = procfs.stat(pid)
     status = procfs.fields(pid, "status")
     return Process.model_validate(

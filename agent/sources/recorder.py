@@ -4,6 +4,7 @@ The server is there when our probe opened it (`unhang run`) or when the job did 
 Which socket it is we take from what the rank itself listens on, never from a name in a shared folder.
 """
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ class RecorderSource:
         procfs, pid = scene.procfs, rank.stat.pid
         server = _find_server(rank, procfs)
         if server is None:
-            raise Unavailable(Reason.NOT_ENABLED, _HOW_TO_ENABLE)
+            raise Unavailable(Reason.NOT_ENABLED, _probe_failure(procfs, pid) or _HOW_TO_ENABLE)
         if procfs.stat(pid).state in _STOPPED:
             raise Unavailable(Reason.TIMED_OUT, "the rank is stopped, so its recorder cannot answer")
         trace = _ask_all(server, deadline.at_most(_SECONDS))
@@ -114,6 +115,18 @@ def _ask_one(server: _Server, handler: str, deadline: Deadline) -> Trace:
         return parse_dump(body)
     except UnreadableDump as error:
         raise Unavailable(Reason.UNREADABLE, str(error)) from error
+
+
+def _probe_failure(procfs: ProcFs, pid: int) -> str | None:
+    """Return what our probe has left word of where it could not open a server."""
+    uid = procfs.fields(pid, "status").get("Uid", "0").split()[0]
+    path = f"/tmp/unhang-{uid}/{own_pid(procfs, pid)}.status.json"
+    try:
+        with open_named(procfs, pid, path, reader_of(procfs, pid)) as opened:
+            error = json.loads(os.pread(opened, 4096, 0))["error"]
+    except (Gone, NotPermitted, Unavailable, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return f"the probe in this rank could not open its server: {str(error)[:300]}"
 
 
 def _groups(server: _Server, procfs: ProcFs) -> GroupTable:

@@ -59,7 +59,7 @@ class StacksSource:
     def _children(self, rank: Rank, scene: Scene, deadline: Deadline) -> tuple[Child, ...]:
         pids = rank.children[:_MOST_CHILDREN]
         looks = {str(pid): partial(self._child, pid, scene, deadline) for pid in pids}
-        answers = self._crew.run(looks, deadline)
+        answers = self._crew.run(looks, deadline, owner=rank.key)
         return tuple(answer for answer in answers.values() if isinstance(answer, Child))
 
     def _child(self, pid: int, scene: Scene, deadline: Deadline) -> Child:

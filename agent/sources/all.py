@@ -1,0 +1,16 @@
+"""Every way to look at a rank. A new one is a new file and a line in `make_sources`."""
+
+from pathlib import Path
+
+from agent.deadline import Crew
+from agent.sources.fds import FdsSource
+from agent.sources.logs import LogsSource
+from agent.sources.process import ProcessSource
+from agent.sources.recorder import RecorderSource
+from agent.sources.source import Source
+from agent.sources.stacks import StacksSource
+
+
+def make_sources(py_spy: Path | None, crew: Crew) -> tuple[Source, ...]:
+    """Return every source, in the order in which a snapshot names them."""
+    return (ProcessSource(), StacksSource(py_spy, crew), FdsSource(), LogsSource(), RecorderSource())
