@@ -1,0 +1,1 @@
+"""Benchmarks: figures, not tests. `make bench` runs them all and prints a table for docs/benchmarks.md."""
