@@ -8,7 +8,7 @@ import os
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,7 +105,9 @@ class Store:
                         for position, (look, blob) in enumerate(zip(looks, blobs, strict=True))
                     ],
                 )
-            self._forget(connection, now_ms=_milliseconds(diagnosis.id))
+            forgotten = self._forget(connection, now_ms=_milliseconds(diagnosis.id))
+        if forgotten:
+            self._give_back_space()
 
     def list(self, *, job: str | None = None, limit: int = 50, before: str | None = None) -> tuple[Listed, ...]:
         """Return the newest diagnoses first, at most `limit`, of one `job` where given, older than the id `before`."""
@@ -161,7 +163,7 @@ class Store:
         with self._writing, self._engine.begin() as connection:
             yield connection
 
-    def _forget(self, connection: Connection, *, now_ms: int) -> None:
+    def _forget(self, connection: Connection, *, now_ms: int) -> int:
         """Delete what the retention no longer covers, oldest first; the newest stays, however large it is."""
         keep = self._retention
         oldest_ms = now_ms - int(keep.most_days * 86_400_000)
@@ -177,8 +179,13 @@ class Store:
             some = gone[first : first + 500]
             connection.execute(delete(snapshots).where(snapshots.c.diagnosis.in_(some)))
             connection.execute(delete(diagnoses).where(diagnoses.c.id.in_(some)))
-        if gone and connection.dialect.name == "sqlite":
-            connection.exec_driver_sql("PRAGMA incremental_vacuum").close()
+        return len(gone)
+
+    def _give_back_space(self) -> None:
+        """Let the file shrink. Only `executescript` steps through this pragma, which frees a page per step."""
+        if self._engine.dialect.name == "sqlite":
+            with self._writing, closing(self._engine.raw_connection()) as connection:
+                connection.cursor().executescript("PRAGMA incremental_vacuum")
 
 
 def _engine(path: Path | None) -> Engine:
