@@ -3,11 +3,15 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.deploy.sandbox import command_under
@@ -21,31 +25,74 @@ JOB = """
 import os, sys, time
 os.setgroups([]); os.setgid({owner}); os.setuid({owner}); os.umask(0o077)
 log = open("train.log", "w")
-log.write("step 3\\n"); log.flush()
+os.write(log.fileno(), b"step 3\\n")
 print("ready", flush=True)
+os.dup2(log.fileno(), 1)
 def wait_for_neighbour():
     time.sleep(600)
 wait_for_neighbour()
 """
 
+AGENT = "from cli.main import main; main()"
+JOB_NAME = "rights-test"
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process of another user, in a folder that only it may enter, with a log that only it may read."""
+    """A rank of another user, in a folder that only it may enter, with a log that only it may read."""
     os.chown(tmp_path, OWNER, OWNER)
     tmp_path.chmod(0o700)
-    program = JOB.format(owner=OWNER)
-    with subprocess.Popen((sys.executable, "-c", program), cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+    command = (sys.executable, "-c", JOB.format(owner=OWNER))
+    rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": JOB_NAME}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, **rank}
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
         process.kill()
 
 
+@pytest.fixture
+def agent() -> Iterator[str]:
+    """The agent itself with the unit's rights; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        address = f"127.0.0.1:{holder.getsockname()[1]}"
+    command = command_under("agent", (sys.executable, "-c", AGENT, "agent", "--listen", address))
+    with subprocess.Popen(command) as process:
+        wait_for(f"http://{address}/healthz")
+        yield f"http://{address}"
+        process.terminate()
+
+
+def wait_for(address: str) -> None:
+    """Wait until a service answers."""
+    deadline = time.monotonic() + RUN_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            httpx.get(address).raise_for_status()
+            return
+        except httpx.HTTPError:
+            time.sleep(0.1)
+    raise AssertionError(f"no answer from {address}")
+
+
 def under_the_unit(*program: str) -> subprocess.CompletedProcess[str]:
     """Run a program with the agent's rights."""
     command = command_under("agent", program)
     return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+
+
+def test_agent_sees_a_rank_of_another_user(job: subprocess.Popen[str], agent: str) -> None:
+    """The whole look: facts of the process, its stack, its descriptors and the end of its log."""
+    answer = httpx.get(f"{agent}/v1/snapshot", params={"job": JOB_NAME}, timeout=RUN_SECONDS)
+    rank: dict[str, Any]
+    (rank,) = answer.raise_for_status().json()["ranks"]
+    assert rank["identity"]["pid"] == job.pid
+    assert "wait_for_neighbour" in str(rank["stacks"])
+    assert rank["process"]["syscall"]["name"] == "clock_nanosleep"
+    assert "step 3" in str(rank["logs"])
+    assert rank["fds"]["total"] > 0
 
 
 @pytest.mark.parametrize("options", [(), ("--native",), ("--nonblocking",)], ids=" ".join)
@@ -62,9 +109,7 @@ def test_stacks_of_another_user_are_read(job: subprocess.Popen[str], options: tu
 @pytest.mark.parametrize("what", ["environ", "mem", "maps", "syscall", "wchan", "fd", "fdinfo", "io"])
 def test_process_of_another_user_is_read(job: subprocess.Popen[str], what: str) -> None:
     """What /proc shows of a process to its owner, it shows to the agent."""
-    program = (
-        "import os, sys; path = sys.argv[1]; os.path.isdir(path) and os.listdir(path) or os.open(path, os.O_RDONLY)"
-    )
+    program = "import os, sys; os.listdir(os.open(p, 0)) if os.path.isdir(p := sys.argv[1]) else os.open(p, 0)"
     done = under_the_unit(sys.executable, "-c", program, f"/proc/{job.pid}/{what}")
     assert done.returncode == 0, done.stderr
 

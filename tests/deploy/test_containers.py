@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,37 @@ def _copy(words: list[str], into: Path) -> None:
             shutil.copytree(REPOSITORY / source, into / target)
         else:
             shutil.copy(REPOSITORY / source, into / target)
+
+
+@pytest.fixture
+def py_spy_of_the_image() -> Iterator[Path]:
+    """A copy of py-spy that anyone may run, with the file capability that the image gives it."""
+    (capability,) = re.findall(r"setcap (\S+) /opt/unhang/bin/py-spy", DOCKERFILE.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        program = Path(shutil.copy(Path(sys.executable).parent / "py-spy", folder))
+        subprocess.run(("setcap", capability, program), check=True)
+        yield program
+
+
+@pytest.mark.root
+@pytest.mark.ptrace
+@pytest.mark.parametrize(("bounding", "works"), [("-all,+sys_ptrace", True), ("-all", False)])
+def test_py_spy_traces_as_no_root_where_the_container_may(
+    py_spy_of_the_image: Path, bounding: str, works: bool
+) -> None:
+    """A file capability is enough for the image's user, and worth nothing in a container that lacks it."""
+    python = "/usr/bin/python3"  # readable by any user, unlike an interpreter below root's home
+    uid = OWNER.partition(":")[0]
+    as_user = ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all")
+    sleep = "import time; print('ready', flush=True); time.sleep(600)"
+    with subprocess.Popen((*as_user, python, "-c", sleep), stdout=subprocess.PIPE) as rank:
+        assert rank.stdout is not None
+        rank.stdout.readline()
+        command = (*as_user, f"--bounding-set={bounding}", py_spy_of_the_image, "dump", "--pid", str(rank.pid))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+        rank.kill()
+    assert ("<module>" in done.stdout) is works, done.stderr
 
 
 def test_compose_file_is_valid() -> None:
