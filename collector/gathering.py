@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.diagnose import pids_to_look_deeper
+from collector.diagnose import pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
 from collector.hostlists import AgentAddress
@@ -68,9 +68,10 @@ class Gathering:
         self._job = choose_job(self._question.job, found.lists.values(), some_silent=bool(found.silent))
         targets = self._targets(agents, found)
         for look in range(1, self._question.looks + 1):
-            if look > 1 and not await self._wait():
+            if look > 1 and not await self._wait(self._question.interval_seconds):
                 break
             targets = await self._look(targets, look)
+        await self._look_further(targets)
         await self._look_deeper()
         return self._snapshots, self._expected()
 
@@ -101,7 +102,7 @@ class Gathering:
 
     async def _look(self, targets: Sequence[AgentAddress], look: int) -> list[AgentAddress]:
         """Steps 2 and 3; returns those that answered, for the next look."""
-        waits_left = self._question.looks - look
+        waits_left = max(0, self._question.looks - look)
         spare = self._deadline.seconds_left - waits_left * self._question.interval_seconds
         deadline = self._deadline.earlier(max(0.0, spare) / (waits_left + 2))
         requests = [self._request(agent, deadline, {"stacks": self._question.stacks}) for agent in targets]
@@ -112,9 +113,18 @@ class Gathering:
         self._silent.update((silent.address.url, silent) for silent in answers.silent)
         return [answer.address for answer in answers.answered]
 
-    async def _wait(self) -> bool:
+    async def _look_further(self, targets: Sequence[AgentAddress]) -> None:
+        """Step 3 again, where more looks would decide: more time for a doubt, quick samples for a straggler."""
+        if self._question.looks < 2:
+            return
+        pauses = await asyncio.to_thread(pauses_before_further_looks, self._snapshots, self._expected())
+        for look, pause in enumerate(pauses, start=self._question.looks + 1):
+            if not targets or not await self._wait(pause):
+                return
+            targets = await self._look(targets, look)
+
+    async def _wait(self, seconds: float) -> bool:
         """Step 3: pause between two looks; False where there is no time for another one."""
-        seconds = self._question.interval_seconds
         if seconds >= self._deadline.seconds_left or not self._answers:
             return False
         await tell(self._progress, Step(stage=Stage.WAITING, seconds=seconds))

@@ -1,7 +1,7 @@
 """The verdict, pure: snapshots in, a diagnosis out. See `verdict.py` for the steps."""
 
 from collector.diagnose.classes import StackNode, merge_tree, stack_classes
-from collector.diagnose.deeper import pids_to_look_deeper
+from collector.diagnose.deeper import pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.tables import GroupTable, group_tables
 from collector.diagnose.verdict import diagnose
@@ -14,6 +14,7 @@ __all__ = [
     "diagnose",
     "group_tables",
     "merge_tree",
+    "pauses_before_further_looks",
     "pids_to_look_deeper",
     "stack_classes",
 ]

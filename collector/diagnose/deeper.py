@@ -1,5 +1,7 @@
-"""Whom to look at again with native frames, which stops a process for about a second.
+"""Which further looks would decide what the looks so far leave open.
 
+More time, where ranks are waited for that may only be slow; many quick samples, where a job moves and no recorder tells
+who keeps it waiting; and native frames, which stop a process for about a second.
 Only frozen ranks whose Python stack does not say what they wait for, one per stack: a work handle's wait, a lock in C or a
 backward pass leave no telling Python frame.
 """
@@ -11,7 +13,8 @@ from collector.diagnose.expected import Expected
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence, call_roll
-from shared.diagnosis import Cause
+from collector.diagnose.verdict import read
+from shared.diagnosis import Cause, Verdict
 from shared.snapshot import NodeSnapshot
 from shared.stacks import Frame
 
@@ -44,3 +47,20 @@ def _unclear(activity: Activity) -> bool:
         and bool(activity.frames)
         and activity.label != ASLEEP
     )
+
+
+QUICK_LOOKS = 8
+QUICK_PAUSE_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 15.0
+
+
+def pauses_before_further_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[float, ...]:
+    """Return the pauses in seconds before each further look that would decide the verdict; often none."""
+    reading, scene = read(snapshots, expected)
+    if not scene.roster.live or len({look.taken_at_ns for look in snapshots}) < 2:
+        return ()
+    if reading.decided_after is not None and reading.decided_after <= LONGEST_WAIT_SECONDS:
+        return (reading.decided_after + 0.5,)
+    if reading.verdict is Verdict.NOT_HUNG and not scene.traces and len(scene.activities) > 1:
+        return (QUICK_PAUSE_SECONDS,) * QUICK_LOOKS
+    return ()

@@ -1,12 +1,14 @@
 """Step 10: a fault becomes a finding, with culprits identified, the cause named and the ground laid out."""
 
-from collector.diagnose.activity import exception_of
+from collector.diagnose.activity import exception_of, place
+from collector.diagnose.by_stacks import NO_RECORD
 from collector.diagnose.evidence import evidence_of
+from collector.diagnose.sampled import SampledStraggler
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.steps import next_steps_for
 from collector.diagnose.straggler import Straggler
 from collector.diagnose.wording import summary_of
-from shared.diagnosis import Cause, Certainty, Culprit, Evidence, Finding, Kind, LagEvidence, Where
+from shared.diagnosis import Cause, Certainty, Culprit, Evidence, Finding, Kind, LagEvidence, StackEvidence, Where
 from shared.ranks import fold
 
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
@@ -38,7 +40,6 @@ def straggler_finding(straggler: Straggler, scene: Scene) -> Finding:
     """Put a straggler into the contract's form."""
     rank, group = straggler.rank, straggler.group
     others = tuple(other for other in scene.roster.ranks if other != rank)
-    activity = scene.activities.get(rank)
     lag = LagEvidence(
         ranks=str(rank),
         text=(
@@ -52,17 +53,35 @@ def straggler_finding(straggler: Straggler, scene: Scene) -> Finding:
         of=straggler.sequences,
     )
     fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.PROVEN, group=group)
+    return _slow(fault, scene, (lag,))
+
+
+def sampled_finding(straggler: SampledStraggler, scene: Scene) -> Finding:
+    """Put a straggler that was seen in samples of stacks into the contract's form."""
+    rank = straggler.rank
+    others = tuple(other for other in scene.roster.ranks if other != rank)
+    text = (
+        f"in {straggler.samples} looks rank {rank} was seen waiting for others in {straggler.waiting_share:.0%}, "
+        f"every other rank in at least {straggler.others_share:.0%}"
+    )
+    seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, scene.activities[rank].frames)))
+    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(NO_RECORD,))
+    return _slow(fault, scene, (seen,))
+
+
+def _slow(fault: Fault, scene: Scene, evidence: tuple[Evidence, ...]) -> Finding:
+    activity = scene.activities.get(fault.culprits[0])
     cause = Cause.UNKNOWN if activity is None or activity.waits_for_ranks else activity.cause
-    evidence: tuple[Evidence, ...] = (lag,)
     return Finding(
-        kind=Kind.STRAGGLER,
+        kind=fault.kind,
         cause=cause,
-        certainty=Certainty.PROVEN,
-        culprits=(culprit_of(rank, scene),),
-        victims=fold(others),
-        group=group.ref,
-        where=_where((rank,), scene),
+        certainty=fault.certainty,
+        culprits=tuple(culprit_of(rank, scene) for rank in fault.culprits),
+        victims=fold(fault.victims),
+        group=None if fault.group is None else fault.group.ref,
+        where=_where(fault.culprits, scene),
         summary=summary_of(fault, cause, scene),
+        remarks=fault.remarks,
         evidence=evidence,
         next_steps=next_steps_for(fault, cause, scene),
     )

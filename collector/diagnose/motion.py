@@ -52,14 +52,16 @@ class JobMotion:
     def ranks(self, motion: Motion) -> tuple[int, ...]:
         return tuple(rank for rank, what in self.by_rank.items() if what is motion)
 
-    def long_enough(self, *, busy: bool) -> bool:
-        """Has the job stood still for longer than its own rhythm explains?"""
-        if self.stalled_seconds is None:
-            return not busy
+    def stall(self, waiters: Iterable[int]) -> float:
+        """Seconds that the job has stood still: since the newest operation, else at least since the first look."""
+        if self.stalled_seconds is not None:
+            return self.stalled_seconds
+        return 0.0 if self.woken & set(waiters) else self.seconds
+
+    def needed(self, *, busy: bool) -> float:
+        """Seconds of standing still that the job's own rhythm does not explain."""
         usual = self.usual_gap_seconds or 0.0
-        if busy:
-            return self.stalled_seconds >= max(BUSY_SECONDS, BUSY_GAPS * usual)
-        return self.stalled_seconds >= FROZEN_GAPS * usual
+        return max(BUSY_SECONDS, BUSY_GAPS * usual) if busy else FROZEN_GAPS * usual
 
 
 def motion_of(roster: Roster) -> JobMotion:

@@ -22,11 +22,12 @@ from collector.diagnose.classes import classes_of
 from collector.diagnose.coverage import coverage_of
 from collector.diagnose.expected import Expected
 from collector.diagnose.faults import faults_by_record
-from collector.diagnose.findings import finding_of, straggler_finding
+from collector.diagnose.findings import finding_of, sampled_finding, straggler_finding
 from collector.diagnose.groups import line_up
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import call_roll
+from collector.diagnose.sampled import find_sampled_straggler
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.straggler import find_straggler
 from collector.diagnose.waits import find_edges
@@ -40,8 +41,7 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
 
     `id`, `made_at` and `took_seconds` are the caller's to fill in: this function knows no clock.
     """
-    scene = set_scene(snapshots, expected)
-    reading = _read(scene)
+    reading, scene = read(snapshots, expected)
     return Diagnosis(
         job=scene.roster.job,
         verdict=reading.verdict,
@@ -53,6 +53,12 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
         coverage=coverage_of(scene.roster, expected, snapshots),
         conflicts=scene.roster.conflicts,
     )
+
+
+def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Reading, Scene]:
+    """The verdict before it is put into words, and the scene it was read from."""
+    scene = set_scene(snapshots, expected)
+    return _read(scene), scene
 
 
 def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
@@ -94,10 +100,12 @@ def _moves(scene: Scene) -> bool:
 
 def _moving(scene: Scene) -> Reading:
     straggler = find_straggler(scene.groups, scene.traces)
-    if straggler is None:
-        return Reading(Verdict.NOT_HUNG, "it makes progress", state="running")
-    finding = straggler_finding(straggler, scene)
-    return Reading(Verdict.SLOW, "", findings=(finding,))
+    if straggler is not None:
+        return Reading(Verdict.SLOW, "", findings=(straggler_finding(straggler, scene),))
+    sampled = None if scene.traces else find_sampled_straggler(scene.roster)
+    if sampled is not None:
+        return Reading(Verdict.SLOW, "", findings=(sampled_finding(sampled, scene),))
+    return Reading(Verdict.NOT_HUNG, "it makes progress", state="running")
 
 
 def _quiet(scene: Scene) -> Reading:
@@ -118,13 +126,14 @@ def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
     suspects = {rank for fault in faults for rank in fault.culprits} or set(scene.activities)
     seen = {motion.by_rank[rank] for rank in suspects if rank in motion.by_rank}
     working = [rank for rank in suspects if motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene)]
-    unsure = bool(working) or seen == {Motion.UNKNOWN}
-    if motion.long_enough(busy=unsure):
+    stall = motion.stall(rank for fault in faults for rank in fault.victims)
+    needed = motion.needed(busy=bool(working) or seen == {Motion.UNKNOWN})
+    if stall >= needed:
         return None
-    usual, stalled = motion.usual_gap_seconds, motion.stalled_seconds
-    if stalled is not None and usual is not None and stalled <= usual:
+    if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Reading(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
-    return Reading(Verdict.CANNOT_TELL, "", waited_for=tuple(sorted(suspects)), faults=tuple(faults))
+    who = tuple(sorted(suspects))
+    return Reading(Verdict.CANNOT_TELL, "", waited_for=who, stall=stall, decided_after=needed - stall)
 
 
 def _only_waits(rank: int, scene: Scene) -> bool:

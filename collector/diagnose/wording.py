@@ -18,7 +18,10 @@ class Reading:
     state: Literal["running", "idle", "finished"] | None = None
     findings: tuple[Finding, ...] = ()
     waited_for: tuple[int, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    stall: float = 0.0
+    """Seconds that `waited_for` have been waited for, at least."""
+    decided_after: float | None = None
+    """Seconds of further standing still that would make it a hang."""
 
 
 _PREDICATES = {
@@ -40,18 +43,15 @@ def headline_of(reading: Reading, scene: Scene) -> str:
         return f"{prefix}{first.summary}{also}"
     if reading.verdict is Verdict.NOT_HUNG:
         return f"Not hung: {reading.reason}."
-    if reading.faults:
+    if reading.waited_for:
         return f"Cannot tell yet: {_waiting(reading, scene)}."
     return f"Cannot tell: {reading.reason}."
 
 
 def _waiting(reading: Reading, scene: Scene) -> str:
-    stalled, usual = scene.motion.stalled_seconds, scene.motion.usual_gap_seconds
-    who = ranks_in_words(reading.waited_for)
-    if stalled is None:
-        return f"others wait for {who}, which is at work, and no recorder tells for how long"
+    usual = scene.motion.usual_gap_seconds
     rhythm = "" if usual is None else f", and the job's usual pause is up to {usual:.1f} s"
-    return f"others have waited for {who} for {stalled:.1f} s{rhythm}"
+    return f"others have waited for {ranks_in_words(reading.waited_for)} for {reading.stall:.1f} s{rhythm}"
 
 
 def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
@@ -134,8 +134,10 @@ def _mismatch(fault: Fault, at: str) -> str:
 
 def _inversion(fault: Fault, at: str) -> str:
     if set(fault.culprits) == {edge.waiter for edge in fault.cycle}:
-        return f"{ranks_in_words(fault.culprits)} wait for each other across groups: they took operations in different orders"
-    return f"{ranks_in_words(fault.culprits)} took the groups' operations in another order than the others, who wait in{at}"
+        who = ranks_in_words(fault.culprits)
+        return f"{who} wait for each other across groups: they took operations in different orders"
+    who = ranks_in_words(fault.culprits)
+    return f"{who} took the groups' operations in another order than the others, who wait in{at}"
 
 
 def _where(fault: Fault, cause: Cause, scene: Scene) -> str:

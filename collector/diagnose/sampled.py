@@ -1,0 +1,45 @@
+"""Step 2 without a recorder: a straggler by samples.
+
+Where the ranks were in many quick looks at a job that moves tells who waits for whom in the long run: a straggler is
+hardly ever seen in communication, the others nearly always are. In a balanced job all are seen alike.
+"""
+
+from dataclasses import dataclass, replace
+
+from collector.diagnose.activity import activity_of
+from collector.diagnose.roster import RankView, Roster
+
+LEAST_SAMPLES = 8
+STRAGGLER_SHARE = 0.2
+"""A straggler is seen waiting in at most this share of the samples …"""
+VICTIM_SHARE = 0.6
+"""… and every other rank in at least this share."""
+
+
+@dataclass(frozen=True)
+class SampledStraggler:
+    """One rank that the others are seen waiting for."""
+
+    rank: int
+    waiting_share: float
+    others_share: float
+    """The least of the others."""
+    samples: int
+
+
+def find_sampled_straggler(roster: Roster) -> SampledStraggler | None:
+    """Return the one rank that is at work while all others wait, in most of at least eight samples; None if none is."""
+    shares = {view.rank: _waiting_share(view) for view in roster.present()}
+    samples = min((len(view.looks) for view in roster.present()), default=0)
+    if samples < LEAST_SAMPLES or len(shares) < 2:
+        return None
+    slowest = min(shares, key=lambda rank: (shares[rank], rank))
+    others = min(share for rank, share in shares.items() if rank != slowest)
+    if shares[slowest] > STRAGGLER_SHARE or others < VICTIM_SHARE:
+        return None
+    return SampledStraggler(slowest, shares[slowest], others, samples)
+
+
+def _waiting_share(view: RankView) -> float:
+    waiting = sum(activity_of(replace(view, looks=(look,))).waits_for_ranks for look in view.looks)
+    return waiting / max(1, len(view.looks))
