@@ -115,12 +115,18 @@ class Runs:
 
     def _end(self, run: Run, task: "asyncio.Task[Diagnosis]") -> None:
         self._by_job.pop(run.question.job, None)
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
+        if task.cancelled():
+            self._fail(run, Unfinished("the collector was stopped before the diagnosis was made"))
             return
-        if not isinstance(error, UnhangError):
+        error = task.exception()
+        if isinstance(error, UnhangError):
+            self._fail(run, error)
+        elif error is not None:
             _log.error("diagnosis %s of %s failed", run.id, quoted(str(run.question.job)), exc_info=error)
-            error = Unfinished(f"the diagnosis was not finished: {type(error).__name__}", advice="ask for a new one")
+            name = type(error).__name__
+            self._fail(run, Unfinished(f"the diagnosis was not finished: {name}", advice="ask for a new one"))
+
+    def _fail(self, run: Run, error: UnhangError) -> None:
         self._failures[run.id] = error
         while len(self._failures) > _FAILURES_KEPT:
             self._failures.popitem(last=False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collector.hostlists import MOST_AGENTS, parse_hostlist
 from shared.errors import InvalidHostlist
 
-URLS = (
+URLS: tuple[tuple[str, list[str]], ...] = (
     ("node7", ["http://node7:8471"]),
     ("node7:9000", ["http://node7:9000"]),
     ("node[01-03]:8471", ["http://node01:8471", "http://node02:8471", "http://node03:8471"]),
