@@ -30,7 +30,7 @@ MOST_FRAMES = 256
 MOST_TEXT = 512
 _MOST_GROUPS = 65_536
 
-_TRAILING_NUMBER = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
+_TRAILING_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
 # nccl:recv 3<-0      gloo:send 1->2
 _PEERS = re.compile(r"(?P<op>\w+) (?P<one>\d{1,7})(?P<arrow>->|<-)(?P<other>\d{1,7})")
 _CANONICAL = {

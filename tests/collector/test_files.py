@@ -17,6 +17,7 @@ from collector.files import read_directory
 from collector.recorded import diagnose_directory
 from shared.diagnosis import Verdict
 from shared.errors import NotFound
+from shared.log_events import EventKind, Logs
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot, RankSnapshot
 from shared.stacks import Stacks
@@ -188,6 +189,36 @@ def test_doubtful_number_of_a_log_is_no_rank(tmp_path: Path, name: str) -> None:
     assert [rank.identity.rank for rank in found.ranks] == [0]
     assert found.logs is not None
     assert found.logs.files[0].path == name
+
+
+def test_lines_of_a_common_log_go_to_the_ranks_that_they_name(tmp_path: Path) -> None:
+    """One file of all ranks: each marked line belongs to its rank, whether a dump of that rank is there or not."""
+    (tmp_path / "dump_0").write_bytes(dump(0))
+    (tmp_path / "slurm-4242.out").write_text(
+        "step 7\n"
+        "[rank2]: Traceback (most recent call last):\n"
+        '[rank2]:   File "/srv/train.py", line 9, in <module>\n'
+        "[rank2]: ValueError: bad batch\n"
+    )
+    (found,) = read_directory(tmp_path)[0]
+    assert [rank.identity.rank for rank in found.ranks] == [0, 2]
+    assert isinstance(found.ranks[0].logs, Missing)
+    assert isinstance(found.ranks[1].logs, Logs)
+    (event,) = found.ranks[1].logs.events
+    assert (event.kind, event.rank, event.path) == (EventKind.EXCEPTION, 2, "slurm-4242.out")
+    assert found.logs is not None
+    assert found.logs.events == ()
+
+
+def test_events_of_a_ranks_own_log(tmp_path: Path) -> None:
+    """In a file that is named after a rank, unmarked lines are that rank's; secrets are taken out."""
+    (tmp_path / "rank_1.log").write_text(
+        "token=abcdefghijklmnop\nTraceback (most recent call last):\nValueError: bad batch\n"
+    )
+    rank = only_rank(read_directory(tmp_path)[0])
+    assert isinstance(rank.logs, Logs)
+    assert [(event.kind, event.rank) for event in rank.logs.events] == [(EventKind.EXCEPTION, 1)]
+    assert "abcdefghijklmnop" not in rank.logs.model_dump_json()
 
 
 @pytest.mark.parametrize(("content", "words"), [(RAS_TEXT, "RAS"), (RAS_JSON, "RAS")])

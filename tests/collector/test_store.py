@@ -203,7 +203,8 @@ for i in range(100_000):
 def test_sigkill_loses_nothing_that_was_saved(tmp_path: Path) -> None:
     """Killed in the midst of saving, the store opens again and has every diagnosis that `save` returned from."""
     file = tmp_path / "store.sqlite3"
-    saver = subprocess.Popen([sys.executable, "-c", _SAVER, str(file)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", _SAVER, str(file)]
+    saver = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
     assert saver.stdout is not None
     told = [saver.stdout.readline().strip() for _ in range(25)]
     saver.send_signal(signal.SIGKILL)

@@ -1,0 +1,123 @@
+"""The collector as a process: starts, answers over a socket, ends at a signal; refuses what is unsafe."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from collector.serve import serve
+from collector.settings import CollectorSettings, read_settings
+from shared.errors import InvalidSettings
+
+_PROGRAM = """
+import json, sys
+from collector.serve import serve
+from collector.settings import read_settings
+serve(read_settings(json.loads(sys.argv[1])))
+"""
+
+REPOSITORY = Path(__file__).parents[2]
+
+START_SECONDS = 30.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(directory: Path, **flags: Any) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """A collector in a process of its own, and its URL."""
+    port = free_port()
+    given = {"listen": f"127.0.0.1:{port}", "store": str(directory / "store.sqlite3"), **flags}
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, json.dumps(given)], cwd=REPOSITORY, stderr=subprocess.DEVNULL
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_it_answers(url, process)
+        yield url, process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            httpx.get(f"{url}/healthz", timeout=2, trust_env=False)
+            return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise AssertionError(f"the collector did not start: exit status {process.poll()}")
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_ends_at_a_signal(tmp_path: Path, by: signal.Signals) -> None:
+    """A signal ends it in seconds and without an error."""
+    with running(tmp_path) as (_, process):
+        process.send_signal(by)
+        assert process.wait(timeout=10) in (0, -by)
+
+
+def test_killed_collector_starts_again_with_what_it_had(tmp_path: Path) -> None:
+    """After a SIGKILL the next one opens the store and lists the diagnoses."""
+    flags = {"agents": "http://127.0.0.1:9", "looks": 1, "interval_seconds": 0}
+    with running(tmp_path, **flags) as (url, process):
+        made = httpx.post(f"{url}/v1/jobs/any/diagnoses", params={"wait": 20}, timeout=30, trust_env=False)
+        assert made.json()["verdict"] == "cannot_tell"
+        process.kill()
+        process.wait()
+    with running(tmp_path, **flags) as (url, _):
+        listed = httpx.get(f"{url}/v1/diagnoses", trust_env=False).json()["diagnoses"]
+    assert [each["id"] for each in listed] == [made.json()["id"]]
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8470", "node1:8470"])
+def test_refuses_to_listen_beyond_loopback_without_a_token(tmp_path: Path, listen: str) -> None:
+    """An open door to everybody's stacks is not opened by mistake; the message says what to set."""
+    with pytest.raises(InvalidSettings, match="without authentication") as caught:
+        serve(CollectorSettings(listen=listen, store=tmp_path / "store.sqlite3"))
+    assert "token" in caught.value.advice
+
+
+def test_address_in_use(tmp_path: Path) -> None:
+    """Another service has the port: one sentence, not a stack trace."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(InvalidSettings, match=f"cannot listen on {listen}"):
+            serve(CollectorSettings(listen=listen, store=tmp_path / "store.sqlite3"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"agents": "node["}, "not closed"),
+        ({"agents_file": "/nix/agents"}, "No such file"),
+        ({"token_file": "/nix/token"}, "token file"),
+        ({"agent_token_file": "/nix/token"}, "token file"),
+        ({"store": "/proc/nix/store"}, "cannot be used"),
+        ({"listen": "nonsense"}, "'nonsense'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_is_wrong_is_said_before_it_starts(tmp_path: Path, flags: dict[str, str], words: str) -> None:
+    """A mistake in the settings is one sentence at the start."""
+    with pytest.raises(InvalidSettings, match=words):
+        serve(read_settings({"store": tmp_path / "store.sqlite3", **flags}))
