@@ -112,7 +112,7 @@ def _frame_line(place: str, what: str, width: int) -> list[Line]:
 
 def link_lines(links: Sequence[Link]) -> list[Line]:
     """Return both ends of each link under suspicion."""
-    lines = []
+    lines: list[Line] = []
     for link in links[:_MOST_LINKS]:
         ends = f"{end_text(link.from_)} ↔ {end_text(link.to)}"
         interface = f"  over {printable(link.interface, most=80)}" if link.interface is not None else ""

@@ -1,0 +1,31 @@
+"""One file per command. None of them imports anything heavy before it runs."""
+
+import click
+
+from cli.commands.agent import agent
+from cli.commands.collector import collector
+from cli.commands.diagnose import diagnose
+from cli.commands.fds import fds
+from cli.commands.jobs import jobs
+from cli.commands.logs import logs
+from cli.commands.probe_path import probe_path
+from cli.commands.run import run
+from cli.commands.sequences import sequences
+from cli.commands.snapshot import snapshot
+from cli.commands.stacks import stacks
+from cli.commands.version import version
+
+COMMANDS: tuple[click.Command, ...] = (
+    agent,
+    collector,
+    diagnose,
+    fds,
+    jobs,
+    logs,
+    probe_path,
+    run,
+    sequences,
+    snapshot,
+    stacks,
+    version,
+)

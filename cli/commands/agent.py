@@ -1,0 +1,34 @@
+"""`unhang agent`: the service on every node."""
+
+from typing import Any
+
+import click
+
+
+@click.command(
+    short_help="Serve what can be seen of this node, for a collector.",
+    epilog="""\b
+Examples:
+  unhang agent
+  unhang agent --listen 0.0.0.0:8471 --token-file /etc/unhang/agent.token
+
+Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
+)
+@click.option("--listen", metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:8471]")
+@click.option("--host-name", metavar="NAME", help="This node's name in answers. [default: the machine's own]")
+@click.option("--token-file", metavar="FILE", help="Bearer tokens, one a line; needed to listen beyond loopback.")
+@click.option("--only-ranks", metavar="SET", help="Tell of these ranks alone, e.g. 0-3: for two agents on one box.")
+@click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection.")
+@click.option("--py-spy", metavar="FILE", help="The py-spy program. [default: beside our Python, else on PATH]")
+@click.option("--look-timeout-seconds", metavar="S", help="How long one snapshot may take. [default: 10]")
+@click.option("--beat-seconds", metavar="S", help="How often to check for progress; 0: never. [default: 5]")
+@click.option("--discover-seconds", metavar="S", help="How often to search for ranks. [default: 20]")
+def agent(**flags: Any) -> None:
+    """Serve what can be seen of this node's ranks, until a signal.
+
+    Reads processes of others: run it as root, or as a user with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
+    """
+    from agent.serve import serve
+    from cli.settings import read_agent_settings
+
+    serve(read_agent_settings(flags))

@@ -1,0 +1,35 @@
+"""`unhang collector`: the service that asks all agents and judges."""
+
+from typing import Any
+
+import click
+
+
+@click.command(
+    short_help="Serve diagnoses of all jobs, for people and bots.",
+    epilog="""\b
+Examples:
+  unhang collector --agents 'node[01-16]:8471'
+  unhang collector --listen 0.0.0.0:8470 --token-file clients.token --agents-file agents.txt
+
+Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""",
+)
+@click.option("--listen", metavar="HOST:PORT", help="Where to serve the API. [default: 127.0.0.1:8470]")
+@click.option("--agents", metavar="HOSTLIST", help="The agents, e.g. node[01-16]:8471 or URLs.")
+@click.option("--agents-file", metavar="FILE", help="Host lists, one a line; read again when it changes.")
+@click.option("--token-file", metavar="FILE", help="Bearer tokens of clients; needed to listen beyond loopback.")
+@click.option("--agent-token-file", metavar="FILE", help="The bearer token to send to the agents.")
+@click.option("--store", metavar="FILE", help="Where diagnoses are kept (SQLite).")
+@click.option("--keep-diagnoses", metavar="N", help="How many to keep. [default: 1000]")
+@click.option("--keep-days", metavar="DAYS", help="For how long. [default: 30]")
+@click.option("--keep-bytes", metavar="BYTES", help="How much they may take, compressed. [default: 2 GiB]")
+@click.option("--looks", metavar="N", help="Looks per diagnosis. [default: 2]")
+@click.option("--interval", "interval_seconds", metavar="S", help="Pause between two looks. [default: 3]")
+@click.option("--deadline", "deadline_seconds", metavar="S", help="When a verdict is due. [default: 30]")
+@click.option("--most-at-once", metavar="N", help="Agents asked at the same time. [default: 256]")
+def collector(**flags: Any) -> None:
+    """Serve diagnoses of the jobs that the agents see, until a signal."""
+    from collector.serve import serve
+    from collector.settings import read_settings
+
+    serve(read_settings(flags))

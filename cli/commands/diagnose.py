@@ -1,0 +1,119 @@
+"""`unhang diagnose`: which rank, why, what now."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import choose_source, colour_option, job_argument, json_option, source_options, verbose_option
+from cli.terminal import emit, emit_json, note, wants_colour, width
+
+if TYPE_CHECKING:
+    from cli.sources.source import Source, Verdict, Wanted
+    from shared.diagnosis import Diagnosis
+
+STATUS = {"not_hung": 0, "hung": 10, "slow": 11, "cannot_tell": 12}
+"""Exit status by verdict; an API, like the words."""
+
+
+@click.command(
+    short_help="Find the rank that hangs a job, and why.",
+    epilog="""\b
+Examples:
+  unhang diagnose                                  the only job on this machine
+  unhang diagnose slurm-4242 --collector http://head:8470
+  unhang diagnose --from dumps/ --json | jq .headline
+  unhang diagnose --markdown --output ticket.md
+
+Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 it failed, 2 called wrongly.""",
+)
+@job_argument
+@source_options
+@json_option
+@click.option("--markdown", is_flag=True, help="Print Markdown for a chat or a ticket.")
+@click.option("--looks", type=click.IntRange(1, 10), help="Looks to take; two tell what moves. [default: 2]")
+@click.option("--interval", type=click.FloatRange(0, 600), help="Seconds between two looks. [default: 3]")
+@click.option("--timeout", type=click.FloatRange(0.1, 3600), help="Seconds until the verdict is due. [default: 30]")
+@click.option(
+    "--native",
+    type=click.Choice(["never", "suspects", "all"]),
+    help="Whose native (C, C++) stacks to read; this stops a process for about a second. [default: suspects]",
+)
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE.")
+@click.option(
+    "--save",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep everything that the verdict rests on as a bundle in DIR, for --from.",
+)
+@colour_option
+@verbose_option
+@click.pass_context
+def diagnose(
+    context: click.Context,
+    job: str | None,
+    collector: str | None,
+    directory: Path | None,
+    token_file: Path | None,
+    as_json: bool,
+    markdown: bool,
+    looks: int | None,
+    interval: float | None,
+    timeout: float | None,
+    native: str | None,
+    output: Path | None,
+    save: Path | None,
+    colour: str,
+    verbose: bool,
+) -> None:
+    """Find the rank that hangs JOB, where it is now, and on what ground.
+
+    Looks at the ranks on this machine, or asks a collector, or reads files. JOB may be left out where there is
+    only one. Needs the right to trace the ranks: the same user, root, or CAP_SYS_PTRACE.
+    """
+    if as_json and markdown:
+        raise click.UsageError("--json and --markdown exclude each other")
+    source = choose_source(collector, directory, token_file)
+    from cli.sources.source import Wanted
+
+    verdict = _judge(source, Wanted(job, looks, interval, timeout, native), verbose=verbose)
+    if save is not None:
+        kept = verdict.save(save)
+        note(f"kept in {kept}; judge it again: unhang diagnose --from {kept}")
+    _show(verdict.diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
+    context.exit(STATUS[verdict.diagnosis.verdict.value])
+
+
+def _judge(source: "Source", wanted: "Wanted", *, verbose: bool) -> "Verdict":
+    from cli.progress import told_progress
+    from cli.several_jobs import named_job_needed
+
+    with told_progress(verbose=verbose) as progress, named_job_needed(wanted.job):
+        return source.diagnose(wanted, progress)
+
+
+def _show(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, output: Path | None, colour: str) -> None:
+    if as_json and output is None:
+        emit_json(diagnosis)
+        return
+    painted = wants_colour(colour) and (output is None or colour == "always")
+    text = _rendered(diagnosis, as_json=as_json, markdown=markdown, colour=painted)
+    if output is None:
+        emit(text)
+        return
+    from cli.sources.bundle import write_whole
+
+    write_whole(output, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+    note(f"written to {output}")
+
+
+def _rendered(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, colour: bool) -> str:
+    if as_json:
+        return diagnosis.model_dump_json(by_alias=True) + "\n"
+    if markdown:
+        from collector.render.markdown import render_markdown
+
+        return render_markdown(diagnosis)
+    from collector.render.text import render_text
+
+    return render_text(diagnosis, colour=colour, width=width())

@@ -1,0 +1,42 @@
+"""`unhang fds`: what the ranks hold open."""
+
+from pathlib import Path
+
+import click
+
+from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options
+from cli.terminal import emit, emit_json
+
+
+@click.command(
+    short_help="Show open sockets, pipes and files, rank by rank.", epilog="Example: unhang fds JOB --rank 3 --all"
+)
+@job_argument
+@source_options
+@json_option
+@rank_option
+@click.option("--all", "every", is_flag=True, help="All sockets and pipes, not the first ones alone.")
+def fds(
+    job: str | None,
+    collector: str | None,
+    directory: Path | None,
+    token_file: Path | None,
+    as_json: bool,
+    ranks: str | None,
+    every: bool,
+) -> None:
+    """Show the open file descriptors of the ranks of JOB: sockets with peers, pipes and who holds the other end."""
+    chosen = read_ranks(ranks)
+    source = choose_source(collector, directory, token_file)
+    from cli.sources.aspects import FDS
+    from cli.sources.source import Choice
+    from cli.views import ask_view, tell_gaps
+
+    view = ask_view(source, FDS, Choice(job, chosen))
+    if as_json:
+        emit_json(view)
+        return
+    from cli.tables.fds import fds_table
+
+    emit(fds_table(view, every=every))
+    tell_gaps(view, "descriptors")

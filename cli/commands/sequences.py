@@ -1,0 +1,44 @@
+"""`unhang sequences`: how far each rank has got in each process group."""
+
+from pathlib import Path
+
+import click
+
+from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options
+from cli.terminal import emit, emit_json
+
+
+@click.command(
+    short_help="Show how far each rank has got in each group.",
+    epilog="Example: unhang sequences JOB --collector http://head:8470",
+)
+@job_argument
+@source_options
+@json_option
+@rank_option
+def sequences(
+    job: str | None,
+    collector: str | None,
+    directory: Path | None,
+    token_file: Path | None,
+    as_json: bool,
+    ranks: str | None,
+) -> None:
+    """Show per process group of JOB which collective each rank has issued and completed, and who is behind.
+
+    Needs a flight record: NCCL jobs of recent PyTorch keep one, others do under `unhang run`.
+    """
+    chosen = read_ranks(ranks)
+    source = choose_source(collector, directory, token_file)
+    from cli.sources.aspects import SEQUENCES
+    from cli.sources.source import Choice
+    from cli.views import ask_view, tell_gaps
+
+    view = ask_view(source, SEQUENCES, Choice(job, chosen))
+    if as_json:
+        emit_json(view)
+        return
+    from cli.tables.sequences import sequences_table
+
+    emit(sequences_table(view))
+    tell_gaps(view, "flight record")

@@ -1,0 +1,116 @@
+"""`unhang`: all commands, and how errors and signals end them.
+
+Status 0 to 12 as each command says; 1: it failed, with a message on stderr; 2: it was called wrongly; 130: Ctrl-C.
+Modules of commands import nothing heavy, so that `unhang --help` and `unhang run` start at once.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from cli.commands import COMMANDS
+from cli.terminal import escape
+from shared import VERSION
+from shared.errors import UnhangError
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""As a shell reports a program that SIGPIPE ended."""
+
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Failure(click.ClickException):
+    """One of our errors, as the command line tells it: what went wrong, and what to do about it."""
+
+    def __init__(self, error: UnhangError) -> None:
+        super().__init__(escape(str(error)))
+        self.advice = escape(error.advice)
+
+    def show(self, file: Any = None) -> None:
+        """Print the message and the advice on stderr."""
+        click.echo(f"unhang: {self.message}", file=file, err=True)
+        if self.advice:
+            click.echo(f"  {self.advice}", file=file, err=True)
+
+
+class Unhang(click.Group):
+    """The group of all commands; turns what they raise into messages and statuses."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except UnhangError as error:
+            raise Failure(error) from error
+        except BrokenPipeError:
+            _forget_stdout()
+            ctx.exit(PIPE_CLOSED)
+
+
+EPILOG = """\b
+Begin here:
+  unhang diagnose                      the only job on this machine
+  unhang diagnose JOB --collector URL  a job on a cluster
+  unhang diagnose --from DIR           dumps and logs of a job that is gone
+
+Completion in bash: eval "$(_UNHANG_COMPLETE=bash_source unhang)"; zsh_source and fish_source for the others."""
+
+
+@click.group(
+    cls=Unhang,
+    commands={str(command.name): command for command in COMMANDS},
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(VERSION, prog_name="unhang", message="%(prog)s %(version)s")
+def unhang() -> None:
+    """Find the rank that hung a distributed training job, where it is now, and on what ground."""
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its status."""
+    ended_by = _end_as_ctrl_c_does()
+    try:
+        status = unhang.main(args=arguments, prog_name="unhang", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 128 + ended_by[0] if ended_by else INTERRUPTED
+    except SystemExit as ending:
+        return PIPE_CLOSED if ending.code == 1 else int(ending.code or 0)
+    return int(status) if isinstance(status, int) else 0
+
+
+def _end_as_ctrl_c_does() -> list[int]:
+    """Let SIGTERM and SIGHUP clean up as Ctrl-C does; return the list in which the signal will stand."""
+    seen: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        seen.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    for number in _ENDING_SIGNALS:
+        with suppress(ValueError):  # not in the main thread, as in tests
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, interrupt)
+    return seen
+
+
+def _forget_stdout() -> None:
+    """Let nothing that is still buffered complain at exit that nobody reads it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,52 @@
+"""How far a diagnosis has come, told on stderr: one line that is written over on a terminal, lines with `-v`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collector.question import Progress, Step
+
+_CLEAR = "\r\x1b[K"
+
+
+@contextmanager
+def told_progress(*, verbose: bool) -> "Iterator[Progress | None]":
+    """Yield what to tell of each step: lines where `verbose`, else one line on a terminal, else nothing."""
+    if verbose:
+        yield _say_line
+    elif sys.stderr.isatty():
+        try:
+            yield _write_over
+        finally:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+    else:
+        yield None
+
+
+def _say_line(step: "Step") -> None:
+    if step.finished == 0:
+        print(words(step), file=sys.stderr, flush=True)
+
+
+def _write_over(step: "Step") -> None:
+    sys.stderr.write(f"{_CLEAR}{words(step)} …")
+    sys.stderr.flush()
+
+
+def words(step: "Step") -> str:
+    """Return what a step does, for a person."""
+    so_far = f" ({step.finished} of {step.asked} nodes)" if step.asked > 1 else ""
+    match step.stage.value:
+        case "finding":
+            return f"finding ranks{so_far}"
+        case "looking":
+            return f"look {step.look}{so_far}"
+        case "waiting":
+            return f"waiting {step.seconds:g} s, to see what moves"
+        case "looking_deeper":
+            return f"reading native stacks{so_far}"
+        case _:
+            return "judging"

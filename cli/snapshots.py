@@ -1,0 +1,77 @@
+"""Snapshots of this machine as files that are there whole or not at all."""
+
+import asyncio
+import gzip
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from cli.sources.bundle import write_whole
+from cli.sources.one_box import ask
+from cli.terminal import emit, note
+from collector.fanout import Deadline, Fanout, Request
+from collector.hostlists import AgentAddress
+from shared.errors import NotFound, Unreachable, quoted
+from shared.snapshot import NodeSnapshot
+
+_LOOK_SECONDS = 30.0
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What to look at, and how often."""
+
+    job: str | None
+    stacks: str
+    count: int
+    interval_seconds: float
+
+
+def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> None:
+    """Take the looks, and write each to `directory` and its path to stdout; None: the snapshots to stdout.
+
+    Raises NotFound where there is no rank to look at.
+    """
+    for number in range(looks.count):
+        if number:
+            asyncio.run(asyncio.sleep(looks.interval_seconds))
+        seen = ask(partial(_look, looks))
+        if not number and not seen.ranks and not seen.exited:
+            raise _nobody(looks.job, seen)
+        if verbose:
+            note(f"look {number + 1} of {looks.count}: {len(seen.ranks)} ranks, {seen.took_seconds:.2f} s")
+        data = seen.model_dump_json().encode() + b"\n"
+        emit(data.decode() if directory is None else f"{_write(directory, seen, data)}\n")
+
+
+async def _look(looks: Looks, agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> NodeSnapshot:
+    named = {} if looks.job is None else {"job": looks.job}
+    requests = [Request(agent, "/v1/snapshot", {"stacks": looks.stacks, **named}) for agent in agents]
+    answers = await Fanout(client, node_seconds=_LOOK_SECONDS).ask(
+        requests, NodeSnapshot, deadline=Deadline.within(_LOOK_SECONDS)
+    )
+    for silent in answers.silent:
+        raise Unreachable(f"this machine cannot be looked at: {silent.missing.detail}")
+    return answers.answered[0].value
+
+
+def _write(directory: Path, seen: NodeSnapshot, data: bytes) -> Path:
+    """Write `<host>-<time>.json.gz`; the time is to the microsecond, so that looks do not meet."""
+    at = datetime.fromtimestamp((seen.taken_at_ns or 0) / 1e9, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    host = _UNSAFE.sub("_", seen.host or "").strip("._")[:100] or "node"
+    return write_whole(directory / f"{host}-{at}.json.gz", lambda to: to.write(gzip.compress(data, 6, mtime=0)))
+
+
+def _nobody(job: str | None, seen: NodeSnapshot) -> NotFound:
+    details = "; ".join(sorted({missing.detail for missing in seen.missing if missing.detail})[:3])
+    what = "no ranks" if job is None else f"no ranks of a job {quoted(job)}"
+    return NotFound(
+        f"{what} were found on this machine",
+        advice=details or "a rank is a process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK set; see unhang jobs",
+    )

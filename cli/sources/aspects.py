@@ -1,0 +1,27 @@
+"""The aspects of a job that can be shown."""
+
+from functools import partial
+
+from cli.sources.source import Aspect
+from collector.views import (
+    ClassesView,
+    FdsView,
+    LogsView,
+    SequencesView,
+    TreeView,
+    view_classes,
+    view_fds,
+    view_logs,
+    view_sequences,
+    view_tree,
+)
+
+TREE = Aspect("stacks", TreeView, view_tree, {"format": "tree"}, with_stacks=True)
+CLASSES = Aspect("stacks", ClassesView, view_classes, {"format": "classes"}, with_stacks=True)
+FDS = Aspect("fds", FdsView, view_fds)
+SEQUENCES = Aspect("sequences", SequencesView, view_sequences)
+
+
+def logs(lines: int) -> Aspect[LogsView]:
+    """Return the aspect of the last `lines` lines of each log."""
+    return Aspect("logs", LogsView, partial(view_logs, lines=lines), {"lines": str(lines)})

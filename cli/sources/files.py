@@ -1,0 +1,34 @@
+"""Files: snapshots, dumps and logs of a job that is gone, or a bundle."""
+
+from functools import cached_property
+from pathlib import Path
+
+from cli.sources.bundle import save_bundle
+from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted, jobs_in, make_view
+from collector.files import Recorded, read_recorded
+from collector.question import Progress
+from collector.recorded import diagnose_directory, expect
+
+
+class Files:
+    """What lies in a directory or an archive."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @cached_property
+    def _recorded(self) -> Recorded:
+        return read_recorded(self._directory)
+
+    def jobs(self) -> Jobs:
+        """Return the jobs that the snapshots are of."""
+        return jobs_in(self._recorded.snapshots)
+
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+        """Judge what was recorded."""
+        swept = diagnose_directory(self._directory, job=wanted.job)
+        return Verdict(swept.diagnosis, lambda to: save_bundle(to, swept.diagnosis, swept.expected, swept.snapshots))
+
+    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+        """Return one aspect of what was recorded."""
+        return make_view(aspect, choice, self._recorded.snapshots, expect(self._recorded, choice.job))

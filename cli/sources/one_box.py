@@ -1,0 +1,70 @@
+"""This machine: the agent's application is called in this process, no socket is opened."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+import httpx
+
+from agent.app import create_app
+from cli.settings import read_agent_settings
+from cli.sources.bundle import save_bundle
+from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted, make_view
+from collector.fanout import make_client
+from collector.hostlists import AgentAddress
+from collector.question import NativePolicy, Progress, Question
+from collector.sweep import gather, list_jobs, sweep
+
+_T = TypeVar("_T")
+
+
+class OneBox:
+    """The ranks on this machine."""
+
+    def jobs(self) -> Jobs:
+        """Return the jobs that run here."""
+        found = ask(list_jobs)
+        return Jobs(jobs=found.jobs, unanswered=found.unanswered)
+
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+        """Look, wait, look again and judge."""
+
+        async def run(agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> Verdict:
+            swept = await sweep(wanted.question(), agents, client, progress=progress)
+            save = partial(save_bundle, diagnosis=swept.diagnosis, expected=swept.expected, snapshots=swept.snapshots)
+            return Verdict(swept.diagnosis, lambda directory: save(directory))
+
+        return ask(run)
+
+    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+        """Look once and return one aspect."""
+        question = Question(
+            job=choice.job,
+            looks=1,
+            stacks="plain" if aspect.with_stacks else "none",
+            native=NativePolicy.ALL if choice.native else NativePolicy.NEVER,
+        )
+        gathered = ask(partial(gather, question))
+        return make_view(aspect, choice, gathered.snapshots, gathered.expected)
+
+
+def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitable[_T]]) -> _T:
+    """Put a question to this machine's agent, which lives for as long as the question takes."""
+
+    async def run() -> _T:
+        async with local_client() as client:
+            return await question((AgentAddress(host=socket.gethostname(), url="http://localhost"),), client)
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def local_client() -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a client whose requests this machine's agent answers in this process."""
+    settings = read_agent_settings().model_copy(update={"token_file": None})
+    transport = httpx.ASGITransport(app=create_app(settings), raise_app_exceptions=False)
+    async with make_client(transport=transport) as client:
+        yield client

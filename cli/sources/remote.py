@@ -1,0 +1,195 @@
+"""A collector, asked over HTTP."""
+
+import errno
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from cli.sources.bundle import write_whole
+from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted
+from collector.question import Progress
+from shared.diagnosis import Diagnosis
+from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
+from shared.problems import Problem
+from shared.ranks import fold
+from shared.tokens import TokenFile
+
+T = TypeVar("T", bound=BaseModel)
+
+_VIEW_SECONDS = 60.0
+_DIAGNOSIS_SECONDS = 120.0
+"""How long a verdict is waited for where no time-out is given: the collector has a deadline of its own."""
+
+_CONNECT_SECONDS = 5.0
+_GRACE_SECONDS = 5.0
+_WAIT_AT_ONCE = 55.0
+"""Longest wait inside one request: proxies like to cut silent connections after a minute."""
+
+_ERRORS: Mapping[int, type[UnhangError]] = {400: InvalidInput, 401: NotPermitted, 403: NotPermitted, 404: NotFound}
+
+
+class Remote:
+    """The collector at one URL."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    @classmethod
+    def at(cls, url: str, token_file: Path | None) -> "Remote":
+        """Return the collector there. Raises InvalidSettings where URL or token file cannot be used."""
+        headers = {"Accept": "application/json"}
+        if token_file is not None:
+            headers["Authorization"] = f"Bearer {_token(token_file)}"
+        timeout = httpx.Timeout(_VIEW_SECONDS, connect=_CONNECT_SECONDS)
+        return cls(httpx.Client(base_url=_base_url(url), headers=headers, timeout=timeout, trust_env=False))
+
+    def jobs(self) -> Jobs:
+        """Return the jobs that the collector's agents see."""
+        return _read(self._get("/v1/jobs"), Jobs)
+
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+        """Have a diagnosis made, and wait for it."""
+        deadline = time.monotonic() + (wanted.timeout_seconds or _DIAGNOSIS_SECONDS) + _GRACE_SECONDS
+        path = f"/v1/jobs/{_segment(self._choose(wanted.job))}/diagnoses"
+        answer = self._waiting("POST", path, deadline, json=wanted.given() or None)
+        while answer.status_code == 202:
+            location = answer.headers.get("Location", "")
+            if time.monotonic() >= deadline or not location.startswith("/v1/"):
+                raise Unreachable(
+                    "the collector has not reached a verdict in time", advice=f"ask it again later: GET {location}"
+                )
+            time.sleep(0.5)
+            answer = self._waiting("GET", location, deadline)
+        diagnosis = _read(answer, Diagnosis)
+        return Verdict(diagnosis, lambda directory: self._save(directory, diagnosis))
+
+    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+        """Have the collector look once, and return one aspect."""
+        if choice.native:
+            raise InvalidInput(
+                "a collector reads no native stacks for this", advice="run unhang stacks --native on the node"
+            )
+        parameters = dict(aspect.parameters)
+        if choice.ranks is not None:
+            parameters["ranks"] = fold(choice.ranks)
+        path = f"/v1/jobs/{_segment(self._choose(choice.job))}/{aspect.path}"
+        return _read(self._get(path, params=parameters), aspect.model)
+
+    def _choose(self, job: str | None) -> str:
+        """Return the job asked for, or the only one there is."""
+        if job is not None:
+            return job
+        names = [summary.name for summary in self.jobs().jobs]
+        if len(names) == 1:
+            return names[0]
+        if names:
+            shown = ", ".join(names[:20])
+            raise InvalidInput(f"{len(names)} jobs are there: {shown}", advice="say which of them to look at")
+        raise NotFound("the collector's agents see no job", advice="unhang jobs tells which agents do not answer")
+
+    def _save(self, directory: Path, diagnosis: Diagnosis) -> Path:
+        answer = self._get(f"/v1/diagnoses/{_segment(diagnosis.id)}/bundle")
+        name = f"unhang-{''.join(c for c in diagnosis.id if c.isalnum() or c == '-')[:64]}.tar.gz"
+        return write_whole(directory / name, lambda to: to.write(answer.content))
+
+    def _waiting(self, method: str, path: str, deadline: float, **more: Any) -> httpx.Response:
+        wait = max(0.0, min(_WAIT_AT_ONCE, deadline - time.monotonic()))
+        parameters = {"wait": f"{wait:.1f}"} if method == "POST" else {}
+        return self._send(method, path, params=parameters, timeout=wait + _VIEW_SECONDS, **more)
+
+    def _get(self, path: str, **more: Any) -> httpx.Response:
+        return self._send("GET", path, **more)
+
+    def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        with self._explained():
+            answer = self._client.request(method, path, **more)
+        if answer.status_code not in (200, 202):
+            raise _refusal(answer)
+        return answer
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in our words why the collector could not be asked."""
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise Unreachable(f"the collector at {self._url} does not answer in time", advice=_ADVICE) from error
+        except httpx.HTTPError as error:
+            raise Unreachable(f"the collector at {self._url} {_why(error)}", advice=_ADVICE) from error
+
+    @property
+    def _url(self) -> str:
+        return str(self._client.base_url).rstrip("/")
+
+
+_ADVICE = "check the address and that `unhang collector` runs there; without --collector this machine is looked at"
+
+
+def _base_url(text: str) -> str:
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
+        _ = parts.port
+        return str(httpx.URL(url)).rstrip("/") if usable else _refuse(text)
+    except (ValueError, httpx.InvalidURL):
+        return _refuse(text)
+
+
+def _refuse(text: str) -> str:
+    raise InvalidSettings(f"{quoted(text)} is not a collector's URL", advice="write it as http://head:8470")
+
+
+def _token(file: Path) -> str:
+    tokens = TokenFile(file).tokens()
+    if not tokens:
+        raise InvalidSettings(f"token file {file} holds no token", advice="write the collector's token into it")
+    try:
+        return tokens[0].decode("ascii")
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"token file {file} holds no usable token", advice="tokens are ASCII") from error
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _read(answer: httpx.Response, model: type[T]) -> T:
+    try:
+        return model.model_validate_json(answer.content)
+    except ValidationError as error:
+        raise Unreachable(
+            f"what {answer.url.host} answers is no {model.__name__}: {quoted(answer.content)}",
+            advice="is it an unhang collector of this version?",
+        ) from error
+
+
+def _refusal(answer: httpx.Response) -> UnhangError:
+    kind = _ERRORS.get(answer.status_code, UnhangError)
+    try:
+        problem = Problem.model_validate_json(answer.content)
+    except ValidationError:
+        said = f": {quoted(answer.content)}" if answer.content else ""
+        return Unreachable(f"{answer.url.host} answered HTTP {answer.status_code}{said}", advice=_ADVICE)
+    advice = problem.advice
+    if kind is NotPermitted:
+        advice = "give the collector's token with --token-file FILE"
+    return kind(problem.detail or problem.title, advice=advice)
+
+
+def _why(error: httpx.HTTPError) -> str:
+    cause: BaseException | None = error
+    for _ in range(16):
+        if isinstance(cause, OSError) and cause.errno is not None:
+            refused = cause.errno == errno.ECONNREFUSED
+            return "refuses the connection" if refused else f"cannot be reached: {cause.strerror}"
+        cause = None if cause is None else cause.__cause__ or cause.__context__
+    if isinstance(error, httpx.RemoteProtocolError):
+        return "does not speak HTTP, or broke off"
+    return f"cannot be reached: {error}"

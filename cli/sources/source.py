@@ -1,0 +1,109 @@
+"""What can be asked of any source."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from pydantic import Field
+
+from collector.diagnose.expected import Expected, Unanswered
+from collector.jobs import JobSummary, summarise_jobs
+from collector.question import Progress, Question
+from collector.views import View, only
+from shared.diagnosis import Diagnosis
+from shared.snapshot import NodeSnapshot, RankList
+from shared.value import Value
+
+V = TypeVar("V", bound=View)
+
+
+class Jobs(Value):
+    """The jobs that are there, as the collector's `GET /v1/jobs` says it too."""
+
+    jobs: tuple[JobSummary, ...]
+    unanswered: tuple[Unanswered, ...] = Field(default=(), description="Agents that did not answer.")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How to diagnose. None: as the source sees fit."""
+
+    job: str | None
+    looks: int | None = None
+    interval_seconds: float | None = None
+    timeout_seconds: float | None = None
+    native: str | None = None
+
+    def given(self) -> dict[str, object]:
+        """Return what was said, by the names that questions use."""
+        names = {
+            "looks": self.looks,
+            "interval_seconds": self.interval_seconds,
+            "deadline_seconds": self.timeout_seconds,
+            "native": self.native,
+        }
+        return {name: value for name, value in names.items() if value is not None}
+
+    def question(self) -> Question:
+        """Return the question to put to agents."""
+        return Question.model_validate({"job": self.job, **self.given()})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A diagnosis, and how to keep everything it rests on."""
+
+    diagnosis: Diagnosis
+    save: Callable[[Path], Path]
+    """Write a bundle into this directory and return the file."""
+
+
+@dataclass(frozen=True)
+class Aspect(Generic[V]):
+    """One aspect of a job over all its ranks: how to make it of snapshots, and where a collector has it."""
+
+    path: str
+    model: type[V]
+    make: Callable[[Sequence[NodeSnapshot], Expected], V]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    with_stacks: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which job and ranks a view is of. None: the only job, all ranks."""
+
+    job: str | None
+    ranks: frozenset[int] | None = None
+    native: bool = False
+
+
+class Source(Protocol):
+    """This machine, a collector, or files."""
+
+    def jobs(self) -> Jobs:
+        """Return the jobs that are there."""
+        ...
+
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+        """Judge one job."""
+        ...
+
+    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+        """Return one aspect of one job."""
+        ...
+
+
+def make_view(aspect: Aspect[V], choice: Choice, snapshots: Sequence[NodeSnapshot], expected: Expected) -> V:
+    """Return the aspect of what was seen."""
+    return aspect.make(only(snapshots, job=expected.job, ranks=choice.ranks), expected)
+
+
+def jobs_in(snapshots: Sequence[NodeSnapshot]) -> Jobs:
+    """Return the jobs that snapshots are of."""
+    lists = [
+        RankList(host=each.host or "", ranks=tuple(rank.identity for rank in each.ranks), exited=each.exited)
+        for each in snapshots
+    ]
+    return Jobs(jobs=summarise_jobs(lists))

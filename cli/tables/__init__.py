@@ -1,0 +1,1 @@
+"""Tables for people: one aspect of a job over all its ranks."""

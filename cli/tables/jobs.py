@@ -1,0 +1,51 @@
+"""The table of jobs."""
+
+import time
+
+from cli.sources.source import Jobs
+from cli.tables.table import table, text
+from collector.jobs import JobSummary
+from collector.render.coverage import gap_text
+from shared.diagnosis import Gap
+
+_HEADS = ("JOB", "RANKS", "OF", "ABSENT", "HOSTS", "LAUNCHER", "RUNNING FOR")
+_MOST_HOSTS = 4
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def jobs_table(found: Jobs) -> str:
+    """Return one line per job, and one per agent that did not answer."""
+    now = time.time()
+    lines = table(_HEADS, [_row(job, now) for job in found.jobs]) if found.jobs else ["no jobs were found"]
+    for silent in found.unanswered:
+        lines.append(gap_text(Gap(ranks=silent.ranks, host=silent.host, missing=silent.missing)))
+    return text(lines)
+
+
+def _row(job: JobSummary, now: float) -> tuple[str, ...]:
+    older = (
+        f" (left over: {', '.join(f'attempt {o.attempt}' for o in job.older_attempts)})" if job.older_attempts else ""
+    )
+    age = age_text(now - job.started_at) if job.started_at is not None else "-"
+    return (
+        job.name,
+        job.ranks or "none",
+        "?" if job.world_size is None else str(job.world_size),
+        job.absent or "-",
+        _hosts(job.hosts),
+        job.launcher or "-",
+        age + older,
+    )
+
+
+def _hosts(hosts: tuple[str, ...]) -> str:
+    more = f" +{len(hosts) - _MOST_HOSTS}" if len(hosts) > _MOST_HOSTS else ""
+    return ",".join(hosts[:_MOST_HOSTS]) + more or "-"
+
+
+def age_text(seconds: float) -> str:
+    """Return `12 min`, in the largest unit that fits."""
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

@@ -1,0 +1,45 @@
+"""The table of sequence marks: equal ranks on one line, those behind marked."""
+
+from cli.tables.table import table, text
+from collector.diagnose import GroupTable
+from collector.render.waits import folded, group_text, ranks_text
+from collector.views import SequencesView
+from shared.ranks import fold, unfold
+
+_HEADS = ("RANKS", "ISSUED", "COMPLETED", "PENDING", "")
+
+
+def sequences_table(view: SequencesView) -> str:
+    """Return one table per process group."""
+    if not view.groups:
+        return "no flight record tells of a process group\n"
+    return "\n".join(_group(group) for group in view.groups)
+
+
+def _group(group: GroupTable) -> str:
+    inferred = ", members inferred" if group.members_inferred else ""
+    behind = f"; behind: {ranks_text(group.behind)}" if group.behind else "; nobody is behind"
+    unknown = f"; not known: {ranks_text(group.unknown)}" if group.unknown else ""
+    title = f"{group_text(group.group)}{inferred}: issued up to #{group.issued_most}{behind}{unknown}"
+    return text([title, *table(_HEADS, _rows(group), indent=2)])
+
+
+def _rows(group: GroupTable) -> list[tuple[str, ...]]:
+    alike: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+    for lane in group.lanes:
+        alike.setdefault((lane.issued, lane.completed, lane.pending), []).append(lane.rank)
+    behind = frozenset(unfold(group.behind))
+    return [
+        (
+            folded(fold(ranks)),
+            _number(issued),
+            _number(completed),
+            ",".join(f"#{sequence}" for sequence in pending) or "-",
+            "← behind" if behind.issuperset(ranks) else "",
+        )
+        for (issued, completed, pending), ranks in sorted(alike.items(), reverse=True)
+    ]
+
+
+def _number(sequence: int) -> str:
+    return f"#{sequence}" if sequence > 0 else "none"

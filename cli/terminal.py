@@ -1,0 +1,59 @@
+"""Standard output: JSON alone where asked for, else text in the colours, width and characters it can take."""
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+PIPE_COLUMNS = 100
+"""Where nobody says how wide the reader's screen is."""
+
+_MOST_COLUMNS = 160
+_PLAIN = str.maketrans({"→": ">", "←": "<", "↔": "-", "…": ".", "—": "-", "·": "-", "＠": "@"})
+_LINES = str.maketrans({"├": "|", "│": "|", "└": "`", "┌": "+", "─": "-"})
+
+
+def escape(text: str) -> str:
+    """Return `text` with everything that could steer a terminal written as an escape, newlines kept."""
+    return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+
+
+def wants_colour(choice: str) -> bool:
+    """Return whether to colour standard output, `choice` being `auto`, `always` or `never`."""
+    if choice != "auto":
+        return choice == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int:
+    """Return the columns to write for: the terminal's, else $COLUMNS, else 100."""
+    columns = shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if _knows_width() else PIPE_COLUMNS
+    return min(columns, _MOST_COLUMNS)
+
+
+def _knows_width() -> bool:
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+
+
+def emit(text: str) -> None:
+    """Write `text` to standard output, with plainer characters where it cannot take ours."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN).translate(_LINES).encode(encoding, "backslashreplace").decode(encoding)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def emit_json(value: "BaseModel") -> None:
+    """Write `value` as one JSON document and nothing else, indented for people."""
+    emit(value.model_dump_json(by_alias=True, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def note(text: str) -> None:
+    """Say something to the person on stderr; standard output is for the answer."""
+    print(escape(text), file=sys.stderr, flush=True)

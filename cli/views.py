@@ -1,0 +1,26 @@
+"""What the commands that show one aspect of a job have in common."""
+
+from typing import TYPE_CHECKING
+
+from cli.several_jobs import named_job_needed
+from cli.sources.source import Aspect, Choice, Source, V
+from cli.terminal import note
+from collector.render.coverage import fold_gaps, gap_text
+from shared.diagnosis import Gap
+
+if TYPE_CHECKING:
+    from collector.views import View
+
+
+def ask_view(source: Source, aspect: Aspect[V], choice: Choice) -> V:
+    """Return one aspect of the job, or complain that it must be named."""
+    with named_job_needed(choice.job):
+        return source.view(aspect, choice)
+
+
+def tell_gaps(view: "View", what: str) -> None:
+    """Say on stderr whose answer is not in what was printed, and why."""
+    gaps = [Gap(ranks=str(gap.rank), host=gap.host, missing=gap.missing) for gap in view.gaps]
+    gaps += [Gap(ranks=silent.ranks, host=silent.host, missing=silent.missing) for silent in view.unanswered]
+    for gap in fold_gaps(gaps):
+        note(f"no {what} from {gap_text(gap)}")
