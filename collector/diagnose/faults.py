@@ -27,7 +27,8 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     disputed = frozenset(rank for mismatch in disputes for ranks, _ in mismatch.sides for rank in ranks)
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
     graph = WaitGraph(scene.edges, cut=convicted)
-    roots = [rank for rank in graph.roots() if rank not in convicted]
+    entered = {edge.waiter for edge in scene.edges if not edge.holders}
+    roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, graph, scene)]
     faults = [_mismatch_fault(mismatch, graph, scene) for mismatch in disputes]
     faults += _root_faults([rank for rank in roots if rank not in hidden], graph, scene)
@@ -39,7 +40,7 @@ def faults_by_record(scene: Scene) -> list[Fault]:
         if not graph.victims_of([*convicted, *roots]) & set(cycle) and not disputed & set(cycle)
     ]
     # 7. All issued, none completed.
-    return faults or _stuck_faults(scene)
+    return faults or _stuck_faults(graph, scene)
 
 
 def _still_matters(mismatch: Mismatch) -> bool:
@@ -185,7 +186,7 @@ def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
     return tuple(walk[rank] for rank in ring[ring.index(at) :])
 
 
-def _stuck_faults(scene: Scene) -> list[Fault]:
+def _stuck_faults(graph: WaitGraph, scene: Scene) -> list[Fault]:
     """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
     stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
     for edge in scene.edges:
@@ -201,7 +202,7 @@ def _stuck_faults(scene: Scene) -> list[Fault]:
         Fault(
             kind=Kind.STUCK_TOGETHER,
             culprits=(),
-            victims=tuple(sorted(victims)),
+            victims=tuple(sorted(victims | graph.victims_of(victims))),
             certainty=Certainty.PROVEN if complete else Certainty.SUPPORTED,
             cause=Cause.UNKNOWN,
             edges=tuple(edges),

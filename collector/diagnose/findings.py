@@ -1,9 +1,11 @@
 """Step 10: a fault becomes a finding, with culprits identified, the cause named and the ground laid out."""
 
+from dataclasses import replace
+
 from collector.diagnose.activity import exception_of, place
 from collector.diagnose.by_stacks import NO_RECORD
 from collector.diagnose.evidence import evidence_of
-from collector.diagnose.sampled import SampledStraggler
+from collector.diagnose.sampled import SampledStraggler, at_work
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.steps import next_steps_for
 from collector.diagnose.straggler import Straggler
@@ -70,8 +72,10 @@ def sampled_finding(straggler: SampledStraggler, scene: Scene) -> Finding:
 
 
 def _slow(fault: Fault, scene: Scene, evidence: tuple[Evidence, ...]) -> Finding:
-    activity = scene.activities.get(fault.culprits[0])
-    cause = Cause.UNKNOWN if activity is None or activity.waits_for_ranks else activity.cause
+    rank = fault.culprits[0]
+    activity = at_work(scene.roster.ranks[rank])
+    cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
+    scene = replace(scene, activities={**scene.activities, rank: activity})
     return Finding(
         kind=fault.kind,
         cause=cause,

@@ -55,22 +55,26 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Scene) -> li
         sequence=None if first is None else first.sequence,
     )
     if all(scene.doing(rank) is Doing.P2P for rank in hidden):
-        return [_p2p_fault(base, hidden)]
+        return [_p2p_fault(base, hidden, scene)]
     inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
     remark = f"ranks {fold(hidden)} are inside the call and have not got past it" if inside else ""
     cause = Cause.COMMUNICATION if inside else None
     return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
 
 
-def _p2p_fault(base: Fault, hidden: tuple[int, ...]) -> Fault:
+def _p2p_fault(base: Fault, hidden: tuple[int, ...], scene: Scene) -> Fault:
     """Which peer they wait for is not recorded: among several it is a deadlock, of one nothing more is known."""
     several = len(hidden) > 1
+    ops = {scene.activities[rank].op for rank in hidden}
     return replace(
         base,
         kind=Kind.P2P_DEADLOCK if several else Kind.P2P_UNMATCHED,
         culprits=hidden if several else (),
         victims=base.victims if several else tuple(sorted({*base.victims, *hidden})),
         certainty=Certainty.SUSPECTED,
+        group=None,
+        op=ops.pop() if len(ops) == 1 else None,
+        sequence=None,
         cause=Cause.USER_CODE if several else Cause.UNKNOWN,
         remarks=(f"ranks {fold(hidden)} wait in point-to-point operations whose peers this backend does not record",),
     )

@@ -6,7 +6,7 @@ hardly ever seen in communication, the others nearly always are. In a balanced j
 
 from dataclasses import dataclass, replace
 
-from collector.diagnose.activity import activity_of
+from collector.diagnose.activity import Activity, activity_of
 from collector.diagnose.roster import RankView, Roster
 
 LEAST_SAMPLES = 8
@@ -43,3 +43,9 @@ def find_sampled_straggler(roster: Roster) -> SampledStraggler | None:
 def _waiting_share(view: RankView) -> float:
     waiting = sum(activity_of(replace(view, looks=(look,))).waits_for_ranks for look in view.looks)
     return waiting / max(1, len(view.looks))
+
+
+def at_work(view: RankView) -> Activity:
+    """What the rank does when it is not waiting for others: by its newest look that shows it so, else by the newest."""
+    looks = [activity_of(replace(view, looks=(look,))) for look in view.looks]
+    return next((seen for seen in reversed(looks) if not seen.waits_for_ranks), looks[-1])

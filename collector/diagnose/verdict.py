@@ -15,6 +15,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from collector.diagnose.activity import activity_of, spread_native
 from collector.diagnose.by_stacks import faults_by_stacks
@@ -32,7 +33,7 @@ from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.straggler import find_straggler
 from collector.diagnose.waits import find_edges
 from collector.diagnose.wording import Reading, headline_of, steps_to_know_more
-from shared.diagnosis import Diagnosis, Verdict
+from shared.diagnosis import Certainty, Diagnosis, Kind, Verdict
 from shared.snapshot import NodeSnapshot
 
 
@@ -83,7 +84,7 @@ def _read(scene: Scene) -> Reading:
     doubt = _doubt(faults, scene)
     if doubt is not None:
         return doubt
-    findings = tuple(finding_of(fault, scene) for fault in faults)
+    findings = tuple(finding_of(_tempered(fault, scene), scene) for fault in faults)
     return Reading(Verdict.HUNG, "", findings=findings)
 
 
@@ -134,6 +135,16 @@ def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
         return Reading(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
     who = tuple(sorted(suspects))
     return Reading(Verdict.CANNOT_TELL, "", waited_for=who, stall=stall, decided_after=needed - stall)
+
+
+def _tempered(fault: Fault, scene: Scene) -> Fault:
+    """That a rank at work will not come is read from the time it takes, which proves nothing."""
+    busy = any(
+        scene.motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene) for rank in fault.culprits
+    )
+    if busy and fault.certainty is Certainty.PROVEN and fault.kind is Kind.RANK_NOT_JOINED:
+        return replace(fault, certainty=Certainty.SUPPORTED)
+    return fault
 
 
 def _only_waits(rank: int, scene: Scene) -> bool:

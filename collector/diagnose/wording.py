@@ -84,6 +84,8 @@ def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         who = f"{ranks_in_words(fault.culprits)} never came" if fault.culprits else "not all ranks came"
         return f"the job does not start: {who}, ranks {fold(fault.victims)} wait in rendezvous"
+    if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
+        return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
         who = ranks_in_words(fault.culprits) if fault.culprits else "a peer"
         return f"{who} never posts the counterpart of{at or ' a point-to-point operation'}{_where(fault, cause, scene)}"
