@@ -214,7 +214,7 @@ MATCHERS = (
     _row(
         EventKind.OUT_OF_MEMORY,
         "oom_kill event",
-        r"Detected (?P<count>\d{1,9}) oom_kill events? in StepId=(?P<step>[\w.+]{1,60})",
+        r"Detected (?P<count>\d{1,9}) oom_kill events? in StepId=(?P<step>[\d_+]{1,30}\.\w{1,30})",
     ),
     # Out of memory: Killed process 4242 (python3) total-vm:…      Memory cgroup out of memory: Killed process 42 …
     _row(EventKind.OUT_OF_MEMORY, "ut of memory: Killed process", r"ut of memory: Killed process (?P<pid>\d{1,10})"),

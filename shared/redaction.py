@@ -17,7 +17,7 @@ _NAMED = re.compile(
     r"|auth[-_]?token|access[-_]?token|hf[-_]?token|\btoken|private[-_]?key|credentials?)"
     r"[\"']?(?:\s{0,3}[=:]\s{0,3}|\s{1,3}))(?:\"[^\"]{1,400}\"|'[^']{1,400}'|[^\s\"',;&]{1,400})"
 )
-_AFTER_SPACE = re.compile(r"\s{1,3}\Z")
+_ASSIGNED = re.compile(r"[=:]\s{0,3}\Z")
 
 _SHAPES = tuple(
     re.compile(pattern)
@@ -47,7 +47,7 @@ def redact(text: str) -> str:
 def _hide_value(match: re.Match[str]) -> str:
     """Hide what follows the name; after a mere space only for an option, so that prose stays readable."""
     head = match[1]
-    if _AFTER_SPACE.search(head) and not _is_option(match.string, match.start()):
+    if not _ASSIGNED.search(head) and not _is_option(match.string, match.start()):
         return match[0]
     return head + HIDDEN
 
