@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 
 from agent.errors import Gone
@@ -57,10 +58,9 @@ class Scene:
                 return
 
     def _links(self, pid: int) -> list[tuple[int, str]]:
-        found = []
-        try:
+        found: list[tuple[int, str]] = []
+        with suppress(Gone, NotPermitted):
             for fd in self.procfs.fds(pid):
-                found.append((fd, self.procfs.link(pid, f"fd/{fd}")))
-        except (Gone, NotPermitted):
-            pass
+                with suppress(Gone):
+                    found.append((fd, self.procfs.link(pid, f"fd/{fd}")))
         return found

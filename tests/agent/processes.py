@@ -55,8 +55,9 @@ def running(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def until(look: Callable[[], T], holds: Callable[[T], bool], seconds: float = READY_SECONDS) -> T:
