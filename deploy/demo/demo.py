@@ -3,12 +3,14 @@
 import argparse
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -86,10 +88,12 @@ def start_without_torchrun(stage: Stage, script: tuple[str, ...], common: dict[s
     return f"127.0.0.1:{port}", logs
 
 
-def wait_until(what: str, is_so: Callable[[], bool]) -> None:
-    """Wait for something to become true. Raises DemoFailed when it does not in time."""
+def wait_until(what: str, is_so: Callable[[], bool], stage: Stage) -> None:
+    """Wait for something to become true. Raises DemoFailed when it does not in time, or something has ended."""
     deadline = time.monotonic() + START_SECONDS
     while not is_so():
+        if ended := stage.ended():
+            raise DemoFailed(f"ended too early, with these exit codes: {ended}")
         if time.monotonic() > deadline:
             raise DemoFailed(f"{what}: not after {START_SECONDS:.0f} s")
         time.sleep(0.2)
@@ -107,7 +111,7 @@ def answers(address: str) -> bool:
 def has_trained(logs: list[Path]) -> bool:
     """Has every rank got as far as the last step before the fault?"""
     text = "".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
-    return len(set(re.findall(rf"^rank (\d+) step {LAST_GOOD_STEP} ", text, re.MULTILINE))) == RANKS
+    return len(set(re.findall(rf"rank (\d+) step {LAST_GOOD_STEP} ", text))) == RANKS
 
 
 def watch(logs: list[Path]) -> None:
@@ -154,8 +158,8 @@ def play(stage: Stage, fault: str, rank: int, keep: bool) -> None:
     job, logs = start_job(stage, fault, rank)
     scene = start_services(stage, job)
     for address in (*scene.agents, scene.collector):
-        wait_until(f"up: {address}", lambda address=address: answers(address))  # type: ignore[misc]
-    wait_until(f"all {RANKS} ranks have trained {LAST_GOOD_STEP + 1} steps", lambda: has_trained(logs))
+        wait_until(f"up: {address}", partial(answers, address), stage)
+    wait_until(f"all {RANKS} ranks have trained {LAST_GOOD_STEP + 1} steps", partial(has_trained, logs), stage)
     watch(logs)
     diagnosis, text = diagnose(scene)
     print(f"\n{text.rstrip()}")
@@ -169,27 +173,34 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def run(fault: str, rank: int, keep: bool) -> int:
     """Play, clean up whatever happens, and return the exit status."""
-    folder = Path(tempfile.mkdtemp(prefix="unhang-demo-"))
-    stage = Stage(folder)
-    left_running = False
+    stage = Stage(Path(tempfile.mkdtemp(prefix="unhang-demo-")))
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
+    status = 130
     try:
-        play(stage, fault, rank, keep)
-        if keep:
-            stage.leave()
-            left_running = True
-        return 0
-    except (DemoFailed, httpx.HTTPError) as error:
-        print(f"\nThe demonstration failed: {error}\nLogs: {folder}", file=sys.stderr)
-        show_logs(folder)
-        return 1
+        status = attempt(stage, fault, rank, keep)
     except KeyboardInterrupt:
-        return 130
+        print(file=sys.stderr)
     finally:
-        if not left_running:
+        if status != 0 or not keep:
             stage.stop()
             say("everything is stopped")
+        if status != 1 and not keep:
+            shutil.rmtree(stage.folder)
+    return status
+
+
+def attempt(stage: Stage, fault: str, rank: int, keep: bool) -> int:
+    """Play, and return the exit status; of a failure, show what is known."""
+    try:
+        play(stage, fault, rank, keep)
+    except (DemoFailed, httpx.HTTPError) as error:
+        print(f"\nThe demonstration failed: {error}\nLogs: {stage.folder}", file=sys.stderr)
+        show_logs(stage.folder)
+        return 1
+    if keep:
+        stage.leave()
+    return 0
 
 
 def show_logs(folder: Path) -> None:
@@ -209,6 +220,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.stop is not None:
         Stage.left(arguments.stop).stop()
+        shutil.rmtree(arguments.stop)
         return 0
     return run(arguments.fault, arguments.rank, arguments.keep)
 

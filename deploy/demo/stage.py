@@ -19,7 +19,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._started: list[psutil.Process] = []
-        self._children: list[subprocess.Popen[bytes]] = []  # kept, so that the ended ones are reaped
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, command: Sequence[str], more: Mapping[str, str] | None = None) -> Path:
         """Start `command`, with `more` in its environment, and return the file that takes its output."""
@@ -33,9 +33,14 @@ class Stage:
                 start_new_session=True,
                 env={**os.environ, **(more or {})},
             )
-        self._children.append(child)
+        self._children[name] = child
         self._started.append(psutil.Process(child.pid))
         return log
+
+    def ended(self) -> dict[str, int]:
+        """Return the names and exit codes of what has ended by itself."""
+        codes = {name: child.poll() for name, child in self._children.items()}
+        return {name: code for name, code in codes.items() if code is not None}
 
     def leave(self) -> None:
         """Write down what runs, for `stop` to be called by a later process."""

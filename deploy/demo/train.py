@@ -170,7 +170,7 @@ def train(place: Place) -> None:
             FAULTS[place.fault](place)
         loss = train_step(model, optimizer, batch, place)
         if place.rank == 0 or step < FAULT_STEP:
-            print(f"rank {place.rank} step {step} loss {loss:.4f}", flush=True)
+            print(f"rank {place.rank} step {step} loss {loss:.4f}\n", end="", flush=True)  # one write, one line
 
 
 def main() -> None:
