@@ -29,6 +29,14 @@ def fold(ranks: Iterable[int]) -> str:
     return ",".join(_span(ordered[first], ordered[last]) for first, last in spans)
 
 
+def ranks_in_words(ranks: Iterable[int]) -> str:
+    """Name `ranks` in a sentence: `rank 3`, `ranks 0-2`, `no rank`."""
+    folded = fold(ranks)
+    if not folded:
+        return "no rank"
+    return f"rank {folded}" if folded.isdigit() else f"ranks {folded}"
+
+
 def unfold(text: str) -> tuple[int, ...]:
     """Read a folded set back, ascending. Raises InvalidRankSet, which quotes the input."""
     ranks: set[int] = set()

@@ -13,7 +13,7 @@ from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene, kind_of
 from shared.diagnosis import Cause, Certainty, Kind
-from shared.ranks import fold
+from shared.ranks import ranks_in_words
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
 _TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
@@ -117,7 +117,7 @@ def _in_rendezvous(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
     if not odd or 2 * len(odd) >= len(waiting):
         return None
     others = tuple(rank for rank in waiting if rank not in odd)
-    remark = f"ranks {fold(odd)} wait in the store, the others in collectives; {NO_RECORD}"
+    remark = f"{ranks_in_words(odd)} wait in the store, the others in collectives; {NO_RECORD}"
     return Fault(
         Kind.RANK_NOT_JOINED, odd, others, Certainty.SUSPECTED, op=_common_op(others, scene), remarks=(remark,)
     )
@@ -141,7 +141,7 @@ def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
         op=scene.activities[largest[0]].op,
-        remarks=(f"ranks {fold(odd)} are in another collective call than the others; {NO_RECORD}",),
+        remarks=(f"{ranks_in_words(odd)} are in another collective call than the others; {NO_RECORD}",),
     )
 
 

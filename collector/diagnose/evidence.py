@@ -23,7 +23,7 @@ from shared.diagnosis import (
     WaitEvidence,
 )
 from shared.missing import Reason
-from shared.ranks import fold
+from shared.ranks import fold, ranks_in_words, unfold
 from shared.trace import Signature
 
 MOST_EDGES = 64
@@ -51,7 +51,9 @@ def evidence_of(fault: Fault, scene: Scene) -> tuple[Evidence, ...]:
 def _signatures(mismatch: Mismatch) -> SignatureEvidence:
     sides = tuple(_side(ranks, signature) for ranks, signature in mismatch.sides)
     ranks = [rank for side, _ in mismatch.sides for rank in side]
-    told = "; ".join(f"ranks {side.ranks}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides)
+    told = "; ".join(
+        f"{ranks_in_words(unfold(side.ranks))}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides
+    )
     text = f"at sequence {mismatch.sequence} of group {_named(mismatch.group.ref)} the operations differ: {told}"
     return SignatureEvidence(
         ranks=fold(ranks), text=text, group=mismatch.group.ref, sequence=mismatch.sequence, sides=sides
@@ -87,11 +89,11 @@ def _sequence(fault: Fault, scene: Scene) -> SequenceEvidence:
     waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
     waited = _waited(fault.edges, sequence, scene)
     where = f"sequence {sequence} of group {_named(group.ref)}"
-    came = f"ranks {fold(absent)} have not" if absent else "no member is known to be absent"
+    came = f"{ranks_in_words(absent)} have not" if absent else "no member is known to be absent"
     told = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
     return SequenceEvidence(
         ranks=fold(group.members),
-        text=f"ranks {fold(waiting)} have issued {where}, {came} (last issued: {told})",
+        text=f"{ranks_in_words(waiting)} have issued {where}, {came} (last issued: {told})",
         group=group.ref,
         sequence=sequence,
         issued={mark: fold(ranks) for mark, ranks in sorted(issued.items())},
@@ -192,7 +194,7 @@ def _stacks(ranks: Sequence[int], scene: Scene) -> list[Evidence]:
     return [
         StackEvidence(
             ranks=fold(members),
-            text=f"ranks {fold(members)}: {scene.activities[members[0]].label}, at {frames[-1]}",
+            text=f"{ranks_in_words(members)}: {scene.activities[members[0]].label}, at {frames[-1]}",
             thread=scene.activities[members[0]].thread,
             frames=frames,
         )
@@ -206,10 +208,10 @@ def _motion(scene: Scene) -> MotionEvidence:
     seconds = round(scene.motion.seconds, 1)
     stalled = scene.motion.stalled_seconds
     since = "" if stalled is None else f"; the newest operation of any rank is {stalled:.0f} s old"
-    at_work = f", ranks {fold(moved)} at work" if moved else ""
+    at_work = f", {ranks_in_words(moved)} at work" if moved else ""
     return MotionEvidence(
         ranks=fold((*moved, *frozen)),
-        text=f"between looks {seconds:.1f} s apart, ranks {fold(frozen) or 'none'} stood still{at_work}{since}",
+        text=f"between looks {seconds:.1f} s apart, {ranks_in_words(frozen)} stood still{at_work}{since}",
         seconds=seconds,
         moved=fold(moved),
         frozen=fold(frozen),

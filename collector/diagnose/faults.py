@@ -13,7 +13,7 @@ from collector.diagnose.hidden import hidden_faults, waits_unrecorded
 from collector.diagnose.orders import order_breakers
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
-from collector.diagnose.signatures import Mismatch, earliest_mismatch
+from collector.diagnose.signatures import ROOTED, Mismatch, earliest_mismatch
 from collector.diagnose.waits import Edge
 from shared.diagnosis import Cause, Certainty, Kind
 
@@ -209,6 +209,12 @@ def _stuck_faults(graph: WaitGraph, scene: Scene) -> list[Fault]:
             group=edges[0].group,
             op=edges[0].signature.op,
             sequence=edges[0].sequence,
-            remarks=("every member has issued it with equal sizes and types, so the code does not diverge here",),
+            remarks=(_no_divergence(edges[0].signature.op),),
         )
     ]
+
+
+def _no_divergence(op: str) -> str:
+    if op in ROOTED:
+        return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
+    return "every member has issued it with equal sizes and types, so the code does not diverge here"

@@ -12,7 +12,7 @@ from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
 from shared.diagnosis import Cause, Certainty, Kind
-from shared.ranks import fold
+from shared.ranks import ranks_in_words
 
 
 def waits_unrecorded(root: int, graph: WaitGraph, scene: Scene) -> bool:
@@ -57,7 +57,7 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Scene) -> li
     if all(scene.doing(rank) is Doing.P2P for rank in hidden):
         return [_p2p_fault(base, hidden, scene)]
     inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
-    remark = f"ranks {fold(hidden)} are inside the call and have not got past it" if inside else ""
+    remark = f"{ranks_in_words(hidden)} are inside the call and have not got past it" if inside else ""
     cause = Cause.COMMUNICATION if inside else None
     return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
 
@@ -76,7 +76,7 @@ def _p2p_fault(base: Fault, hidden: tuple[int, ...], scene: Scene) -> Fault:
         op=ops.pop() if len(ops) == 1 else None,
         sequence=None,
         cause=Cause.USER_CODE if several else Cause.UNKNOWN,
-        remarks=(f"ranks {fold(hidden)} wait in point-to-point operations whose peers this backend does not record",),
+        remarks=(f"{ranks_in_words(hidden)} wait in point-to-point operations whose peers are not recorded",),
     )
 
 
@@ -94,6 +94,6 @@ def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: Wa
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
         remarks=(
-            f"ranks {fold(hidden)} wait in operations that the recorder does not hold; by the stacks nobody else is free",
+            f"{ranks_in_words(hidden)} wait in operations that the recorder does not hold; by the stacks nobody else is free",
         ),
     )

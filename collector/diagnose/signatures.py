@@ -30,6 +30,9 @@ _MUST_AGREE = {
     "barrier": "",
 }
 
+ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+"""Operations with a root, which no recorder writes down."""
+
 Facts = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None, tuple[str, ...] | None]
 """Operation, input elements, output elements, dtypes; None for a part that need not agree."""
 

@@ -4,7 +4,6 @@ import shlex
 
 from collector.diagnose.scene import Fault, Scene
 from shared.diagnosis import Cause, Kind, NextStep
-from shared.ranks import fold
 
 _BY_CAUSE = {
     Cause.DATALOADER: "read what its DataLoader workers wait for: the stacks of its children are in the snapshot",
@@ -23,7 +22,7 @@ _BY_KIND = {
     Kind.ORDER_INVERSION: "make every rank take the groups' operations in one order",
     Kind.P2P_DEADLOCK: "let half of the ranks send first, or use batch_isend_irecv",
     Kind.P2P_UNMATCHED: "find the send or receive that the peer never reaches",
-    Kind.STUCK_TOGETHER: "look at network, GPU and driver on these nodes; the code does not diverge here",
+    Kind.STUCK_TOGETHER: "look at network, GPU and driver on these nodes; the records show no divergence",
     Kind.RANK_UNREACHABLE: "look at the node: ping it, read its console and kernel log",
     Kind.RANK_MISSING: "find out whether the rank was ever started: scheduler and launcher logs",
     Kind.RANK_EXITED: "read the last lines of its log; restart the job, for the others will not notice",
@@ -70,7 +69,3 @@ def record_next_time() -> NextStep:
         text="next time start the job under the probe, so that sequence numbers tell which operation each rank is in",
         command="unhang run -- torchrun …",
     )
-
-
-def ranks_in_words(ranks: tuple[int, ...]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {fold(ranks)}"

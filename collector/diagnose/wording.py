@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.diagnose.scene import Fault, Scene
-from collector.diagnose.steps import ranks_in_words, record_next_time
+from collector.diagnose.steps import record_next_time
 from shared.diagnosis import Cause, Finding, Kind, NextStep, Verdict
-from shared.ranks import fold
+from shared.ranks import ranks_in_words
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
         return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         who = f"{ranks_in_words(fault.culprits)} never came" if fault.culprits else "not all ranks came"
-        return f"the job does not start: {who}, ranks {fold(fault.victims)} wait in rendezvous"
+        return f"the job does not start: {who}, {ranks_in_words(fault.victims)} wait in rendezvous"
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
@@ -106,7 +106,9 @@ def _operation(fault: Fault) -> str:
 def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
     victims = f"; {ranks_in_words(fault.victims)} wait{'s' * (len(fault.victims) == 1)} for it" if fault.victims else ""
     if not fault.culprits:
-        return f"ranks {fold(fault.victims)} wait{' in' + at if at else ''}, and the others are outside communication"
+        return (
+            f"{ranks_in_words(fault.victims)} wait{' in' + at if at else ''}, and the others are outside communication"
+        )
     verb = _PREDICATES.get(fault.kind, "has not joined")
     if len(fault.culprits) > 1:
         verb = verb.replace("has ", "have ").replace("is ", "are ", 1)
@@ -116,9 +118,10 @@ def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
 
 
 def _stuck(fault: Fault, at: str) -> str:
+    who = ranks_in_words(fault.victims)
     if fault.group is None:
-        return f"all {len(fault.victims)} ranks wait{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
-    return f"ranks {fold(fault.victims)} have all joined{at} and none gets out of it; their code does not diverge here"
+        return f"{who} all wait{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
+    return f"{who} are held up by{at}, which all have joined and not all get out of; their records do not differ"
 
 
 def _mismatch(fault: Fault, at: str) -> str:
@@ -127,11 +130,11 @@ def _mismatch(fault: Fault, at: str) -> str:
         return f"{who} {'is' if len(fault.culprits) == 1 else 'are'} alone in{at or ' another collective'}"
     sides = fault.mismatch.sides
     if not who:
-        told = " against ".join(f"ranks {fold(ranks)} ({signature.op})" for ranks, signature in sides)
+        told = " against ".join(f"{ranks_in_words(ranks)} ({signature.op})" for ranks, signature in sides)
         return f"the ranks disagree on{at}: {told}, and no side has a majority"
     other = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
     what = other.op if other.op != sides[0][1].op else f"{other.op} with other sizes or types"
-    return f"{who} issued {what} where ranks {fold(sides[0][0])} issued{at}"
+    return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
 
 
 def _inversion(fault: Fault, at: str) -> str:
