@@ -25,7 +25,7 @@ def _rank(each: RankFds, most: int | None) -> str:
         lines.append(f"  devices: {printable(', '.join(fds.devices[:most]))}")
     sockets = [(str(s.fd), s.kind, s.state or "-", s.local or "-", s.remote or "-") for s in fds.sockets]
     lines += _part(("FD", "SOCKET", "STATE", "LOCAL", "REMOTE"), sockets, most)
-    pipes = [(str(p.fd), p.path or "(no name)", p.direction, _other_end(p)) for p in fds.pipes]
+    pipes = [(str(p.fd), p.path or "(no name)", p.direction, _other_end(p, each.pid)) for p in fds.pipes]
     lines += _part(("FD", "PIPE", "DIRECTION", "OTHER END"), pipes, most)
     lines += [f"  {fd} {printable(target)}" for fd, target in sorted((fds.full or {}).items())[:most]]
     return text(lines)
@@ -44,6 +44,8 @@ def _part(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int | N
     return [*table(heads, shown, indent=2), *more]
 
 
-def _other_end(pipe: Pipe) -> str:
+def _other_end(pipe: Pipe, own: int | None) -> str:
+    if set(pipe.other_end) == {own}:
+        return "itself"
     pids = ", ".join(str(pid) for pid in pipe.other_end[:8])
     return f"pid {pids}" if pids else "nobody that is seen"

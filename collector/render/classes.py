@@ -6,7 +6,7 @@ from collector.render.frames import MOST_FRAMES, frame_lines
 from collector.render.layout import Line, Span, Style, indented, line
 from collector.render.printable import counted, printable
 from collector.render.waits import ranks_text
-from shared.diagnosis import Diagnosis, StackClass
+from shared.diagnosis import Diagnosis, Place, StackClass
 from shared.ranks import unfold
 
 MOST_CLASSES = 6
@@ -16,6 +16,15 @@ MOST_CLASSES = 6
 def culprits_of(diagnosis: Diagnosis) -> frozenset[int]:
     """Return every rank that any finding names."""
     return frozenset(rank for finding in diagnosis.findings for rank in finding.culprit_ranks)
+
+
+def shown_stacks(diagnosis: Diagnosis) -> frozenset[tuple[Place, ...]]:
+    """Return the stacks of the classes that a verdict shows."""
+    culprits = culprits_of(diagnosis)
+    classes = enumerate(diagnosis.stack_classes)
+    return frozenset(
+        each.frames for at, each in classes if at < MOST_CLASSES or not culprits.isdisjoint(unfold(each.ranks))
+    )
 
 
 def class_lines(

@@ -11,6 +11,8 @@ from shared.ranks import fold, unfold
 MOST_GAPS = 10
 """Lines on what is missing."""
 
+_MOST_SOURCES = 6
+
 
 def coverage_text(coverage: Coverage) -> str:
     """Return `3 of 4 ranks answered, 3 with stacks, none with a flight record`."""
@@ -41,7 +43,22 @@ def fold_gaps(gaps: Sequence[Gap]) -> list[Gap]:
     for gap in gaps:
         alone = (gap.host,) if not gap.ranks else ()
         alike.setdefault((gap.missing, *alone), []).append(gap)
-    return [_one(same) for same in alike.values()]
+    return _fold_sources([_one(same) for same in alike.values()])
+
+
+def _fold_sources(gaps: Sequence[Gap]) -> list[Gap]:
+    """Name several sources at once where all else is alike: `process, stacks`."""
+    alike: dict[tuple[object, ...], list[Gap]] = {}
+    for gap in gaps:
+        alike.setdefault((gap.ranks, gap.host, gap.missing.reason, gap.missing.detail), []).append(gap)
+    return [_of_sources(same) for same in alike.values()]
+
+
+def _of_sources(same: Sequence[Gap]) -> Gap:
+    sources = list(dict.fromkeys(gap.missing.source for gap in same))
+    more = f" and {len(sources) - _MOST_SOURCES} more" if len(sources) > _MOST_SOURCES else ""
+    named = ", ".join(sources[:_MOST_SOURCES]) + more
+    return same[0].model_copy(update={"missing": same[0].missing.model_copy(update={"source": named})})
 
 
 def _one(same: Sequence[Gap]) -> Gap:

@@ -1,5 +1,7 @@
 """What a finding rests on: one sentence per piece of evidence, and the numbers or lines under it."""
 
+from collections.abc import Collection
+
 from collector.render.frames import frame_lines, place_text
 from collector.render.layout import Line, Span, Style, columns_of, indented, line, pad, paragraph
 from collector.render.printable import printable
@@ -9,11 +11,12 @@ from shared.diagnosis import (
     FdEvidence,
     Finding,
     LogEvidence,
-    ProcessEvidence,
+    Place,
     SequenceEvidence,
     Side,
     SignatureEvidence,
     StackEvidence,
+    WaitEvidence,
 )
 from shared.ranks import unfold
 
@@ -24,62 +27,42 @@ _MOST_SIDES = 8
 _STACK_FRAMES = 4
 
 
-def evidence_lines(finding: Finding, width: int) -> list[Line]:
-    """Return all evidence of a finding, each piece headed by its kind."""
-    kinds = [[evidence.kind] for evidence in finding.evidence]
+Stack = tuple[Place, ...]
+
+
+def evidence_lines(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[Line]:
+    """Return the evidence of a finding, each piece headed by its kind.
+
+    Waits are left out: they stand in the table of who waits for whom. So are stacks that are `shown` elsewhere.
+    """
+    told = [evidence for evidence in finding.evidence if not isinstance(evidence, WaitEvidence)]
+    kinds = [[evidence.kind] for evidence in told]
     column = max(columns_of(kinds), default=0) + 2
     lines: list[Line] = []
-    for evidence in finding.evidence[:MOST_EVIDENCE]:
+    for evidence in told[:MOST_EVIDENCE]:
         said = paragraph(printable(evidence.text) or ranks_text(evidence.ranks), width - column)
-        body = [*said, *indented(_details(evidence, width - column - 2), 2)]
+        body = [*said, *indented(_details(evidence, width - column - 2, shown), 2)]
         head = Span(pad(evidence.kind, column), Style.DIM)
         lines.extend((head if at == 0 else Span(" " * column), *each) for at, each in enumerate(body))
-    if len(finding.evidence) > MOST_EVIDENCE:
-        lines.append(line(f"… {len(finding.evidence) - MOST_EVIDENCE} more, in the JSON", Style.DIM))
+    if len(told) > MOST_EVIDENCE:
+        lines.append(line(f"… {len(told) - MOST_EVIDENCE} more, in the JSON", Style.DIM))
     return lines
 
 
-def _details(evidence: Evidence, width: int) -> list[Line]:
+def _details(evidence: Evidence, width: int, shown: Collection[Stack]) -> list[Line]:
+    """Return what stands under the sentence: lines of the job's own, and what the sentence cannot hold."""
     match evidence:
-        case SequenceEvidence():
-            return [line(text, Style.DIM) for text in _issued(evidence)]
-        case StackEvidence():
+        case SequenceEvidence() if evidence.waited_seconds is not None:
+            return [line(f"waited for {evidence.waited_seconds:.0f} s", Style.DIM)]
+        case StackEvidence() if evidence.frames not in shown:
             return frame_lines(evidence.frames, width, most=_STACK_FRAMES)
         case LogEvidence():
             path = [line(printable(evidence.path), Style.DIM)] if evidence.path else []
             return [*path, *paragraph(printable(evidence.line), width)]
         case FdEvidence() if evidence.target is not None and evidence.target not in evidence.text:
             return [line(f"fd {evidence.fd}: {printable(evidence.target)}", Style.DIM)]
-        case ProcessEvidence():
-            return [line(text, Style.DIM) for text in _process(evidence)]
         case _:
             return []
-
-
-def _issued(evidence: SequenceEvidence) -> list[str]:
-    if len(evidence.issued) < 2:
-        return []
-    pieces = (f"#{printable(seq)}: {ranks_text(ranks)}" for seq, ranks in sorted(evidence.issued.items(), key=_order))
-    waited = f"; waited {evidence.waited_seconds:.0f} s" if evidence.waited_seconds is not None else ""
-    return [f"last issued {', '.join(pieces)}{waited}".replace("#unknown", "unknown")]
-
-
-def _order(item: tuple[str, str]) -> tuple[bool, int, str]:
-    sequence = item[0]
-    number = int(sequence) if sequence.isascii() and sequence.isdigit() and len(sequence) < 20 else -1
-    return number < 0, number, sequence
-
-
-def _process(evidence: ProcessEvidence) -> list[str]:
-    facts = [
-        f"host {printable(evidence.host)}" if evidence.host is not None else "",
-        f"pid {evidence.pid}" if evidence.pid is not None else "",
-        f"state {printable(evidence.state)}" if evidence.state is not None else "",
-        f"exit status {evidence.exit_code}" if evidence.exit_code is not None else "",
-        f"signal {evidence.signal}" if evidence.signal is not None else "",
-    ]
-    known = [fact for fact in facts if fact]
-    return [", ".join(known)] if known else []
 
 
 def sides_of(finding: Finding) -> tuple[Side, ...]:

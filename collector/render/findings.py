@@ -1,20 +1,21 @@
 """One finding as labelled blocks: who waits, who is to blame and where that one is, on what ground, what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from collector.render.evidence import evidence_lines, side_lines
+from collector.render.evidence import Stack, evidence_lines, side_lines
 from collector.render.frames import place_text
 from collector.render.layout import Line, Span, Style, labelled, line, paragraph
-from collector.render.printable import counted, display_width, printable
+from collector.render.printable import counted, display_width, printable, shortened
 from collector.render.waits import (
     folded,
     operation_text,
     ranks_text,
     ring_lines,
     wait_lines,
+    waits_of,
 )
-from shared.diagnosis import Certainty, Culprit, Finding, Kind, Link, LinkEnd, NextStep, Where
-from shared.ranks import fold
+from shared.diagnosis import Certainty, Culprit, Finding, Kind, Link, LinkEnd, NextStep, Place, Where
+from shared.ranks import fold, unfold
 
 MEANING = {
     Certainty.PROVEN: "sequence marks or process state show it directly",
@@ -26,9 +27,15 @@ MEANING = {
 _MOST_CULPRITS = 8
 _MOST_LINKS = 8
 
+_NOW = 11
+"""Columns of the labels in `where`."""
 
-def finding_blocks(finding: Finding, width: int) -> list[tuple[str, list[Line]]]:
-    """Return the blocks of a finding, each under its label, without those that are empty."""
+
+def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[tuple[str, list[Line]]]:
+    """Return the blocks of a finding, each under its label, without those that are empty.
+
+    `shown` are stacks that stand elsewhere, and are not repeated.
+    """
     blocks = [
         ("cycle", ring_lines(finding.cycle, width)),
         ("sides", side_lines(finding, width)),
@@ -38,7 +45,7 @@ def finding_blocks(finding: Finding, width: int) -> list[tuple[str, list[Line]]]
         ("links", link_lines(finding.links)),
         ("where", where_lines(finding.where, width)),
         ("victims", _victims(finding, width)),
-        ("ground", evidence_lines(finding, width)),
+        ("ground", evidence_lines(finding, width, shown=shown)),
     ]
     return [(label, lines) for label, lines in blocks if lines]
 
@@ -82,32 +89,39 @@ def culprit_line(culprit: Culprit) -> Line:
 
 
 def _victims(finding: Finding, width: int) -> list[Line]:
-    if not finding.victims:
+    """The victims, where the table of waits or the ring does not show all of them."""
+    waiting = {wait.rank for wait in (*waits_of(finding), *finding.cycle)}
+    if waiting.issuperset(unfold(finding.victims)):
         return []
-    return paragraph(f"{ranks_text(finding.victims)}: they only wait; leave them alone", width, Style.DIM)
+    return paragraph(f"{ranks_text(finding.victims)}: they only wait", width, Style.DIM)
 
 
 def where_lines(where: Where | None, width: int) -> list[Line]:
     """Return where the culprit is now: the user's frame, the innermost one, the process, the child."""
     if where is None:
         return []
-    frames = [(where.user, "own code"), (where.library, "innermost")]
-    if where.user == where.library:
-        frames = [(where.user, "own code, innermost")]
-    lines = [_frame_line(place_text(place), what, width) for place, what in frames if place is not None]
-    thread = f"thread {printable(where.thread, most=80)}: " if where.thread not in ("", "MainThread") else ""
-    process = f"{thread}{printable(where.process)}"
-    child = f"child: {printable(where.child)}" if where.child else ""
-    told = [each for text in (process, child) if text for each in paragraph(text, width)]
-    return [*(each for frame in lines for each in frame), *told]
+    innermost = None if where.library == where.user else where.library
+    thread = where.thread if where.thread != "MainThread" else ""
+    rows = [
+        ("own code", _place_lines(where.user, width - _NOW)),
+        ("innermost", _place_lines(innermost, width - _NOW)),
+        ("thread", paragraph(printable(thread, most=80), width - _NOW)),
+        ("process", paragraph(printable(where.process), width - _NOW)),
+        ("child", paragraph(printable(where.child), width - _NOW)),
+    ]
+    return [each for label, lines in rows for each in labelled(label, lines, _NOW)]
 
 
-def _frame_line(place: str, what: str, width: int) -> list[Line]:
-    note = Span(f"   {what}", Style.DIM)
-    if display_width(place + note.text) <= width:
-        one: Line = (Span(place, Style.BOLD), note)
-        return [one]
-    return [*paragraph(place, width, Style.BOLD), (note,)]
+def _place_lines(place: Place | None, width: int) -> list[Line]:
+    """On one line if it fits, else the place below the function."""
+    if place is None:
+        return []
+    whole = place_text(place)
+    if display_width(whole) <= width or not place.file:
+        return [line(whole, Style.BOLD)]
+    number = f":{place.line}" if place.line else ""
+    path = shortened(place.file, max(width - len(number), 12))
+    return [line(printable(place.function, most=120), Style.BOLD), line(path + number)]
 
 
 def link_lines(links: Sequence[Link]) -> list[Line]:

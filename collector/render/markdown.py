@@ -7,12 +7,12 @@ or make links; inside of them it holds no run of backticks that could close one.
 import re
 from collections.abc import Iterable, Sequence
 
-from collector.render.classes import class_lines, culprits_of
+from collector.render.classes import class_lines, culprits_of, shown_stacks
 from collector.render.coverage import conflict_text, coverage_text, fold_gaps, gap_text
 from collector.render.findings import MEANING, finding_blocks
 from collector.render.layout import Line, fitted, plain
 from collector.render.printable import printable
-from collector.render.text import WORDS, about_text
+from collector.render.text import about_text, headline_text
 from shared.diagnosis import Diagnosis, Finding, NextStep
 
 _WIDTH = 96
@@ -30,10 +30,9 @@ _TICKS = re.compile(r"`{3,}")
 
 def render_markdown(diagnosis: Diagnosis) -> str:
     """Return the verdict as Markdown (CommonMark)."""
-    word = WORDS[diagnosis.verdict][0]
     parts = [
-        f"**{word}** · {escaped(about_text(diagnosis))}",
-        f"**{escaped(diagnosis.headline)}**",
+        f"**{escaped(headline_text(diagnosis))}**",
+        escaped(about_text(diagnosis)),
         *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
         *_steps("Do now", diagnosis.next_steps),
         *_stacks(diagnosis),
@@ -67,13 +66,13 @@ def _finding(finding: Finding, number: int, diagnosis: Diagnosis) -> list[str]:
     certainty = f"**{finding.certainty}** ({MEANING[finding.certainty]})"
     title = f"**{number}. {finding.kind}**, cause {finding.cause}, {certainty}"
     summary = [] if finding.summary in diagnosis.headline else [escaped(finding.summary)]
-    return [title, *summary, *_blocks(finding), *_steps("Next", finding.next_steps)]
+    return [title, *summary, *_blocks(finding, diagnosis), *_steps("Next", finding.next_steps)]
 
 
-def _blocks(finding: Finding) -> list[str]:
+def _blocks(finding: Finding, diagnosis: Diagnosis) -> list[str]:
     """The finding's blocks, as the terminal shows them, in one fence."""
     lines: list[str] = []
-    for label, block in finding_blocks(finding, _WIDTH - 12):
+    for label, block in finding_blocks(finding, _WIDTH - 12, shown=shown_stacks(diagnosis)):
         body = plain(fitted(block, _WIDTH - 12))
         lines += [f"{label if at == 0 else '':<12}{text}".rstrip() for at, text in enumerate(body)]
     return [fenced_text(lines)] if lines else []

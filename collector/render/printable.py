@@ -45,7 +45,8 @@ def shortened(path: str, width: int | None = None) -> str:
     kept = shown
     while kept and display_width(kept) > max(1, width - 1):
         kept = kept[1:]
-    return "…" + kept
+    whole_names = kept[kept.find("/") :] if "/" in kept else kept
+    return "…" + (whole_names if whole_names != "/" else kept)
 
 
 def counted(number: int, noun: str) -> str:

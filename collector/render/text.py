@@ -1,6 +1,6 @@
 """The verdict for a terminal: the headline first, then each finding with its ground, then what was not seen."""
 
-from collector.render.classes import class_lines, culprits_of
+from collector.render.classes import class_lines, culprits_of, shown_stacks
 from collector.render.coverage import conflict_lines, coverage_text, gap_lines
 from collector.render.findings import MEANING, finding_blocks, labelled_blocks, step_lines, title_text
 from collector.render.layout import EMPTY, NARROWEST, Line, Span, Style, fitted, indented, line, paint, paragraph
@@ -35,10 +35,15 @@ def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
 
 
 def _head(diagnosis: Diagnosis, width: int) -> list[Line]:
-    word, style = WORDS[diagnosis.verdict]
-    lead = "" if diagnosis.headline.lower().startswith(word.lower()) else f"{word}: "
-    headline = paragraph(lead + printable(diagnosis.headline), width, style)
+    headline = paragraph(printable(headline_text(diagnosis)), width, WORDS[diagnosis.verdict][1])
     return [*headline, *paragraph(about_text(diagnosis), width, Style.DIM)]
+
+
+def headline_text(diagnosis: Diagnosis) -> str:
+    """Return the headline, which says the verdict first; not printable yet."""
+    word = WORDS[diagnosis.verdict][0]
+    said = diagnosis.headline.lower().startswith(word.lower())
+    return diagnosis.headline if said else f"{word}: {diagnosis.headline}"
 
 
 def about_text(diagnosis: Diagnosis) -> str:
@@ -55,16 +60,16 @@ def about_text(diagnosis: Diagnosis) -> str:
 def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:
     lines: list[Line] = []
     for number, finding in enumerate(diagnosis.findings[:_MOST_FINDINGS], start=1):
-        lines += [EMPTY, *_finding(finding, number, width, told=diagnosis.headline)]
+        lines += [EMPTY, *_finding(finding, number, width, diagnosis)]
     more = len(diagnosis.findings) - _MOST_FINDINGS
     return [*lines, EMPTY, line(f"… {more} more findings, in the JSON", Style.DIM)] if more > 0 else lines
 
 
-def _finding(finding: Finding, number: int, width: int, *, told: str) -> list[Line]:
+def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) -> list[Line]:
     title = (Span(f"{number}. {title_text(finding)}", Style.BOLD),)
     meaning = (Span(f"   {finding.certainty}: {MEANING[finding.certainty]}", Style.DIM),)
-    summary = [] if finding.summary in told else paragraph(printable(finding.summary), width - 3)
-    blocks = labelled_blocks(finding_blocks(finding, width - _MARGIN - 3), _MARGIN)
+    summary = [] if finding.summary in diagnosis.headline else paragraph(printable(finding.summary), width - 3)
+    blocks = labelled_blocks(finding_blocks(finding, width - _MARGIN - 3, shown=shown_stacks(diagnosis)), _MARGIN)
     body = indented([*summary, *fitted(blocks, width - 3)], 3)
     return [*fitted([title, meaning], width), *body, *_labelled_steps(finding.next_steps, width)]
 
