@@ -1,5 +1,6 @@
 """Run the collector until a signal."""
 
+import logging
 import socket
 
 import uvicorn
@@ -9,8 +10,10 @@ from collector.service import make_inventory
 from collector.settings import CollectorSettings
 from collector.store import Store
 from shared.errors import InvalidSettings
-from shared.listening import parse_address
+from shared.listening import Address, parse_address
 from shared.tokens import TokenFile, require_safe_binding
+
+_log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5
 """For requests that wait when the service is told to end."""
@@ -25,10 +28,19 @@ def serve(settings: CollectorSettings) -> None:
         create_app(settings),
         timeout_graceful_shutdown=_GRACE_SECONDS,
         server_header=False,
-        log_level="info",
+        access_log=False,
+        log_config=None,
     )
+    _log_to_stderr()
+    _log.info("serving on http://%s", Address(*listening.getsockname()[:2]))
     with listening:
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _log_to_stderr() -> None:
+    """One line per diagnosis and per trouble; the lines of each request to an agent would drown them."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def _check(settings: CollectorSettings) -> None:

@@ -1,6 +1,7 @@
 """The collector at work: its agents, its store and the diagnoses that it is making, in one value that the API uses."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
@@ -19,9 +20,11 @@ from collector.settings import CollectorSettings
 from collector.store import Retention, Store
 from collector.sweep import find, gather, sweep
 from shared.diagnosis import Diagnosis
-from shared.errors import InvalidSettings, UnhangError
+from shared.errors import InvalidSettings, UnhangError, quoted
 from shared.snapshot import RankList
 from shared.tokens import TokenFile
+
+_log = logging.getLogger(__name__)
 
 _FORGET_AFTER = 200_000
 """Agents whose last list of ranks is remembered; a bound, should addresses keep changing."""
@@ -90,6 +93,14 @@ class Service:
             raise
         self._remember(made.lists)
         self.counters.diagnosis_made(diagnosis)
+        _log.info(
+            "diagnosis %s of %s: %s after %.1f s, %d agents silent",
+            diagnosis.id,
+            quoted(str(diagnosis.job)),
+            diagnosis.verdict,
+            diagnosis.took_seconds,
+            len(made.expected.unanswered),
+        )
         return diagnosis
 
     def _remember(self, lists: Mapping[str, RankList]) -> None:
