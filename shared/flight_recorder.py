@@ -223,7 +223,7 @@ def _state(entry: Mapping[str, Any], backend: str) -> State:
 
 def _members(raw: Any) -> tuple[int, ...] | None:
     """Read `"[0, 1, 2, 3]"`, a list written as a string; `"[]"` means that the dump does not say."""
-    numbers = re.findall(r"\d{1,7}", raw) if isinstance(raw, str) and len(raw) < 16 * MOST_RANKS else []
+    numbers = re.findall(r"[0-9]{1,7}", raw) if isinstance(raw, str) and len(raw) < 16 * MOST_RANKS else []
     return tuple(dict.fromkeys(int(number) for number in numbers)) or None
 
 

@@ -15,7 +15,7 @@ from shared.errors import InvalidRankSet, quoted
 MOST_RANKS = 4_194_304
 """A set larger than this is refused: no job is that large and the text may be hostile."""
 
-_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def fold(ranks: Iterable[int]) -> str:

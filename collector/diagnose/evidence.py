@@ -89,11 +89,11 @@ def _sequence(fault: Fault, scene: Scene) -> SequenceEvidence:
     waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
     waited = _waited(fault.edges, sequence, scene)
     where = f"sequence {sequence} of group {_named(group.ref)}"
-    came = f"{ranks_in_words(absent)} have not" if absent else "no member is known to be absent"
+    came = f"{_has(absent)} not" if absent else "no member is known to be absent"
     told = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
     return SequenceEvidence(
         ranks=fold(group.members),
-        text=f"{ranks_in_words(waiting)} have issued {where}, {came} (last issued: {told})",
+        text=f"{_has(waiting)} issued {where}, {came} (last issued: {told})",
         group=group.ref,
         sequence=sequence,
         issued={mark: fold(ranks) for mark, ranks in sorted(issued.items())},
@@ -101,6 +101,10 @@ def _sequence(fault: Fault, scene: Scene) -> SequenceEvidence:
         absent=fold(absent),
         waited_seconds=waited,
     )
+
+
+def _has(ranks: tuple[int, ...]) -> str:
+    return f"{ranks_in_words(ranks)} {'has' if len(ranks) == 1 else 'have'}"
 
 
 def _waited(edges: Sequence[Edge], sequence: int, scene: Scene) -> float | None:

@@ -145,12 +145,13 @@ FRAMES: tuple[FramePattern, ...] = (
     _row(Doing.OUTSIDE, Cause.IMPORT, "importing", r".", r"<frozen importlib"),
     # _communicate (subprocess.py:2115); wait (subprocess.py:1264)
     _row(Doing.OUTSIDE, Cause.USER_CODE, "waiting for a child process", r".", r"(^|/)subprocess\.py$"),
-    # save_checkpoint (train.py:88): the user's own function says what it is for
+    # save_checkpoint (train.py:88): the user's own function says what it is for. Not `checkpoint`
+    # (torch/utils/checkpoint.py:496), which recomputes activations.
     _row(
         Doing.OUTSIDE,
         Cause.CHECKPOINT,
         "saving or loading a checkpoint",
-        r"(?i)^(_?(save|write|load|restore|export)_)?(check_?point|ckpt)s?(_.*)?$",
+        r"(?i)(save|write|load|restore|export|commit).*(check_?point|ckpt)|(check_?point|ckpt).*(save|write|load|restore)",
     ),
 )
 

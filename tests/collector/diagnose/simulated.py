@@ -154,7 +154,9 @@ class Job:
             **{column: array("q", (row[column] for row in rows)) for column in COLUMNS},
         )
 
-    def dumps(self, *, without: Sequence[int] = (), members: bool = True, window: int | None = None) -> list[NodeSnapshot]:
+    def dumps(
+        self, *, without: Sequence[int] = (), members: bool = True, window: int | None = None
+    ) -> list[NodeSnapshot]:
         """Bare dumps of all ranks except `without`, one snapshot each."""
         return [
             NodeSnapshot(live=False, ranks=(_bare(rank, self.trace(rank, members=members, window=window)),))
@@ -218,7 +220,16 @@ def live_looks(
             host=host,
             taken_at_ns=begun + int(i * interval_seconds * 1e9),
             ranks=tuple(
-                _live_rank(job, rank, what, begun + int(i * interval_seconds * 1e9), i * interval_seconds, world_size, recorder, host)
+                _live_rank(
+                    job,
+                    rank,
+                    what,
+                    begun + int(i * interval_seconds * 1e9),
+                    i * interval_seconds,
+                    world_size,
+                    recorder,
+                    host,
+                )
                 for rank, what in seen.items()
             ),
         )
@@ -240,7 +251,14 @@ def _live_rank(
     pid = 1000 + rank
     return RankSnapshot(
         identity=Identity(
-            job="sim", rank=rank, local_rank=rank, world_size=size, local_world_size=size, host=host, pid=pid, started_at=1.0
+            job="sim",
+            rank=rank,
+            local_rank=rank,
+            world_size=size,
+            local_world_size=size,
+            host=host,
+            pid=pid,
+            started_at=1.0,
         ),
         looked_at_ns=at_ns,
         process=Process(pid=pid, state=seen.state, before=beat, after=beat),  # type: ignore[arg-type]

@@ -16,9 +16,7 @@ TRUTH = json.loads((CASES / "truth.json").read_text())
 def test_verdict_agrees_with_the_truth_in_every_load_order(case: str) -> None:
     truth = TRUTH[case]
     snapshots = snapshots_of(sorted((CASES / case).iterdir()))
-    answers = {
-        diagnose(order, Expected()).model_dump_json() for order in itertools.permutations(snapshots)
-    }
+    answers = {diagnose(order, Expected()).model_dump_json() for order in itertools.permutations(snapshots)}
     assert len(answers) == 1
     diagnosis = diagnose(snapshots, Expected())
     assert diagnosis.verdict is Verdict.HUNG
