@@ -34,6 +34,9 @@ class Presence(StrEnum):
     """Known from files only; whether it runs is not known."""
 
 
+MOST_RANKS = 131_072
+"""Ranks beyond this are left out: a job's own word may be hostile, and each rank costs memory here."""
+
 GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT})
 """Presences of which nobody can say where the rank is now."""
 
@@ -110,7 +113,7 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     conflicts += _older_attempts(sightings, attempt)
     world_size, disagreement = _world_size(chosen, expected)
     seen = {rank: _seen_view(rank, looks, snapshots) for rank, looks in chosen.items()}
-    every = range(max([world_size or 0, *(rank + 1 for rank in seen)]))
+    every = range(max([min(world_size or 0, MOST_RANKS), *(rank + 1 for rank in seen)]))
     absent = [rank for rank in every if rank not in seen]
     gone = _account_for(absent, seen, snapshots, expected, attempt)
     return Roster(
@@ -124,7 +127,7 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
 
 
 def _sightings(snapshots: Sequence[NodeSnapshot], job: str | None) -> list[RankSnapshot]:
-    every = (rank for snapshot in snapshots for rank in snapshot.ranks)
+    every = (rank for snapshot in snapshots for rank in snapshot.ranks if 0 <= rank.identity.rank < MOST_RANKS)
     mine = [rank for rank in every if job is None or rank.identity.job in (job, None)]
     return sorted(mine, key=_order)
 
@@ -173,7 +176,7 @@ def _older_attempts(sightings: list[RankSnapshot], attempt: int) -> list[Conflic
 def _world_size(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expected) -> tuple[int | None, list[Conflict]]:
     claims: dict[int, set[int]] = defaultdict(set)
     for rank, looks in chosen.items():
-        if looks[-1].identity.world_size is not None:
+        if looks[-1].identity.world_size is not None and looks[-1].identity.world_size > 0:
             claims[looks[-1].identity.world_size].add(rank)
     told = [f"ranks {fold(ranks)} say {size}" for size, ranks in sorted(claims.items())]
     conflicts = [Conflict(sources=("process", "process"), text="world sizes differ: " + ", ".join(told))]
