@@ -8,7 +8,7 @@ files are opened: a FIFO would block, a device might do something.
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from agent.errors import Unavailable
@@ -50,40 +50,34 @@ def reader_of(procfs: ProcFs, pid: int) -> Reader:
 def open_held(procfs: ProcFs, pid: int, fd: int, reader: Reader) -> Iterator[int]:
     """Open the plain file behind a descriptor that the process holds. Raises Unavailable or NotPermitted."""
     path = procfs.path(pid, f"fd/{fd}")
-    with reading(pid):
-        _check(os.stat(path), reader, path)
-        opened = os.open(path, _PLAIN)
-    with _closing(opened):
-        _check(os.fstat(opened), reader, path)
-        yield opened
+    with ExitStack() as opened:
+        with reading(pid):
+            _check(os.stat(path), reader, path)
+            file = _kept(os.open(path, _PLAIN), opened)
+            _check(os.fstat(file), reader, path)
+        yield file
 
 
 @contextmanager
 def open_named(procfs: ProcFs, pid: int, path: str, reader: Reader) -> Iterator[int]:
     """Open a plain file by an absolute path as the process sees it, following no link."""
     components = [part for part in path.split("/") if part not in ("", ".")]
-    if not path.startswith("/") or ".." in components or len(components) > _MOST_COMPONENTS:
+    if not path.startswith("/") or ".." in components or not 0 < len(components) <= _MOST_COMPONENTS:
         raise Unavailable(Reason.REFUSED, f"{path[:200]!r} is not a plain absolute path")
-    with reading(pid):
-        folder = os.open(procfs.path(pid, "root"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+    with ExitStack() as opened:
+        with reading(pid):
+            folder = _kept(os.open(procfs.path(pid, "root"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), opened)
             for part in components[:-1]:
-                folder = _step(folder, part, reader)
-            opened = _open_last(folder, components[-1] if components else "", reader)
-        finally:
-            os.close(folder)
-    with _closing(opened):
-        yield opened
+                folder = _kept(_without_links(part, os.O_PATH | os.O_DIRECTORY, folder), opened)
+                if not reader.may(os.fstat(folder), 1):
+                    raise NotPermitted(f"the process itself may not enter {part!r}")
+            file = _kept(_open_last(folder, components[-1], reader), opened)
+        yield file
 
 
-def _step(folder: int, part: str, reader: Reader) -> int:
-    """Return the folder `part` of `folder`, which is closed."""
-    below = _without_links(part, os.O_PATH | os.O_DIRECTORY, folder)
-    os.close(folder)
-    if not reader.may(os.fstat(below), 1):
-        os.close(below)
-        raise NotPermitted(f"the process itself may not enter {part!r}")
-    return below
+def _kept(descriptor: int, opened: ExitStack) -> int:
+    opened.callback(os.close, descriptor)
+    return descriptor
 
 
 def _open_last(folder: int, name: str, reader: Reader) -> int:
@@ -107,14 +101,6 @@ def _check(found: os.stat_result, reader: Reader, name: str) -> None:
         raise Unavailable(Reason.REFUSED, f"{name} is not a plain file")
     if not reader.may(found, 4):
         raise NotPermitted(f"the process itself may not read {name}")
-
-
-@contextmanager
-def _closing(opened: int) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        os.close(opened)
 
 
 def read_tail(opened: int, most: int) -> bytes:

@@ -1,0 +1,58 @@
+"""Tasks side by side, each with an end."""
+
+import threading
+import time
+
+import pytest
+
+from agent.deadline import MOST_ABANDONED, Crew, Deadline, Late, TooManyAbandoned
+
+
+def test_each_task_gives_its_value_or_its_error() -> None:
+    """One failure is one failure."""
+    outcomes = Crew().run({"good": lambda: 1, "bad": lambda: 1 // 0}, Deadline(5))
+    assert outcomes["good"] == 1
+    assert isinstance(outcomes["bad"], ZeroDivisionError)
+
+
+def test_tasks_run_side_by_side() -> None:
+    """Ten sleeps take as long as one."""
+    begun = time.perf_counter()
+    Crew().run({str(n): lambda: time.sleep(0.2) for n in range(10)}, Deadline(5))
+    assert time.perf_counter() - begun < 1
+
+
+def test_late_task_is_left_behind_and_not_begun_again() -> None:
+    """Until it comes back: then it may be tried again."""
+    crew, gate = Crew(), threading.Event()
+    begun = []
+    tasks = {"stuck": lambda: (begun.append(1), gate.wait(60)), "quick": lambda: (begun.append(2), True)}
+    outcomes = crew.run(tasks, Deadline(0.1), owner="rank 0")
+    assert isinstance(outcomes["stuck"], Late)
+    assert outcomes["quick"] == (None, True)
+    assert crew.abandoned == 1
+    assert isinstance(crew.run(tasks, Deadline(0.1), owner="rank 0")["stuck"], Late)
+    assert begun.count(1) == 1
+    gate.set()
+    assert not isinstance(crew.run(tasks, Deadline(5), owner="rank 1")["stuck"], Late)
+    assert crew.abandoned == 0
+    assert not isinstance(crew.run(tasks, Deadline(5), owner="rank 0")["stuck"], Late)
+
+
+def test_with_too_many_left_behind_none_is_begun() -> None:
+    """Threads that never come back are not piled up for ever."""
+    crew, gate = Crew(), threading.Event()
+    crew.run({str(n): lambda: gate.wait(60) for n in range(MOST_ABANDONED)}, Deadline(0.1))
+    outcomes = crew.run({"one more": lambda: True}, Deadline(1))
+    gate.set()
+    assert isinstance(outcomes["one more"], TooManyAbandoned)
+
+
+def test_deadlines_are_passed_down() -> None:
+    """Sooner, never later."""
+    deadline = Deadline(10)
+    assert deadline.sooner(3).left() == pytest.approx(7, abs=0.1)
+    assert deadline.sooner(30).left() == 0
+    assert deadline.at_most(2).left() == pytest.approx(2, abs=0.1)
+    assert deadline.at_most(60) is deadline
+    assert Deadline(-1).left() == 0
