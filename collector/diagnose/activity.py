@@ -12,7 +12,7 @@ from collector.diagnose.patterns import (
 )
 from collector.diagnose.roster import Presence, RankView
 from shared.diagnosis import Cause, Place, Where
-from shared.log_events import EventKind, Logs
+from shared.log_events import EventKind
 from shared.snapshot import Child, Process
 from shared.stacks import Frame, Stacks, Thread
 
@@ -216,9 +216,5 @@ def _child_activity(child: Child) -> Activity | None:
 
 def exception_of(view: RankView) -> str | None:
     """The last exception or out-of-memory line that the rank itself logged, if any."""
-    for look in reversed(view.looks):
-        if isinstance(look.logs, Logs):
-            for event in reversed(look.logs.events):
-                if event.kind in (EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY) and event.rank in (view.rank, None):
-                    return event.text
-    return None
+    fatal = (EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY)
+    return next((event.text for event in reversed(view.logged) if event.kind in fatal), None)

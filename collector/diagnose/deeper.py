@@ -2,8 +2,8 @@
 
 More time, where ranks are waited for that may only be slow; many quick samples, where a job moves and no recorder tells
 who keeps it waiting; and native frames, which stop a process for about a second.
-Only frozen ranks whose Python stack does not say what they wait for, one per stack: a work handle's wait, a lock in C or a
-backward pass leave no telling Python frame.
+Native frames are asked only of frozen ranks whose Python stack does not say what they wait for, one per stack: a work
+handle's wait, a lock in C or a backward pass leave no telling Python frame.
 """
 
 from collections.abc import Sequence

@@ -94,6 +94,6 @@ def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: Wa
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
         remarks=(
-            f"{ranks_in_words(hidden)} wait in operations that the recorder does not hold; by the stacks nobody else is free",
+            f"{ranks_in_words(hidden)} wait in operations that no recorder holds; by the stacks nobody else is free",
         ),
     )

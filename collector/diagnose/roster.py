@@ -7,11 +7,12 @@ rank the one started last; the others are told as conflicts.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from collector.diagnose.expected import Expected, Unanswered
 from shared.diagnosis import Conflict
+from shared.log_events import LogEvent, Logs
 from shared.missing import Missing
 from shared.ranks import fold
 from shared.snapshot import Exited, Identity, NodeSnapshot, Process, RankSnapshot
@@ -51,6 +52,8 @@ class RankView:
     exited: Exited | None = None
     unanswered: Unanswered | None = None
     host: str | None = None
+    logged: tuple[LogEvent, ...] = ()
+    """What it wrote, in its own logs and in those that it shares, oldest look first."""
 
     @property
     def identity(self) -> Identity | None:
@@ -119,7 +122,7 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
-        ranks=dict(sorted((seen | gone).items())),
+        ranks={rank: replace(view, logged=_logged(view, snapshots)) for rank, view in sorted((seen | gone).items())},
         conflicts=tuple(conflicts + disagreement),
         live=any(s.looked_at_ns is not None for s in current),
         last_look_ns=max((s.looked_at_ns for s in current if s.looked_at_ns is not None), default=None),
@@ -193,6 +196,14 @@ def _ranks_in_groups(looks: tuple[RankSnapshot, ...]) -> Iterable[int]:
             for group in look.recorder.groups:
                 if group.members:
                     yield int(group.members.replace("-", ",").rsplit(",", 1)[-1])
+
+
+def _logged(view: RankView, snapshots: Sequence[NodeSnapshot]) -> tuple[LogEvent, ...]:
+    own = [event for look in view.looks if isinstance(look.logs, Logs) for event in look.logs.events]
+    shared = [event for snapshot in snapshots if snapshot.logs is not None for event in snapshot.logs.events]
+    mine = [event for event in own if event.rank in (view.rank, None)]
+    mine += sorted((event for event in shared if event.rank == view.rank), key=repr)
+    return tuple({repr(event): event for event in mine}.values())
 
 
 def _seen_view(rank: int, looks: tuple[RankSnapshot, ...], snapshots: Sequence[NodeSnapshot]) -> RankView:

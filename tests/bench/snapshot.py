@@ -114,7 +114,7 @@ def measure() -> dict[str, str]:
                 stops.append(max(pauses(directory, begun, ended + 50_000_000)))
         share = (idle.user + idle.system - used.user - used.system) / IDLE_SECONDS
         return {
-            f"snapshot of {RANKS} ranks, plain stacks, window 64, median of {LOOKS}": f"{median(seconds) * 1000:.0f} ms",
+            f"snapshot of {RANKS} ranks, plain, window 64, median of {LOOKS}": f"{median(seconds) * 1000:.0f} ms",
             "longest of these snapshots": f"{max(seconds) * 1000:.0f} ms",
             "longest pause of any rank in one snapshot, median": f"{median(stops):.1f} ms",
             "the same, longest": f"{max(stops):.1f} ms",

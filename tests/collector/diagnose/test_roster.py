@@ -5,6 +5,7 @@ from typing import Any
 from collector.diagnose import Expected, Unanswered, diagnose
 from collector.diagnose.roster import MOST_RANKS, Presence, call_roll
 from shared.diagnosis import Certainty, Kind
+from shared.log_events import EventKind, LogEvent, Logs
 from shared.missing import Missing, Reason
 from shared.snapshot import Exited, Identity, NodeSnapshot
 from tests.collector.diagnose.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
@@ -139,3 +140,12 @@ def test_no_snapshot_at_all_cannot_tell() -> None:
 def test_a_debugger_that_traces_a_rank_is_no_stop_signal() -> None:
     traced = WAITING | {2: Seen(frames=(USER,), state="t")}
     assert call_roll(live_looks(waiting_for(2), traced), Expected()).ranks[2].presence is Presence.RUNNING
+
+
+def test_an_exception_in_the_jobs_common_log_tells_why_a_rank_has_ended() -> None:
+    line = "[rank2]: ValueError: batch of size 0"
+    event = LogEvent(kind=EventKind.EXCEPTION, rank=2, text=line, path="job.log")
+    looks = without(live_looks(waiting_for(2), WAITING), 2, logs=Logs(events=(event,)))
+    finding = diagnose(looks, Expected(job="sim")).findings[0]
+    assert finding.cause == "exception"
+    assert any(evidence.kind == "log" and evidence.line == line for evidence in finding.evidence)
