@@ -12,7 +12,7 @@ import rig
 TRUTH = {
     "verdict": "hung",
     "kinds": ["rank_not_joined"],
-    "causes": ["filesystem", "user_code"],
+    "causes": ["filesystem", "pipe_blocked", "user_code"],
     "culprits": [2],
     "victims": "0-1,3",
     "where": "read_config",
