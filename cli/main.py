@@ -18,7 +18,7 @@ from cli.terminal import escape
 from shared import VERSION
 from shared.errors import UnhangError
 
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 141
 """As a shell reports a program that SIGPIPE ended."""
 
@@ -77,7 +77,12 @@ def unhang() -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    if status > 128:
+        # Python would end itself by SIGINT instead where the interrupt came in the midst of an `eval`, as in imports:
+        # https://github.com/python/cpython/blob/v3.11.0/Python/pythonrun.c#L1710 (run_eval_code_obj)
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:

@@ -23,4 +23,4 @@ def tell_gaps(view: "View", what: str) -> None:
     gaps = [Gap(ranks=str(gap.rank), host=gap.host, missing=gap.missing) for gap in view.gaps]
     gaps += [Gap(ranks=silent.ranks, host=silent.host, missing=silent.missing) for silent in view.unanswered]
     for gap in fold_gaps(gaps):
-        note(f"no {what} from {gap_text(gap)}")
+        note(f"no {what}: {gap_text(gap)}")

@@ -12,6 +12,8 @@ from cli.terminal import emit, emit_json, wants_colour, width
 if TYPE_CHECKING:
     from cli.sources.source import Choice, Source
 
+_NOTHING = "no rank gave a stack\n"
+
 
 @click.command(
     short_help="Show all ranks' stacks, merged.",
@@ -68,7 +70,7 @@ def _show_classes(source: "Source", choice: "Choice", *, as_json: bool, colour: 
     if as_json:
         emit_json(view)
         return
-    emit(render_classes(view.classes, colour=wants_colour(colour), width=width()))
+    emit(render_classes(view.classes, colour=wants_colour(colour), width=width()) or _NOTHING)
     tell_gaps(view, "stacks")
 
 
@@ -86,5 +88,5 @@ def _show_tree(source: "Source", choice: "Choice", *, form: str, colour: str) ->
         case "speedscope":
             emit(json.dumps(speedscope(view.root, name=view.job or "")) + "\n")
         case _:
-            emit(render_tree(view.root, colour=wants_colour(colour), width=width()))
+            emit(render_tree(view.root, colour=wants_colour(colour), width=width()) or _NOTHING)
             tell_gaps(view, "stacks")

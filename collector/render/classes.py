@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from collector.render.frames import MOST_FRAMES, frame_lines
 from collector.render.layout import Line, Span, Style, indented, line
 from collector.render.printable import counted, printable
-from collector.render.waits import ranks_text
+from collector.render.waits import folded, ranks_text
 from shared.diagnosis import Diagnosis, Place, StackClass
-from shared.ranks import unfold
+from shared.ranks import fold, unfold
 
 MOST_CLASSES = 6
 """Classes shown in a verdict, beside those that hold a culprit."""
@@ -50,8 +50,20 @@ def class_lines(
 
 
 def _head(stack_class: StackClass, ranks: frozenset[int], culprits: frozenset[int]) -> Line:
-    guilty = bool(ranks & culprits)
+    guilty = ranks & culprits
     whose = Span(ranks_text(stack_class.ranks), Style.BAD if guilty else Style.BOLD)
     label = f"  {printable(stack_class.label, most=120)}" if stack_class.label else ""
     number = f" ({len(ranks)})" if len(ranks) > 1 else ""
-    return (whose, Span(number, Style.DIM), Span(label), Span("  ← culprit" if guilty else "", Style.BAD))
+    return (whose, Span(number, Style.DIM), Span(label), Span(_mark(ranks, guilty), Style.BAD))
+
+
+def _mark(ranks: frozenset[int], guilty: frozenset[int]) -> str:
+    if not guilty:
+        return ""
+    return (
+        "  ← culprit"
+        if len(ranks) == 1
+        else "  ← culprits"
+        if guilty == ranks
+        else f"  ← culprits {folded(fold(guilty))}"
+    )

@@ -69,9 +69,11 @@ def _one(same: Sequence[Gap]) -> Gap:
 
 def gap_text(gap: Gap) -> str:
     """Return `ranks 0-3 on node1: recorder not_enabled: set TORCH_FR_BUFFER_SIZE` as far as it is known."""
-    where = [ranks_text(gap.ranks)] if gap.ranks else []
-    where += [f"on {printable(gap.host, most=80)}"] if gap.host is not None else []
-    whose = f"{' '.join(where)}: " if where else ""
+    host = None if gap.host is None else printable(gap.host, most=80)
+    if gap.ranks:
+        whose = ranks_text(gap.ranks) + ("" if host is None else f" on {host}") + ": "
+    else:
+        whose = "" if host is None else f"node {host}: "
     detail = f" — {printable(gap.missing.detail, most=400)}" if gap.missing.detail else ""
     return f"{whose}{printable(gap.missing.source, most=200)} {gap.missing.reason}{detail}"
 

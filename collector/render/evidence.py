@@ -40,7 +40,7 @@ def evidence_lines(finding: Finding, width: int, *, shown: Collection[Stack] = (
     column = max(columns_of(kinds), default=0) + 2
     lines: list[Line] = []
     for evidence in told[:MOST_EVIDENCE]:
-        said = paragraph(printable(evidence.text) or ranks_text(evidence.ranks), width - column)
+        said = paragraph(printable(evidence.text, most=1000) or ranks_text(evidence.ranks), width - column)
         body = [*said, *indented(_details(evidence, width - column - 2, shown), 2)]
         head = Span(pad(evidence.kind, column), Style.DIM)
         lines.extend((head if at == 0 else Span(" " * column), *each) for at, each in enumerate(body))
@@ -58,7 +58,7 @@ def _details(evidence: Evidence, width: int, shown: Collection[Stack]) -> list[L
             return frame_lines(evidence.frames, width, most=_STACK_FRAMES)
         case LogEvidence():
             path = [line(printable(evidence.path), Style.DIM)] if evidence.path else []
-            return [*path, *paragraph(printable(evidence.line), width)]
+            return [*path, *paragraph(printable(evidence.line, most=500), width)]
         case FdEvidence() if evidence.target is not None and evidence.target not in evidence.text:
             return [line(f"fd {evidence.fd}: {printable(evidence.target)}", Style.DIM)]
         case _:

@@ -5,9 +5,8 @@ from collections.abc import Collection, Sequence
 from collector.render.evidence import Stack, evidence_lines, side_lines
 from collector.render.frames import place_text
 from collector.render.layout import Line, Span, Style, labelled, line, paragraph
-from collector.render.printable import counted, display_width, printable, shortened
+from collector.render.printable import display_width, printable, shortened
 from collector.render.waits import (
-    folded,
     operation_text,
     ranks_text,
     ring_lines,
@@ -23,6 +22,11 @@ MEANING = {
     Certainty.SUSPECTED: "one weaker source, or a tie",
 }
 """What each word of certainty stands for, told wherever one is used."""
+
+_NOBODY = {
+    Kind.COLLECTIVE_MISMATCH: "there is no majority, so no side is convicted",
+    Kind.STUCK_TOGETHER: "the ranks are alike; look at what they share",
+}
 
 _MOST_CULPRITS = 8
 _MOST_LINKS = 8
@@ -44,7 +48,7 @@ def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = (
         ("culprit" if len(finding.culprits) == 1 else "culprits", culprit_lines(finding, width)),
         ("links", link_lines(finding.links)),
         ("where", where_lines(finding.where, width)),
-        ("victims", _victims(finding, width)),
+        ("victims" if finding.culprits else "waiting", _victims(finding, width)),
         ("ground", evidence_lines(finding, width, shown=shown)),
     ]
     return [(label, lines) for label, lines in blocks if lines]
@@ -63,17 +67,23 @@ def _operation(finding: Finding, width: int) -> list[Line]:
 
 
 def culprit_lines(finding: Finding, width: int) -> list[Line]:
-    """Return who is to blame, or that nobody is."""
+    """Return who is to blame, or that nobody is; culprits of whom no process is known stand together by host."""
     if not finding.culprits:
-        nobody = "none named: what is known points at a link or at all alike"
-        split = "none named: there is no majority, so no side is convicted"
-        return paragraph(split if finding.kind is Kind.COLLECTIVE_MISMATCH else nobody, width)
-    if len(finding.culprits) <= _MOST_CULPRITS:
+        why = _NOBODY.get(finding.kind, "the evidence does not single one out")
+        return paragraph(f"none named: {why}", width)
+    if len(finding.culprits) <= _MOST_CULPRITS and any(c.pid is not None for c in finding.culprits):
         return [culprit_line(culprit) for culprit in finding.culprits]
-    hosts = sorted({printable(culprit.host, most=80) for culprit in finding.culprits if culprit.host is not None})
-    shown = ", ".join(hosts[:_MOST_CULPRITS]) + (", …" if len(hosts) > _MOST_CULPRITS else "")
-    on_hosts = f" on {counted(len(hosts), 'host')}: {shown}" if hosts else ""
-    return paragraph(f"{len(finding.culprits)} ranks {folded(fold(finding.culprit_ranks))}{on_hosts}", width)
+    by_host: dict[str | None, list[int]] = {}
+    for culprit in finding.culprits:
+        by_host.setdefault(culprit.host, []).append(culprit.rank)
+    if len(by_host) > _MOST_CULPRITS:
+        return paragraph(f"{ranks_text(fold(finding.culprit_ranks))} on {len(by_host)} hosts", width, Style.BAD)
+    return [_culprits_on(host, ranks) for host, ranks in by_host.items()]
+
+
+def _culprits_on(host: str | None, ranks: Sequence[int]) -> Line:
+    where = "" if host is None else f"  host {printable(host, most=80)}"
+    return (Span(ranks_text(fold(ranks)), Style.BAD), Span(where))
 
 
 def culprit_line(culprit: Culprit) -> Line:
@@ -93,7 +103,7 @@ def _victims(finding: Finding, width: int) -> list[Line]:
     waiting = {wait.rank for wait in (*waits_of(finding), *finding.cycle)}
     if waiting.issuperset(unfold(finding.victims)):
         return []
-    return paragraph(f"{ranks_text(finding.victims)}: they only wait", width, Style.DIM)
+    return paragraph(ranks_text(finding.victims), width)
 
 
 def where_lines(where: Where | None, width: int) -> list[Line]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import groupby
 from typing import NamedTuple
 
 from collector.render.printable import display_width
@@ -78,12 +79,16 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _broken(word: str, width: int) -> list[str]:
+    """Split a word that is too long, after a comma where there is one in the second half of a piece."""
     pieces, piece, taken = [], "", 0
     for char in word:
         columns = display_width(char)
         if taken + columns > width:
-            pieces.append(piece)
-            piece, taken = "", 0
+            comma = piece.rfind(",") + 1
+            cut = comma if comma > len(piece) // 2 else len(piece)
+            pieces.append(piece[:cut])
+            piece = piece[cut:]
+            taken = display_width(piece)
         piece += char
         taken += columns
     return [*pieces, piece]
@@ -125,30 +130,39 @@ def _fit(each: Line, width: int) -> list[Line]:
     text = "".join(span.text for span in each)
     if display_width(text) <= width:
         return [each]
-    margin = Span(" " * min(len(text) - len(text.lstrip()) + 4, width // 2))
-    done: list[Line] = []
-    current: list[Span] = []
-    left = width
-    for span in each:
-        for piece in _pieces(span, left, width - len(margin.text)):
-            if piece is None:
-                done.append(tuple(current))
-                current, left = [margin], width - len(margin.text)
-            else:
-                current.append(piece)
-                left -= display_width(piece.text)
-    return [*done, tuple(current)]
+    indentation = len(text) - len(text.lstrip())
+    margin = Span(" " * min(indentation + 4, width // 2))
+    cells = [(char, span.style) for span in each for char in span.text]
+    at = _fold_point(cells, width, beyond=indentation)
+    done = [_joined(cells[:at])]
+    while cells := _without_space(cells[at:]):
+        at = _fold_point(cells, width - len(margin.text), beyond=0)
+        done.append((margin, *_joined(cells[:at])))
+    return done
 
 
-def _pieces(span: Span, left: int, width: int) -> Iterable[Span | None]:
-    """Yield `span` in pieces, the first at most `left` columns wide; None stands for a new line."""
-    piece = ""
-    for char in span.text:
-        columns = display_width(char)
-        if columns > left:
-            yield Span(piece, span.style)
-            yield None
-            piece, left = "", width
-        piece += char
-        left -= columns
-    yield Span(piece, span.style)
+_Cells = list[tuple[str, Style]]
+
+
+def _fold_point(cells: _Cells, width: int, *, beyond: int) -> int:
+    """Return how many characters go on this line: as many as fit, up to a space if there is one `beyond` the margin."""
+    taken, space = 0, 0
+    for at, (char, _) in enumerate(cells):
+        taken += display_width(char)
+        if taken > width:
+            return space or max(at, 1)
+        if char == " " and at > beyond:
+            space = at
+    return len(cells)
+
+
+def _without_space(cells: _Cells) -> _Cells:
+    first = next((at for at, (char, _) in enumerate(cells) if char != " "), len(cells))
+    return cells[first:]
+
+
+def _joined(cells: _Cells) -> Line:
+    """Return the characters as spans again."""
+    return tuple(
+        Span("".join(char for char, _ in run), style) for style, run in groupby(cells, key=lambda cell: cell[1])
+    )

@@ -26,6 +26,7 @@ _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _MENTION = re.compile(r"@(?=\w)")
 _LINK = re.compile(r"(?<=[A-Za-z]):(?=//)|(?<=www)\.", re.IGNORECASE)
 _TICKS = re.compile(r"`{3,}")
+_CALL = re.compile(r"<(?=[!@#])")  # <!channel>, <@U024BE7LH>: Slack acts on them in code too
 
 
 def render_markdown(diagnosis: Diagnosis) -> str:
@@ -55,8 +56,8 @@ def fenced(lines: Iterable[Line]) -> str:
 
 
 def fenced_text(lines: Iterable[str]) -> str:
-    """Return printable text lines as a block of code; three backticks in a row are written as escapes."""
-    body = "\n".join(_TICKS.sub(lambda match: r"\x60" * len(match[0]), each) for each in lines)
+    """Return printable text lines as a block of code; what could close it or call people is written as escapes."""
+    body = "\n".join(_CALL.sub(r"\\x3c", _TICKS.sub(lambda match: r"\x60" * len(match[0]), each)) for each in lines)
     return f"```text\n{body}\n```"
 
 

@@ -43,7 +43,7 @@ def headline_text(diagnosis: Diagnosis) -> str:
     """Return the headline, which says the verdict first; not printable yet."""
     word = WORDS[diagnosis.verdict][0]
     said = diagnosis.headline.lower().startswith(word.lower())
-    return diagnosis.headline if said else f"{word}: {diagnosis.headline}"
+    return diagnosis.headline if said else f"{word}: {diagnosis.headline}".removesuffix(": ")
 
 
 def about_text(diagnosis: Diagnosis) -> str:

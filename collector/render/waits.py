@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from collector.render.frames import place_text
 from collector.render.layout import Line, Span, Style, columns_of, line, pad
 from collector.render.printable import display_width, printable
-from shared.diagnosis import Finding, GroupRef, Place, Wait, WaitEvidence
+from shared.diagnosis import Finding, GroupRef, Wait, WaitEvidence
 from shared.ranks import fold, unfold
 
 MOST_WAITS = 12
@@ -26,6 +26,8 @@ def group_text(group: GroupRef) -> str:
     """Return the name that a person knows a group by, and its members: `tp1 [2-3]`."""
     described = group.description not in ("", "undefined")  # PyTorch's word for no description
     name = printable(group.description if described else group.name, most=60) or "a group without a name"
+    if name.isdecimal():
+        name = f"group {name}"
     return f"{name} [{folded(group.ranks)}]" if group.ranks else name
 
 
@@ -92,15 +94,15 @@ def _folded_edges(waits: Sequence[Wait]) -> dict[tuple[str, str], list[int]]:
 
 
 def _edge(row: tuple[str, str, str], widths: Sequence[int], width: int, culprits: set[int]) -> list[Line]:
+    """One line where it fits, else one for each end and the operation."""
     who, what, waits_for = row
     for_whom = _target(waits_for, culprits)
-    full = sum(widths[:2]) + 2 * 3 + max(display_width(for_whom.text), 12)
     arrow = Span(" → ", Style.DIM)
     if not what:
-        return [(Span(pad(who, widths[0])), Span(" → waits for ", Style.DIM), for_whom)]
-    if full <= width:
+        return [(Span(who), Span(" → waits for ", Style.DIM), for_whom)]
+    if sum(widths[:2]) + 2 * len(arrow.text) + display_width(for_whom.text) <= width:
         return [(Span(pad(who, widths[0])), arrow, Span(pad(what, widths[1])), arrow, for_whom)]
-    return [(Span(pad(who, widths[0])), arrow, Span(what)), (Span(" " * widths[0]), arrow, for_whom)]
+    return [(Span(who),), (arrow, Span(what)), (arrow, for_whom)]
 
 
 def _target(waits_for: str, culprits: set[int]) -> Span:
@@ -112,21 +114,24 @@ def ring_lines(cycle: Sequence[Wait], width: int) -> list[Line]:
     """Return a cycle as a ring: each rank, what it waits in, for whom, and where it was called."""
     if not cycle:
         return []
-    rows = [(ranks_text(str(w.rank)), operation_text(w.op, w.sequence, w.group), w.waits_for) for w in cycle]
-    widths = columns_of([row[:2] for row in rows])
+    rows = [(ranks_text(str(w.rank)), operation_text(w.op, w.sequence, w.group)) for w in cycle]
+    widths = columns_of(rows)
     lines: list[Line] = []
-    for at, (wait, (who, what, waits_for)) in enumerate(zip(cycle, rows, strict=True)):
-        first, last = at == 0, at == len(rows) - 1
-        rail = "┌→ " if first and not last else "└─ " if last and not first else "│  "
-        step = f"{pad(who, widths[0])}  {pad(what, widths[1])}  waits for {ranks_text(waits_for)}"
-        lines.extend(_ring_step(rail, step, wait.call_site, width, last=last))
+    for at, (wait, row) in enumerate(zip(cycle, rows, strict=True)):
+        rail = "┌→ " if at == 0 else "│  " if at < len(rows) - 1 else "└─ "
+        under = "│    " if at < len(rows) - 1 else "     "
+        step = "  ".join(pad(cell, column) for cell, column in zip(row, widths, strict=True))
+        lines.extend(_ring_step(wait, step, rail, under, width))
     return lines
 
 
-def _ring_step(rail: str, step: str, call_site: Place | None, width: int, *, last: bool) -> list[Line]:
-    closing = "  (and round again)" if last else ""
-    head: Line = (Span(rail, Style.BAD), Span(step), Span(closing, Style.DIM))
-    if call_site is None:
-        return [head]
-    under = "   " if last else "│  "
-    return [head, (Span(under, Style.BAD), Span(f"  at {place_text(call_site)}", Style.DIM))]
+def _ring_step(wait: Wait, step: str, rail: str, under: str, width: int) -> list[Line]:
+    """The target follows on the same line where it fits; the call site stands below."""
+    for_whom = f"waits for {ranks_text(wait.waits_for)}"
+    whole = f"{step}  {for_whom}"
+    lines: list[Line] = [(Span(rail, Style.BAD), Span(whole))]
+    if len(rail) + display_width(whole) > width:
+        lines = [(Span(rail, Style.BAD), Span(step.rstrip())), (Span(under, Style.BAD), Span(for_whom))]
+    if wait.call_site is not None:
+        lines.append((Span(under, Style.BAD), Span(f"at {place_text(wait.call_site)}", Style.DIM)))
+    return lines
