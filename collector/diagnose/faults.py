@@ -197,19 +197,18 @@ def _stuck_faults(graph: WaitGraph, scene: Scene) -> list[Fault]:
         return []
     edges = min(stuck.values(), key=lambda each: (min(edge.created_ns for edge in each), each[0].group.name))
     victims = {edge.waiter for each in stuck.values() for edge in each}
-    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
     return [
         Fault(
             kind=Kind.STUCK_TOGETHER,
             culprits=(),
             victims=tuple(sorted(victims | graph.victims_of(victims))),
-            certainty=Certainty.PROVEN if complete else Certainty.SUPPORTED,
+            certainty=_stuck_certainty(edges, scene),
             cause=Cause.UNKNOWN,
             edges=tuple(edges),
             group=edges[0].group,
             op=edges[0].signature.op,
             sequence=edges[0].sequence,
-            remarks=(_no_divergence(edges[0].signature.op),),
+            remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
         )
     ]
 
@@ -218,3 +217,17 @@ def _no_divergence(op: str) -> str:
     if op in ROOTED:
         return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
+
+
+def _stuck_certainty(edges: list[Edge], scene: Scene) -> Certainty:
+    if _open_world(edges[0], scene):
+        return Certainty.SUSPECTED
+    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
+    return Certainty.PROVEN if complete else Certainty.SUPPORTED
+
+
+def _open_world(edge: Edge, scene: Scene) -> tuple[str, ...]:
+    """Dumps that name no members do not show that the rank above the highest seen has left none."""
+    if not edge.group.inferred or scene.roster.world_size is not None:
+        return ()
+    return ("nothing tells the world size: a rank that left no dump may be the one that is missing",)

@@ -18,7 +18,7 @@ _BY_CAUSE = {
     Cause.GIL: "find the extension that keeps the GIL",
 }
 _BY_KIND = {
-    Kind.COLLECTIVE_MISMATCH: "compare the code paths that lead to the differing operations: what branches on rank or data?",
+    Kind.COLLECTIVE_MISMATCH: "compare the code paths to the differing operations: what branches on rank or data?",
     Kind.ORDER_INVERSION: "make every rank take the groups' operations in one order",
     Kind.P2P_DEADLOCK: "let half of the ranks send first, or use batch_isend_irecv",
     Kind.P2P_UNMATCHED: "find the send or receive that the peer never reaches",

@@ -8,7 +8,9 @@ from shared.missing import Missing, Reason
 from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.trace import Trace
 
-CASES = Path(__file__).parents[2] / "data" / "cases"
+DATA = Path(__file__).parents[2] / "data"
+CASES = DATA / "cases"
+GLOO = DATA / "gloo"
 
 
 def bare_rank(rank: int, recorder: Trace | Missing) -> RankSnapshot:

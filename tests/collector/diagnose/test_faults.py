@@ -135,6 +135,15 @@ def test_an_absent_dump_is_missing_and_no_other_rank_is_blamed() -> None:
     assert ranks(diagnosis) == [(Kind.RANK_MISSING, (2,))]
 
 
+def test_without_a_world_size_the_last_rank_may_be_missing_and_nothing_is_proven() -> None:
+    """Dumps that name no members, and the highest rank left none: all that are seen have joined."""
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[3][5:] = [Stay()]
+    finding = judged(Job(steps, PAIRS), members=False, without=[3]).findings[0]
+    assert (finding.kind, finding.culprits, finding.certainty) == (Kind.STUCK_TOGETHER, (), Certainty.SUSPECTED)
+    assert any("world size" in remark for remark in finding.remarks)
+
+
 def test_dumps_with_nothing_in_flight_cannot_tell() -> None:
     diagnosis = judged(Job({rank: training(rank) for rank in range(4)}, PAIRS))
     assert diagnosis.verdict is Verdict.CANNOT_TELL
