@@ -21,6 +21,7 @@ import psutil
 from agent.probe.path import probe_path
 
 RANKS = 8
+JOB = f"bench-{os.getpid()}"
 LOOKS = 20
 IDLE_SECONDS = 30.0
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,9 +30,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 @contextmanager
 def eight_ranks(directory: Path) -> Iterator[None]:
     """Run eight ranks that hang, under the probe, until the block ends."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
+    rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", f"--rdzv-id={JOB}"]
     job = subprocess.Popen(
-        [*command, str(Path(__file__).with_name("pulse.py"))],
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            *rendezvous,
+            f"--nproc-per-node={RANKS}",
+            str(Path(__file__).with_name("pulse.py")),
+        ],
         env={**os.environ, "PYTHONPATH": str(probe_path()), "PULSE_DIRECTORY": str(directory), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -102,10 +110,10 @@ def measure() -> dict[str, str]:
         quiet = pauses(directory, quiet_from, time.monotonic_ns())
         seconds, stops, size = [], [], 0
         with httpx.Client(base_url=url, timeout=30.0) as client:
-            client.get("/v1/snapshot")
+            client.get("/v1/snapshot", params={"job": JOB})
             for _ in range(LOOKS):
                 begun = time.monotonic_ns()
-                answer = client.get("/v1/snapshot", params={"stacks": "plain", "window": 64})
+                answer = client.get("/v1/snapshot", params={"job": JOB, "stacks": "plain", "window": 64})
                 ended = time.monotonic_ns()
                 assert len(answer.json()["ranks"]) == RANKS, answer.text[:200]
                 seconds.append((ended - begun) / 1e9)
