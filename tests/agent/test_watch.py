@@ -1,0 +1,246 @@
+"""What the agent remembers: who stands still since when, and who has gone and how."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.beat import has_moved, take_beat, take_settled_beat
+from agent.deadline import Crew, Deadline
+from agent.errors import Gone
+from agent.node import Node
+from agent.procfs import ProcFs
+from shared.missing import Reason
+from shared.snapshot import Beat, Exited
+from tests.agent.proc_trees import TORCH, add_process, make_tree, torchrun
+from tests.agent.processes import READY, SLEEP, rank_environment, running, until
+
+pytestmark = pytest.mark.ptrace
+
+
+def node(procfs: ProcFs | None = None, **options: str) -> Node:
+    """Return a node with a memory."""
+    return Node(procfs or ProcFs(), "here", Crew(), **options)
+
+
+def exited_of(one: Node, pid: int) -> Exited | None:
+    """Say how a process went."""
+    return next((e for e in one.find(Deadline(10)).exited if e.pid == pid), None)
+
+
+PARENT = """
+import os, subprocess, sys, time
+command = [sys.executable, '-c', 'import time; time.sleep(600)']
+ranks = [subprocess.Popen(command, env=os.environ | {'RANK': str(n)}) for n in range(2)]
+print('ready', flush=True)
+print(*[rank.pid for rank in ranks], flush=True)
+if sys.stdin.readline() == 'reap\\n':
+    ranks[1].wait()
+    print('reaped', flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_killed_rank_that_nobody_reaps(known: bool) -> None:
+    """Its signal is told; which rank it was, if it was seen alive."""
+    one = node()
+    environment = {name: value for name, value in rank_environment(port=29411).items() if name != "RANK"}
+    with running(PARENT, env=environment, stdin=-1) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        until(lambda: one.find(Deadline(10)) if known else None, lambda f: f is None or len(own(f, 29411)) == 2)
+        os.kill(pids[1], signal.SIGKILL)
+        exited = until(lambda: exited_of(one, pids[1]), lambda e: e is not None)
+    assert exited is not None
+    assert (exited.signal, exited.exit_code) == (9, None)
+    assert exited.sibling_jobs == ("127.0.0.1:29411",)
+    assert (None if exited.identity is None else exited.identity.rank) == (1 if known else None)
+
+
+def own(found: object, port: int) -> list[int]:
+    """Return the ranks of one of our jobs."""
+    ranks = found.ranks  # type: ignore[attr-defined]
+    return [rank.identity.rank for rank in ranks if rank.identity.job == f"127.0.0.1:{port}"]
+
+
+def test_rank_that_was_reaped_is_remembered() -> None:
+    """That it is gone is known, how is not."""
+    one = node()
+    environment = {name: value for name, value in rank_environment(port=29412).items() if name != "RANK"}
+    with running(PARENT, env=environment, stdin=-1) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        until(lambda: one.find(Deadline(10)), lambda f: len(own(f, 29412)) == 2)
+        os.kill(pids[1], signal.SIGKILL)
+        parent.stdin.write("reap\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "reaped\n"
+        exited = exited_of(one, pids[1])
+    assert exited is not None
+    assert exited.identity is not None
+    assert (exited.identity.rank, exited.exit_code, exited.signal) == (1, None, None)
+
+
+def tree_with(root: Path, pids: dict[int, int], *, attempt: int = 0, start: int = 0) -> None:
+    """Put ranks of the job `night` into a tree: pid by rank."""
+    for rank, pid in pids.items():
+        add_process(root, pid, 1, torchrun(rank, attempt=attempt), maps=TORCH, start=start or pid * 10)
+
+
+def remove(root: Path, *pids: int) -> None:
+    """End processes of a made-up tree."""
+    import shutil
+
+    for pid in pids:
+        shutil.rmtree(root / str(pid))
+
+
+def test_ranks_of_an_earlier_run_are_forgotten(tmp_path: Path) -> None:
+    """A job that is killed and started again under its name has lost nobody."""
+    root = make_tree(tmp_path / "proc")
+    one = node(ProcFs(root))
+    tree_with(root, {0: 20, 1: 21, 2: 22, 3: 23})
+    one.find(Deadline(5))
+    remove(root, 20, 21, 22, 23)
+    assert len(one.find(Deadline(5)).exited) == 4
+    later = int((time.time() - 1_700_000_000 + 60) * 100)
+    tree_with(root, {0: 30, 1: 31}, start=later)
+    assert one.find(Deadline(5)).exited == ()
+
+
+def test_rank_that_is_lost_while_others_live_is_told(tmp_path: Path) -> None:
+    """For as long as they live."""
+    root = make_tree(tmp_path / "proc")
+    one = node(ProcFs(root))
+    tree_with(root, {0: 20, 1: 21})
+    one.find(Deadline(5))
+    remove(root, 21)
+    for _ in range(2):
+        (exited,) = one.find(Deadline(5)).exited
+        assert exited.identity is not None
+        assert exited.identity.rank == 1
+
+
+def test_launcher_that_was_taken_for_a_rank_has_not_exited(tmp_path: Path) -> None:
+    """Before it had started anybody it looked like one."""
+    root = make_tree(tmp_path / "proc")
+    one = node(ProcFs(root))
+    add_process(root, 20, 1, torchrun(0), command=("python3", "own_launcher.py"), maps=TORCH)
+    assert len(one.find(Deadline(5)).ranks) == 1
+    add_process(root, 30, 20, torchrun(0), maps=TORCH)
+    add_process(root, 31, 20, torchrun(1), maps=TORCH)
+    found = one.find(Deadline(5))
+    assert sorted(rank.stat.pid for rank in found.ranks) == [30, 31]
+    assert found.exited == ()
+
+
+def test_only_some_ranks(tmp_path: Path) -> None:
+    """Two agents can share a machine, in a demonstration."""
+    root = make_tree(tmp_path / "proc")
+    tree_with(root, {0: 20, 1: 21, 2: 22, 3: 23})
+    found = node(ProcFs(root), only_ranks="0,2-3").find(Deadline(5))
+    assert [rank.identity.rank for rank in found.ranks] == [0, 2, 3]
+
+
+class Sticky(ProcFs):
+    """A /proc in which reading about one process blocks, as it does when its memory is locked."""
+
+    def __init__(self, root: Path, stuck: int) -> None:
+        super().__init__(root)
+        self.stuck = stuck
+        self.gate = threading.Event()
+
+    def read(self, pid: int, name: str, *, most: int = 1024 * 1024) -> bytes:
+        if pid == self.stuck and name == "environ":
+            self.gate.wait(60)
+        return super().read(pid, name, most=most)
+
+
+def test_process_that_blocks_its_reader_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are found, and what is missing is said; who was known before is still told of."""
+    monkeypatch.setattr("agent.node._FIND_SECONDS", 0.3)
+    procfs = Sticky(make_tree(tmp_path / "proc"), 0)
+    tree_with(procfs.root, {0: 20, 1: 21, 2: 22})
+    known, new = node(procfs), node(procfs)
+    assert len(known.find(Deadline(5)).ranks) == 3
+    procfs.stuck = 21
+    for one, ranks in ((known, [0, 1, 2]), (new, [0, 2])):
+        for _ in range(2):
+            found = one.find(Deadline(5))
+            assert [rank.identity.rank for rank in found.ranks] == ranks
+            assert [missing.reason for missing in found.missing] == [Reason.TIMED_OUT]
+    procfs.gate.set()
+
+
+def test_process_that_does_nothing_stands_still() -> None:
+    """And one that does something does not."""
+    one = node()
+    busy = READY + "while True: sum(range(1000))\n"
+    with running(env=rank_environment(0, port=29413)) as idle, running(busy, env=rank_environment(1, port=29413)):
+        ranks = {r.identity.rank: r for r in one.find(Deadline(10)).ranks if r.identity.job == "127.0.0.1:29413"}
+        for _ in range(5):
+            one.beat(Deadline(5))
+            time.sleep(0.3)
+        still, moving = (one.watch.idle_for_seconds(ranks[rank].key) for rank in (0, 1))
+        assert idle.poll() is None
+    assert still is not None
+    assert moving is not None
+    assert still > 1.0
+    assert moving < 1.0
+
+
+def test_rank_that_nobody_watches_is_not_idle() -> None:
+    """Not known is not zero."""
+    one = node()
+    with running(env=rank_environment(0, port=29414)):
+        found = one.find(Deadline(10))
+        (rank,) = [r for r in found.ranks if r.identity.job == "127.0.0.1:29414"]
+        assert one.watch.idle_for_seconds(rank.key) is None
+
+
+def beat(seconds: float, *, cpu: float = 1.0, switches: int = 10, log: int | None = 5) -> Beat:
+    """Return a beat some seconds after an imagined start."""
+    at_ns = int(seconds * 1e9)
+    return Beat(at_ns=at_ns, cpu_seconds=cpu, main_cpu_seconds=cpu, main_switches=switches, log_bytes=log)
+
+
+@pytest.mark.parametrize(
+    ("after", "moved"),
+    [
+        (beat(5), False),
+        (beat(5, switches=12), False),
+        (beat(5, switches=40), True),
+        (beat(5, cpu=1.02), False),
+        (beat(5, cpu=1.5), True),
+        (beat(5, log=6), True),
+        (beat(0.1, switches=12), False),
+    ],
+)
+def test_what_counts_as_progress(after: Beat, moved: bool) -> None:
+    """A wait with a timeout wakes up now and then, and that is not progress."""
+    assert has_moved(beat(0), after) is moved
+
+
+def test_settled_beat_of_a_busy_process_comes_soon() -> None:
+    """It does not wait for a rest that does not come."""
+    with running(READY + "while True: time.sleep(0.001)\n") as process:
+        begun = time.perf_counter()
+        take_settled_beat(ProcFs(), process.pid)
+        assert time.perf_counter() - begun < 0.5
+
+
+def test_beat_of_a_process_that_is_gone() -> None:
+    """It is told as gone."""
+    done = subprocess.run([sys.executable, "-c", ""], check=True)
+    assert done.returncode == 0
+    with running(SLEEP) as process:
+        pid = process.pid
+    with pytest.raises(Gone):
+        take_beat(ProcFs(), pid)
