@@ -53,6 +53,9 @@ class Unhang(click.Group):
         except BrokenPipeError:
             _forget_stdout()
             ctx.exit(PIPE_CLOSED)
+        except OSError as error:  # of standard output, for the rest is told where it happens
+            _forget_stdout()
+            raise Failure(UnhangError(f"the answer cannot be written: {error.strerror or error}")) from error
 
 
 EPILOG = """\b
@@ -96,7 +99,7 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 128 + ended_by[0] if ended_by else INTERRUPTED
     except SystemExit as ending:
-        return PIPE_CLOSED if ending.code == 1 else int(ending.code or 0)
+        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     return int(status) if isinstance(status, int) else 0
 
 

@@ -17,11 +17,8 @@ def told_progress(*, verbose: bool) -> "Iterator[Progress | None]":
     if verbose:
         yield _say_line
     elif sys.stderr.isatty():
-        try:
-            yield _write_over
-        finally:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+        with _Line() as line:
+            yield line.tell
     else:
         yield None
 
@@ -31,9 +28,29 @@ def _say_line(step: "Step") -> None:
         print(words(step), file=sys.stderr, flush=True)
 
 
-def _write_over(step: "Step") -> None:
-    sys.stderr.write(f"{_CLEAR}{words(step)} …")
-    sys.stderr.flush()
+class _Line:
+    """A line on the terminal that is written over, and wiped at the end."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def __enter__(self) -> "_Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            self._write("")
+
+    def tell(self, step: "Step") -> None:
+        """Show how far it is, where that is news."""
+        text = f"{words(step)} …"
+        if text != self._shown:
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(_CLEAR + text)
+        sys.stderr.flush()
+        self._shown = text
 
 
 def words(step: "Step") -> str:

@@ -1,8 +1,8 @@
 """Snapshots of this machine as files that are there whole or not at all."""
 
-import asyncio
 import gzip
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> No
     """
     for number in range(looks.count):
         if number:
-            asyncio.run(asyncio.sleep(looks.interval_seconds))
+            time.sleep(looks.interval_seconds)
         seen = ask(partial(_look, looks))
         if not number and not seen.ranks and not seen.exited:
             raise _nobody(looks.job, seen)

@@ -56,8 +56,9 @@ def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool,
     pausing = may_be_paused(procfs, pid)
     how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
     output = run_bounded([str(program), "dump", "--json", "--pid", str(pid), *how], deadline)
-    if output.status is None:
+    if output.status is None or output.status < 0:  # killed, at the deadline or by who ends this process
         _let_go(procfs, pid, pausing)
+    if output.status is None:
         raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
     if output.status != 0:
         raise _explain(output.stderr.decode(errors="replace"), procfs, pid)

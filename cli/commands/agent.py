@@ -1,5 +1,6 @@
 """`unhang agent`: the service on every node."""
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -31,4 +32,6 @@ def agent(**flags: Any) -> None:
     from agent.serve import serve
     from cli.settings import read_agent_settings
 
-    serve(read_agent_settings(flags))
+    settings = read_agent_settings(flags)
+    with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
+        serve(settings)

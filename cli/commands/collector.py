@@ -1,5 +1,6 @@
 """`unhang collector`: the service that asks all agents and judges."""
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -32,4 +33,6 @@ def collector(**flags: Any) -> None:
     from collector.serve import serve
     from collector.settings import read_settings
 
-    serve(read_settings(flags))
+    settings = read_settings(flags)
+    with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
+        serve(settings)

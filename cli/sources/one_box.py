@@ -12,11 +12,14 @@ import httpx
 from agent.app import create_app
 from cli.settings import read_agent_settings
 from cli.sources.bundle import save_bundle
+from cli.sources.helpers import Helpers
 from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted, make_view
 from collector.fanout import make_client
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Progress, Question
 from collector.sweep import gather, list_jobs, sweep
+from shared.snapshot import NodeSnapshot, RankSnapshot
+from shared.stacks import Stacks
 
 _T = TypeVar("_T")
 
@@ -48,17 +51,35 @@ class OneBox:
             native=NativePolicy.ALL if choice.native else NativePolicy.NEVER,
         )
         gathered = ask(partial(gather, question))
-        return make_view(aspect, choice, gathered.snapshots, gathered.expected)
+        snapshots = native_only(gathered.snapshots) if choice.native else gathered.snapshots
+        return make_view(aspect, choice, snapshots, gathered.expected)
 
 
 def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitable[_T]]) -> _T:
     """Put a question to this machine's agent, which lives for as long as the question takes."""
 
-    async def run() -> _T:
-        async with local_client() as client:
-            return await question((AgentAddress(host=socket.gethostname(), url="http://localhost"),), client)
+    agents = (AgentAddress(host=socket.gethostname(), url="http://localhost"),)
 
-    return asyncio.run(run())
+    async def run(helpers: Helpers) -> _T:
+        with helpers.ended_by_interrupt():
+            async with local_client() as client:
+                return await question(agents, client)
+
+    with Helpers() as helpers:
+        return asyncio.run(run(helpers))
+
+
+def native_only(snapshots: Sequence[NodeSnapshot]) -> tuple[NodeSnapshot, ...]:
+    """Leave out the plain look at each process of which there is a native one."""
+    deep = {rank.identity.pid for each in snapshots for rank in each.ranks if _is_native(rank)}
+    return tuple(
+        each.model_copy(update={"ranks": tuple(r for r in each.ranks if _is_native(r) or r.identity.pid not in deep)})
+        for each in snapshots
+    )
+
+
+def _is_native(rank: RankSnapshot) -> bool:
+    return isinstance(rank.stacks, Stacks) and rank.stacks.native
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """A collector, asked over HTTP."""
 
 import errno
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -128,6 +129,7 @@ class Remote:
         return str(self._client.base_url).rstrip("/")
 
 
+_HOST = re.compile(r"[\w.:%-]+")
 _ADVICE = "check the address and that `unhang collector` runs there; without --collector this machine is looked at"
 
 
@@ -135,7 +137,7 @@ def _base_url(text: str) -> str:
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
+        usable = parts.scheme in ("http", "https") and bool(_HOST.fullmatch(parts.hostname or "")) and not parts.query
         _ = parts.port
         return str(httpx.URL(url)).rstrip("/") if usable else _refuse(text)
     except (ValueError, httpx.InvalidURL):

@@ -1,0 +1,64 @@
+"""Programs that the agent starts in this process, such as py-spy: none of them may outlive the question."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+
+import psutil
+
+_GRACE_SECONDS = 2.0
+"""For the agent's threads to reap what was killed, and to let go whom it had stopped."""
+
+_AGAIN_SECONDS = 0.05
+
+
+class Helpers:
+    """The child processes that were started inside of a `with` block; at its end none is left."""
+
+    def __enter__(self) -> "Helpers":
+        self._before = {child.pid for child in psutil.Process().children()}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while self.kill() and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def kill(self) -> bool:
+        """Kill each with its process group; tell whether there were any."""
+        started = [child for child in psutil.Process().children() if child.pid not in self._before]
+        for child in started:
+            with suppress(ProcessLookupError, PermissionError):
+                # The agent gives each a session of its own. One that has not come so far is still of our group.
+                own_group = os.getpgid(child.pid) == child.pid
+                os.killpg(child.pid, signal.SIGKILL) if own_group else os.kill(child.pid, signal.SIGKILL)
+        return bool(started)
+
+    @contextmanager
+    def ended_by_interrupt(self) -> Iterator[None]:
+        """On SIGINT cancel the running task, and kill helpers until it has ended: threads wait for them."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        interrupted = False
+
+        def interrupt() -> None:
+            nonlocal interrupted
+            if not interrupted:
+                task.cancel()
+            interrupted = True
+            self.kill()
+            loop.call_later(_AGAIN_SECONDS, interrupt)
+
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if interrupted:
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
