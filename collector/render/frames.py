@@ -3,13 +3,18 @@
 from collections.abc import Sequence
 
 from collector.render.layout import Line, Span, Style, columns_of, pad
-from collector.render.printable import counted, display_width, printable, shortened
+from collector.render.printable import counted, display_width, is_installed, printable, shortened
 from shared.diagnosis import Place
 
 MOST_FRAMES = 8
 """Of one list. The innermost ones tell where a rank is; the outer ones are alike everywhere."""
 
 _LONGEST_FUNCTION = 44
+
+
+def is_library(place: Place) -> bool:
+    """Is it anything but a line of the user's own code: installed, frozen, built in or native?"""
+    return is_installed(place.file) or not place.file.endswith(".py")
 
 
 def place_text(place: Place) -> str:
@@ -20,17 +25,28 @@ def place_text(place: Place) -> str:
 
 
 def frame_lines(frames: Sequence[Place], width: int, *, most: int = MOST_FRAMES) -> list[Line]:
-    """Return `frames` (outermost first) as aligned lines, the innermost last and marked with an arrow."""
-    kept = frames[-most:]
+    """Return `frames` (outermost first) as aligned lines, the innermost last and marked with an arrow.
+
+    Of more than `most` the innermost are shown, and the last one of the user's own code wherever it is.
+    """
+    shown = _shown(frames, most)
+    names = {at: printable(frames[at].function, most=_LONGEST_FUNCTION) for at in shown}
+    column = max(columns_of([[name] for name in names.values()]), default=0)
     lines: list[Line] = []
-    if len(frames) > len(kept):
-        outer = counted(len(frames) - len(kept), "outer frame")
-        lines.append((Span(f"  … {outer} not shown", Style.DIM),))
-    names = [printable(frame.function, most=_LONGEST_FUNCTION) for frame in kept]
-    column = max(columns_of([[name] for name in names]), default=0)
-    for at, (name, frame) in enumerate(zip(names, kept, strict=True)):
-        lines.append(_frame(name, frame, column, width, innermost=at == len(kept) - 1))
+    expected = 0
+    for at in shown:
+        if at > expected:
+            what = "outer frame" if expected == 0 else "frame"
+            lines.append((Span(f"  … {counted(at - expected, what)} not shown", Style.DIM),))
+        lines.append(_frame(names[at], frames[at], column, width, innermost=at == len(frames) - 1))
+        expected = at + 1
     return lines
+
+
+def _shown(frames: Sequence[Place], most: int) -> list[int]:
+    innermost = list(range(max(0, len(frames) - most), len(frames)))
+    own = next((at for at in reversed(range(len(frames))) if not is_library(frames[at])), None)
+    return innermost if own is None or own in innermost else [own, *innermost[1:]]
 
 
 def _frame(name: str, frame: Place, column: int, width: int, *, innermost: bool) -> Line:

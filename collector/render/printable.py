@@ -37,6 +37,11 @@ def _columns(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
+def is_installed(path: str) -> bool:
+    """Does a source file belong to Python or to an installed package?"""
+    return _INSTALLED.match(path) is not None
+
+
 def shortened(path: str, width: int | None = None) -> str:
     """Return a source path without the place its package is installed in, cut on the left to `width`."""
     shown = printable(_INSTALLED.sub("", path, count=1))

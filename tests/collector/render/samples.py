@@ -51,6 +51,7 @@ SIGNED = {"id": "0195a1c8-7b31-7b3f-a2d6-a3933daff891", "made_at": "2026-01-02T0
 
 IN_REDUCE = StackClass(ranks="0-1,3", frames=(MAIN, STEP, REDUCE), label="in a collective")
 IN_LOADER = StackClass(ranks="2", frames=(MAIN, LOAD, NEXT, POLL), label="waiting for its DataLoader")
+DEEP = IN_LOADER.model_copy(update={"frames": (MAIN, LOAD, *(NEXT,) * 12, POLL)})
 
 
 def hung(headline: str, *findings: Finding, **more: object) -> Diagnosis:
@@ -307,7 +308,7 @@ def p2p_unmatched() -> Diagnosis:
         where=Where(user=STEP, library=STEP, thread="pipeline-3"),
         evidence=(WaitEvidence(ranks="1,3", text="3 waits for a send of 1", waits=(wait,)),),
     )
-    return hung("Hung: rank 1 never posts the counterpart of a receive of rank 3", finding)
+    return hung("Hung: rank 1 never posts the counterpart of a receive of rank 3", finding, stack_classes=(DEEP,))
 
 
 def stuck_together() -> Diagnosis:
