@@ -23,6 +23,7 @@ from shared.missing import Reason
 from shared.snapshot import Beat, NodeSnapshot, RankList
 
 _SECONDS_FOR_THE_ANSWER = 0.2
+_EVERY_THOROUGH_SEARCH = 3
 
 
 class Choice(NamedTuple):
@@ -109,19 +110,20 @@ class Agent:
         self.node.watch.looked(rank.key, before, after)
 
     def _keep_beat(self) -> None:
-        next_search = 0.0
+        searches, next_search = 0, 0.0
         while not self._stop.is_set():
             limit = Deadline(self.settings.look_timeout_seconds)
             if time.monotonic() >= next_search:
-                self._search(limit)
+                self._search(limit, quick=searches % _EVERY_THOROUGH_SEARCH != 0)
+                searches += 1
                 next_search = time.monotonic() + self.settings.discover_seconds
             self.node.beat(limit)
             self._stop.wait(self.settings.beat_seconds)
 
-    def _search(self, deadline: Deadline) -> None:
+    def _search(self, deadline: Deadline, *, quick: bool) -> None:
         """Find who is new. Where that fails the next search may go better; whoever asks is told why it does not."""
         with suppress(UnhangError, OSError):
-            self.node.find(deadline)
+            self.node.find(deadline, quick=quick)
 
 
 def _belongs(identity: object, sibling_jobs: Sequence[str], job: str | None) -> bool:

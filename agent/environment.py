@@ -8,24 +8,33 @@ current variables hang from libc's `environ` pointer in the process's memory. Wh
 import os
 import re
 import struct
+import time
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agent.elf_symbols import find_symbol
 from agent.errors import Gone
-from agent.procfs import ProcFs, Stat, reading
+from agent.procfs import TICKS_PER_SECOND, ProcFs, Stat, reading
 from shared.errors import NotPermitted
 
 Environment = dict[str, str]
 
 _MOST_VARIABLES = 4096
 _LONGEST_VALUE = 4096
+_SETTLED_SECONDS = 10.0
 _FIRST_READ = 256
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
-_MOST_REMEMBERED = 20_000
 
 # 7f5a1c000000-7f5a1c026000 r--p 00000000 08:01 131 /usr/lib/x86_64-linux-gnu/libc.so.6
 _MAPPING = re.compile(rb"([0-9a-f]+)-[0-9a-f]+ [rwxps-]{4} 00000000 ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)")
+PYTHON = re.compile(r"(?:python|pypy)[\w.+-]*", re.ASCII)
+"""Names of programs that are Python interpreters."""
+
 _LIBC = re.compile(rb".*/(?:libc\.so\.6|libc-2\.\d+\.so|ld-musl-\w+\.so\.1|libc\.musl-\w+\.so\.1)")
+
+
+Key = tuple[int, int, int]
+"""A process and the program it runs: pid, start, and the address of its stack, which changes with every exec."""
 
 
 class _Mapped(NamedTuple):
@@ -35,6 +44,17 @@ class _Mapped(NamedTuple):
     path: bytes
 
 
+@dataclass
+class _Known:
+    """What is remembered of one program, so that looking again costs three small reads."""
+
+    frozen: Environment
+    pointer: int | None
+    """Where the pointer `environ` lies; None where the variables of the start are all there is to know."""
+    addresses: bytes = b""
+    live: Environment = field(default_factory=dict)
+
+
 class Environments:
     """Reads environments and remembers where each process keeps its own."""
 
@@ -42,29 +62,54 @@ class Environments:
         self._procfs = procfs
         self._names = names
         self._symbols: dict[tuple[int, int], int | None] = {}
-        self._pointers: dict[tuple[int, int, int], int | None] = {}
+        self._known: dict[Key, _Known] = {}
 
     def read(self, process: Stat) -> Environment:
         """Return the allowed variables: those of the start, overridden by the current ones.
 
-        Raises Gone, or NotPermitted when neither can be read.
+        Only what runs Python is taken to change its own. Raises Gone, or NotPermitted when neither can be read.
         """
-        frozen = self._frozen(process.pid)
+        known = self._known.get(key_of(process))
+        if known is None:
+            known = self._begin(process.pid)
+            if known.pointer is not None or _age_seconds(process) > _SETTLED_SECONDS:
+                self._known[key_of(process)] = known
+        if known.pointer is None:
+            return known.frozen
         try:
-            return frozen | self._live(process)
+            self._refresh(process.pid, known.pointer, known)
         except (NotPermitted, Gone):
-            return frozen
+            return known.frozen
+        return known.frozen | known.live
 
-    def _frozen(self, pid: int) -> Environment:
+    def is_fixed(self, process: Stat) -> bool:
+        """Is it known that this program's variables are what they were at its start, and may be read?"""
+        known = self._known.get(key_of(process))
+        return known is not None and known.pointer is None
+
+    def forget_all_but(self, keys: set[Key]) -> None:
+        """Keep what is known of these programs alone."""
+        self._known = {key: known for key, known in self._known.items() if key in keys}
+
+    def _begin(self, pid: int) -> _Known:
         data = self._procfs.read(pid, "environ")
-        return self._allowed(data.split(b"\0", _MOST_VARIABLES)[:_MOST_VARIABLES])
+        frozen = self._allowed(data.split(b"\0", _MOST_VARIABLES)[:_MOST_VARIABLES])
+        try:
+            return _Known(frozen, self._find_pointer(pid))
+        except (NotPermitted, Gone):
+            return _Known(frozen, None)
 
-    def _live(self, process: Stat) -> Environment:
-        with reading(process.pid):
-            memory = os.open(self._procfs.path(process.pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
+    def _refresh(self, pid: int, pointer: int, known: _Known) -> None:
+        """Follow `char **environ`. Setting a variable changes the list, so an equal list is not followed again."""
+        with reading(pid):
+            memory = os.open(self._procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
             try:
-                pointer = self._pointer(process)
-                return {} if pointer is None else self._allowed(_variables(memory, pointer))
+                array = _address(os.pread(memory, 8, pointer))
+                addresses = os.pread(memory, 8 * _MOST_VARIABLES, array) if array else b""
+                addresses = _until_null(addresses)
+                if addresses != known.addresses:
+                    known.live = self._allowed(_strings(memory, addresses))
+                    known.addresses = addresses
             finally:
                 os.close(memory)
 
@@ -72,29 +117,17 @@ class Environments:
         pairs = (variable.decode(errors="replace").partition("=") for variable in variables)
         return {name: value[:_LONGEST_VALUE] for name, _, value in pairs if name in self._names}
 
-    def _pointer(self, process: Stat) -> int | None:
-        """Return the address of `environ`. The stack's address is in the key: it changes with every exec."""
-        key = (process.pid, process.start_ticks, process.stack_address)
-        if key not in self._pointers:
-            if len(self._pointers) >= _MOST_REMEMBERED:
-                self._pointers.clear()
-            self._pointers[key] = self._find_pointer(process.pid)
-        return self._pointers[key]
-
     def _find_pointer(self, pid: int) -> int | None:
         """Look in the executable first: one that uses `environ` itself has libc's variable moved into it."""
-        for mapped in self._candidates(pid):
+        executable = self._procfs.link(pid, "exe")
+        maps = self._procfs.read(pid, "maps", most=_MOST_MAPS_BYTES)
+        if b"/libpython" not in maps and not PYTHON.match(executable.rpartition("/")[2]):
+            return None
+        for mapped in _holders(executable.encode(), maps):
             offset = self._symbol(pid, mapped)
             if offset is not None:
                 return mapped.start + offset
         return None
-
-    def _candidates(self, pid: int) -> list[_Mapped]:
-        executable = self._procfs.link(pid, "exe").encode()
-        maps = self._procfs.read(pid, "maps", most=_MOST_MAPS_BYTES)
-        found = [_mapped(match) for match in map(_MAPPING.fullmatch, maps.splitlines()) if match]
-        first = [m for m in found if m.path == executable]
-        return first[:1] + [m for m in found if _LIBC.fullmatch(m.path)][:1]
 
     def _symbol(self, pid: int, mapped: _Mapped) -> int | None:
         key = (mapped.device, mapped.inode)
@@ -110,23 +143,39 @@ class Environments:
         return find_symbol(path, "environ")
 
 
+def _age_seconds(process: Stat) -> float:
+    """A program that has just begun may not have loaded its libraries yet."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_ticks / TICKS_PER_SECOND
+
+
+def key_of(process: Stat) -> Key:
+    """Return what tells this program of this process from all others."""
+    return process.pid, process.start_ticks, process.stack_address
+
+
+def _holders(executable: bytes, maps: bytes) -> list[_Mapped]:
+    """Return the files that may hold `environ`: the executable and libc."""
+    found = [_mapped(match) for match in map(_MAPPING.fullmatch, maps.splitlines()) if match]
+    first = [m for m in found if m.path == executable]
+    return first[:1] + [m for m in found if _LIBC.fullmatch(m.path)][:1]
+
+
 def _mapped(match: re.Match[bytes]) -> _Mapped:
     device = os.makedev(int(match[2], 16), int(match[3], 16))
     return _Mapped(int(match[1], 16), device, int(match[4]), match[5])
 
 
-def _variables(memory: int, pointer: int) -> list[bytes]:
-    """Follow `char **environ` in a process's memory; what cannot be read ends the list."""
-    array = _address(os.pread(memory, 8, pointer))
-    if array == 0:
-        return []
-    addresses = os.pread(memory, 8 * _MOST_VARIABLES, array)
-    strings = []
-    for (address,) in struct.iter_unpack("=Q", addresses[: len(addresses) // 8 * 8]):
+def _until_null(addresses: bytes) -> bytes:
+    """Cut a list of 8-byte addresses before the first that is null."""
+    whole = addresses[: len(addresses) // 8 * 8]
+    for position, (address,) in enumerate(struct.iter_unpack("=Q", whole)):
         if address == 0:
-            break
-        strings.append(_string(memory, address))
-    return strings
+            return whole[: position * 8]
+    return whole
+
+
+def _strings(memory: int, addresses: bytes) -> list[bytes]:
+    return [_string(memory, address) for (address,) in struct.iter_unpack("=Q", addresses)]
 
 
 def _address(data: bytes) -> int:

@@ -1,6 +1,7 @@
 """This node: finds its ranks under a deadline, and keeps the watch over them."""
 
 import threading
+from functools import partial
 
 from agent.deadline import Crew, Deadline, Late
 from agent.discover import Found, discover
@@ -33,12 +34,15 @@ class Node:
         """How many looks never came back."""
         return self._crew.abandoned
 
-    def find(self, deadline: Deadline) -> Found:
-        """Find the ranks that are here now. Raises Unavailable when the machine does not let us look in time."""
+    def find(self, deadline: Deadline, *, quick: bool = False) -> Found:
+        """Find the ranks that are here now; `quick` looks closely only at processes that are new or run Python.
+
+        Raises Unavailable when the machine does not let us look in time.
+        """
         with self._lock:
             while len(self._avoided) < _MOST_AVOIDED:
                 limit = deadline.at_most(_FIND_SECONDS)
-                outcome = self._crew.run({"find": self._find}, limit, owner=id(self._lister))["find"]
+                outcome = self._crew.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
                 if isinstance(outcome, tuple):
                     return self._seen(*outcome)
                 if not isinstance(outcome, Late):
@@ -50,9 +54,9 @@ class Node:
         """Take every rank's beat."""
         self._crew.run({"beat": self.watch.beat}, deadline, owner="watch")
 
-    def _find(self) -> tuple[Found, Listing]:
+    def _find(self, quick: bool) -> tuple[Found, Listing]:
         lister = self._lister
-        listing = lister.listing(self._avoided)
+        listing = lister.listing(self._avoided, quick=quick)
         return discover(listing, lister, self.procfs, self.host), listing
 
     def _avoid_the_stuck(self) -> None:

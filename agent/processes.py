@@ -1,19 +1,17 @@
 """One listing of all processes: who is whose parent, and which environments mark a rank."""
 
 import os
-import re
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from agent.environment import Environment, Environments
+from agent.environment import PYTHON, Environment, Environments, key_of
 from agent.errors import Gone
 from agent.launchers import NAMES, identify, is_launcher
 from agent.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
 from shared.snapshot import Identity
 
-_PYTHON = re.compile(r"(?:python|pypy)[\w.+-]*", re.ASCII)
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
 
 
@@ -67,17 +65,19 @@ class Lister:
         self._environments = Environments(procfs, NAMES)
         self._with_torch: set[tuple[int, int]] = set()
         self._known: dict[tuple[int, int], Candidate] = {}
+        self._dull: dict[int, Stat] = {}
         self.reading: tuple[int, int] | None = None
 
-    def listing(self, avoid: frozenset[tuple[int, int]]) -> Listing:
+    def listing(self, avoid: frozenset[tuple[int, int]], *, quick: bool = False) -> Listing:
         """List all processes; those in `avoid` (pid, start) and those in state D keep what is known of them.
 
         Reading the memory or environment of a process blocked in the kernel may block the reader as well.
+        A `quick` listing takes for granted that what was no rank and runs no Python is still there, unchanged.
         """
-        stats = dict(self._stats())
+        stats = dict(self._stats(self._dull if quick else {}))
         candidates, unreadable = {}, []
         for stat in stats.values():
-            if stat.is_kernel_thread or stat.state in "ZX" or stat.pid == self._own_pid:
+            if stat.pid == self._own_pid or stat.state in "ZX" or self._is_dull(stat):
                 continue
             try:
                 found = self._candidate(stat, avoid)
@@ -88,7 +88,7 @@ class Lister:
             else:
                 if found is not None:
                     candidates[stat.pid] = found
-        self._remember(candidates)
+        self._remember(stats, candidates)
         return Listing(stats, candidates, tuple(unreadable))
 
     def successor(self) -> "Lister":
@@ -110,12 +110,12 @@ class Lister:
         if b"/libtorch" in maps:
             self._with_torch.add(key)
             return Runs.TORCH
-        return Runs.PYTHON if b"/libpython" in maps or _PYTHON.match(name) else Runs.OTHER
+        return Runs.PYTHON if b"/libpython" in maps or PYTHON.match(name) else Runs.OTHER
 
-    def _stats(self) -> Iterator[tuple[int, Stat]]:
+    def _stats(self, known: dict[int, Stat]) -> Iterator[tuple[int, Stat]]:
         for pid in self._procfs.pids():
             try:
-                yield pid, self._procfs.stat(pid)
+                yield pid, known[pid] if pid in known else self._procfs.stat(pid)
             except (Gone, NotPermitted):
                 continue
 
@@ -137,6 +137,16 @@ class Lister:
     def _arguments(self, pid: int) -> list[str]:
         return self._procfs.text(pid, "cmdline", most=8192).split("\0")
 
-    def _remember(self, candidates: dict[int, Candidate]) -> None:
+    def _is_dull(self, stat: Stat) -> bool:
+        """Is this one that will never be a rank: of the kernel, or without Python and without the variables?"""
+        return stat.is_kernel_thread or (self._environments.is_fixed(stat) and stat.pid in self._dull)
+
+    def _remember(self, stats: dict[int, Stat], candidates: dict[int, Candidate]) -> None:
         self._with_torch &= {(c.stat.pid, c.stat.start_ticks) for c in candidates.values()}
         self._known = {(c.stat.pid, c.stat.start_ticks): c for c in candidates.values()}
+        self._environments.forget_all_but({key_of(stat) for stat in stats.values()})
+        self._dull = {
+            stat.pid: stat
+            for stat in stats.values()
+            if stat.is_kernel_thread or (stat.pid not in candidates and self._environments.is_fixed(stat))
+        }

@@ -1,5 +1,6 @@
 """Runs the agent as a service until a signal ends it."""
 
+import asyncio
 import socket
 
 import uvicorn
@@ -12,6 +13,7 @@ from shared.tokens import require_safe_binding
 
 _SECONDS_TO_FINISH = 5
 _MOST_CONNECTIONS = 64
+_TICK_SECONDS = 0.5
 
 
 def serve(settings: AgentSettings) -> None:
@@ -26,7 +28,16 @@ def serve(settings: AgentSettings) -> None:
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,
     )
     with _listen(parse_address(settings.listen)) as listener:
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """A server that wakes up twice a second, not ten times: an agent that nobody asks should cost nothing."""
+
+    async def main_loop(self) -> None:
+        """Keep the date of the answers right, and see whether it is time to end."""
+        while not await self.on_tick(0):  # noqa: ASYNC110 - a signal handler sets a flag, not an event
+            await asyncio.sleep(_TICK_SECONDS)
 
 
 def _listen(address: Address) -> socket.socket:

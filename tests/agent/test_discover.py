@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.discover import Found
+from agent.discover import Found, discover
+from agent.processes import Lister
 from agent.procfs import ProcFs
-from tests.agent.proc_trees import TORCH, add_process, make_tree, slurm, torchrun
+from tests.agent.proc_trees import TORCH, add_process, make_tree, slurm, stat_line, torchrun
 from tests.agent.processes import find
 
 
@@ -177,3 +178,19 @@ def test_process_that_ends_while_it_is_read(root: Path) -> None:
     (root / "20" / "stat").write_text("")
     add_process(root, 21, 1)
     assert found_in(root).ranks == ()
+
+
+def test_quick_listing_finds_what_is_new(root: Path) -> None:
+    """What was no rank and runs no Python is not read again, until somebody asks."""
+    procfs = ProcFs(root)
+    lister = Lister(procfs)
+    add_process(root, 20, 1, torchrun(0), maps=TORCH)
+    add_process(root, 30, 1, {}, program="/bin/sh", name="sh")
+    lister.listing(frozenset())
+    add_process(root, 21, 1, torchrun(1), maps=TORCH)
+    (root / "30" / "environ").write_bytes(b"RANK=7\0WORLD_SIZE=8\0")
+    (root / "30" / "stat").write_text(stat_line(30, 1, "python3", "S", 300).replace("2147221504", "12345"))
+    found = discover(lister.listing(frozenset(), quick=True), lister, procfs, "here")
+    assert [rank.identity.rank for rank in found.ranks] == [0, 1]
+    found = discover(lister.listing(frozenset()), lister, procfs, "here")
+    assert sorted(rank.identity.rank for rank in found.ranks) == [0, 1, 7]

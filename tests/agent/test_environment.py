@@ -92,7 +92,6 @@ def test_program_without_a_libc_of_its_own() -> None:
     procfs = ProcFs()
     environments = Environments(procfs, NAMES)
     with running(env=rank_environment(2)) as process:
-        environments._symbols.clear()
         environments._find_pointer = lambda pid: None  # type: ignore[method-assign]
         assert environments.read(procfs.stat(process.pid))["RANK"] == "2"
 
@@ -152,3 +151,23 @@ def test_rank_is_seen_soon_after_it_is_set() -> None:
     late = READY + "time.sleep(0.2)\nos.environ['RANK'] = '4'\ntime.sleep(600)\n"
     with running(late, env={}) as process:
         until(lambda: environments.read(procfs.stat(process.pid)), lambda found: found.get("RANK") == "4")
+
+
+def test_python_that_has_just_begun_is_not_given_up() -> None:
+    """Its libraries may not be loaded yet when it is seen first."""
+    procfs = ProcFs()
+    environments = Environments(procfs, NAMES)
+    with running(SETS_RANK + SLEEP, env={}) as process:
+        find = environments._find_pointer
+        environments._find_pointer = lambda pid: None  # type: ignore[method-assign]
+        assert environments.read(procfs.stat(process.pid)) == {}
+        environments._find_pointer = find  # type: ignore[method-assign]
+        assert environments.read(procfs.stat(process.pid))["RANK"] == "5"
+
+
+def test_other_programs_have_the_variables_of_their_start() -> None:
+    """Only Python is taken to change its own."""
+    procfs = ProcFs()
+    environments = Environments(procfs, NAMES)
+    with running(command=("sleep", "600"), env=rank_environment(1), wait=False) as process:
+        until(lambda: environments.read(procfs.stat(process.pid)), lambda found: found.get("RANK") == "1")

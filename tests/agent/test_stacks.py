@@ -44,7 +44,7 @@ def test_stacks_of_a_sleeping_process() -> None:
         found = ask(source(), rank_of(process.pid))
         assert functions(found) == ["<module>", "wait_here"]
         assert (found.paused, found.native, found.pid) == (True, False, process.pid)
-        assert ProcFs().stat(process.pid).state == "S"
+        until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
 
 
 def test_native_stacks() -> None:

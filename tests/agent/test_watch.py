@@ -17,7 +17,7 @@ from agent.node import Node
 from agent.procfs import ProcFs
 from shared.missing import Reason
 from shared.snapshot import Beat, Exited
-from tests.agent.proc_trees import TORCH, add_process, make_tree, torchrun
+from tests.agent.proc_trees import TORCH, add_process, make_tree, stat_line, torchrun
 from tests.agent.processes import READY, SLEEP, rank_environment, running, until
 
 pytestmark = pytest.mark.ptrace
@@ -164,19 +164,30 @@ class Sticky(ProcFs):
 
 
 def test_process_that_blocks_its_reader_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are found, and what is missing is said; who was known before is still told of."""
+    """The others are found, and what is missing is said."""
     monkeypatch.setattr("agent.node._FIND_SECONDS", 0.3)
-    procfs = Sticky(make_tree(tmp_path / "proc"), 0)
+    procfs = Sticky(make_tree(tmp_path / "proc"), 21)
     tree_with(procfs.root, {0: 20, 1: 21, 2: 22})
-    known, new = node(procfs), node(procfs)
-    assert len(known.find(Deadline(5)).ranks) == 3
-    procfs.stuck = 21
-    for one, ranks in ((known, [0, 1, 2]), (new, [0, 2])):
-        for _ in range(2):
-            found = one.find(Deadline(5))
-            assert [rank.identity.rank for rank in found.ranks] == ranks
-            assert [missing.reason for missing in found.missing] == [Reason.TIMED_OUT]
+    one = node(procfs)
+    for _ in range(2):
+        found = one.find(Deadline(5))
+        assert [rank.identity.rank for rank in found.ranks] == [0, 2]
+        assert [missing.reason for missing in found.missing] == [Reason.TIMED_OUT]
     procfs.gate.set()
+    remove(procfs.root, 21)
+    assert one.find(Deadline(5)).missing == ()
+
+
+def test_known_rank_in_uninterruptible_sleep_is_not_read_again(tmp_path: Path) -> None:
+    """Reading might block; it is told of as it was known."""
+    procfs = Sticky(make_tree(tmp_path / "proc"), 0)
+    tree_with(procfs.root, {0: 20, 1: 21})
+    one = node(procfs)
+    one.find(Deadline(5))
+    procfs.stuck = 21
+    (procfs.root / "21" / "stat").write_text(stat_line(21, 1, "python3", "D", 210))
+    found = one.find(Deadline(5))
+    assert [(rank.identity.rank, rank.stat.state) for rank in found.ranks] == [(0, "S"), (1, "D")]
 
 
 def test_process_that_does_nothing_stands_still() -> None:
