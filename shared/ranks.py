@@ -15,6 +15,9 @@ from shared.errors import InvalidRankSet, quoted
 MOST_RANKS = 4_194_304
 """A set larger than this is refused: no job is that large and the text may be hostile."""
 
+_MOST_IN_WORDS = 48
+"""Characters of a rank set in a sentence; data fields always carry all of it."""
+
 _SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
@@ -31,10 +34,13 @@ def fold(ranks: Iterable[int]) -> str:
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """Name `ranks` in a sentence: `rank 3`, `ranks 0-2`, `no rank`."""
-    folded = fold(ranks)
-    if not folded:
-        return "no rank"
-    return f"rank {folded}" if folded.isdigit() else f"ranks {folded}"
+    named = sorted(set(ranks))
+    folded = fold(named)
+    if len(folded) > _MOST_IN_WORDS:
+        folded = f"{folded[:_MOST_IN_WORDS].rpartition(',')[0]},… ({len(named)} ranks)"
+    if len(named) < 2:
+        return f"rank {folded}" if named else "no rank"
+    return f"ranks {folded}"
 
 
 def unfold(text: str) -> tuple[int, ...]:

@@ -8,54 +8,60 @@ a chain of victims may be as long as the job has ranks.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from collector.diagnose.waits import Edge
 
 
 @dataclass(frozen=True)
 class WaitGraph:
-    """Who waits for whom, with the edges that say so."""
+    """Who waits for whom, with the edges that say so.
+
+    Ranks are nodes from 0 upwards. Between a waiter and those it waits for stands a node of its own, below 0, one for
+    each set of holders: the graph stays linear in memberships where half a group waits for the other half.
+    """
 
     edges: tuple[Edge, ...]
     cut: frozenset[int] = frozenset()
     """Ranks convicted on other grounds: what they wait for does not matter any more."""
 
-    @property
+    @cached_property
     def successors(self) -> dict[int, set[int]]:
         found: dict[int, set[int]] = defaultdict(set)
+        between: dict[tuple[int, ...], int] = {}
         for edge in self.edges:
-            if edge.waiter not in self.cut:
-                found[edge.waiter].update(edge.holders)
+            if edge.waiter not in self.cut and edge.holders:
+                node = between.setdefault(edge.holders, -1 - len(between))
+                found[edge.waiter].add(node)
+                if node not in found:
+                    found[node] = set(edge.holders)
         return found
 
     def roots(self) -> tuple[int, ...]:
         """Ranks waited for that wait for nobody, ascending."""
-        successors = self.successors
-        held = {holder for holders in successors.values() for holder in holders}
-        return tuple(sorted(rank for rank in held if not successors.get(rank)))
+        held = {holder for node, holders in self.successors.items() if node < 0 for holder in holders}
+        return tuple(sorted(rank for rank in held if rank not in self.successors))
 
     def cycles(self) -> tuple[tuple[int, ...], ...]:
         """Sets of ranks that wait for each other, each ascending."""
-        successors = self.successors
-        return tuple(
-            tuple(sorted(component))
-            for component in strong_components(successors)
-            if len(component) > 1 or component[0] in successors.get(component[0], ())
+        components = (
+            tuple(sorted(node for node in c if node >= 0)) for c in strong_components(self.successors) if len(c) > 1
         )
+        return tuple(sorted(components))
 
     def victims_of(self, culprits: Iterable[int]) -> frozenset[int]:
         """Ranks that wait for one of `culprits`, directly or through others."""
         waiters: dict[int, set[int]] = defaultdict(set)
-        for rank, holders in self.successors.items():
-            for holder in holders:
-                waiters[holder].add(rank)
+        for node, following in self.successors.items():
+            for holder in following:
+                waiters[holder].add(node)
         guilty = set(culprits)
         reached, frontier = set(guilty), list(guilty)
         while frontier:
             for waiter in waiters[frontier.pop()] - reached:
                 reached.add(waiter)
                 frontier.append(waiter)
-        return frozenset(reached - guilty)
+        return frozenset(node for node in reached - guilty if node >= 0)
 
     def edges_to(self, culprits: Iterable[int]) -> tuple[Edge, ...]:
         guilty = set(culprits)

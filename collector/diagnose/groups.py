@@ -8,25 +8,16 @@ of one description ("tp0", "tp1") have one size and do not overlap. An inferred 
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
+from collector.diagnose.lanes import Cutter, Lane
 from collector.diagnose.roster import Roster
 from shared.diagnosis import GroupRef
 from shared.ranks import fold, unfold
 from shared.trace import Group, Record, State, Trace
 
 _NUMBERED = re.compile(r"^(?P<family>.*?)\d+$")
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One rank's collectives on one group. Sequences count from 1; 0 means that none was issued."""
-
-    issued: int
-    completed: int
-    first_kept: int
-    positions: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    pending: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +47,7 @@ class GroupView:
     lanes: dict[int, Lane]
     p2p: tuple[PendingP2P, ...]
 
-    @property
+    @cached_property
     def ref(self) -> GroupRef:
         return GroupRef(name=self.name, description=self.description, ranks=fold(self.members))
 
@@ -81,59 +72,65 @@ class GroupView:
 
 
 _Named = tuple[str, str]
+"""(name, description)"""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A membership as a dump tells it: compared by its text, which is short where the members are many."""
+
+    name: _Named
+    members: str
+    order: tuple[int, ...] | None
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Global ranks by group rank."""
+        return self.order if self.order is not None else unfold(self.members)
 
 
 def line_up(roster: Roster) -> tuple[GroupView, ...]:
     """Return every group that any trace mentions, in the order of names."""
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     told, untold = _memberships(traces)
-    named: dict[tuple[_Named, tuple[int, ...]], bool] = dict.fromkeys(told, False)
-    named |= dict.fromkeys(_inferred(untold, told, traces, roster), True)
-    views = [_view(name, order, inferred, traces) for (name, order), inferred in sorted(named.items(), key=_name_key)]
-    return tuple(view for view in views if view.lanes)
+    inferred = _inferred(untold, told, roster)
+    cutters = {rank: Cutter(trace) for rank, trace in traces.items()}
+    views = [_view(one.name, one.ranks, one, traces, cutters) for one in told]
+    views += [_view(name, ranks, None, traces, cutters) for name, ranks in inferred.items()]
+    return tuple(sorted((view for view in views if view.lanes), key=_name_key))
 
 
-def _name_key(item: tuple[tuple[_Named, tuple[int, ...]], bool]) -> tuple[int, str, tuple[int, ...]]:
-    (name, _description), order = item[0]
-    return (int(name) if name.isdigit() and len(name) < 10 else 1 << 31, name, order)
+def _name_key(view: GroupView) -> tuple[int, str, str, tuple[int, ...]]:
+    number = int(view.name) if view.name.isdecimal() and len(view.name) < 10 else 1 << 31
+    return (number, view.name, view.description, view.order)
 
 
-def _memberships(
-    traces: dict[int, Trace],
-) -> tuple[set[tuple[_Named, tuple[int, ...]]], dict[_Named, set[int]]]:
-    told: set[tuple[_Named, tuple[int, ...]]] = set()
+def _memberships(traces: dict[int, Trace]) -> tuple[set[_Told], dict[_Named, set[int]]]:
+    told: set[_Told] = set()
     untold: dict[_Named, set[int]] = defaultdict(set)
     for rank, trace in traces.items():
         for group in trace.groups:
-            order = _order(group)
-            if order:
-                told.add(((group.name, group.description), order))
+            if group.members:
+                told.add(_told(group))
             else:
                 untold[group.name, group.description].add(rank)
     return told, untold
 
 
-def _order(group: Group) -> tuple[int, ...]:
-    if group.order is not None:
-        return group.order
-    return unfold(group.members) if group.members else ()
+def _told(group: Group) -> _Told:
+    return _Told((group.name, group.description), group.members or "", group.order)
 
 
-def _inferred(
-    untold: dict[_Named, set[int]],
-    told: set[tuple[_Named, tuple[int, ...]]],
-    traces: dict[int, Trace],
-    roster: Roster,
-) -> set[tuple[_Named, tuple[int, ...]]]:
-    named = {name for name, _ in told}
+def _inferred(untold: dict[_Named, set[int]], told: set[_Told], roster: Roster) -> dict[_Named, tuple[int, ...]]:
+    named = {one.name for one in told}
     open_groups = {name: ranks for name, ranks in untold.items() if name not in named}
     sizes = _family_sizes(open_groups, told)
-    inferred = set()
+    inferred = {}
     for name, ranks in open_groups.items():
         if name[0] == "0" or name[1] == "default_pg":
-            inferred.add((name, tuple(roster.ranks)))
+            inferred[name] = tuple(roster.ranks)
         else:
-            inferred.add((name, tuple(sorted(ranks | _completed_family(name, ranks, open_groups, sizes, roster)))))
+            inferred[name] = tuple(sorted(ranks | _completed_family(name, ranks, open_groups, sizes, roster)))
     return inferred
 
 
@@ -142,9 +139,10 @@ def _family(name: _Named) -> str:
     return match["family"] if match else name[1]
 
 
-def _family_sizes(open_groups: dict[_Named, set[int]], told: set[tuple[_Named, tuple[int, ...]]]) -> dict[str, int]:
+def _family_sizes(open_groups: dict[_Named, set[int]], told: set[_Told]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for name, ranks in [*open_groups.items(), *((name, set(order)) for name, order in told)]:
+    every = [*open_groups.items(), *((one.name, one.ranks) for one in told)] if open_groups else []
+    for name, ranks in every:
         sizes[_family(name)] = max(sizes.get(_family(name), 0), len(ranks))
     return sizes
 
@@ -163,49 +161,38 @@ def _completed_family(
     return free if short == [name] and len(free) == lacking else set()
 
 
-def _view(name: _Named, order: tuple[int, ...], inferred: bool, traces: dict[int, Trace]) -> GroupView:
+def _view(
+    name: _Named,
+    order: tuple[int, ...],
+    told: _Told | None,
+    traces: dict[int, Trace],
+    cutters: dict[int, Cutter],
+) -> GroupView:
     lanes: dict[int, Lane] = {}
     p2p: list[PendingP2P] = []
     for rank in sorted(order):
         trace = traces.get(rank)
         if trace is None:
             continue
-        indices = _indices(trace, name, order, inferred)
-        lane = _lane(trace, indices)
+        indices = _indices(trace, name, told)
+        lane = cutters[rank].lane(indices)
         if lane is not None:
             lanes[rank] = lane
-        p2p.extend(_pending_p2p(rank, trace, indices, order))
-    return GroupView(name[0], name[1], tuple(sorted(order)), order, inferred, lanes, tuple(p2p))
+        if cutters[rank].has_p2p:
+            p2p.extend(_pending_p2p(rank, trace, indices, order))
+    return GroupView(name[0], name[1], tuple(sorted(order)), order, told is None, lanes, tuple(p2p))
 
 
-def _indices(trace: Trace, name: _Named, order: tuple[int, ...], inferred: bool) -> set[int]:
-    return {
+def _indices(trace: Trace, name: _Named, told: _Told | None) -> tuple[int, ...]:
+    return tuple(
         index
         for index, group in enumerate(trace.groups)
-        if (group.name, group.description) == name and (inferred or _order(group) == order)
-    }
+        if (group.name, group.description) == name
+        and (told is None or (group.members == told.members and group.order == told.order))
+    )
 
 
-def _lane(trace: Trace, indices: set[int]) -> Lane | None:
-    positions: dict[int, list[int]] = defaultdict(list)
-    for position, group in enumerate(trace.group):
-        if group in indices and not trace.is_p2p[position] and trace.collective_seq[position] > 0:
-            positions[trace.collective_seq[position]].append(position)
-    marks = [mark for mark in trace.marks if mark.group in indices]
-    if not positions and not (trace.active_only and marks) and (trace.truncated or trace.active_only):
-        return None
-    issued = max([0, *positions])
-    done = [seq for seq, at in positions.items() if all(trace.state[i] == State.COMPLETED for i in at)]
-    completed = max([0, *done])
-    if trace.active_only:
-        issued = max([issued, *(mark.issued for mark in marks if mark.issued is not None)])
-        completed = max([completed, *(mark.completed for mark in marks if mark.completed is not None)])
-    pending = sorted(positions.keys() - set(done))
-    kept = min(positions, default=issued + 1)
-    return Lane(issued, completed, kept, {seq: tuple(at) for seq, at in positions.items()}, tuple(pending))
-
-
-def _pending_p2p(rank: int, trace: Trace, indices: set[int], order: tuple[int, ...]) -> Iterable[PendingP2P]:
+def _pending_p2p(rank: int, trace: Trace, indices: tuple[int, ...], order: tuple[int, ...]) -> Iterable[PendingP2P]:
     for position, group in enumerate(trace.group):
         if group in indices and trace.is_p2p[position] and trace.state[position] != State.COMPLETED:
             record = trace.record(position)

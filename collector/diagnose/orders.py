@@ -59,6 +59,7 @@ def _position(rank: int, operation: Operation, groups: tuple[GroupView, ...]) ->
     role, sequence = operation
     for group in groups:
         lane = group.lanes.get(rank)
-        if lane is not None and role_of(group, groups) == role and sequence in lane.positions:
-            return lane.positions[sequence][0]
+        held = () if lane is None or role_of(group, groups) != role else lane.at(sequence)
+        if held:
+            return held[0]
     return None

@@ -122,7 +122,7 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
-        ranks={rank: replace(view, logged=_logged(view, snapshots)) for rank, view in sorted((seen | gone).items())},
+        ranks=_with_logs(seen | gone, snapshots),
         conflicts=tuple(conflicts + disagreement),
         live=any(s.looked_at_ns is not None for s in current),
         last_look_ns=max((s.looked_at_ns for s in current if s.looked_at_ns is not None), default=None),
@@ -198,12 +198,19 @@ def _ranks_in_groups(looks: tuple[RankSnapshot, ...]) -> Iterable[int]:
                     yield int(group.members.replace("-", ",").rsplit(",", 1)[-1])
 
 
-def _logged(view: RankView, snapshots: Sequence[NodeSnapshot]) -> tuple[LogEvent, ...]:
+def _with_logs(views: dict[int, RankView], snapshots: Sequence[NodeSnapshot]) -> dict[int, RankView]:
+    shared: dict[int, list[LogEvent]] = defaultdict(list)
+    for snapshot in snapshots:
+        for event in snapshot.logs.events if snapshot.logs is not None else ():
+            if event.rank is not None:
+                shared[event.rank].append(event)
+    return {rank: replace(view, logged=_logged(view, shared[rank])) for rank, view in sorted(views.items())}
+
+
+def _logged(view: RankView, shared: list[LogEvent]) -> tuple[LogEvent, ...]:
     own = [event for look in view.looks if isinstance(look.logs, Logs) for event in look.logs.events]
-    shared = [event for snapshot in snapshots if snapshot.logs is not None for event in snapshot.logs.events]
     mine = [event for event in own if event.rank in (view.rank, None)]
-    mine += sorted((event for event in shared if event.rank == view.rank), key=repr)
-    return tuple({repr(event): event for event in mine}.values())
+    return tuple({repr(event): event for event in (*mine, *sorted(shared, key=repr))}.values())
 
 
 def _seen_view(rank: int, looks: tuple[RankSnapshot, ...], snapshots: Sequence[NodeSnapshot]) -> RankView:

@@ -7,10 +7,14 @@ earliest disagreement counts: what follows it is noise.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
+from operator import itemgetter
 
 from collector.diagnose.groups import GroupView
+from collector.diagnose.lanes import Lane
 from shared.trace import Signature, Trace
 
 # Parts of a signature that must be equal on all members: i input elements, o output elements, d dtype.
@@ -68,28 +72,50 @@ def earliest_mismatch(group: GroupView, traces: dict[int, Trace]) -> Mismatch | 
 
     Only sequences that a trace still holds are compared: what a ring buffer has overwritten is unknown.
     """
-    cache: dict[tuple[int, int], Facts] = {}
-    by_sequence: dict[int, dict[tuple[Facts, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
-    for rank, lane in group.lanes.items():
-        trace = traces[rank]
-        for sequence, positions in lane.positions.items():
-            facts = tuple(_cached(cache, rank, trace, trace.signature[at]) for at in positions)
-            by_sequence[sequence][facts].append(rank)
+    ids: dict[Facts, int] = {}
+    told = {rank: _facts_in_order(lane, traces[rank], ids) for rank, lane in group.lanes.items()}
+    if _all_agree(group, told):
+        return None
+    by_sequence: dict[int, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for rank, facts in told.items():
+        for sequence, each in _by_sequence(group.lanes[rank], facts):
+            by_sequence[sequence][each].append(rank)
     disputed = [sequence for sequence, sides in by_sequence.items() if len(sides) > 1]
     if not disputed:
         return None
     return _mismatch(group, traces, min(disputed), by_sequence[min(disputed)])
 
 
-def _cached(cache: dict[tuple[int, int], Facts], rank: int, trace: Trace, index: int) -> Facts:
-    key = (rank, index)
-    if key not in cache:
-        cache[key] = facts_of(trace.signatures[index])
-    return cache[key]
+def _facts_in_order(lane: Lane, trace: Trace, ids: dict[Facts, int]) -> tuple[int, ...]:
+    """What the lane's records must agree on, as small numbers that mean the same on every rank."""
+    numbers = [ids.setdefault(facts_of(signature), len(ids)) for signature in trace.signatures]
+    return tuple(map(numbers.__getitem__, map(trace.signature.__getitem__, lane.positions)))
+
+
+def _all_agree(group: GroupView, told: dict[int, tuple[int, ...]]) -> bool:
+    """The common case, told without looking at any record: gapless lanes that equal the longest where they overlap."""
+    if not all(lane.is_gapless or not lane.sequences for lane in group.lanes.values()):
+        return False
+    longest = max(told, key=lambda rank: (len(told[rank]), rank), default=None)
+    if longest is None:
+        return True
+    base, reference = group.lanes[longest].first_kept, told[longest]
+    for rank, facts in told.items():
+        shift = group.lanes[rank].first_kept - base
+        mine, theirs = facts[max(0, -shift) :], reference[max(0, shift) :]
+        common = min(len(mine), len(theirs))
+        if common < len(facts) or mine[:common] != theirs[:common]:
+            return False
+    return True
+
+
+def _by_sequence(lane: Lane, facts: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
+    for sequence, rows in groupby(zip(lane.sequences, facts, strict=True), key=itemgetter(0)):
+        yield sequence, tuple(fact for _, fact in rows)
 
 
 def _mismatch(
-    group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[Facts, ...], list[int]]
+    group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[int, ...], list[int]]
 ) -> Mismatch:
     sides = sorted((tuple(sorted(ranks)) for ranks in opinions.values()), key=lambda ranks: (-len(ranks), ranks))
     voters = sum(len(ranks) for ranks in sides)
@@ -101,4 +127,4 @@ def _mismatch(
 
 def _signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:
     trace = traces[rank]
-    return trace.signatures[trace.signature[group.lanes[rank].positions[sequence][-1]]]
+    return trace.signatures[trace.signature[group.lanes[rank].at(sequence)[-1]]]

@@ -58,13 +58,11 @@ def find_straggler(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> S
 
 def _arrivals(group: GroupView, traces: dict[int, Trace]) -> dict[int, dict[int, float]]:
     """Seconds at which each rank issued each sequence that all lanes still hold and have left behind."""
-    common = set.intersection(*(set(lane.positions) for lane in group.lanes.values())) if group.lanes else set()
+    common = set.intersection(*(set(lane.sequences) for lane in group.lanes.values())) if group.lanes else set()
     if len(group.lanes) < 2 or len(common) < LEAST_SEQUENCES:
         return {}
     return {
-        sequence: {
-            rank: traces[rank].created_ns[lane.positions[sequence][0]] / 1e9 for rank, lane in group.lanes.items()
-        }
+        sequence: {rank: traces[rank].created_ns[lane.at(sequence)[0]] / 1e9 for rank, lane in group.lanes.items()}
         for sequence in common
     }
 

@@ -51,9 +51,13 @@ def find_edges(
     found: list[Edge] = []
     for group in groups:
         silent = _silent_holders(group, roster, activities)
+        holders: dict[int, tuple[int, ...]] = {}
         for rank, lane in group.lanes.items():
             if lane.pending and not roster.ranks[rank].gone:
-                found.append(_collective_edge(group, rank, lane.pending[0], traces[rank], silent, activities))
+                oldest = lane.pending[0]
+                if oldest not in holders:
+                    holders[oldest] = tuple(sorted({*group.absent_at(oldest), *silent}))
+                found.append(_collective_edge(group, rank, oldest, traces[rank], holders[oldest], activities))
         found.extend(_p2p_edges(group, activities))
     return tuple(found)
 
@@ -74,11 +78,10 @@ def _collective_edge(
     rank: int,
     sequence: int,
     trace: Trace,
-    silent: tuple[int, ...],
+    holders: tuple[int, ...],
     activities: dict[int, Activity],
 ) -> Edge:
-    record = trace.record(group.lanes[rank].positions[sequence][0])
-    holders = tuple(sorted({*group.absent_at(sequence), *silent}))
+    record = trace.record(group.lanes[rank].at(sequence)[0])
     site = record.call_site[-1] if record.call_site else activities[rank].user
     return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns)
 

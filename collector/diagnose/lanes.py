@@ -1,0 +1,99 @@
+"""Step 3's inner loop: one rank's collectives on one group, cut out of the columns of its trace.
+
+A job of thousands of ranks brings millions of records; nothing here touches them one by one in Python. Columns become
+bytes once per trace, masks are made by `bytes.translate`, and rows are picked by `itertools.compress`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
+
+from shared.trace import State, Trace
+
+_MOST_INDICES = 256
+"""Indices above do not fit into a byte; traces with so many groups or signatures take the slower way."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One rank's collectives on one group. Sequences count from 1; `issued == 0` means that none was issued."""
+
+    issued: int
+    completed: int
+    sequences: tuple[int, ...] = ()
+    """What the ring buffer still holds, ascending; coalesced operations share one number."""
+    positions: tuple[int, ...] = ()
+    """Where in the trace each of `sequences` stands."""
+    pending: tuple[int, ...] = ()
+    """Sequences issued and not completed, ascending."""
+
+    @property
+    def first_kept(self) -> int:
+        return self.sequences[0] if self.sequences else self.issued + 1
+
+    @cached_property
+    def is_gapless(self) -> bool:
+        """Is there exactly one record for each sequence from the first to the last kept?"""
+        return bool(self.sequences) and self.sequences == tuple(range(self.sequences[0], self.sequences[-1] + 1))
+
+    def at(self, sequence: int) -> tuple[int, ...]:
+        """Positions of the records of `sequence`; empty where none is held."""
+        return self.positions[bisect_left(self.sequences, sequence) : bisect_right(self.sequences, sequence)]
+
+
+class Cutter:
+    """Cuts the lanes of one trace, converting its columns once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._unfinished = tuple(at for at, state in enumerate(trace.state) if state != State.COMPLETED)
+        self._groups = bytes(trace.group.tolist()) if len(trace.groups) <= _MOST_INDICES else None
+        self.has_p2p = any(trace.is_p2p)
+
+    def lane(self, indices: Collection[int]) -> Lane | None:
+        """The lane of the group that stands at `indices` of the group table; None where its progress is not known."""
+        trace = self._trace
+        mask = self._mask(indices)
+        sequences = tuple(compress(trace.collective_seq, mask))
+        positions = tuple(compress(range(len(trace)), mask))
+        if list(sequences) != sorted(sequences):
+            sequences, positions = _sorted_together(sequences, positions)
+        marks = [mark for mark in trace.marks if mark.group in indices]
+        if not sequences and not (trace.active_only and marks) and (trace.truncated or trace.active_only):
+            return None
+        pending = tuple(sorted({trace.collective_seq[at] for at in self._unfinished if mask[at]}))
+        issued = sequences[-1] if sequences else 0
+        completed = _last_completed(sequences, pending)
+        if trace.active_only:
+            issued = max([issued, *(mark.issued for mark in marks if mark.issued is not None)])
+            completed = max([completed, *(mark.completed for mark in marks if mark.completed is not None)])
+        return Lane(issued, completed, sequences, positions, pending)
+
+    def _mask(self, indices: Collection[int]) -> bytes:
+        trace = self._trace
+        if self._groups is None:
+            mask = bytes(group in indices for group in trace.group)
+        else:
+            table = bytearray(_MOST_INDICES)
+            for index in indices:
+                table[index] = 1
+            mask = self._groups.translate(table)
+        if self.has_p2p:
+            mask = bytes(mine and not p2p for mine, p2p in zip(mask, trace.is_p2p, strict=True))
+        if trace.collective_seq and min(trace.collective_seq) <= 0:
+            mask = bytes(mine and seq > 0 for mine, seq in zip(mask, trace.collective_seq, strict=True))
+        return mask
+
+
+def _sorted_together(sequences: tuple[int, ...], positions: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    pairs = sorted(zip(sequences, positions, strict=True))
+    return tuple(seq for seq, _ in pairs), tuple(at for _, at in pairs)
+
+
+def _last_completed(sequences: tuple[int, ...], pending: tuple[int, ...]) -> int:
+    if not pending:
+        return sequences[-1] if sequences else 0
+    unfinished = set(pending)
+    return next((seq for seq in reversed(sequences) if seq not in unfinished), 0)
