@@ -9,7 +9,7 @@ from tests.architecture.import_graph import PACKAGES, REPOSITORY
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 
 # `agent/sources/fds.py`, `tests/programs/`, `deploy/demo/demo.py`; not `/v1/jobs`, `DIR/file` or `a/<name>.py`
-_PATH = re.compile(r"`((?:agent|cli|collector|shared|deploy|tests)/[\w./-]*)`")
+_PATH = re.compile(r"`((?:agent|cli|collector|shared|deploy|docs|tests)/[\w./-]*)`")
 # `make demo`, `make test PYTEST_ARGS=...`, and the same at the start of a line of a code block
 _MAKE = re.compile(r"(?:`|^ *)make ([a-z]+)", re.MULTILINE)
 # test: $(INSTALLED) ## run all tests
