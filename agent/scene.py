@@ -9,6 +9,7 @@ from functools import cached_property
 from agent.errors import Gone
 from agent.mounts import Mounts
 from agent.procfs import ProcFs
+from agent.sources.sockets import Sockets
 from shared.errors import NotPermitted
 
 _MOST_LINKS = 200_000
@@ -23,6 +24,7 @@ class Scene:
         self.host = host
         self._lock = threading.Lock()
         self._mounts: dict[str, Mounts] = {}
+        self._sockets: dict[str, Sockets] = {}
 
     def mounts(self, pid: int) -> Mounts:
         """Return the mounts that process `pid` sees."""
@@ -31,6 +33,14 @@ class Scene:
             if namespace not in self._mounts:
                 self._mounts[namespace] = Mounts(self.procfs.text(pid, "mountinfo"))
             return self._mounts[namespace]
+
+    def sockets(self, pid: int) -> Sockets:
+        """Return the sockets of the network namespace of process `pid`."""
+        namespace = self.procfs.link(pid, "ns/net")
+        with self._lock:
+            if namespace not in self._sockets:
+                self._sockets[namespace] = Sockets(self.procfs, pid)
+            return self._sockets[namespace]
 
     def holders(self, pipe: str) -> tuple[tuple[int, int], ...]:
         """Return who holds a pipe, as (pid, fd), given as the kernel words it: `pipe:[123]` or a FIFO's path."""

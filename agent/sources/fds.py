@@ -12,7 +12,6 @@ from agent.errors import Gone
 from agent.mounts import is_remote
 from agent.procfs import ProcFs
 from agent.scene import Scene
-from agent.sources.sockets import read_sockets
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
 from shared.redaction import redact
@@ -55,7 +54,7 @@ class FdsSource:
             total=len(numbers),
             limit=_limit(scene.procfs, pid),
             by_kind=dict(Counter(d.kind for d in found).most_common()),
-            sockets=_sockets(scene.procfs, pid, found),
+            sockets=_sockets(scene, pid, found),
             pipes=_pipes(scene, pid, found),
             devices=tuple(devices[:_MOST_SHOWN]),
             files_by_file_system=dict(files.most_common()),
@@ -107,13 +106,13 @@ def _limit(procfs: ProcFs, pid: int) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _sockets(procfs: ProcFs, pid: int, found: list[Descriptor]) -> tuple[Socket, ...]:
+def _sockets(scene: Scene, pid: int, found: list[Descriptor]) -> tuple[Socket, ...]:
     wanted = [d for d in found if d.kind == "socket"][:_MOST_SHOWN]
-    table = read_sockets(procfs, pid) if wanted else {}
+    table = scene.sockets(pid) if wanted else None
     sockets = []
     for descriptor in wanted:
         inode = _INODE.fullmatch(descriptor.target)
-        entry = table.get(int(inode[1])) if inode is not None else None
+        entry = table.get(int(inode[1])) if table is not None and inode is not None else None
         if entry is None:
             sockets.append(Socket(fd=descriptor.fd, kind="other"))
         else:

@@ -1,8 +1,8 @@
 """Reads the kernel's tables of sockets, /proc/PID/net/{tcp,tcp6,unix}: who talks to whom, in which state."""
 
 import ipaddress
+import os
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.errors import Gone
@@ -18,6 +18,7 @@ _STATES = {
 }  # fmt: skip
 _UNIX_STATES = {1: "UNCONNECTED", 2: "CONNECTING", 3: "ESTABLISHED", 4: "DISCONNECTING"}
 _UNIX_ACCEPTS = 0x10000
+_INET = ("tcp", "tcp6", "udp")
 
 
 class SocketEntry(NamedTuple):
@@ -29,42 +30,46 @@ class SocketEntry(NamedTuple):
     state: str
 
 
-def read_sockets(procfs: ProcFs, pid: int) -> dict[int, SocketEntry]:
-    """Return the sockets of a process's network namespace by inode."""
-    found: dict[int, SocketEntry] = {}
-    for kind, parse in (("tcp", parse_inet), ("tcp6", parse_inet), ("udp", parse_inet), ("unix", parse_unix)):
+class Sockets:
+    """The sockets of one network namespace; a row is read when somebody asks for it."""
+
+    def __init__(self, procfs: ProcFs, pid: int) -> None:
+        self._rows: dict[bytes, tuple[str, list[bytes]]] = {}
+        for kind in (*_INET, "unix"):
+            try:
+                table = procfs.read(pid, f"net/{kind}", most=_MOST_BYTES)
+            except (Gone, NotPermitted):
+                continue
+            self.add(kind, table)
+
+    def add(self, kind: str, table: bytes) -> None:
+        """Take in one table of the kernel's, such as /proc/net/tcp."""
+        inode = 9 if kind in _INET else 6
+        for line in table.splitlines()[1:]:
+            fields = line.split(None, 10 if kind in _INET else 7)
+            if len(fields) > inode:
+                self._rows[fields[inode]] = (kind, fields)
+
+    def get(self, inode: int) -> SocketEntry | None:
+        """Return the socket with this inode; None where no table has it, or not with sense."""
+        kind, fields = self._rows.get(b"%d" % inode, ("", []))
         try:
-            table = procfs.text(pid, f"net/{kind}", most=_MOST_BYTES)
-        except (Gone, NotPermitted):
-            continue
-        found.update(parse(kind, table))
-    return found
+            return _inet(kind, fields) if kind in _INET else _unix(fields) if kind else None
+        except (IndexError, ValueError):
+            return None
 
 
-def parse_inet(kind: str, table: str) -> Iterator[tuple[int, SocketEntry]]:
-    """Read /proc/net/tcp, tcp6 or udp."""
+def _inet(kind: str, fields: list[bytes]) -> SocketEntry:
     #  0: 0100007F:1F90 0100007F:D2A4 01 00000000:00000000 00:00000000 00000000  1000  0 43210 1 …
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        try:
-            state = _STATES.get(int(fields[3], 16), fields[3])
-            yield int(fields[9]), SocketEntry(kind, _address(fields[1]), _address(fields[2]), state)
-        except (IndexError, ValueError):
-            continue
+    state = _STATES.get(int(fields[3], 16), fields[3].decode())
+    return SocketEntry(kind, _address(fields[1].decode()), _address(fields[2].decode()), state)
 
 
-def parse_unix(kind: str, table: str) -> Iterator[tuple[int, SocketEntry]]:
-    """Read /proc/net/unix."""
+def _unix(fields: list[bytes]) -> SocketEntry:
     # ffff8f2a: 00000002 00000000 00010000 0001 01 32109 /run/user/1000/bus
-    for line in table.splitlines()[1:]:
-        fields = line.split(None, 7)
-        try:
-            listens = int(fields[3], 16) & _UNIX_ACCEPTS
-            state = "LISTEN" if listens else _UNIX_STATES.get(int(fields[5], 16), fields[5])
-            path = fields[7] if len(fields) > 7 else ""
-            yield int(fields[6]), SocketEntry(kind, path, "", state)
-        except (IndexError, ValueError):
-            continue
+    listens = int(fields[3], 16) & _UNIX_ACCEPTS
+    state = "LISTEN" if listens else _UNIX_STATES.get(int(fields[5], 16), fields[5].decode())
+    return SocketEntry("unix", os.fsdecode(fields[7]) if len(fields) > 7 else "", "", state)
 
 
 def _address(text: str) -> str:

@@ -31,7 +31,7 @@ class StacksSource:
     def __init__(self, program: Path | None, crew: Crew) -> None:
         self._program = program
         self._crew = crew
-        self._turns = threading.BoundedSemaphore(max(2, os.cpu_count() or 2))
+        self._turns = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) - 1))
 
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
         if question.stacks == "none":

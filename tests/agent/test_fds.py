@@ -9,7 +9,7 @@ import pytest
 from agent.mounts import Mounts, is_remote
 from agent.procfs import ProcFs
 from agent.sources.fds import FdsSource
-from agent.sources.sockets import parse_inet, parse_unix, read_sockets
+from agent.sources.sockets import Sockets
 from agent.sources.source import Question
 from shared.snapshot import Fds
 from tests.agent.looking import PLAIN, ask, rank_of
@@ -112,30 +112,38 @@ INET6 = """\
 """
 
 
-def test_tables_of_the_kernel() -> None:
+def tables(tmp_path: Path, **files: str) -> Sockets:
+    """Read made-up tables of the kernel's."""
+    (tmp_path / "7" / "net").mkdir(parents=True)
+    for kind, table in files.items():
+        (tmp_path / "7" / "net" / kind).write_text(table)
+    return Sockets(ProcFs(tmp_path), 7)
+
+
+def test_tables_of_the_kernel(tmp_path: Path) -> None:
     """Addresses are hexadecimal, in the machine's byte order; lines that make no sense are left out."""
-    assert dict(parse_inet("tcp", INET)) == {
-        43210: ("tcp", "127.0.0.1:8080", "0.0.0.0:0", "LISTEN"),
-        43211: ("tcp", "127.0.0.1:8080", "192.168.0.3:53924", "SYN_SENT"),
-    }
-    assert dict(parse_inet("tcp6", INET6)) == {77: ("tcp6", "[::1]:8080", "127.0.0.1:80", "ESTABLISHED")}
+    found = tables(tmp_path, tcp=INET, tcp6=INET6)
+    assert found.get(43210) == ("tcp", "127.0.0.1:8080", "0.0.0.0:0", "LISTEN")
+    assert found.get(43211) == ("tcp", "127.0.0.1:8080", "192.168.0.3:53924", "SYN_SENT")
+    assert found.get(77) == ("tcp6", "[::1]:8080", "127.0.0.1:80", "ESTABLISHED")
+    assert found.get(43212) is None
+    assert found.get(1) is None
 
 
-def test_unix_sockets_of_the_kernel() -> None:
+def test_unix_sockets_of_the_kernel(tmp_path: Path) -> None:
     """With and without a path."""
-    table = (
-        "Num RefCount Protocol Flags Type St Inode Path\nff: 2 0 00010000 0001 01 5 /run/x y\nff: 3 0 0 0001 03 6\nx\n"
-    )
-    assert dict(parse_unix("unix", table)) == {
-        5: ("unix", "/run/x y", "", "LISTEN"),
-        6: ("unix", "", "", "ESTABLISHED"),
-    }
+    table = "Num …\nff: 2 0 00010000 0001 01 5 /run/x y\nff: 3 0 0 0001 03 6\nx\n"
+    found = tables(tmp_path, unix=table)
+    assert found.get(5) == ("unix", "/run/x y", "", "LISTEN")
+    assert found.get(6) == ("unix", "", "", "ESTABLISHED")
 
 
 def test_own_sockets_are_in_the_table() -> None:
     """The same table for the whole network namespace."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert os.fstat(server.fileno()).st_ino in read_sockets(ProcFs(), os.getpid())
+        found = Sockets(ProcFs(), os.getpid()).get(os.fstat(server.fileno()).st_ino)
+        assert found is not None
+        assert found.local == "{}:{}".format(*server.getsockname())
 
 
 MOUNTINFO = """\
