@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from cli.main import unhang
 from tests.architecture.import_graph import PACKAGES, REPOSITORY
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
@@ -12,6 +13,9 @@ DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 _PATH = re.compile(r"`((?:agent|cli|collector|shared|deploy|docs|tests)/[\w./-]*)`")
 # `make demo`, `make test PYTEST_ARGS=...`, and the same at the start of a line of a code block
 _MAKE = re.compile(r"(?:`|^ *)make ([a-z]+)", re.MULTILINE)
+# unhang diagnose JOB --collector URL    # a remark
+_COMMAND = re.compile(r"^ {4}(?:srun .* )?unhang ([a-z-]+)([^#\n]*)", re.MULTILINE)
+_OPTION = re.compile(r"(?<= )--?[a-z][a-z-]*")
 # test: $(INSTALLED) ## run all tests
 _TARGET = re.compile(r"^([a-z]+):.*## ", re.MULTILINE)
 
@@ -39,6 +43,16 @@ def test_newcomers_commands_are_in_the_readme_and_ci_runs_them() -> None:
     """The README's two commands are the real ones, and CI calls the one that tests."""
     assert {"demo", "test"} <= set(_MAKE.findall(text_of("README.md")))
     assert re.search(r"^make test$", text_of(".ci/run"), re.MULTILINE)
+
+
+def test_commands_of_the_readme_exist() -> None:
+    """Each `unhang` command in the README is one, and has the options that it is given there."""
+    found = _COMMAND.findall(text_of("README.md"))
+    assert {"agent", "collector", "diagnose", "run", "snapshot"} <= {name for name, _ in found}
+    for name, rest in found:
+        options = {option for parameter in unhang.commands[name].params for option in parameter.opts}
+        given = set(_OPTION.findall(rest.partition(" -- ")[0]))
+        assert given <= options, name
 
 
 def test_check_is_what_ci_runs() -> None:
