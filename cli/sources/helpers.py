@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,9 @@ _GRACE_SECONDS = 2.0
 
 _AGAIN_SECONDS = 0.05
 
+_THREADS = "look-"
+"""How the names of the agent's threads begin (agent/deadline.py); a test holds both together."""
+
 
 class Helpers:
     """The child processes that were started inside of a `with` block; at its end none is left."""
@@ -24,9 +28,14 @@ class Helpers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # One that is killed may be followed by the next one that its thread starts, hence both are waited for.
         deadline = time.monotonic() + _GRACE_SECONDS
-        while self.kill() and time.monotonic() < deadline:
+        while (self.kill() or self._looking()) and time.monotonic() < deadline:
             time.sleep(0.02)
+
+    def _looking(self) -> bool:
+        """Is any thread that looks at ranks still at it?"""
+        return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())
 
     def kill(self) -> bool:
         """Kill each with its process group; tell whether there were any."""

@@ -1,7 +1,7 @@
 """Real `unhang` processes, and plain Python processes that look like ranks to them.
 
-The ranks have numbers that no job has, and the agent is told to see those alone: whatever else runs on the machine
-is left out.
+The ranks have numbers that no other job has, and the agent is told to see those alone: whatever else runs on the
+machine is left out.
 """
 
 import os
@@ -17,6 +17,10 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
+
+FIRST = 1_000 + os.getpid() % 30_000 * 4
+SECOND, OTHER, NOBODY = FIRST + 1, FIRST + 2, FIRST + 3
+"""Ranks of this run of the tests: another run beside it has other ones, and no real job is likely to."""
 
 _RANK = """
 import sys, time

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,18 @@ from click.testing import CliRunner
 from cli.commands.diagnose import STATUS
 from cli.main import unhang as unhang_group
 from shared.diagnosis import Diagnosis, Verdict
-from tests.cli.processes import REPOSITORY, Job, unhang, unhang_on_terminal
+from tests.cli.processes import (
+    FIRST,
+    NOBODY,
+    OTHER,
+    REPOSITORY,
+    Job,
+    command,
+    environment,
+    sleeping_job,
+    unhang,
+    unhang_on_terminal,
+)
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 QUICK = ("--interval", "0.2")
@@ -106,7 +118,7 @@ def test_directory_without_anything_of_use(tmp_path: Path) -> None:
 
 def test_no_ranks() -> None:
     """Nobody to look at is said, with what makes a rank."""
-    done = unhang("diagnose", env={"UNHANG_AGENT_ONLY_RANKS": "79999"})
+    done = unhang("diagnose", env={"UNHANG_AGENT_ONLY_RANKS": str(NOBODY)})
     assert (done.status, done.out) == (1, "")
     assert "no ranks were found" in done.err
 
@@ -122,10 +134,8 @@ def test_unknown_job(job: Job) -> None:
 
 def test_several_jobs(job: Job, tmp_path: Path) -> None:
     """Without a name it is not guessed which one is meant: a wrong call, with the names."""
-    from tests.cli.processes import sleeping_job
-
-    with sleeping_job("other", (77_003,), log=tmp_path / "log") as other:
-        both = {"UNHANG_AGENT_ONLY_RANKS": "77001-77003"}
+    with sleeping_job("other", (OTHER,), log=tmp_path / "log") as other:
+        both = {"UNHANG_AGENT_ONLY_RANKS": f"{FIRST}-{OTHER}"}
         done = unhang("diagnose", env=both)
         assert (done.status, done.out) == (2, "")
         assert "2 jobs are there" in done.err
@@ -144,10 +154,6 @@ def test_without_py_spy(job: Job, tmp_path: Path) -> None:
 @pytest.mark.root
 def test_without_the_right_to_trace(job: Job) -> None:
     """What the kernel refuses is told as such, and no traceback."""
-    import subprocess
-
-    from tests.cli.processes import command, environment
-
     assert shutil.which("setpriv"), "util-linux is there"
     bare = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", *command("diagnose", *QUICK)]
     done = subprocess.run(bare, env=environment(job.env), capture_output=True, text=True, timeout=60)

@@ -22,7 +22,7 @@ from cli.settings import read_agent_settings
 from collector.settings import CollectorSettings
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidSettings
-from tests.cli.processes import Job, command, environment, unhang
+from tests.cli.processes import FIRST, Job, command, environment, unhang
 
 
 @pytest.mark.parametrize(("chosen", "settings"), [(agent, AgentSettings), (collector, CollectorSettings)])
@@ -147,7 +147,7 @@ def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
         (bundle,) = (tmp_path / "kept").iterdir()
         assert unhang("diagnose", "--from", str(bundle)).status == 12
         for name in ("stacks", "fds", "logs", "sequences"):
-            view = unhang(name, "--rank", "77001", env=here)
+            view = unhang(name, "--rank", str(FIRST), env=here)
             assert view.status == 0, view.err
         assert "wait_for_quota" in unhang("stacks", "--format", "folded", env=here).out
         unknown = unhang("diagnose", "nope", env=here)

@@ -110,3 +110,15 @@ def test_quiet_failures_have_no_traceback() -> None:
     done = unhang("stacks", "--from", "/nonexistent")
     assert done.status == 1
     assert len(done.err.splitlines()) <= 3
+
+
+def test_threads_are_known_by_name() -> None:
+    """Whoever ends a question waits for the agent's threads, which go by their names."""
+    from agent.deadline import Crew, Deadline
+    from cli.sources.helpers import Helpers
+
+    looking: list[bool] = []
+    helpers = Helpers()
+    Crew().run({"x": lambda: looking.append(helpers._looking())}, Deadline(5.0))
+    assert looking == [True]
+    assert not helpers._looking()

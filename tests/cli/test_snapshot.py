@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shared.diagnosis import Diagnosis
 from shared.snapshot import NodeSnapshot
-from tests.cli.processes import Job, unhang
+from tests.cli.processes import FIRST, NOBODY, SECOND, Job, unhang
 
 
 def test_looks_become_files(tmp_path: Path, job: Job) -> None:
@@ -18,7 +18,7 @@ def test_looks_become_files(tmp_path: Path, job: Job) -> None:
     assert len(files) == 2
     assert "look 2 of 2" in done.err
     seen = NodeSnapshot.model_validate_json(gzip.decompress(files[0].read_bytes()))
-    assert [rank.identity.rank for rank in seen.ranks] == [77_001, 77_002]
+    assert [rank.identity.rank for rank in seen.ranks] == [FIRST, SECOND]
     assert files[0].stat().st_mode & 0o077 == 0, "what is in it belongs to the job's owner"
     judged = Diagnosis.model_validate_json(unhang("diagnose", "--from", str(tmp_path / "new"), "--json").out)
     assert judged.coverage.with_stacks == 2
@@ -34,7 +34,7 @@ def test_to_standard_output(job: Job) -> None:
 def test_nobody_there(tmp_path: Path, job: Job) -> None:
     """A node without ranks of the job writes no file, and says so."""
     for arguments in ((), ("--job", "nope")):
-        env = job.env if arguments else {"UNHANG_AGENT_ONLY_RANKS": "79999"}
+        env = job.env if arguments else {"UNHANG_AGENT_ONLY_RANKS": str(NOBODY)}
         done = unhang("snapshot", "-o", str(tmp_path), *arguments, env=env)
         assert (done.status, done.out) == (1, "")
         assert "no ranks" in done.err

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import unhang as unhang_group
-from tests.cli.processes import REPOSITORY, Job, unhang
+from tests.cli.processes import FIRST, NOBODY, REPOSITORY, SECOND, Job, unhang
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 
@@ -33,42 +33,42 @@ def test_jobs(job: Job) -> None:
     heads, row = unhang("jobs", env=job.env).out.splitlines()
     assert heads.split()[:3] == ["JOB", "RANKS", "OF"]
     assert "$(reboot)" in row
-    assert "77001-77002" in row
+    assert f"{FIRST}-{SECOND}" in row
 
 
 def test_no_jobs() -> None:
     """Nothing there is no failure of the list."""
-    done = unhang("jobs", env={"UNHANG_AGENT_ONLY_RANKS": "79999"})
+    done = unhang("jobs", env={"UNHANG_AGENT_ONLY_RANKS": str(NOBODY)})
     assert (done.status, done.out) == (0, "no jobs were found\n")
 
 
 def test_stacks_of_one_rank(job: Job) -> None:
     """Only the rank asked for, in each of the formats."""
     for form in ("tree", "classes", "folded", "speedscope", "json"):
-        done = unhang("stacks", "--rank", "77001", "--format", form, env=job.env)
+        done = unhang("stacks", "--rank", str(FIRST), "--format", form, env=job.env)
         assert done.status == 0
-        assert "rank_77001.py" in done.out
-        assert "rank_77002.py" not in done.out
+        assert f"rank_{FIRST}.py" in done.out
+        assert f"rank_{SECOND}.py" not in done.out
 
 
 def test_native_stacks(job: Job) -> None:
     """C frames where asked for."""
-    assert "sleep" in unhang("stacks", "--native", "--rank", "77001", env=job.env).out
+    assert "sleep" in unhang("stacks", "--native", "--rank", str(FIRST), env=job.env).out
 
 
 def test_fds(job: Job) -> None:
     """Counts, and the pipe with its other end."""
-    out = unhang("fds", "--rank", "77002", env=job.env).out
-    assert out.startswith("rank 77002 (")
+    out = unhang("fds", "--rank", str(SECOND), env=job.env).out
+    assert out.startswith(f"rank {SECOND} (")
     assert "OTHER END" in out
 
 
 def test_logs(job: Job) -> None:
     """The end of the file behind stderr, with its rank; `--events` shows what was recognised."""
-    lines = unhang("logs", "-n", "1", "--rank", "77001", env=job.env).out.splitlines()
+    lines = unhang("logs", "-n", "1", "--rank", str(FIRST), env=job.env).out.splitlines()
     assert lines[0].startswith("==> ")
-    assert lines[1].endswith(":77001] RuntimeError: CUDA error")
-    assert unhang("logs", "--events", "--rank", "77001", env=job.env).status == 0
+    assert lines[1].endswith(f":{FIRST}] RuntimeError: CUDA error")
+    assert unhang("logs", "--events", "--rank", str(FIRST), env=job.env).status == 0
 
 
 def test_sequences_from_files() -> None:
