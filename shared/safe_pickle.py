@@ -65,7 +65,5 @@ def _check_opcodes(data: bytes) -> None:
             return
         width = _TEXT.get(opcode)
         if width is None:
-            raise UnreadableDump(
-                f"the pickle holds opcode 0x{opcode:02x} at byte {position}: only plain data is read"
-            )
+            raise UnreadableDump(f"the pickle holds opcode 0x{opcode:02x} at byte {position}: only plain data is read")
         position += 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")
