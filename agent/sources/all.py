@@ -13,4 +13,4 @@ from agent.sources.stacks import StacksSource
 
 def make_sources(py_spy: Path | None, crew: Crew) -> tuple[Source, ...]:
     """Return every source, in the order in which a snapshot names them."""
-    return (ProcessSource(), StacksSource(py_spy, crew), FdsSource(), LogsSource(), RecorderSource())
+    return (ProcessSource(crew), StacksSource(py_spy, crew), FdsSource(), LogsSource(), RecorderSource())

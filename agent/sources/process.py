@@ -1,22 +1,26 @@
-"""The source `process`: what /proc tells of a process without stopping it or touching its memory."""
+"""The source `process`: what /proc tells of a process without stopping it."""
 
+import os
 import re
+from functools import partial
 from pathlib import Path
 
 from agent.beat import take_beat
-from agent.deadline import Deadline
+from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone
 from agent.own_logs import own_log_fds, total_bytes
-from agent.procfs import ProcFs
+from agent.procfs import ProcFs, reading
 from agent.scene import Scene
 from agent.sources.source import Answer, Question
-from agent.sources.syscalls import fd_argument, syscall_name
+from agent.sources.syscalls import fd_argument, path_argument, syscall_name
 from shared.errors import NotPermitted
 from shared.redaction import redact
 from shared.snapshot import Process, Syscall
 
 _LONGEST_COMMAND = 500
+_LONGEST_PATH = 1024
+_PATH_SECONDS = 0.3
 _MOST_KERNEL_FRAMES = 64
 _MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -27,10 +31,24 @@ class ProcessSource:
 
     name = "process"
 
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
         pid = rank.stat.pid
         log_bytes = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
-        return {"process": read_process(scene, pid, log_bytes=log_bytes)}
+        process = read_process(scene, pid, log_bytes=log_bytes)
+        return {"process": with_path(process, scene, self._crew, deadline)}
+
+
+def with_path(process: Process, scene: Scene, crew: Crew, deadline: Deadline) -> Process:
+    """Add the path that a system call works on. It stands in the process's memory, which may be locked: then without."""
+    if process.syscall is None or path_argument(process.syscall.name) is None:
+        return process
+    read = partial(_path_of_syscall, scene, process.pid, process.syscall)
+    owner = (process.pid, process.started_at)
+    found = crew.run({"path": read}, deadline.at_most(_PATH_SECONDS), owner=owner)["path"]
+    return process if isinstance(found, Exception) else process.model_copy(update={"syscall": found})
 
 
 def read_process(scene: Scene, pid: int, *, log_bytes: int | None = None) -> Process:
@@ -105,6 +123,32 @@ def _syscall(scene: Scene, pid: int) -> Syscall | None:
     if argument is None or len(words) < argument + 2:
         return Syscall(name=name)
     return _with_file(scene, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
+
+
+def _path_of_syscall(scene: Scene, pid: int, syscall: Syscall) -> Syscall:
+    """Read the path that the call's argument points to, if the process is in that call still."""
+    words = scene.procfs.text(pid, "syscall").split()
+    argument = path_argument(syscall.name)
+    if argument is None or len(words) < argument + 2 or not words[0].isdecimal():
+        return syscall
+    if syscall_name(int(words[0])) != syscall.name:
+        return syscall
+    path = _string_at(scene.procfs, pid, int(words[argument + 1], 16))
+    if not path.startswith("/"):
+        path = f"{scene.procfs.link(pid, 'cwd')}/{path}" if path else ""
+    if not path:
+        return syscall
+    kind = scene.mounts(pid).type_of_path(path)
+    return syscall.model_copy(update={"target": redact(path), "file_system": kind})
+
+
+def _string_at(procfs: ProcFs, pid: int, address: int) -> str:
+    with reading(pid):
+        memory = os.open(procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(memory, _LONGEST_PATH, address).partition(b"\0")[0].decode(errors="replace")
+        finally:
+            os.close(memory)
 
 
 def _with_file(scene: Scene, pid: int, name: str, fd: int) -> Syscall:

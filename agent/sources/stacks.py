@@ -10,7 +10,7 @@ from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
 from agent.scene import Scene
-from agent.sources.process import read_process
+from agent.sources.process import read_process, with_path
 from agent.sources.pyspy import dump_stacks
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
@@ -63,7 +63,7 @@ class StacksSource:
         return tuple(answer for answer in answers.values() if isinstance(answer, Child))
 
     def _child(self, pid: int, scene: Scene, deadline: Deadline) -> Child:
-        process = read_process(scene, pid)
+        process = with_path(read_process(scene, pid), scene, self._crew, deadline)
         stacks = self._stacks(pid, scene, native=False, deadline=deadline)
         after = take_settled_beat(scene.procfs, pid)
         return Child(process=process.model_copy(update={"after": after}), stacks=stacks)

@@ -49,6 +49,19 @@ _FD_FIRST = frozenset(
 _FD_SECOND = frozenset(("sendfile",))
 
 
+_PATH_FIRST = frozenset(
+    "open stat lstat access truncate rename mkdir rmdir unlink readlink execve chdir statfs".split()
+)
+_PATH_SECOND = frozenset("openat mkdirat newfstatat unlinkat renameat statx".split())
+
+
+def path_argument(name: str) -> int | None:
+    """Return which argument of a system call points to the path it works on, counted from 0."""
+    if name in _PATH_FIRST:
+        return 0
+    return 1 if name in _PATH_SECOND else None
+
+
 def syscall_name(number: int, machine: str | None = None) -> str:
     """Return the name of a system call, or `syscall_N` for one that processes are rarely stuck in."""
     return _TABLES.get(machine or platform.machine(), {}).get(number, f"syscall_{number}")

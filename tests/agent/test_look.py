@@ -68,7 +68,7 @@ def sources(**works: Callable[[Question], object]) -> tuple[Source, ...]:
         "recorder": fail(Unavailable(Reason.NOT_ENABLED, "no socket")),
     }
     fakes = tuple(Fake(name, work) for name, work in {**plain, **works}.items() if name != "process")
-    first: Source = Fake("process", works["process"]) if "process" in works else ProcessSource()
+    first: Source = Fake("process", works["process"]) if "process" in works else ProcessSource(Crew())
     return (first, *fakes)
 
 

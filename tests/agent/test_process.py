@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.deadline import Crew
 from agent.errors import Gone
 from agent.procfs import ProcFs, parse_stat
 from agent.scene import Scene
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.ptrace
 
 def process_of(pid: int) -> Process:
     """Look at a process."""
-    found = ask(ProcessSource(), rank_of(pid))
+    found = ask(ProcessSource(Crew()), rank_of(pid))
     assert isinstance(found, Process)
     return found
 
@@ -66,6 +67,18 @@ def test_process_that_reads_a_file_tells_its_file_system(tmp_path: Path) -> None
         os.close(opened)
     assert found.syscall is not None
     assert found.syscall.target == str(fifo)
+    assert found.syscall.file_system
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_process_that_opens_a_file_tells_its_path(tmp_path: Path, relative: bool) -> None:
+    """As on a dead mount: there is no descriptor yet."""
+    os.mkfifo(tmp_path / "config")
+    path = "config" if relative else str(tmp_path / "config")
+    with running(READY + f"open({path!r})\n", cwd=tmp_path) as process:
+        found = until(lambda: process_of(process.pid), lambda p: p.syscall is not None and p.syscall.name == "openat")
+    assert found.syscall is not None
+    assert (found.syscall.fd, found.syscall.target) == (None, str(tmp_path / "config"))
     assert found.syscall.file_system
 
 
@@ -121,7 +134,7 @@ def test_process_that_is_gone() -> None:
     with running() as process:
         rank = rank_of(process.pid)
     with pytest.raises(Gone):
-        ask(ProcessSource(), rank)
+        ask(ProcessSource(Crew()), rank)
 
 
 def test_name_with_spaces_and_brackets() -> None:
