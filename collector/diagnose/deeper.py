@@ -51,6 +51,8 @@ def _unclear(activity: Activity) -> bool:
 
 QUICK_LOOKS = 8
 QUICK_PAUSE_SECONDS = 0.1
+MOST_SAMPLED_RANKS = 256
+"""Many looks at a larger job would cost more than they tell."""
 LONGEST_WAIT_SECONDS = 15.0
 
 
@@ -61,6 +63,6 @@ def pauses_before_further_looks(snapshots: Sequence[NodeSnapshot], expected: Exp
         return ()
     if reading.decided_after is not None and reading.decided_after <= LONGEST_WAIT_SECONDS:
         return (reading.decided_after + 0.5,)
-    if reading.verdict is Verdict.NOT_HUNG and not scene.traces and len(scene.activities) > 1:
+    if reading.verdict is Verdict.NOT_HUNG and not scene.traces and 1 < len(scene.activities) <= MOST_SAMPLED_RANKS:
         return (QUICK_PAUSE_SECONDS,) * QUICK_LOOKS
     return ()

@@ -21,8 +21,12 @@ BUSY_CPU_SHARE = 0.05
 IDLE_SWITCHES_PER_SECOND = 1.0
 """A blocked thread may still wake for a poll: torch's DataLoader does every 5 s (MP_STATUS_CHECK_INTERVAL)."""
 SPARE_SWITCHES = 2
+BUSY_BYTES = 65_536
+"""Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
 FROZEN_GAPS = 2.0
 """How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
+FROZEN_SECONDS = 5.0
+"""The same in seconds at least: a job may pause once, for an epoch's end or a slow disk."""
 BUSY_GAPS = 10.0
 BUSY_SECONDS = 10.0
 """The same where the rank waited for is busy, and the least stall in seconds."""
@@ -58,10 +62,12 @@ class JobMotion:
             return self.stalled_seconds
         return 0.0 if self.woken & set(waiters) else self.seconds
 
-    def needed(self, *, busy: bool) -> float:
-        """Seconds of standing still that the job's own rhythm does not explain."""
+    def needed(self, *, busy: bool, at_once: bool = False) -> float:
+        """Seconds of standing still that the job's own rhythm does not explain; `at_once`: what is seen cannot pass."""
         usual = self.usual_gap_seconds or 0.0
-        return max(BUSY_SECONDS, BUSY_GAPS * usual) if busy else FROZEN_GAPS * usual
+        if busy:
+            return max(BUSY_SECONDS, BUSY_GAPS * usual)
+        return 0.0 if at_once else max(FROZEN_SECONDS, FROZEN_GAPS * usual)
 
 
 def motion_of(roster: Roster) -> JobMotion:
@@ -151,6 +157,8 @@ def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
     main = (first.main_cpu_seconds, second.main_cpu_seconds)
     used = main[1] - main[0] if main[0] is not None and main[1] is not None else second.cpu_seconds - first.cpu_seconds
     if used > max(0.03, BUSY_CPU_SHARE * seconds):
+        return True
+    if first.io_bytes is not None and second.io_bytes is not None and second.io_bytes - first.io_bytes > BUSY_BYTES:
         return True
     return _switched(first, second)
 

@@ -128,7 +128,8 @@ def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
     seen = {motion.by_rank[rank] for rank in suspects if rank in motion.by_rank}
     working = [rank for rank in suspects if motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene)]
     stall = motion.stall(rank for fault in faults for rank in fault.victims)
-    needed = motion.needed(busy=bool(working) or seen == {Motion.UNKNOWN})
+    at_once = any(fault.kind in _NEVER_PASSES for fault in faults)
+    needed = motion.needed(busy=bool(working) or seen == {Motion.UNKNOWN}, at_once=at_once)
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
@@ -145,6 +146,10 @@ def _tempered(fault: Fault, scene: Scene) -> Fault:
     if busy and fault.certainty is Certainty.PROVEN and fault.kind is Kind.RANK_NOT_JOINED:
         return replace(fault, certainty=Certainty.SUPPORTED)
     return fault
+
+
+_NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
+"""Kinds of faults that time does not heal: they need no stall to be told from a pause."""
 
 
 def _only_waits(rank: int, scene: Scene) -> bool:

@@ -200,6 +200,7 @@ class Seen:
     state: str = "S"
     switches_per_second: float = 0.0
     cpu_share: float = 0.0
+    bytes_per_second: int = 0
 
 
 def live_looks(
@@ -247,6 +248,7 @@ def _live_rank(
         cpu_seconds=seen.cpu_share * seconds,
         main_cpu_seconds=seen.cpu_share * seconds,
         main_switches=int(seen.switches_per_second * seconds),
+        io_bytes=int(seen.bytes_per_second * seconds),
     )
     pid = 1000 + rank
     return RankSnapshot(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector.diagnose import Expected, diagnose
+from collector.diagnose import Expected, diagnose, pauses_before_further_looks
 from shared.diagnosis import Cause, Certainty, Diagnosis, Kind, Verdict
 from shared.ranks import unfold
 from tests.collector.diagnose.simulated import (
@@ -184,20 +184,20 @@ def test_a_busy_root_is_not_accused_before_its_time() -> None:
 
 
 def test_without_a_recorder_the_rank_outside_communication_is_suspected() -> None:
-    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP, recorder=False), Expected())
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP, recorder=False, interval_seconds=6.0), Expected())
     assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
     assert diagnosis.findings[0].certainty is not Certainty.PROVEN
 
 
 def test_without_a_recorder_a_dataloader_is_told_as_the_cause() -> None:
     loading = ASLEEP | {2: Seen(frames=(USER, LOADER))}
-    diagnosis = diagnose(live_looks(stuck_on_two(), loading, recorder=False), Expected())
+    diagnosis = diagnose(live_looks(stuck_on_two(), loading, recorder=False, interval_seconds=6.0), Expected())
     assert diagnosis.findings[0].cause is Cause.DATALOADER
 
 
 def test_without_a_recorder_and_all_in_one_collective_nobody_is_named() -> None:
     same = {rank: Seen() for rank in range(4)}
-    diagnosis = diagnose(live_looks(stuck_on_two(), same, recorder=False), Expected())
+    diagnosis = diagnose(live_looks(stuck_on_two(), same, recorder=False, interval_seconds=6.0), Expected())
     assert diagnosis.verdict is Verdict.HUNG
     assert ranks(diagnosis) == [(Kind.STUCK_TOGETHER, ())]
 
@@ -234,3 +234,33 @@ def test_every_culprit_is_named_in_the_evidence() -> None:
     for finding in diagnosis.findings:
         named = {rank for evidence in finding.evidence for rank in unfold(evidence.ranks)}
         assert set(finding.culprit_ranks) <= named
+
+
+def test_a_short_freeze_asks_for_one_more_look_and_accuses_nobody() -> None:
+    looks = live_looks(stuck_on_two(), ASLEEP, recorder=False)
+    diagnosis = diagnose(looks, Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    (pause,) = pauses_before_further_looks(looks, Expected())
+    assert 2.0 <= pause <= 3.0
+
+
+def test_a_hang_that_is_clear_needs_no_further_look() -> None:
+    assert pauses_before_further_looks(live_looks(stuck_on_two(), ASLEEP), Expected()) == ()
+
+
+def test_a_rank_that_writes_is_at_work_though_it_sleeps_in_every_look() -> None:
+    writing = ASLEEP | {2: Seen(frames=(USER,), bytes_per_second=10_000_000)}
+    early = diagnose(live_looks(stuck_on_two(), writing, after_seconds=4.0), Expected())
+    assert early.verdict is Verdict.CANNOT_TELL
+
+
+def test_a_moving_job_without_a_recorder_is_sampled_for_a_straggler() -> None:
+    awake = {rank: Seen(switches_per_second=50.0) for rank in range(4)} | {
+        2: Seen(frames=(USER,), switches_per_second=50.0)
+    }
+    looks = live_looks(stuck_on_two(), awake, recorder=False)
+    assert len(pauses_before_further_looks(looks, Expected())) == 8
+    many = diagnose(live_looks(stuck_on_two(), awake, recorder=False, looks=10), Expected())
+    assert many.verdict is Verdict.SLOW
+    assert ranks(many) == [(Kind.STRAGGLER, (2,))]
+    assert many.findings[0].certainty is Certainty.SUSPECTED
