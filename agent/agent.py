@@ -16,7 +16,7 @@ from agent.procfs import ProcFs
 from agent.scene import Scene
 from agent.settings import AgentSettings
 from agent.sources.all import make_sources
-from agent.sources.pyspy import find_program
+from agent.sources.helper import find_program
 from agent.sources.source import Question
 from shared.errors import NotFound, UnhangError
 from shared.missing import Reason
@@ -47,7 +47,8 @@ class Agent:
         self.node = Node(self.procfs, settings.host, self._crew, only_ranks=settings.only_ranks)
         self.metrics = Metrics(self.node)
         self.audit = AuditLog(settings.audit_log)
-        sources = make_sources(find_program("py-spy", settings.py_spy), self._crew)
+        py_spy = find_program("py-spy", settings.py_spy)
+        sources = make_sources(py_spy, self._crew, pystack=find_program("pystack"))
         self._looker = Looker(sources, self._crew, self)
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None

@@ -1,7 +1,7 @@
-"""Reads stack dumps of other tools into `Stacks`: py-spy's JSON and text, faulthandler's text.
+"""Reads stack dumps of other tools into `Stacks`: py-spy's JSON and text, and the text of faulthandler and pystack.
 
 Dumps come from files and from other people's processes: sizes are bounded, and whatever makes no sense
-raises UnreadableDump. All three formats print innermost frames first; here they are turned round once.
+raises UnreadableDump. All but pystack print innermost frames first; here they are turned round once.
 """
 
 import json
@@ -32,6 +32,12 @@ _FAULT_THREAD = re.compile(
 )
 #   File "/srv/train.py", line 32 in main
 _FAULT_FRAME = re.compile(r'\s+File "(.{1,1000}?)", line (\d{1,9}|\?{3}) in (.{1,500}?)\s*')
+# Traceback for thread 4242 (python3) [Has the GIL] (most recent call last):
+_PYSTACK_THREAD = re.compile(
+    r"Traceback for thread (\d{1,10}) (?:\(.{0,100}\) )?\[(.{0,200})\] \(most recent call last\):\s*"
+)
+#     (Python) File "/srv/train.py", line 32, in main
+_PYSTACK_FRAME = re.compile(r'\s+\((Python|C)\) File "(.{1,1000}?)", line (\d{1,9}), in (.{1,2000}?)\s*')
 
 
 def parse_pyspy_json(data: bytes, *, native: bool, paused: bool) -> Stacks:
@@ -86,6 +92,19 @@ def parse_faulthandler(text: str) -> Stacks:
         raise UnreadableDump(f"no thread in what should be a faulthandler dump: {quoted(text)}")
     threads[-1] = threads[-1].model_copy(update={"name": "MainThread"})
     return Stacks(paused=False, frames=table.frames, threads=tuple(threads))
+
+
+def parse_pystack_text(text: str, *, pid: int | None = None, paused: bool = False) -> Stacks:
+    """Read what `pystack remote` prints; it names no threads, and the outermost frame comes first."""
+    table, threads = StackTable(), []
+    for header, body in _sections(text, _PYSTACK_THREAD):
+        found = (m for m in (_PYSTACK_FRAME.fullmatch(line) for line in body if len(line) < 4000) if m)
+        frames = [Frame(_cut(m[4]), _cut(m[2]), int(m[3]), native=m[1] == "C") for m in found]
+        indices = _indices(frames[::-1], table)
+        threads.append(Thread(tid=int(header[1]), holds_gil="Has the GIL" in header[2], frames=indices))
+    if not threads:
+        raise UnreadableDump(f"no thread in what should be a pystack dump: {quoted(text)}")
+    return Stacks(pid=pid, paused=paused, frames=table.frames, threads=tuple(threads))
 
 
 def _load_json(data: bytes) -> Any:

@@ -11,6 +11,12 @@ from agent.sources.source import Source
 from agent.sources.stacks import StacksSource
 
 
-def make_sources(py_spy: Path | None, crew: Crew) -> tuple[Source, ...]:
+def make_sources(py_spy: Path | None, crew: Crew, *, pystack: Path | None = None) -> tuple[Source, ...]:
     """Return every source, in the order in which a snapshot names them."""
-    return (ProcessSource(crew), StacksSource(py_spy, crew), FdsSource(), LogsSource(), RecorderSource())
+    return (
+        ProcessSource(crew),
+        StacksSource(py_spy, crew, fallback=pystack),
+        FdsSource(),
+        LogsSource(),
+        RecorderSource(),
+    )

@@ -42,7 +42,7 @@ class ProcessSource:
 
 
 def with_path(process: Process, scene: Scene, crew: Crew, deadline: Deadline) -> Process:
-    """Add the path that a system call works on. It stands in the process's memory, which may be locked: then without."""
+    """Add the path that a system call works on; not where reading the process's memory takes too long."""
     if process.syscall is None or path_argument(process.syscall.name) is None:
         return process
     read = partial(_path_of_syscall, scene, process.pid, process.syscall)

@@ -12,6 +12,7 @@ from agent.errors import Gone, Unavailable
 from agent.scene import Scene
 from agent.sources.process import read_process, with_path
 from agent.sources.pyspy import dump_stacks
+from agent.sources.pystack import dump_stacks_with_pystack
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
@@ -28,8 +29,9 @@ class StacksSource:
 
     name = "stacks"
 
-    def __init__(self, program: Path | None, crew: Crew) -> None:
+    def __init__(self, program: Path | None, crew: Crew, *, fallback: Path | None = None) -> None:
         self._program = program
+        self._fallback = fallback
         self._crew = crew
         self._turns = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) - 1))
 
@@ -37,16 +39,17 @@ class StacksSource:
         if question.stacks == "none":
             raise Unavailable(Reason.NOT_ENABLED, "the question asked for no stacks")
         native = question.stacks == "native"
-        stacks = self._stacks(rank.stat.pid, scene, native=native, deadline=deadline)
+        stacks = self._stacks(rank.stat.pid, scene, native=native, deadline=deadline, fallback=self._fallback)
         return {"stacks": stacks, "children": self._children(rank, scene, deadline)}
 
-    def _stacks(self, pid: int, scene: Scene, *, native: bool, deadline: Deadline) -> Stacks | Missing:
+    def _stacks(
+        self, pid: int, scene: Scene, *, native: bool, deadline: Deadline, fallback: Path | None = None
+    ) -> Stacks | Missing:
         try:
             if not self._turns.acquire(timeout=deadline.left()):
                 raise Unavailable(Reason.TIMED_OUT, "other processes were looked at all the time")
             try:
-                limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
-                return dump_stacks(scene.procfs, pid, self._program, native=native, deadline=limit)
+                return self._dump(pid, scene, native=native, deadline=deadline, fallback=fallback)
             finally:
                 self._turns.release()
         except Unavailable as error:
@@ -55,6 +58,19 @@ class StacksSource:
             return Missing(source="stacks", reason=Reason.GONE, detail=str(error))
         except NotPermitted as error:
             return Missing(source="stacks", reason=Reason.NOT_PERMITTED, detail=f"{error}; {error.advice}")
+
+    def _dump(self, pid: int, scene: Scene, *, native: bool, deadline: Deadline, fallback: Path | None) -> Stacks:
+        """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
+        limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
+        try:
+            return dump_stacks(scene.procfs, pid, self._program, native=native, deadline=limit)
+        except Unavailable as error:
+            if fallback is None or error.reason is not Reason.NOT_FOUND:
+                raise
+            try:
+                return dump_stacks_with_pystack(pid, fallback, deadline.at_most(_PLAIN_SECONDS))
+            except Unavailable:
+                raise error from None
 
     def _children(self, rank: Rank, scene: Scene, deadline: Deadline) -> tuple[Child, ...]:
         pids = rank.children[:_MOST_CHILDREN]

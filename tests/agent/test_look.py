@@ -149,7 +149,7 @@ def test_beats_stand_around_everything_else() -> None:
 def test_sleeping_process_has_not_moved_between_two_looks() -> None:
     """Neither did our stopping it count."""
     from agent.sources.all import make_sources
-    from agent.sources.pyspy import find_program
+    from agent.sources.helper import find_program
 
     crew = Crew()
     looker = Looker(make_sources(find_program("py-spy"), crew), crew, Notes())

@@ -11,7 +11,8 @@ import pytest
 from agent.deadline import Crew, Deadline
 from agent.errors import Gone, Unavailable
 from agent.procfs import ProcFs
-from agent.sources.pyspy import dump_stacks, find_program, permission_advice
+from agent.sources.helper import find_program
+from agent.sources.pyspy import dump_stacks, permission_advice
 from agent.sources.source import Question
 from agent.sources.stacks import StacksSource
 from shared.missing import Missing, Reason
@@ -213,6 +214,28 @@ def test_py_spy_that_is_not_there(tmp_path: Path) -> None:
         found = ask(StacksSource(None, Crew()), rank_of(process.pid))
     assert isinstance(found, Missing)
     assert found.reason is Reason.NOT_FOUND
+    assert "pip install py-spy" in found.detail
+
+
+@pytest.mark.parametrize(
+    "complaint", ["", "echo 'Error: Failed to find python version from target process' >&2; exit 1"]
+)
+def test_pystack_helps_where_py_spy_cannot(tmp_path: Path, complaint: str) -> None:
+    """When it is not there, or does not know this Python; without stopping the process."""
+    pystack = find_program("pystack")
+    assert pystack is not None
+    spy = script(tmp_path, complaint) if complaint else None
+    with running(WAITS) as process:
+        found = ask(StacksSource(spy, Crew(), fallback=pystack), rank_of(process.pid))
+    assert functions(found) == ["<module>", "wait_here"]
+    assert (found.paused, found.pid) == (False, process.pid)
+
+
+def test_pystack_that_cannot_help_either(tmp_path: Path) -> None:
+    """Then py-spy's reason is told."""
+    with running(command=("sleep", "600"), wait=False) as process:
+        found = ask(StacksSource(None, Crew(), fallback=find_program("pystack")), rank_of(process.pid))
+    assert isinstance(found, Missing)
     assert "pip install py-spy" in found.detail
 
 

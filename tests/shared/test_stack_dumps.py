@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from shared.errors import UnreadableDump
-from shared.stack_dumps import DEEPEST_STACK, LONGEST_NAME, parse_faulthandler, parse_pyspy_json, parse_pyspy_text
+from shared.stack_dumps import (
+    DEEPEST_STACK,
+    LONGEST_NAME,
+    parse_faulthandler,
+    parse_pyspy_json,
+    parse_pyspy_text,
+    parse_pystack_text,
+)
 
 
 def frame(name: str, line: int = 1, **more: Any) -> dict[str, Any]:
@@ -142,9 +149,33 @@ def test_text_of_faulthandler() -> None:
     assert stacks.threads[0].frames == ()
 
 
+PYSTACK = """\
+Traceback for thread 43 (python3) [] (most recent call last):
+    (Python) File "/usr/lib/python3.11/threading.py", line 982, in run
+        self._target(*self._args, **self._kwargs)
+    (C) File "???", line 0, in pthread_cond_wait (/usr/lib/libc.so.6)
+
+Traceback for thread 42 (python3) [Has the GIL] (most recent call last):
+    (Python) File "/srv/train.py", line 3, in <module>
+"""
+
+
+def test_text_of_pystack() -> None:
+    """It says the outermost frame first, as we do."""
+    stacks = parse_pystack_text(PYSTACK, pid=42)
+    assert stacks.main is not None
+    assert [f.function for f in stacks.stack(stacks.main)] == ["<module>"]
+    other = stacks.threads[0]
+    assert [(f.function, f.line, f.native) for f in stacks.stack(other)] == [
+        ("run", 982, False),
+        ("pthread_cond_wait (/usr/lib/libc.so.6)", 0, True),
+    ]
+    assert [thread.holds_gil for thread in stacks.threads] == [False, True]
+
+
 @pytest.mark.parametrize("text", ["", "hello", "Thread", "Thread 12 idle", '  File "x", line 3 in f', "(" * 100_000])
 def test_text_that_is_no_dump(text: str) -> None:
-    """Neither of the two."""
-    for parse in (parse_pyspy_text, parse_faulthandler):
+    """None of the three."""
+    for parse in (parse_pyspy_text, parse_faulthandler, parse_pystack_text):
         with pytest.raises(UnreadableDump):
             parse(text)

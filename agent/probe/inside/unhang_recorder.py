@@ -119,7 +119,9 @@ class _Probe:
         # Never destroyed: a fork that ends would wait for threads that only its parent has, and at the end of
         # this process there is nothing to wait for.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))
-        os.chmod(path + ".sock", 0o600)
+        # The directory keeps others out. An agent that is not root passes it with CAP_DAC_READ_SEARCH, and could
+        # not connect to a socket that it may not write to.
+        os.chmod(path + ".sock", 0o666)
         self._path = path
         atexit.register(self._close, os.getpid())
 

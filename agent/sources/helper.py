@@ -1,0 +1,88 @@
+"""Runs a helper program such as py-spy: in a process group of its own, bounded in time and output."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from agent.deadline import Deadline
+from shared.stack_dumps import LARGEST_DUMP
+
+_LARGEST_COMPLAINT = 65_536
+
+
+class Output(NamedTuple):
+    """What a program wrote. `status` is None when it was killed at its deadline."""
+
+    stdout: bytes
+    stderr: bytes
+    status: int | None
+
+
+def find_program(name: str, configured: Path | None = None) -> Path | None:
+    """Return where a helper program lies: as configured, beside our interpreter, or on the path."""
+    if configured is not None:
+        return configured if os.access(configured, os.X_OK) else None
+    beside = Path(sys.executable).with_name(name)
+    if os.access(beside, os.X_OK):
+        return beside
+    found = shutil.which(name)
+    return None if found is None else Path(found)
+
+
+def run_bounded(command: Sequence[str], deadline: Deadline) -> Output:
+    """Run a program until it ends or the deadline is over; then its whole process group is killed."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        readers = (_Reader(process.stdout, LARGEST_DUMP), _Reader(process.stderr, _LARGEST_COMPLAINT))
+        for reader in readers:
+            reader.join(deadline.left())
+        status = process.wait(max(deadline.left(), 0.001))
+        return Output(readers[0].data, readers[1].data, status)
+    except subprocess.TimeoutExpired:
+        return Output(b"", b"", None)
+    finally:
+        _end(process)
+
+
+class _Reader(threading.Thread):
+    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away."""
+
+    def __init__(self, pipe: IO[bytes], most: int) -> None:
+        super().__init__(name="pipe-reader", daemon=True)
+        self._pipe, self._most, self.data = pipe, most, b""
+        self.start()
+
+    def run(self) -> None:
+        pieces, size = [], 0
+        while piece := os.read(self._pipe.fileno(), 65_536):
+            if size <= self._most:
+                pieces.append(piece)
+                size += len(piece)
+        self.data = b"".join(pieces)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the group and reap it."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
