@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
-import psutil
+from agent.errors import Gone
+from agent.procfs import ProcFs
 
 _GRACE_SECONDS = 2.0
 """For the agent's threads to reap what was killed, and to let go whom it had stopped."""
@@ -24,7 +25,7 @@ class Helpers:
     """The child processes that were started inside of a `with` block; at its end none is left."""
 
     def __enter__(self) -> "Helpers":
-        self._before = {child.pid for child in psutil.Process().children()}
+        self._before = frozenset(_children())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -39,12 +40,12 @@ class Helpers:
 
     def kill(self) -> bool:
         """Kill each with its process group; tell whether there were any."""
-        started = [child for child in psutil.Process().children() if child.pid not in self._before]
-        for child in started:
+        started = [pid for pid in _children() if pid not in self._before]
+        for pid in started:
             with suppress(ProcessLookupError, PermissionError):
                 # The agent gives each a session of its own. One that has not come so far is still of our group.
-                own_group = os.getpgid(child.pid) == child.pid
-                os.killpg(child.pid, signal.SIGKILL) if own_group else os.kill(child.pid, signal.SIGKILL)
+                own_group = os.getpgid(pid) == pid
+                os.killpg(pid, signal.SIGKILL) if own_group else os.kill(pid, signal.SIGKILL)
         return bool(started)
 
     @contextmanager
@@ -71,3 +72,16 @@ class Helpers:
             raise
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+
+
+def _children() -> list[int]:
+    """Return the child processes of this one, zombies that wait to be reaped included."""
+    procfs, own = ProcFs(), os.getpid()
+    return [pid for pid in procfs.pids() if _parent(procfs, pid) == own]
+
+
+def _parent(procfs: ProcFs, pid: int) -> int | None:
+    try:
+        return procfs.stat(pid).parent_pid
+    except (Gone, OSError):
+        return None
