@@ -9,10 +9,12 @@ import os
 import re
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
 
-from agent.elf_symbols import find_symbol
+from agent.elf_memory import Read, find_variable
 from agent.errors import Gone
 from agent.procfs import TICKS_PER_SECOND, ProcFs, Stat, reading
 from shared.errors import NotPermitted
@@ -26,22 +28,15 @@ _FIRST_READ = 256
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
 
 # 7f5a1c000000-7f5a1c026000 r--p 00000000 08:01 131 /usr/lib/x86_64-linux-gnu/libc.so.6
-_MAPPING = re.compile(rb"([0-9a-f]+)-[0-9a-f]+ [rwxps-]{4} 00000000 ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)")
+_MAPPING = re.compile(rb"([0-9a-f]+)-[0-9a-f]+ [rwxps-]{4} 00000000 [0-9a-f]+:[0-9a-f]+ \d+ +(/.*)")
 PYTHON = re.compile(r"(?:python|pypy)[\w.+-]*", re.ASCII)
 """Names of programs that are Python interpreters."""
 
-_LIBC = re.compile(rb".*/(?:libc\.so\.6|libc-2\.\d+\.so|ld-musl-\w+\.so\.1|libc\.musl-\w+\.so\.1)")
+_LIBC = re.compile(rb".*/(?:libc\.so\.6|libc-2\.\d+\.so|ld-musl-\w+\.so\.1|libc\.musl-\w+\.so\.1)(?: \(deleted\))?")
 
 
 Key = tuple[int, int, int]
 """A process and the program it runs: pid, start, and the address of its stack, which changes with every exec."""
-
-
-class _Mapped(NamedTuple):
-    start: int
-    device: int
-    inode: int
-    path: bytes
 
 
 @dataclass
@@ -61,7 +56,6 @@ class Environments:
     def __init__(self, procfs: ProcFs, names: frozenset[str]) -> None:
         self._procfs = procfs
         self._names = names
-        self._symbols: dict[tuple[int, int], int | None] = {}
         self._known: dict[Key, _Known] = {}
 
     def read(self, process: Stat) -> Environment:
@@ -101,17 +95,21 @@ class Environments:
 
     def _refresh(self, pid: int, pointer: int, known: _Known) -> None:
         """Follow `char **environ`. Setting a variable changes the list, so an equal list is not followed again."""
+        with self._memory(pid) as memory:
+            array = _address(memory(pointer, 8))
+            addresses = _until_null(memory(array, 8 * _MOST_VARIABLES) if array else b"")
+            if addresses != known.addresses:
+                known.live = self._allowed(_strings(memory, addresses))
+                known.addresses = addresses
+
+    @contextmanager
+    def _memory(self, pid: int) -> Iterator[Read]:
         with reading(pid):
             memory = os.open(self._procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                array = _address(os.pread(memory, 8, pointer))
-                addresses = os.pread(memory, 8 * _MOST_VARIABLES, array) if array else b""
-                addresses = _until_null(addresses)
-                if addresses != known.addresses:
-                    known.live = self._allowed(_strings(memory, addresses))
-                    known.addresses = addresses
-            finally:
-                os.close(memory)
+        try:
+            yield partial(_read_memory, memory)
+        finally:
+            os.close(memory)
 
     def _allowed(self, variables: list[bytes]) -> Environment:
         pairs = (variable.decode(errors="replace").partition("=") for variable in variables)
@@ -123,24 +121,12 @@ class Environments:
         maps = self._procfs.read(pid, "maps", most=_MOST_MAPS_BYTES)
         if b"/libpython" not in maps and not PYTHON.match(executable.rpartition("/")[2]):
             return None
-        for mapped in _holders(executable.encode(), maps):
-            offset = self._symbol(pid, mapped)
-            if offset is not None:
-                return mapped.start + offset
+        with self._memory(pid) as memory:
+            for base in _bases(executable.encode(), maps):
+                address = find_variable(memory, base, b"environ")
+                if address is not None:
+                    return address
         return None
-
-    def _symbol(self, pid: int, mapped: _Mapped) -> int | None:
-        key = (mapped.device, mapped.inode)
-        if key not in self._symbols:
-            self._symbols[key] = self._read_symbol(pid, mapped)
-        return self._symbols[key]
-
-    def _read_symbol(self, pid: int, mapped: _Mapped) -> int | None:
-        path = self._procfs.path(pid, "root") + os.fsdecode(mapped.path)
-        with reading(pid):
-            if os.stat(path).st_ino != mapped.inode:
-                return None
-        return find_symbol(path, "environ")
 
 
 def _age_seconds(process: Stat) -> float:
@@ -153,16 +139,18 @@ def key_of(process: Stat) -> Key:
     return process.pid, process.start_ticks, process.stack_address
 
 
-def _holders(executable: bytes, maps: bytes) -> list[_Mapped]:
-    """Return the files that may hold `environ`: the executable and libc."""
-    found = [_mapped(match) for match in map(_MAPPING.fullmatch, maps.splitlines()) if match]
-    first = [m for m in found if m.path == executable]
-    return first[:1] + [m for m in found if _LIBC.fullmatch(m.path)][:1]
+def _bases(executable: bytes, maps: bytes) -> list[int]:
+    """Return where the files that may hold `environ` are loaded: the executable, then libc."""
+    found = [(int(match[1], 16), match[2]) for match in map(_MAPPING.fullmatch, maps.splitlines()) if match]
+    first = [base for base, path in found if path == executable]
+    return first[:1] + [base for base, path in found if _LIBC.fullmatch(path)][:1]
 
 
-def _mapped(match: re.Match[bytes]) -> _Mapped:
-    device = os.makedev(int(match[2], 16), int(match[3], 16))
-    return _Mapped(int(match[1], 16), device, int(match[4]), match[5])
+def _read_memory(memory: int, address: int, size: int) -> bytes:
+    try:
+        return os.pread(memory, size, address)
+    except (OSError, OverflowError):
+        return b""
 
 
 def _until_null(addresses: bytes) -> bytes:
@@ -174,7 +162,7 @@ def _until_null(addresses: bytes) -> bytes:
     return whole
 
 
-def _strings(memory: int, addresses: bytes) -> list[bytes]:
+def _strings(memory: Read, addresses: bytes) -> list[bytes]:
     return [_string(memory, address) for (address,) in struct.iter_unpack("=Q", addresses)]
 
 
@@ -182,13 +170,9 @@ def _address(data: bytes) -> int:
     return int.from_bytes(data, "little") if len(data) == 8 else 0
 
 
-def _string(memory: int, address: int) -> bytes:
+def _string(memory: Read, address: int) -> bytes:
     """Read one `NAME=value`, a little first: most are short, and of long ones we want few."""
-    for size in (_FIRST_READ, _LONGEST_VALUE):
-        try:
-            data = os.pread(memory, size, address)
-        except (OSError, OverflowError):
-            return b""
-        if b"\0" in data:
-            break
+    data = memory(address, _FIRST_READ)
+    if b"\0" not in data:
+        data = memory(address, _LONGEST_VALUE)
     return data.partition(b"\0")[0]

@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from agent.errors import Unavailable
+from agent.plain_files import hold, open_held_file
 from agent.procfs import ProcFs, reading
 from shared.errors import NotPermitted
 from shared.missing import Reason
 
 _MOST_COMPONENTS = 64
-_PLAIN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 class Reader(NamedTuple):
@@ -52,9 +52,7 @@ def open_held(procfs: ProcFs, pid: int, fd: int, reader: Reader) -> Iterator[int
     path = procfs.path(pid, f"fd/{fd}")
     with ExitStack() as opened:
         with reading(pid):
-            _check(os.stat(path), reader, path)
-            file = _kept(os.open(path, _PLAIN), opened)
-            _check(os.fstat(file), reader, path)
+            file = _kept(_open(_kept(hold(path), opened), reader, path), opened)
         yield file
 
 
@@ -66,12 +64,13 @@ def open_named(procfs: ProcFs, pid: int, path: str, reader: Reader) -> Iterator[
         raise Unavailable(Reason.REFUSED, f"{path[:200]!r} is not a plain absolute path")
     with ExitStack() as opened:
         with reading(pid):
-            folder = _kept(os.open(procfs.path(pid, "root"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), opened)
+            folder = _kept(hold(procfs.path(pid, "root"), flags=os.O_DIRECTORY), opened)
             for part in components[:-1]:
-                folder = _kept(_without_links(part, os.O_PATH | os.O_DIRECTORY, folder), opened)
+                folder = _kept(hold(part, flags=os.O_DIRECTORY | os.O_NOFOLLOW, folder=folder), opened)
                 if not reader.may(os.fstat(folder), 1):
                     raise NotPermitted(f"the process itself may not enter {part!r}")
-            file = _kept(_open_last(folder, components[-1], reader), opened)
+            held = _kept(hold(components[-1], flags=os.O_NOFOLLOW, folder=folder), opened)
+            file = _kept(_open(held, reader, path), opened)
         yield file
 
 
@@ -80,27 +79,13 @@ def _kept(descriptor: int, opened: ExitStack) -> int:
     return descriptor
 
 
-def _open_last(folder: int, name: str, reader: Reader) -> int:
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    _check(found, reader, name)
-    opened = _without_links(name, _PLAIN, folder)
-    try:
-        _check(os.fstat(opened), reader, name)
-    except BaseException:
-        os.close(opened)
-        raise
-    return opened
-
-
-def _without_links(name: str, flags: int, folder: int) -> int:
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-
-
-def _check(found: os.stat_result, reader: Reader, name: str) -> None:
+def _open(held: int, reader: Reader, name: str) -> int:
+    found = os.fstat(held)
     if not stat.S_ISREG(found.st_mode):
         raise Unavailable(Reason.REFUSED, f"{name} is not a plain file")
     if not reader.may(found, 4):
         raise NotPermitted(f"the process itself may not read {name}")
+    return open_held_file(held)
 
 
 def read_tail(opened: int, most: int) -> bytes:
