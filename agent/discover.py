@@ -22,6 +22,10 @@ from shared.snapshot import Exited, Identity
 
 _KINDS = tuple(dict.fromkeys(launcher.name for launcher in LAUNCHERS))
 _MOST_CHILDREN = 256
+_HIDDEN = (
+    "/proc shows no processes of other users (it is mounted with hidepid); "
+    "run as the job's user, as root, or in the group that its option `gid` names"
+)
 
 
 class Rank(NamedTuple):
@@ -165,6 +169,8 @@ def _status_is_told(pid: int, procfs: ProcFs) -> bool:
 
 def _missing(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
     """Tell of Python processes that may be ranks and may not be read, where that can matter."""
+    if 1 not in listing.stats:
+        return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=_HIDDEN),)
     hidden = [pid for pid in listing.unreadable if lister.runs(listing.stats[pid]) is not Runs.OTHER]
     if not hidden:
         return ()

@@ -3,17 +3,18 @@
 import threading
 from functools import partial
 
-from agent.deadline import Crew, Deadline, Late
+from agent.deadline import Crew, Deadline, Late, TooManyAbandoned
 from agent.discover import Found, discover
-from agent.errors import Unavailable
 from agent.processes import Lister, Listing
 from agent.procfs import ProcFs
 from agent.watch import Watch
 from shared.missing import Missing, Reason
 from shared.ranks import unfold
+from shared.snapshot import Identity
 
 _FIND_SECONDS = 2.0
 _MOST_AVOIDED = 64
+_TOO_LONG = "listing the processes of this machine takes too long: reading about some of them blocks"
 
 
 class Node:
@@ -37,7 +38,7 @@ class Node:
     def find(self, deadline: Deadline, *, quick: bool = False) -> Found:
         """Find the ranks that are here now; `quick` looks closely only at processes that are new or run Python.
 
-        Raises Unavailable when the machine does not let us look in time.
+        Where the machine does not let us look in time, that is what is missing.
         """
         with self._lock:
             while len(self._avoided) < _MOST_AVOIDED:
@@ -45,10 +46,11 @@ class Node:
                 outcome = self._crew.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
                 if isinstance(outcome, tuple):
                     return self._seen(*outcome)
-                if not isinstance(outcome, Late):
+                if not isinstance(outcome, Late | TooManyAbandoned):
                     raise outcome
-                self._avoid_the_stuck()
-        raise Unavailable(Reason.TIMED_OUT, "listing the processes of this machine takes too long")
+                if not self._avoid_the_stuck():
+                    break
+        return Found((), (), (Missing(source="ranks", reason=Reason.TIMED_OUT, detail=_TOO_LONG),))
 
     def beat(self, deadline: Deadline) -> None:
         """Take every rank's beat."""
@@ -59,21 +61,23 @@ class Node:
         listing = lister.listing(self._avoided, quick=quick)
         return discover(listing, lister, self.procfs, self.host), listing
 
-    def _avoid_the_stuck(self) -> None:
-        """Reading about one process has blocked our thread: leave that process out from now on."""
+    def _avoid_the_stuck(self) -> bool:
+        """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?"""
         stuck = self._lister.reading
-        if stuck is None:
-            raise Unavailable(Reason.TIMED_OUT, "listing the processes of this machine takes too long")
+        if stuck is None or stuck in self._avoided:
+            return False
         self._avoided |= {stuck}
         self._lister = self._lister.successor()
+        return True
 
     def _seen(self, found: Found, listing: Listing) -> Found:
-        if self._only is not None:
-            kept = tuple(rank for rank in found.ranks if rank.identity.rank in self._only)
-            found = found._replace(ranks=kept)
+        found = found._replace(ranks=tuple(rank for rank in found.ranks if self._is_ours(rank.identity)))
         self._avoided &= {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
-        exited = self.watch.see(found, listing)
+        exited = tuple(e for e in self.watch.see(found, listing) if self._is_ours(e.identity))
         return found._replace(exited=exited, missing=(*found.missing, *self._missing()))
+
+    def _is_ours(self, identity: Identity | None) -> bool:
+        return self._only is None or identity is None or identity.rank in self._only
 
     def _missing(self) -> tuple[Missing, ...]:
         if not self._avoided:

@@ -8,9 +8,10 @@ _KTHREAD = 0x0020_0000
 
 
 def make_tree(root: Path) -> Path:
-    """Make an empty tree and return it."""
+    """Make a tree with nobody but init and return it."""
     root.mkdir()
     (root / "stat").write_text("cpu  1 2 3\nbtime 1700000000\n")
+    add_process(root, 1, 0, {}, program="/sbin/init", name="systemd")
     return root
 
 

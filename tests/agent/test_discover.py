@@ -14,9 +14,7 @@ from tests.agent.processes import find
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """An empty machine, but for init."""
-    root = make_tree(tmp_path / "proc")
-    add_process(root, 1, 0, {}, program="/sbin/init", name="systemd")
-    return root
+    return make_tree(tmp_path / "proc")
 
 
 def found_in(root: Path) -> Found:
@@ -194,3 +192,13 @@ def test_quick_listing_finds_what_is_new(root: Path) -> None:
     assert [rank.identity.rank for rank in found.ranks] == [0, 1]
     found = discover(lister.listing(frozenset()), lister, procfs, "here")
     assert sorted(rank.identity.rank for rank in found.ranks) == [0, 1, 7]
+
+
+def test_machine_that_hides_other_users_processes(root: Path) -> None:
+    """An empty answer says why."""
+    import shutil
+
+    shutil.rmtree(root / "1")
+    (missing,) = found_in(root).missing
+    assert missing.reason == "not_permitted"
+    assert "hidepid" in missing.detail

@@ -149,6 +149,17 @@ def test_only_some_ranks(tmp_path: Path) -> None:
     assert [rank.identity.rank for rank in found.ranks] == [0, 2, 3]
 
 
+def test_lost_rank_that_is_not_ours_is_another_agents_to_tell(tmp_path: Path) -> None:
+    """Two agents on a machine do not tell of one rank twice."""
+    root = make_tree(tmp_path / "proc")
+    first, second = node(ProcFs(root), only_ranks="0-1"), node(ProcFs(root), only_ranks="2-3")
+    tree_with(root, {0: 20, 1: 21, 2: 22, 3: 23})
+    for one in (first, second):
+        one.find(Deadline(5))
+    remove(root, 21)
+    assert [len(one.find(Deadline(5)).exited) for one in (first, second)] == [1, 0]
+
+
 class Sticky(ProcFs):
     """A /proc in which reading about one process blocks, as it does when its memory is locked."""
 
@@ -176,6 +187,26 @@ def test_process_that_blocks_its_reader_is_left_out(tmp_path: Path, monkeypatch:
     procfs.gate.set()
     remove(procfs.root, 21)
     assert one.find(Deadline(5)).missing == ()
+
+
+def test_machine_that_blocks_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody is found, and that is what is said, in time."""
+
+    class Stuck(ProcFs):
+        gate = threading.Event()
+
+        def pids(self) -> list[int]:
+            self.gate.wait(60)
+            return []
+
+    monkeypatch.setattr("agent.node._FIND_SECONDS", 0.2)
+    one = node(Stuck(make_tree(tmp_path / "proc")))
+    begun = time.perf_counter()
+    for _ in range(2):
+        found = one.find(Deadline(5))
+        assert (found.ranks, [missing.reason for missing in found.missing]) == ((), [Reason.TIMED_OUT])
+    assert time.perf_counter() - begun < 2
+    Stuck.gate.set()
 
 
 def test_known_rank_in_uninterruptible_sleep_is_not_read_again(tmp_path: Path) -> None:
