@@ -16,13 +16,13 @@ from functools import partial
 from typing import Protocol
 
 from agent.beat import take_settled_beat
-from agent.deadline import Crew, Deadline, Late, TooManyAbandoned
+from agent.deadline import Crew, Deadline, Late
 from agent.discover import Rank
-from agent.errors import Gone, Unavailable
+from agent.errors import Gone
+from agent.missing import missing_for
 from agent.own_logs import own_log_fds, total_bytes
 from agent.scene import Scene
 from agent.sources.source import Answer, Question, Source
-from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
 from shared.snapshot import Beat, Process, RankSnapshot
 
@@ -148,23 +148,3 @@ def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadlin
 def _last_beat(rank: Rank, scene: Scene) -> Beat:
     pid = rank.stat.pid
     return take_settled_beat(scene.procfs, pid, log_bytes=total_bytes(scene.procfs, pid, own_log_fds(scene, rank)))
-
-
-def missing_for(source: str, error: Exception) -> Missing:
-    """Say as a value why a source has nothing."""
-    advice = getattr(error, "advice", "")
-    detail = f"{error}; {advice}" if advice else str(error)
-    match error:
-        case Unavailable():
-            return Missing(source=source, reason=error.reason, detail=detail)
-        case Gone():
-            return Missing(source=source, reason=Reason.GONE, detail=detail)
-        case NotPermitted():
-            return Missing(source=source, reason=Reason.NOT_PERMITTED, detail=detail)
-        case Late():
-            return Missing(source=source, reason=Reason.TIMED_OUT, detail="it was not done by the deadline")
-        case TooManyAbandoned():
-            return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks never came back")
-        case _:
-            told = f"unexpected {type(error).__name__}: {error}"
-            return Missing(source=source, reason=Reason.UNREADABLE, detail=told[:500])

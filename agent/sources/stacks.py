@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from agent.beat import take_settled_beat
 from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
+from agent.missing import missing_for
 from agent.scene import Scene
 from agent.sources.process import read_process, with_path
 from agent.sources.pyspy import dump_stacks
@@ -16,10 +18,12 @@ from agent.sources.pystack import dump_stacks_with_pystack
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
-from shared.snapshot import Child
+from shared.snapshot import Child, Process
 from shared.stacks import Stacks
 
-_MOST_CHILDREN = 32
+_MOST_CHILDREN = 64
+_MOST_CHILD_STACKS = 8
+_ONE_OF_MANY = "the rank has many children, and others in the same state were looked at"
 _PLAIN_SECONDS = 3.0
 _NATIVE_SECONDS = 20.0
 
@@ -52,12 +56,8 @@ class StacksSource:
                 return self._dump(pid, scene, native=native, deadline=deadline, fallback=fallback)
             finally:
                 self._turns.release()
-        except Unavailable as error:
-            return Missing(source="stacks", reason=error.reason, detail=str(error))
-        except Gone as error:
-            return Missing(source="stacks", reason=Reason.GONE, detail=str(error))
-        except NotPermitted as error:
-            return Missing(source="stacks", reason=Reason.NOT_PERMITTED, detail=f"{error}; {error.advice}")
+        except (Unavailable, Gone, NotPermitted) as error:
+            return missing_for("stacks", error)
 
     def _dump(self, pid: int, scene: Scene, *, native: bool, deadline: Deadline, fallback: Path | None) -> Stacks:
         """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
@@ -73,13 +73,29 @@ class StacksSource:
                 raise error from None
 
     def _children(self, rank: Rank, scene: Scene, deadline: Deadline) -> tuple[Child, ...]:
+        """Look at the rank's children; of many, only the most unlike the others are stopped for their stacks."""
         pids = rank.children[:_MOST_CHILDREN]
-        looks = {str(pid): partial(self._child, pid, scene, deadline) for pid in pids}
-        answers = self._crew.run(looks, deadline, owner=rank.key)
-        return tuple(answer for answer in answers.values() if isinstance(answer, Child))
+        reads = {str(pid): partial(self._process, pid, scene, deadline) for pid in pids}
+        answers = self._crew.run(reads, deadline, owner=rank.key).values()
+        processes = by_rarity([process for process in answers if isinstance(process, Process)])
+        chosen = {process.pid for process in processes[:_MOST_CHILD_STACKS]}
+        looks = {str(p.pid): partial(self._child, p, scene, deadline, p.pid in chosen) for p in processes}
+        children = self._crew.run(looks, deadline, owner=rank.key).values()
+        return tuple(sorted((c for c in children if isinstance(c, Child)), key=lambda child: child.process.pid))
 
-    def _child(self, pid: int, scene: Scene, deadline: Deadline) -> Child:
-        process = with_path(read_process(scene, pid), scene, self._crew, deadline)
-        stacks = self._stacks(pid, scene, native=False, deadline=deadline)
-        after = take_settled_beat(scene.procfs, pid)
+    def _process(self, pid: int, scene: Scene, deadline: Deadline) -> Process:
+        return with_path(read_process(scene, pid), scene, self._crew, deadline)
+
+    def _child(self, process: Process, scene: Scene, deadline: Deadline, chosen: bool) -> Child:
+        if not chosen:
+            return Child(process=process, stacks=missing_for("stacks", Unavailable(Reason.REFUSED, _ONE_OF_MANY)))
+        stacks = self._stacks(process.pid, scene, native=False, deadline=deadline)
+        after = take_settled_beat(scene.procfs, process.pid)
         return Child(process=process.model_copy(update={"after": after}), stacks=stacks)
+
+
+def by_rarity(processes: list[Process]) -> list[Process]:
+    """Sort processes so that those in states that few share come first."""
+    signs = {p.pid: (p.state, p.wchan, p.syscall.name if p.syscall is not None else None) for p in processes}
+    counts = Counter(signs.values())
+    return sorted(processes, key=lambda p: (counts[signs[p.pid]], p.pid))

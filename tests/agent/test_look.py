@@ -10,7 +10,8 @@ import pytest
 from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
-from agent.look import Looker, missing_for
+from agent.look import Looker
+from agent.missing import missing_for
 from agent.procfs import ProcFs
 from agent.scene import Scene
 from agent.sources.process import ProcessSource

@@ -137,6 +137,28 @@ def test_children_are_asked_too() -> None:
     assert child.process.after is not None
 
 
+def test_of_many_children_the_unusual_are_looked_at() -> None:
+    """Stopping dozens of idle workers would take seconds; the one that is stuck is among those looked at."""
+    program = f"""
+import os, time
+{HERE}
+for number in range(12):
+    if os.fork() == 0:
+        os.read(os.pipe()[0], 1) if number == 11 else wait_here()
+"""
+    with running(program + SLEEP) as process:
+        pids = until(lambda: children_of(process.pid), lambda pids: len(pids) == 12)
+        odd = pids[-1]
+        until(lambda: ProcFs().text(odd, "wchan"), lambda wchan: "pipe_read" in wchan)
+        answer = source().look(rank_of(process.pid, children=tuple(pids)), scene(), PLAIN, Deadline(10))
+    children = {child.process.pid: child for child in answer["children"]}  # type: ignore[attr-defined]
+    assert len(children) == 12
+    assert isinstance(children[odd].stacks, Stacks)
+    left_out = [child for child in children.values() if isinstance(child.stacks, Missing)]
+    assert len(left_out) == 4
+    assert left_out[0].stacks.reason is Reason.REFUSED
+
+
 def test_child_that_runs_no_python() -> None:
     """Its process is told, and why it has no stacks."""
     with running("import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP) as process:

@@ -1,0 +1,26 @@
+"""Turns an error into what travels: a `Missing` with its reason."""
+
+from agent.deadline import Late, TooManyAbandoned
+from agent.errors import Gone, Unavailable
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+
+
+def missing_for(source: str, error: Exception) -> Missing:
+    """Say as a value why a source has nothing."""
+    advice = getattr(error, "advice", "")
+    detail = f"{error}; {advice}" if advice else str(error)
+    match error:
+        case Unavailable():
+            return Missing(source=source, reason=error.reason, detail=detail)
+        case Gone():
+            return Missing(source=source, reason=Reason.GONE, detail=detail)
+        case NotPermitted():
+            return Missing(source=source, reason=Reason.NOT_PERMITTED, detail=detail)
+        case Late():
+            return Missing(source=source, reason=Reason.TIMED_OUT, detail="it was not done by the deadline")
+        case TooManyAbandoned():
+            return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks never came back")
+        case _:
+            told = f"unexpected {type(error).__name__}: {error}"
+            return Missing(source=source, reason=Reason.UNREADABLE, detail=told[:500])
