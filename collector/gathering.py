@@ -71,8 +71,8 @@ class Gathering:
             if look > 1 and not await self._wait(self._question.interval_seconds):
                 break
             targets = await self._look(targets, look)
-        await self._look_further(targets)
         await self._look_deeper()
+        await self._look_further(targets)
         return self._snapshots, self._expected()
 
     async def find(self, agents: Sequence[AgentAddress], deadline: Deadline) -> Found:

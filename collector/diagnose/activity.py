@@ -50,6 +50,8 @@ class Activity:
     child: str = ""
     kernel_agrees: bool = False
     """Does the kernel (state, system call, children) tell the same story as the stack?"""
+    kernel_tells: bool = False
+    """Does the kernel tell what exactly holds it?"""
 
     @property
     def waits_for_ranks(self) -> bool:
@@ -165,10 +167,10 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
         certain = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN)
         cause = row.cause if certain else seen.cause
         label = row.label if certain else f"{seen.label}, {row.label}"
-        return replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, kernel_agrees=True)
+        return replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, kernel_agrees=True, kernel_tells=True)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
     if agrees and seen.label == "in user code" and "nanosleep" in name:
-        return replace(said, label=ASLEEP, kernel_agrees=True)
+        return replace(said, label=ASLEEP, kernel_agrees=True, kernel_tells=True)
     return replace(said, kernel_agrees=agrees)
 
 
@@ -209,7 +211,7 @@ def _child_activity(child: Child) -> Activity | None:
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable")
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
     seen = _with_kernel(_thread_activity(child.stacks, child.stacks.main, None), child.process)
-    functions = [frame.function for frame in seen.frames]
+    functions = [frame.function.rpartition(".")[2] for frame in seen.frames]
     idle = "_worker_loop" in functions and "fetch" not in functions
     return None if idle or not seen.frames else seen
 

@@ -8,13 +8,13 @@ handle's wait, a lock in C or a backward pass leave no telling Python frame.
 
 from collections.abc import Sequence
 
-from collector.diagnose.activity import ASLEEP, Activity, activity_of
+from collector.diagnose.activity import Activity, activity_of
 from collector.diagnose.expected import Expected
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.verdict import read
-from shared.diagnosis import Cause, Verdict
+from shared.diagnosis import Verdict
 from shared.snapshot import NodeSnapshot
 from shared.stacks import Frame
 
@@ -39,14 +39,11 @@ def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -
 
 
 def _unclear(activity: Activity) -> bool:
+    """Does C code that the user called hold it, and nothing tells which? The name of the caller does not."""
     if activity.doing is Doing.WORK:
         return True
-    return (
-        activity.doing is Doing.OUTSIDE
-        and activity.cause in (Cause.USER_CODE, Cause.UNKNOWN)
-        and bool(activity.frames)
-        and activity.label != ASLEEP
-    )
+    in_c = activity.user is not None and activity.frames[-1] == activity.user
+    return activity.doing is Doing.OUTSIDE and in_c and not activity.kernel_tells
 
 
 QUICK_LOOKS = 8
