@@ -66,16 +66,18 @@ def test_misspelt_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         (["agent", "--listen", "nonsense"], "HOST:PORT"),
         (["agent", "--only-ranks", "x"], "only_ranks"),
         (["agent", "--beat-seconds", "-1"], "beat_seconds"),
-        (["agent", "--token-file", "/nonexistent"], "cannot be read"),
+        (["agent", "--token-file", "{gone}"], "cannot be read"),
         (["collector", "--listen", "0.0.0.0:0"], "without authentication"),
         (["collector", "--agents", "node[1-"], "node["),
-        (["collector", "--agents-file", "/nonexistent"], "cannot be read"),
+        (["collector", "--agents-file", "{gone}"], "cannot be read"),
         (["collector", "--deadline", "soon"], "deadline_seconds"),
     ],
 )
 def test_settings_that_cannot_be_used(arguments: list[str], said: str, tmp_path: Path) -> None:
     """One sentence and status 1, before anything listens."""
-    result = CliRunner(env={"XDG_STATE_HOME": str(tmp_path)}).invoke(unhang_group, arguments)
+    result = CliRunner(env={"XDG_STATE_HOME": str(tmp_path)}).invoke(
+        unhang_group, [text.replace("{gone}", str(tmp_path / "gone")) for text in arguments]
+    )
     assert (result.exit_code, result.stdout) == (1, "")
     assert said in result.stderr
     assert "Traceback" not in result.stderr

@@ -91,7 +91,7 @@ def test_reader_that_goes_away() -> None:
 
 def test_full_disk() -> None:
     """An answer that cannot be written is a failure that is told, not a traceback."""
-    with Path("/dev/full").open("wb") as full:
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb") as full:  # never made anew where it is missing
         done = subprocess.run(
             command("diagnose", "--from", str(CASE)),
             env=environment(),
@@ -105,9 +105,9 @@ def test_full_disk() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_quiet_failures_have_no_traceback() -> None:
+def test_quiet_failures_have_no_traceback(tmp_path: Path) -> None:
     """What is refused is one or two lines."""
-    done = unhang("stacks", "--from", "/nonexistent")
+    done = unhang("stacks", "--from", str(tmp_path / "gone"))
     assert done.status == 1
     assert len(done.err.splitlines()) <= 3
 
