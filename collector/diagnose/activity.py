@@ -20,6 +20,8 @@ _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/
 _STDLIB_SHORT = re.compile(
     r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio)/"
 )
+_NO_SYSCALL = ("running", "restart_syscall")
+"""`restart_syscall` is what our own short stop leaves behind: the wait channel tells more."""
 _STATES = {
     "R": "running",
     "S": "sleeping",
@@ -129,6 +131,8 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
         user=next((frame for frame in reversed(frames) if is_user_frame(frame)), None),
     )
     told = _classified(base, frames)
+    if thread.holds_gil and thread.active is False and told.doing is Doing.OUTSIDE:
+        return replace(told, cause=Cause.GIL, label="asleep and keeps the GIL")
     return _with_native(told, native)
 
 
@@ -169,7 +173,8 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
         label = row.label if certain else f"{seen.label}, {row.label}"
         return replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, kernel_agrees=True, kernel_tells=True)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
-    if agrees and seen.label == "in user code" and "nanosleep" in name:
+    sleeps = "nanosleep" in name or (name in _NO_SYSCALL and "nanosleep" in (process.wchan or ""))
+    if agrees and seen.label == "in user code" and sleeps:
         return replace(said, label=ASLEEP, kernel_agrees=True, kernel_tells=True)
     return replace(said, kernel_agrees=agrees)
 
@@ -178,7 +183,7 @@ def process_in_words(process: Process) -> str:
     """Say the process's state in words, e.g. `sleeping in read() on pipe:[81234], fd 9`."""
     words = _STATES.get(process.state, process.state)
     syscall = process.syscall
-    if syscall is not None and syscall.name != "running":
+    if syscall is not None and syscall.name not in _NO_SYSCALL:
         words += f" in {syscall.name}()"
         if syscall.target:
             words += f" on {syscall.target}"

@@ -124,11 +124,13 @@ def _in_rendezvous(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
 
 
 def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
-    """The minority that is in another collective call than a clear majority, if there is one."""
-    places: dict[tuple[object, object], list[int]] = defaultdict(list)
+    """The minority that is in another operation than a clear majority, if there is one.
+
+    Another line with the same operation is no ground: a rank may rightly wait for its partner in a smaller group.
+    """
+    places: dict[str | None, list[int]] = defaultdict(list)
     for rank in waiting:
-        activity = scene.activities[rank]
-        places[activity.op, activity.user].append(rank)
+        places[scene.activities[rank].op].append(rank)
     largest = max(places.values(), key=lambda ranks: (len(ranks), -ranks[0]))
     odd = tuple(rank for rank in waiting if rank not in largest)
     symmetric = all(_is_symmetric(scene.activities[rank]) for rank in waiting)
@@ -140,8 +142,8 @@ def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
         victims=tuple(largest),
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
-        op=scene.activities[largest[0]].op,
-        remarks=(f"{ranks_in_words(odd)} are in another collective call than the others; {NO_RECORD}",),
+        op=scene.activities[odd[0]].op,
+        remarks=(f"{ranks_in_words(odd)} in another operation than the others; {NO_RECORD}",),
     )
 
 

@@ -27,7 +27,7 @@ from collector.diagnose.findings import finding_of, sampled_finding, straggler_f
 from collector.diagnose.groups import line_up
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.patterns import Doing
-from collector.diagnose.roster import call_roll
+from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.sampled import find_sampled_straggler
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.straggler import find_straggler
@@ -75,7 +75,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
 
 def _read(scene: Scene) -> Reading:
     if not scene.activities:
-        return Reading(Verdict.CANNOT_TELL, "no rank was seen")
+        return _nobody_left(scene)
     if _moves(scene):
         return _moving(scene)
     faults = faults_by_record(scene) or faults_by_stacks(scene)
@@ -86,6 +86,12 @@ def _read(scene: Scene) -> Reading:
         return doubt
     findings = tuple(finding_of(_tempered(fault, scene), scene) for fault in faults)
     return Reading(Verdict.HUNG, "", findings=findings)
+
+
+def _nobody_left(scene: Scene) -> Reading:
+    if scene.roster.live and scene.roster.ranks and all(v.presence is Presence.EXITED for v in scene.roster.gone()):
+        return Reading(Verdict.NOT_HUNG, "all its ranks ended while they were looked at", state="finished")
+    return Reading(Verdict.CANNOT_TELL, "no rank was seen")
 
 
 def _moves(scene: Scene) -> bool:
@@ -127,9 +133,10 @@ def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
     suspects = {rank for fault in faults for rank in fault.culprits} or set(scene.activities)
     seen = {motion.by_rank[rank] for rank in suspects if rank in motion.by_rank}
     working = [rank for rank in suspects if motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene)]
-    stall = motion.stall(rank for fault in faults for rank in fault.victims)
+    starting = any(fault.kind is Kind.STARTUP_INCOMPLETE for fault in faults)
+    stall = motion.stall(r for fault in faults for r in fault.victims if scene.doing(r) is not Doing.STORE)
     at_once = any(fault.kind in _NEVER_PASSES for fault in faults)
-    needed = motion.needed(busy=bool(working) or seen == {Motion.UNKNOWN}, at_once=at_once)
+    needed = motion.needed(busy=bool(working) or starting or seen == {Motion.UNKNOWN}, at_once=at_once)
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
