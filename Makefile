@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format types bench wheel constraints clean
+.PHONY: help install demo test repeat zoo check lint format types bench wheel constraints clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +26,13 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses
-	$(BIN)/python -m pytest -m 'not bench' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not bench and not slow' $(PYTEST_ARGS)
+
+repeat: $(INSTALLED) ## the same questions twenty times in a row, about jobs that move; takes ten minutes
+	$(BIN)/python -m pytest -m slow
+
+zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
+	$(BIN)/python -m tests.live.zoo
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 
