@@ -26,10 +26,10 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses
-	$(BIN)/python -m pytest -m 'not bench and not slow' $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not bench and not repeated' $(PYTEST_ARGS)
 
 repeat: $(INSTALLED) ## the same questions twenty times in a row, about jobs that move; takes ten minutes
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m repeated
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
 	$(BIN)/python -m tests.live.zoo
