@@ -30,6 +30,8 @@ import os, sys, time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 """
 WORK = START + "group = dist.new_group([0], group_desc='alone')\ndist.all_reduce(torch.ones(3), group=group)\n"
+END = "dist.destroy_process_group()\n"
+"""Without it one process in a hundred aborts at its end, probe or no probe: seen with torch 2.13 and Gloo."""
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_rank_can_be_asked(folder: Path, free_port: int) -> None:
 
 def test_job_prints_and_leaves_nothing_more(folder: Path, free_port: int) -> None:
     """Not a line, not a file, not another status."""
-    done = run(WORK + "print('done'); sys.exit(7)", environment(folder, free_port))
+    done = run(WORK + END + "print('done'); sys.exit(7)", environment(folder, free_port))
     assert (done.returncode, done.stdout, done.stderr) == (7, "done\n", "")
     assert list(folder.iterdir()) == []
 
@@ -92,7 +94,7 @@ def test_folder_that_others_may_enter_is_not_used(folder: Path, free_port: int, 
     """Somebody else may have made it; the job runs on without a server."""
     folder.mkdir()
     folder.chmod(mode)
-    done = run(WORK + "print('done')", environment(folder, free_port))
+    done = run(WORK + END + "print('done')", environment(folder, free_port))
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert list(folder.iterdir()) == []
 
@@ -106,7 +108,7 @@ def test_sockets_left_behind_are_removed(folder: Path, free_port: int) -> None:
         (folder / "1.groups.json").write_text("{}")
         living.bind(str(folder / "2.sock"))
         living.listen()
-        run(WORK, environment(folder, free_port))
+        run(WORK + END, environment(folder, free_port))
     assert [path.name for path in folder.iterdir()] == ["2.sock"]
 
 
@@ -216,5 +218,5 @@ def test_job_that_is_killed_is_cleaned_up_by_the_next(folder: Path, free_port: i
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert len(list(folder.iterdir())) == 2
-        run(WORK, environment(folder, free_port))
+        run(WORK + END, environment(folder, free_port))
         assert list(folder.iterdir()) == []
