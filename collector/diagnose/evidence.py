@@ -87,7 +87,7 @@ def _sequence(fault: Fault, scene: Scene) -> SequenceEvidence:
         lane = group.lanes.get(rank)
         issued["unknown" if lane is None else str(lane.issued)].append(rank)
     waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
-    waited = _waited(fault.edges, sequence, scene)
+    waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, scene)
     where = f"sequence {sequence} of group {_named(group.ref)}"
     came = f"{_has(absent)} not" if absent else "no member is known to be absent"
     told = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))

@@ -89,7 +89,7 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
         culprits=culprits,
         victims=tuple(sorted(graph.victims_of(culprits))),
         certainty=_root_certainty(kind, culprits, first, scene),
-        edges=edges,
+        edges=(*edges, *graph.edges_among(graph.victims_of(culprits))),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,

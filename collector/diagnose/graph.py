@@ -6,7 +6,7 @@ a chain of victims may be as long as the job has ranks.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -66,6 +66,12 @@ class WaitGraph:
     def edges_to(self, culprits: Iterable[int]) -> tuple[Edge, ...]:
         guilty = set(culprits)
         return tuple(edge for edge in self.edges if guilty & set(edge.holders) and edge.waiter not in guilty)
+
+    def edges_among(self, ranks: Collection[int]) -> tuple[Edge, ...]:
+        """The edges by which `ranks` wait for each other and for nobody else."""
+        return tuple(
+            edge for edge in self.edges if edge.waiter in ranks and edge.holders and set(edge.holders) <= set(ranks)
+        )
 
 
 def strong_components(successors: Mapping[int, set[int]]) -> list[list[int]]:
