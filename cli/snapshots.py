@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from cli.sources.bundle import write_whole
+from cli.sources.bundle import made, write_whole
 from cli.sources.one_box import ask
 from cli.terminal import emit, note
 from collector.fanout import Deadline, Fanout, Request
@@ -65,7 +65,7 @@ def _write(directory: Path, seen: NodeSnapshot, data: bytes) -> Path:
     """Write `<host>-<time>.json.gz`; the time is to the microsecond, so that looks do not meet."""
     at = datetime.fromtimestamp((seen.taken_at_ns or 0) / 1e9, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     host = _UNSAFE.sub("_", seen.host or "").strip("._")[:100] or "node"
-    return write_whole(directory / f"{host}-{at}.json.gz", lambda to: to.write(gzip.compress(data, 6, mtime=0)))
+    return write_whole(made(directory) / f"{host}-{at}.json.gz", lambda to: to.write(gzip.compress(data, 6, mtime=0)))
 
 
 def _nobody(job: str | None, seen: NodeSnapshot) -> NotFound:

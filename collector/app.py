@@ -9,6 +9,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 
+from collector.gate import Gate
 from collector.routes import agents, diagnoses, health, jobs, views
 from collector.routes.answers import NotAcceptable
 from collector.runs import Busy
@@ -52,6 +53,7 @@ def create_app(
         lifespan=lifespan,
         responses=PROBLEM_RESPONSES,
     )
+    app.add_middleware(Gate, token_file=settings.token_file)
     install_problem_handlers(app)
     app.add_exception_handler(Busy, _on_busy)
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)

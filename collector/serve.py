@@ -15,6 +15,8 @@ from shared.tokens import TokenFile, require_safe_binding
 
 _log = logging.getLogger(__name__)
 
+_MOST_CONNECTIONS = 512
+"""Connections and requests at once; those beyond are answered 503."""
 _GRACE_SECONDS = 5
 """For requests that wait when the service is told to end."""
 
@@ -26,6 +28,7 @@ def serve(settings: CollectorSettings) -> None:
     listening = _bind(settings.listen)
     config = uvicorn.Config(
         create_app(settings),
+        limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         server_header=False,
         access_log=False,

@@ -1,5 +1,6 @@
 """A diagnosis and everything it rests on, written as one file that `--from` reads."""
 
+import io
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,27 +20,51 @@ def save_bundle(directory: Path, diagnosis: Diagnosis, expected: Expected, snaps
     from collector.store import Kept
 
     kept = Kept(diagnosis=diagnosis, expected=expected, snapshots=tuple(snapshots))
-    return write_whole(directory / bundle_name(kept), lambda to: write_bundle(kept, to))
+    return write_whole(made(directory) / bundle_name(kept), lambda to: write_bundle(kept, to))
+
+
+def made(directory: Path) -> Path:
+    """Make a directory with all that lead to it, and return it. Raises UnhangError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(directory, error) from error
+    return directory
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> Path:
-    """Write a file so that it is there whole or not at all, readable by its owner alone. Raises UnhangError."""
+    """Write a file so that it is there whole or not at all, readable by its owner alone. Raises UnhangError.
+
+    Links are followed. What is there and is no regular file, a device or a FIFO, is written through, never replaced.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".unhang-")
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            with target.open("wb", buffering=0) as to:
+                to.write(_written(write))
+        else:
+            _replace(target, write)
     except OSError as error:
         raise _cannot_write(path, error) from error
+    return path
+
+
+def _written(write: Callable[[IO[bytes]], object]) -> bytes:
+    memory = io.BytesIO()
+    write(memory)
+    return memory.getvalue()
+
+
+def _replace(target: Path, write: Callable[[IO[bytes]], object]) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".unhang-")
     try:
         with os.fdopen(handle, "wb") as to:
             write(to)
-        os.replace(name, path)
-    except BaseException as error:
+        os.replace(name, target)
+    except BaseException:
         with suppress(OSError):
             os.unlink(name)
-        if isinstance(error, OSError):
-            raise _cannot_write(path, error) from error
         raise
-    return path
 
 
 def _cannot_write(path: Path, error: OSError) -> UnhangError:

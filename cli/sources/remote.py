@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from cli.sources.bundle import write_whole
+from cli.sources.bundle import made, write_whole
 from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted
 from collector.question import Progress
 from shared.diagnosis import Diagnosis
@@ -97,7 +97,7 @@ class Remote:
     def _save(self, directory: Path, diagnosis: Diagnosis) -> Path:
         answer = self._get(f"/v1/diagnoses/{_segment(diagnosis.id)}/bundle")
         name = f"unhang-{''.join(c for c in diagnosis.id if c.isalnum() or c == '-')[:64]}.tar.gz"
-        return write_whole(directory / name, lambda to: to.write(answer.content))
+        return write_whole(made(directory) / name, lambda to: to.write(answer.content))
 
     def _waiting(self, method: str, path: str, deadline: float, **more: Any) -> httpx.Response:
         wait = max(0.0, min(_WAIT_AT_ONCE, deadline - time.monotonic()))
