@@ -80,12 +80,20 @@ def unhang() -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    _open_what_was_closed()
     status = run(sys.argv[1:])
     if status > 128:
         # Python would end itself by SIGINT instead where the interrupt came in the midst of an `eval`, as in imports:
         # https://github.com/python/cpython/blob/v3.11.0/Python/pythonrun.c#L1710 (run_eval_code_obj)
         os._exit(status)
     sys.exit(status)
+
+
+def _open_what_was_closed() -> None:
+    """A shell's `>&-` leaves no stream at all: let what would be written there go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the end
 
 
 def run(arguments: list[str]) -> int:

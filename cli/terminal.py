@@ -25,11 +25,7 @@ def wants_colour(choice: str) -> bool:
     """Return whether to colour standard output, `choice` being `auto`, `always` or `never`."""
     if choice != "auto":
         return choice == "always"
-    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _is_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()  # None: started with standard output closed
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int:
@@ -39,7 +35,7 @@ def width() -> int:
 
 
 def _knows_width() -> bool:
-    return _is_terminal() or os.environ.get("COLUMNS", "").isdigit()
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
 
 
 def emit(text: str) -> None:
