@@ -4,8 +4,11 @@ import re
 from dataclasses import dataclass, replace
 
 from collector.diagnose.patterns import (
+    CHILD_PROCESS,
+    MAY_PASS,
     WAITS_FOR_RANKS,
     WAITS_FOR_THREAD,
+    WAITS_FOR_WORK,
     Doing,
     frame_pattern,
     kernel_pattern,
@@ -54,6 +57,10 @@ class Activity:
     """Does the kernel (state, system call, children) tell the same story as the stack?"""
     kernel_tells: bool = False
     """Does the kernel tell what exactly holds it?"""
+    may_pass: bool = False
+    """Is it where a healthy rank may be for a minute, too: network, disk, a child process, a thread of its own?"""
+    may_be_idle: bool = False
+    """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
 
     @property
     def waits_for_ranks(self) -> bool:
@@ -114,8 +121,18 @@ def _from_stacks(view: RankView) -> Activity:
     main = _thread_activity(stacks, stacks.main, view.native_stacks)
     if main.frames and WAITS_FOR_THREAD.search(main.frames[-1].file) and not main.waits_for_ranks:
         others = (_thread_activity(stacks, thread, None) for thread in stacks.threads if thread is not stacks.main)
-        return next((other for other in others if other.waits_for_ranks), main)
+        waiter = next((other for other in others if other.waits_for_ranks), None)
+        return waiter or _waits_at_home(main)
     return main
+
+
+def _waits_at_home(main: Activity) -> Activity:
+    """The main thread waits for something in its own process: a thread that works, or work that may never come."""
+    if main.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
+        return main
+    idle = bool(WAITS_FOR_WORK.search(main.frames[-1].file))
+    label = "waiting for work to come" if idle else "waiting for a thread of its own"
+    return replace(main, label=label, may_pass=True, may_be_idle=idle)
 
 
 def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | None) -> Activity:
@@ -141,7 +158,8 @@ def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
         row = frame_pattern(frame.function, frame.file, native=frame.native)
         if row is not None:
             op = frame.function.lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
-            return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op)
+            may_pass = row.cause in MAY_PASS or row.label == CHILD_PROCESS
+            return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op, may_pass=may_pass)
     if base.user is None and frames:
         return replace(base, cause=Cause.UNKNOWN, label="in library code")
     return base
@@ -171,7 +189,8 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
         certain = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN)
         cause = row.cause if certain else seen.cause
         label = row.label if certain else f"{seen.label}, {row.label}"
-        return replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, kernel_agrees=True, kernel_tells=True)
+        told = replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, may_pass=row.may_pass)
+        return replace(told, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
     sleeps = "nanosleep" in name or (name in _NO_SYSCALL and "nanosleep" in (process.wchan or ""))
     if agrees and seen.label == "in user code" and sleeps:

@@ -16,6 +16,7 @@ from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
+_LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
 _TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
 """Causes that hold a rank against its will, whatever the others do."""
 
@@ -62,7 +63,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: 
         named = _named(kind, tuple(ranks), waiting, scene)
         faults.append(
             Fault(
-                kind=Kind.STARTUP_INCOMPLETE if starting and kind is Kind.RANK_MISSING else kind,
+                kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
                 culprits=named,
                 victims=tuple(sorted(waiting)),
                 certainty=_certainty(kind, named, scene),

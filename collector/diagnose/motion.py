@@ -6,8 +6,8 @@ a hang is judged by the job's own rhythm: the stall since the last operation of 
 usual gap between operations.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
@@ -28,8 +28,8 @@ FROZEN_GAPS = 2.0
 FROZEN_SECONDS = 5.0
 """The same in seconds at least: a job may pause once, for an epoch's end or a slow disk."""
 BUSY_GAPS = 10.0
-BUSY_SECONDS = 10.0
-"""The same where the rank waited for is busy, and the least stall in seconds."""
+BUSY_SECONDS = 60.0
+"""The same where the rank waited for is at work, or where healthy ranks are for a while, too."""
 
 
 class Motion(StrEnum):
@@ -52,6 +52,8 @@ class JobMotion:
     """The longest usual pause between two operations of one rank; None: too few records."""
     woken: frozenset[int] = frozenset()
     """Ranks whose main thread changed its stack or slept anew: CPU time alone may be a waiter that spins."""
+    idle_seconds: Mapping[int, float] = field(default_factory=dict)
+    """How long the agent had seen each rank stand still before the first look, where it was there to see it."""
 
     def ranks(self, motion: Motion) -> tuple[int, ...]:
         return tuple(rank for rank, what in self.by_rank.items() if what is motion)
@@ -60,7 +62,9 @@ class JobMotion:
         """Seconds that the job has stood still: since the newest operation, else at least since the first look."""
         if self.stalled_seconds is not None:
             return self.stalled_seconds
-        return 0.0 if self.woken & set(waiters) else self.seconds
+        waiting = set(waiters)
+        watched = min((self.idle_seconds[rank] for rank in waiting if rank in self.idle_seconds), default=0.0)
+        return 0.0 if self.woken & waiting else max(self.seconds, watched)
 
     def needed(self, *, busy: bool, at_once: bool = False) -> float:
         """Seconds of standing still that the job's own rhythm does not explain; `at_once`: what is seen cannot pass."""
@@ -82,6 +86,11 @@ def motion_of(roster: Roster) -> JobMotion:
         seconds=seconds,
         stalled_seconds=min(stalls, default=None),
         usual_gap_seconds=max(gaps, default=None),
+        idle_seconds={
+            view.rank: view.looks[0].idle_for_seconds
+            for view in roster.present()
+            if view.looks and view.looks[0].idle_for_seconds is not None
+        },
         woken=frozenset(view.rank for view in roster.present() if _woke(view)),
     )
 
@@ -154,8 +163,7 @@ def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
     if first is None or second is None or second.at_ns <= first.at_ns:
         return None
     seconds = (second.at_ns - first.at_ns) / 1e9
-    main = (first.main_cpu_seconds, second.main_cpu_seconds)
-    used = main[1] - main[0] if main[0] is not None and main[1] is not None else second.cpu_seconds - first.cpu_seconds
+    used = second.cpu_seconds - first.cpu_seconds  # of all threads: a main thread may wait for one that works
     if used > max(0.03, BUSY_CPU_SHARE * seconds):
         return True
     if first.io_bytes is not None and second.io_bytes is not None and second.io_bytes - first.io_bytes > BUSY_BYTES:

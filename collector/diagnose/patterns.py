@@ -44,6 +44,8 @@ def _row(doing: Doing, cause: Cause, label: str, function: str, file: str = "") 
     return FramePattern(doing, cause, label, re.compile(function), re.compile(file))
 
 
+CHILD_PROCESS = "waiting for a child process"
+
 _C10D = r"torch/distributed/distributed_c10d\.py$"
 
 FRAMES: tuple[FramePattern, ...] = (
@@ -144,7 +146,7 @@ FRAMES: tuple[FramePattern, ...] = (
     # _find_and_load (<frozen importlib._bootstrap>:1176)
     _row(Doing.OUTSIDE, Cause.IMPORT, "importing", r".", r"<frozen importlib"),
     # _communicate (subprocess.py:2115); wait (subprocess.py:1264)
-    _row(Doing.OUTSIDE, Cause.USER_CODE, "waiting for a child process", r".", r"(^|/)subprocess\.py$"),
+    _row(Doing.OUTSIDE, Cause.USER_CODE, CHILD_PROCESS, r".", r"(^|/)subprocess\.py$"),
     # save_checkpoint (train.py:88): the user's own function says what it is for. Not `checkpoint`
     # (torch/utils/checkpoint.py:496), which recomputes activations.
     _row(
@@ -172,6 +174,14 @@ NATIVE_FRAMES: tuple[FramePattern, ...] = (
     _row(Doing.OUTSIDE, Cause.GIL, "waiting for the GIL", r"^take_gil$"),
 )
 
+MAY_PASS = frozenset({Cause.NETWORK, Cause.CHECKPOINT, Cause.COMPILE, Cause.IMPORT, Cause.FILESYSTEM})
+"""Causes that a healthy job has, too, for a minute: only the kernel can say that it will not end by itself."""
+
+WAITS_FOR_WORK = re.compile(
+    r"(^|/)(queue|selectors|socketserver|code|cmd)\.py$|multiprocessing/(queues|connection)\.py$|(^|/)asyncio/"
+)
+"""Files of innermost frames of a loop that waits for work: an idle server looks like this, for days."""
+
 WAITS_FOR_THREAD = re.compile(r"(^|/)(threading|queue|concurrent/futures/(_base|thread)|asyncio/\w+|selectors)\.py$")
 """Files of innermost frames that tell that the main thread waits for another thread of its own process."""
 
@@ -185,10 +195,14 @@ class KernelPattern:
     syscall: re.Pattern[str]
     target: re.Pattern[str]
     wchan: re.Pattern[str]
+    may_pass: bool
+    """May it end by itself after a while, as a slow disk does?"""
 
 
-def _kernel(cause: Cause, label: str, *, syscall: str = "", target: str = "", wchan: str = "") -> KernelPattern:
-    return KernelPattern(cause, label, re.compile(syscall), re.compile(target), re.compile(wchan))
+def _kernel(
+    cause: Cause, label: str, *, syscall: str = "", target: str = "", wchan: str = "", may_pass: bool = False
+) -> KernelPattern:
+    return KernelPattern(cause, label, re.compile(syscall), re.compile(target), re.compile(wchan), may_pass)
 
 
 KERNEL: tuple[KernelPattern, ...] = (
@@ -203,7 +217,10 @@ KERNEL: tuple[KernelPattern, ...] = (
     _kernel(Cause.FILESYSTEM, "waiting for a file lock", syscall=r"^flock$"),
     # wchan rpc_wait_bit_killable, nfs_wait_bit_killable; fuse: request_wait_answer
     _kernel(
-        Cause.FILESYSTEM, "waiting for a remote file system", wchan=r"^(rpc_|nfs\d?_|request_wait_answer|fuse_|cl_)"
+        Cause.FILESYSTEM,
+        "waiting for a remote file system",
+        wchan=r"^(rpc_|nfs\d?_|request_wait_answer|fuse_|cl_)",
+        may_pass=True,
     ),
     # syscall read, fd 0 -> /dev/pts/3, wchan wait_woken (n_tty_read): somebody is expected to type
     _kernel(
@@ -215,6 +232,7 @@ KERNEL: tuple[KernelPattern, ...] = (
         "in file input or output",
         syscall=r"^(p?(read|write)(v|64)?v?2?|fsync|fdatasync)$",
         target=r"^/(?!dev/)",
+        may_pass=True,
     ),
 )
 

@@ -7,6 +7,7 @@ hardly ever seen in communication, the others nearly always are. In a balanced j
 from dataclasses import dataclass, replace
 
 from collector.diagnose.activity import Activity, activity_of
+from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import RankView, Roster
 
 LEAST_SAMPLES = 8
@@ -41,8 +42,9 @@ def find_sampled_straggler(roster: Roster) -> SampledStraggler | None:
 
 
 def _waiting_share(view: RankView) -> float:
-    waiting = sum(activity_of(replace(view, looks=(look,))).waits_for_ranks for look in view.looks)
-    return waiting / max(1, len(view.looks))
+    """Of all looks. Who builds a group or asks a store waits for a job to begin, not for a slow step."""
+    seen = [activity_of(replace(view, looks=(look,))) for look in view.looks]
+    return sum(one.waits_for_ranks and one.doing is not Doing.STORE for one in seen) / max(1, len(seen))
 
 
 def at_work(view: RankView) -> Activity:

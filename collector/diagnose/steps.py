@@ -3,6 +3,7 @@
 import shlex
 
 from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.signatures import ROOTED
 from shared.diagnosis import Cause, Kind, NextStep
 
 _BY_CAUSE = {
@@ -36,6 +37,10 @@ def next_steps_for(fault: Fault, cause: Cause, scene: Scene) -> tuple[NextStep, 
     steps = (
         [NextStep(text=_BY_CAUSE[cause])] if cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH else []
     )
+    if fault.kind is Kind.STUCK_TOGETHER and fault.op in ROOTED:
+        steps.append(
+            NextStep(text=f"compare the root (src or dst) that each rank gives {fault.op}: no recorder tells it")
+        )
     if fault.kind in _BY_KIND:
         steps.append(NextStep(text=_BY_KIND[fault.kind]))
     for rank in fault.culprits[:2]:

@@ -34,7 +34,7 @@ from collector.diagnose.straggler import find_straggler
 from collector.diagnose.waits import find_edges
 from collector.diagnose.wording import Reading, headline_of, steps_to_know_more
 from shared.diagnosis import Certainty, Diagnosis, Kind, Verdict
-from shared.snapshot import NodeSnapshot
+from shared.snapshot import NodeSnapshot, RankSnapshot
 
 
 def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
@@ -130,19 +130,43 @@ def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
     if not scene.roster.live:
         return None
     motion = scene.motion
-    suspects = {rank for fault in faults for rank in fault.culprits} or set(scene.activities)
-    seen = {motion.by_rank[rank] for rank in suspects if rank in motion.by_rank}
-    working = [rank for rank in suspects if motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene)]
-    starting = any(fault.kind is Kind.STARTUP_INCOMPLETE for fault in faults)
-    stall = motion.stall(r for fault in faults for r in fault.victims if scene.doing(r) is not Doing.STORE)
+    suspects = tuple(sorted({rank for fault in faults for rank in fault.culprits} or scene.activities))
+    stall = _stall(faults, scene)
+    if any(scene.activities[rank].may_be_idle for rank in suspects if rank in scene.activities):
+        return Reading(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
     at_once = any(fault.kind in _NEVER_PASSES for fault in faults)
-    needed = motion.needed(busy=bool(working) or starting or seen == {Motion.UNKNOWN}, at_once=at_once)
+    needed = motion.needed(busy=_takes_time(faults, suspects, scene), at_once=at_once)
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Reading(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
-    who = tuple(sorted(suspects))
-    return Reading(Verdict.CANNOT_TELL, "", waited_for=who, stall=stall, decided_after=needed - stall)
+    return Reading(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall)
+
+
+def _takes_time(faults: list[Fault], suspects: tuple[int, ...], scene: Scene) -> bool:
+    """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
+    motions = {rank: scene.motion.by_rank[rank] for rank in suspects if rank in scene.motion.by_rank}
+    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not _only_waits(rank, scene)]
+    may_pass = any(scene.activities[rank].may_pass for rank in suspects if rank in scene.activities)
+    unseen = set(motions.values()) == {Motion.UNKNOWN}
+    return bool(working) or may_pass or unseen or _is_starting(faults)
+
+
+def _is_starting(faults: list[Fault]) -> bool:
+    return any(fault.kind is Kind.STARTUP_INCOMPLETE for fault in faults)
+
+
+def _stall(faults: list[Fault], scene: Scene) -> float:
+    if _is_starting(faults):
+        ages = [_age(look) for view in scene.roster.present() for look in view.looks[-1:]]
+        return min((age for age in ages if age is not None), default=scene.motion.seconds)
+    return scene.motion.stall(r for fault in faults for r in fault.victims if scene.doing(r) is not Doing.STORE)
+
+
+def _age(look: RankSnapshot) -> float | None:
+    """Seconds since the rank's process began: a job that starts has waited no longer than its youngest rank."""
+    begun = look.identity.started_at
+    return None if begun is None or look.looked_at_ns is None else max(0.0, look.looked_at_ns / 1e9 - begun)
 
 
 def _tempered(fault: Fault, scene: Scene) -> Fault:
@@ -150,7 +174,8 @@ def _tempered(fault: Fault, scene: Scene) -> Fault:
     busy = any(
         scene.motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene) for rank in fault.culprits
     )
-    if busy and fault.certainty is Certainty.PROVEN and fault.kind is Kind.RANK_NOT_JOINED:
+    passing = busy or any(scene.activities[r].may_pass for r in fault.culprits if r in scene.activities)
+    if passing and fault.certainty is Certainty.PROVEN and fault.kind is Kind.RANK_NOT_JOINED:
         return replace(fault, certainty=Certainty.SUPPORTED)
     return fault
 

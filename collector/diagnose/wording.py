@@ -22,6 +22,8 @@ class Reading:
     """Seconds that `waited_for` have been waited for, at least."""
     decided_after: float | None = None
     """Seconds of further standing still that would make it a hang."""
+    idle: bool = False
+    """Do `waited_for` look like a loop that waits for work?"""
 
 
 _PREDICATES = {
@@ -44,14 +46,18 @@ def headline_of(reading: Reading, scene: Scene) -> str:
     if reading.verdict is Verdict.NOT_HUNG:
         return f"Not hung: {reading.reason}."
     if reading.waited_for:
-        return f"Cannot tell yet: {_waiting(reading, scene)}."
+        yet = "" if reading.idle else " yet"
+        return f"Cannot tell{yet}: {_waiting(reading, scene)}."
     return f"Cannot tell: {reading.reason}."
 
 
 def _waiting(reading: Reading, scene: Scene) -> str:
+    who = ranks_in_words(reading.waited_for)
+    if reading.idle:
+        return f"others wait for {who}, which waits for work to come: idle, or cut off from where its work comes from"
     usual = scene.motion.usual_gap_seconds
     rhythm = "" if usual is None else f", and the job's usual pause is up to {usual:.1f} s"
-    return f"others have waited for {ranks_in_words(reading.waited_for)} for {reading.stall:.1f} s{rhythm}"
+    return f"others have waited for {who} for {reading.stall:.1f} s{rhythm}"
 
 
 def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:

@@ -200,6 +200,7 @@ class Seen:
     state: str = "S"
     switches_per_second: float = 0.0
     cpu_share: float = 0.0
+    main_cpu_share: float | None = None
     bytes_per_second: int = 0
 
 
@@ -246,7 +247,7 @@ def _live_rank(
     beat = Beat(
         at_ns=at_ns,
         cpu_seconds=seen.cpu_share * seconds,
-        main_cpu_seconds=seen.cpu_share * seconds,
+        main_cpu_seconds=(seen.cpu_share if seen.main_cpu_share is None else seen.main_cpu_share) * seconds,
         main_switches=int(seen.switches_per_second * seconds),
         io_bytes=int(seen.bytes_per_second * seconds),
     )

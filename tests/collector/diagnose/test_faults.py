@@ -8,6 +8,7 @@ import pytest
 from collector.diagnose import Expected, diagnose, pauses_before_further_looks
 from shared.diagnosis import Cause, Certainty, Diagnosis, Kind, Verdict
 from shared.ranks import unfold
+from shared.stacks import Frame
 from tests.collector.diagnose.simulated import (
     LOADER,
     RECV,
@@ -264,3 +265,51 @@ def test_a_moving_job_without_a_recorder_is_sampled_for_a_straggler() -> None:
     assert many.verdict is Verdict.SLOW
     assert ranks(many) == [(Kind.STRAGGLER, (2,))]
     assert many.findings[0].certainty is Certainty.SUSPECTED
+
+
+QUEUE_GET = Frame("Queue.get", "/usr/lib/python3.11/queue.py", 171)
+JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)
+RECV_INTO = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
+INIT = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1854)
+
+
+def test_a_server_that_waits_for_work_is_never_called_hung() -> None:
+    idle = ASLEEP | {2: Seen(frames=(USER, QUEUE_GET))}
+    diagnosis = diagnose(live_looks(stuck_on_two(), idle, after_seconds=36_000.0), Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "waits for work" in diagnosis.headline
+
+
+@pytest.mark.parametrize("innermost", [JOIN, RECV_INTO], ids=["a thread of its own", "the network"])
+def test_where_healthy_ranks_are_for_a_while_a_rank_is_given_a_minute(innermost: Frame) -> None:
+    away = ASLEEP | {2: Seen(frames=(USER, innermost))}
+    early = diagnose(live_looks(stuck_on_two(), away, after_seconds=20.0), Expected())
+    late = diagnose(live_looks(stuck_on_two(), away, after_seconds=90.0), Expected())
+    assert (early.verdict, early.findings) == (Verdict.CANNOT_TELL, ())
+    assert ranks(late) == [(Kind.RANK_NOT_JOINED, (2,))]
+    assert late.findings[0].certainty is Certainty.SUPPORTED
+
+
+def test_work_in_any_thread_is_work() -> None:
+    hashing = ASLEEP | {2: Seen(frames=(USER,), cpu_share=0.9, main_cpu_share=0.0)}
+    diagnosis = diagnose(live_looks(stuck_on_two(), hashing, after_seconds=20.0), Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+
+
+def test_a_rank_that_is_late_for_the_start_is_no_straggler() -> None:
+    starting = {rank: Seen(frames=(USER, INIT), switches_per_second=50.0) for rank in range(3)}
+    late = starting | {3: Seen(frames=(USER,), switches_per_second=50.0)}
+    job = Job({rank: [Stay()] for rank in range(4)})
+    diagnosis = diagnose(live_looks(job, late, recorder=False, looks=10), Expected())
+    assert diagnosis.verdict is not Verdict.SLOW
+
+
+def test_what_the_agent_has_watched_counts_as_standing_still() -> None:
+    away = ASLEEP | {2: Seen(frames=(USER, RECV_INTO))}
+    looks = live_looks(stuck_on_two(), away, recorder=False)
+    watched = [
+        look.model_copy(update={"ranks": tuple(r.model_copy(update={"idle_for_seconds": 300.0}) for r in look.ranks)})
+        for look in looks
+    ]
+    assert diagnose(looks, Expected()).verdict is Verdict.CANNOT_TELL
+    assert ranks(diagnose(watched, Expected())) == [(Kind.RANK_NOT_JOINED, (2,))]
