@@ -10,6 +10,7 @@ from pathlib import Path
 import rig
 
 TRUTH = {
+    "or_silent": True,  # for the first minute a healthy rank may be there, too
     "verdict": "hung",
     "kinds": ["rank_not_joined"],
     "causes": ["filesystem", "pipe_blocked", "user_code"],

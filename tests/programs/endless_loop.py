@@ -3,6 +3,7 @@
 import rig
 
 TRUTH = {
+    "or_silent": True,  # for the first minute a healthy rank may be there, too
     "verdict": "hung",
     "kinds": ["rank_not_joined"],
     "causes": ["user_code"],

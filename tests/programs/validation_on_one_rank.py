@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
+    "or_silent": True,  # for the first minute a healthy rank may be there, too
     "verdict": ["hung", "slow"],
     "kinds": ["rank_not_joined", "straggler"],
     "causes": ["user_code"],
