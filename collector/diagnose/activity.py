@@ -130,7 +130,8 @@ def _waits_at_home(main: Activity) -> Activity:
     """The main thread waits for something in its own process: a thread that works, or work that may never come."""
     if main.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
         return main
-    idle = bool(WAITS_FOR_WORK.search(main.frames[-1].file))
+    called = main.frames if main.user is None else main.frames[main.frames.index(main.user) + 1 :]
+    idle = any(WAITS_FOR_WORK.search(frame.file) for frame in called)
     label = "waiting for work to come" if idle else "waiting for a thread of its own"
     return replace(main, label=label, may_pass=True, may_be_idle=idle)
 

@@ -268,13 +268,14 @@ def test_a_moving_job_without_a_recorder_is_sampled_for_a_straggler() -> None:
 
 
 QUEUE_GET = Frame("Queue.get", "/usr/lib/python3.11/queue.py", 171)
+CONDITION_WAIT = Frame("Condition.wait", "/usr/lib/python3.11/threading.py", 327)
 JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)
 RECV_INTO = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
 INIT = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1854)
 
 
 def test_a_server_that_waits_for_work_is_never_called_hung() -> None:
-    idle = ASLEEP | {2: Seen(frames=(USER, QUEUE_GET))}
+    idle = ASLEEP | {2: Seen(frames=(USER, QUEUE_GET, CONDITION_WAIT))}
     diagnosis = diagnose(live_looks(stuck_on_two(), idle, after_seconds=36_000.0), Expected())
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
     assert "waits for work" in diagnosis.headline
