@@ -61,7 +61,7 @@ def test_live_ranks_in_json(job: Job) -> None:
 
 def test_markdown_and_output(tmp_path: Path) -> None:
     """A ticket in a file: nothing on stdout, the place on stderr."""
-    file = tmp_path / "deep" / "ticket.md"
+    file = tmp_path / "ticket.md"
     done = unhang("diagnose", "--from", str(CASE), "--markdown", "--output", str(file))
     assert (done.status, done.out) == (10, "")
     assert str(file) in done.err
