@@ -25,7 +25,7 @@ MEANING = {
 
 _NOBODY = {
     Kind.COLLECTIVE_MISMATCH: "there is no majority, so no side is convicted",
-    Kind.STUCK_TOGETHER: "the ranks are alike; look at what they share",
+    Kind.STUCK_TOGETHER: "what is seen does not set one apart",
 }
 
 _MOST_CULPRITS = 8
@@ -50,6 +50,7 @@ def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = (
         ("where", where_lines(finding.where, width)),
         ("victims" if finding.culprits else "waiting", _victims(finding, width)),
         ("ground", evidence_lines(finding, width, shown=shown)),
+        ("limits", [line for remark in finding.remarks for line in paragraph(remark, width)]),
     ]
     return [(label, lines) for label, lines in blocks if lines]
 
