@@ -46,7 +46,8 @@ def test_rank_that_is_set_after_the_start() -> None:
 
 def test_rank_that_a_forked_child_sets() -> None:
     """The child of a fork shares its parent's pages until it writes."""
-    program = SETS_RANK + "if os.fork():\n    os.environ['RANK'] = '6'\n" + SLEEP
+    child = "import time\nif not os.fork():\n    time.sleep(600)\n"
+    program = SETS_RANK + child + "os.environ['RANK'] = '6'\n" + SLEEP
     with running(program, env={}) as process:
         assert environment_of(process.pid)["RANK"] == "6"
 
