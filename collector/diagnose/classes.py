@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from collector.diagnose.activity import Activity, activity_of
+from collector.diagnose.activity import Activity, activity_of, place
 from collector.diagnose.expected import Expected
 from collector.diagnose.roster import RankView, Roster, call_roll
 from shared.diagnosis import Contract, Place, StackClass
@@ -40,7 +40,7 @@ def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[Stac
             together[frames].append(view.rank)
     ordered = sorted(together.items(), key=lambda item: (-len(item[1]), item[1]))
     return tuple(
-        StackClass(ranks=fold(ranks), frames=tuple(map(_place, frames)), label=activities[ranks[0]].label)
+        StackClass(ranks=fold(ranks), frames=tuple(map(place, frames)), label=activities[ranks[0]].label)
         for frames, ranks in ordered
     )
 
@@ -59,7 +59,7 @@ def _merged(stacks: dict[int, tuple[Frame, ...]], depth: int) -> tuple[StackNode
             following[frames[depth]][rank] = frames
     ordered = sorted(following.items(), key=lambda item: (-len(item[1]), min(item[1])))
     return tuple(
-        StackNode(place=_place(frame), ranks=fold(passing), children=_merged(passing, depth + 1))
+        StackNode(place=place(frame), ranks=fold(passing), children=_merged(passing, depth + 1))
         for frame, passing in ordered
     )
 
@@ -71,7 +71,3 @@ _DEEPEST = 200
 def _main_stack(view: RankView) -> tuple[Frame, ...]:
     stacks = view.stacks
     return () if stacks is None or stacks.main is None else stacks.stack(stacks.main)
-
-
-def _place(frame: Frame) -> Place:
-    return Place(function=frame.function, file=frame.file, line=frame.line)

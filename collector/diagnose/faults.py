@@ -29,7 +29,7 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     graph = WaitGraph(scene.edges, cut=convicted)
     entered = {edge.waiter for edge in scene.edges if not edge.holders}
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
-    hidden = [rank for rank in roots if waits_unrecorded(rank, graph, scene)]
+    hidden = [rank for rank in roots if waits_unrecorded(rank, scene)]
     faults = [_mismatch_fault(mismatch, graph, scene) for mismatch in disputes]
     faults += _root_faults([rank for rank in roots if rank not in hidden], graph, scene)
     if hidden and not faults:

@@ -66,10 +66,6 @@ class GroupView:
     def issued_at(self, sequence: int) -> tuple[int, ...]:
         return tuple(rank for rank, lane in self.lanes.items() if lane.issued >= sequence)
 
-    @property
-    def sequences_waited_for(self) -> tuple[int, ...]:
-        return tuple(sorted({sequence for lane in self.lanes.values() for sequence in lane.pending}))
-
 
 _Named = tuple[str, str]
 """(name, description)"""

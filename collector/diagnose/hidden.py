@@ -15,7 +15,7 @@ from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
 
 
-def waits_unrecorded(root: int, graph: WaitGraph, scene: Scene) -> bool:
+def waits_unrecorded(root: int, scene: Scene) -> bool:
     """Does the stack of a root say that it waits for other ranks, though its record does not?"""
     activity = scene.activities.get(root)
     return activity is not None and not scene.roster.ranks[root].gone and activity.waits_for_ranks

@@ -14,7 +14,7 @@ from collector.diagnose.expected import Expected, Unanswered
 from shared.diagnosis import Conflict
 from shared.log_events import LogEvent, Logs
 from shared.missing import Missing
-from shared.ranks import fold
+from shared.ranks import fold, unfold
 from shared.snapshot import Exited, Identity, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks
 from shared.trace import Trace
@@ -261,9 +261,10 @@ def _account_for(
         for e in exits
         if e.identity is not None and e.identity.attempt == attempt and (job is None or e.identity.job == job)
     }
+    nodes = {rank: node for node in reversed(expected.unanswered) for rank in unfold(node.ranks)}
     views: dict[int, RankView] = {}
     for rank in absent:
-        silent = next((u for u in expected.unanswered if rank in _known_ranks(u)), None)
+        silent = nodes.get(rank)
         if rank in remembered:
             exited = remembered[rank]
             host = exited.identity.host if exited.identity is not None else None
@@ -272,15 +273,6 @@ def _account_for(
             views[rank] = RankView(rank, Presence.UNREACHABLE, unanswered=silent, host=silent.host)
     left = [rank for rank in absent if rank not in views]
     return views | _by_elimination(left, seen, exits, snapshots, expected, job)
-
-
-def _known_ranks(unanswered: Unanswered) -> set[int]:
-    return {r for span in unanswered.ranks.split(",") if span for r in _span(span)}
-
-
-def _span(span: str) -> range:
-    first, _, last = span.partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 def _by_elimination(

@@ -8,10 +8,10 @@ receive; the two match by peer, never by sequence, which counts per rank.
 from collections import defaultdict
 from dataclasses import dataclass
 
-from collector.diagnose.activity import Activity
+from collector.diagnose.activity import Activity, place
 from collector.diagnose.groups import GroupView, PendingP2P
 from collector.diagnose.roster import Presence, Roster
-from shared.diagnosis import Place, Wait
+from shared.diagnosis import Wait
 from shared.ranks import fold
 from shared.stacks import Frame
 from shared.trace import Signature, Trace
@@ -40,7 +40,7 @@ class Edge:
             group=self.group.ref,
             op=self.signature.op,
             sequence=self.sequence,
-            call_site=None if site is None else Place(function=site.function, file=site.file, line=site.line),
+            call_site=None if site is None else place(site),
         )
 
 
