@@ -24,7 +24,7 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     mismatches = [m for m in (earliest_mismatch(g, scene.traces) for g in scene.groups) if m is not None]
     disputes = [m for m in mismatches if _still_matters(m)]
     convicted = frozenset(rank for mismatch in disputes for rank in mismatch.culprits)
-    disputed = frozenset(rank for mismatch in disputes for ranks, _ in mismatch.sides for rank in ranks)
+    disputed = frozenset(rank for mismatch in disputes for rank in mismatch.ranks)
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
     graph = WaitGraph(scene.edges, cut=convicted)
     entered = {edge.waiter for edge in scene.edges if not edge.holders}
@@ -49,22 +49,27 @@ def _still_matters(mismatch: Mismatch) -> bool:
 
 
 def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Scene) -> Fault:
-    involved = {rank for ranks, _ in mismatch.sides for rank in ranks}
+    involved = set(mismatch.ranks)
     victims = (involved | graph.victims_of(involved)) - set(mismatch.culprits)
-    voters = len(involved)
-    decided = len(mismatch.sides[0][0]) == voters - len(mismatch.culprits) and bool(mismatch.culprits)
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=mismatch.culprits,
         victims=tuple(sorted(victims)),
-        certainty=Certainty.PROVEN if decided else Certainty.SUSPECTED,
+        certainty=_mismatch_certainty(mismatch),
         cause=Cause.USER_CODE,
         edges=tuple(edge for edge in scene.edges if edge.group is mismatch.group),
         mismatch=mismatch,
         group=mismatch.group,
         op=mismatch.sides[0][1].op,
         sequence=mismatch.sequence,
+        remarks=mismatch.remarks,
     )
+
+
+def _mismatch_certainty(mismatch: Mismatch) -> Certainty:
+    if not mismatch.culprits:
+        return Certainty.SUSPECTED
+    return Certainty.PROVEN if mismatch.certain else Certainty.SUPPORTED
 
 
 def _root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene) -> list[Fault]:

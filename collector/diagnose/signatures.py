@@ -7,14 +7,12 @@ earliest disagreement counts: what follows it is noise.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 from operator import itemgetter
 
 from collector.diagnose.groups import GroupView
-from collector.diagnose.lanes import Lane
 from shared.trace import Signature, Trace
 
 # Parts of a signature that must be equal on all members: i input elements, o output elements, d dtype.
@@ -25,12 +23,17 @@ _MUST_AGREE = {
     "all_gather": "od",
     "all_gather_into_tensor": "od",
     "all_gather_coalesced": "od",
+    "all_gather_into_tensor_coalesced": "od",
     "reduce_scatter": "id",
     "reduce_scatter_tensor": "id",
+    "reduce_scatter_coalesced": "id",
+    "reduce_scatter_tensor_coalesced": "id",
     "broadcast": "id",
     "reduce": "id",
     "gather": "id",
-    "scatter": "o",
+    "scatter": "od",
+    "all_to_all": "d",
+    "all_to_all_single": "d",
     "barrier": "",
 }
 
@@ -43,13 +46,21 @@ Facts = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None, tuple[str, ..
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The earliest disagreement of one group. `culprits` is empty where there is no majority."""
+    """The disagreement that matters in one group. `culprits` is empty where nothing tells which side is right."""
 
     group: GroupView
     sequence: int
     sides: tuple[tuple[tuple[int, ...], Signature], ...]
     """(ranks, one of their signatures), the largest side first."""
     culprits: tuple[int, ...]
+    certain: bool = False
+    """Do more than half of all members, those who are silent included, stand against the culprits?"""
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Everybody who has an opinion."""
+        return tuple(sorted(rank for ranks, _ in self.sides for rank in ranks))
 
 
 def facts_of(signature: Signature) -> Facts:
@@ -59,8 +70,14 @@ def facts_of(signature: Signature) -> Facts:
         signature.op,
         _elements(signature.input_sizes) if "i" in parts else None,
         _elements(signature.output_sizes) if "o" in parts else None,
-        (signature.input_dtypes or signature.output_dtypes) if "d" in parts else None,
+        _dtypes(signature, outputs="o" in parts) if "d" in parts else None,
     )
+
+
+def _dtypes(signature: Signature, *, outputs: bool) -> tuple[str, ...]:
+    """Each type once: lists of tensors differ in length between a root and the others."""
+    first, second = signature.input_dtypes, signature.output_dtypes
+    return tuple(dict.fromkeys((second or first) if outputs else (first or second)))
 
 
 def _elements(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
@@ -68,63 +85,123 @@ def _elements(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 def earliest_mismatch(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
-    """Return the first sequence at which two members of `group` issued different operations, or None.
+    """Return the first disagreement of `group`'s members that they have not got past, or None.
 
     Only sequences that a trace still holds are compared: what a ring buffer has overwritten is unknown.
     """
+    classes = alike(group, traces)
+    if _all_agree(classes):
+        return None
+    opinions = _opinions(classes)
+    passed = _passed(group, opinions)
+    disputed = [sequence for sequence in sorted(opinions) if len(opinions[sequence]) > 1 and sequence > passed]
+    mismatches = [_mismatch(group, traces, sequence, opinions[sequence]) for sequence in disputed[:_MOST_DISPUTES]]
+    return _telling(mismatches)
+
+
+_MOST_DISPUTES = 64
+"""A shift makes every later sequence differ; the first ones tell all there is to tell."""
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Members whose lanes hold the same sequences of the same operations."""
+
+    ranks: tuple[int, ...]
+    sequences: tuple[int, ...]
+    facts: tuple[int, ...]
+    """For each of `sequences`, a number that stands for the same `Facts` on all ranks."""
+
+
+def alike(group: GroupView, traces: dict[int, Trace]) -> list[Alike]:
+    """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
     ids: dict[Facts, int] = {}
-    told = {rank: _facts_in_order(lane, traces[rank], ids) for rank, lane in group.lanes.items()}
-    if _all_agree(group, told):
-        return None
-    by_sequence: dict[int, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
-    for rank, facts in told.items():
-        for sequence, each in _by_sequence(group.lanes[rank], facts):
-            by_sequence[sequence][each].append(rank)
-    disputed = [sequence for sequence, sides in by_sequence.items() if len(sides) > 1]
-    if not disputed:
-        return None
-    return _mismatch(group, traces, min(disputed), by_sequence[min(disputed)])
+    known: dict[tuple[Signature, ...], list[int]] = {}
+    classes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
+    for rank, lane in group.lanes.items():
+        trace = traces[rank]
+        numbers = known.get(trace.signatures)
+        if numbers is None:
+            numbers = known[trace.signatures] = [ids.setdefault(facts_of(one), len(ids)) for one in trace.signatures]
+        facts = tuple(map(numbers.__getitem__, map(trace.signature.__getitem__, lane.positions)))
+        classes[lane.sequences, facts].append(rank)
+    return [Alike(tuple(ranks), sequences, facts) for (sequences, facts), ranks in classes.items()]
 
 
-def _facts_in_order(lane: Lane, trace: Trace, ids: dict[Facts, int]) -> tuple[int, ...]:
-    """What the lane's records must agree on, as small numbers that mean the same on every rank."""
-    numbers = [ids.setdefault(facts_of(signature), len(ids)) for signature in trace.signatures]
-    return tuple(map(numbers.__getitem__, map(trace.signature.__getitem__, lane.positions)))
-
-
-def _all_agree(group: GroupView, told: dict[int, tuple[int, ...]]) -> bool:
+def _all_agree(classes: list[Alike]) -> bool:
     """The common case, told without looking at any record: gapless lanes that equal the longest where they overlap."""
-    if not all(lane.is_gapless or not lane.sequences for lane in group.lanes.values()):
-        return False
-    longest = max(told, key=lambda rank: (len(told[rank]), rank), default=None)
-    if longest is None:
+    held = [one for one in classes if one.sequences]
+    if not held:
         return True
-    base, reference = group.lanes[longest].first_kept, told[longest]
-    for rank, facts in told.items():
-        shift = group.lanes[rank].first_kept - base
-        mine, theirs = facts[max(0, -shift) :], reference[max(0, shift) :]
-        common = min(len(mine), len(theirs))
-        if common < len(facts) or mine[:common] != theirs[:common]:
-            return False
-    return True
+    longest = max(held, key=lambda one: (len(one.facts), one.ranks))
+    return all(_is_gapless(one) for one in held) and all(_agrees(one, longest) for one in held)
 
 
-def _by_sequence(lane: Lane, facts: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    for sequence, rows in groupby(zip(lane.sequences, facts, strict=True), key=itemgetter(0)):
-        yield sequence, tuple(fact for _, fact in rows)
+def _is_gapless(one: Alike) -> bool:
+    return one.sequences == tuple(range(one.sequences[0], one.sequences[-1] + 1))
+
+
+def _agrees(one: Alike, reference: Alike) -> bool:
+    shift = one.sequences[0] - reference.sequences[0]
+    mine, theirs = one.facts[max(0, -shift) :], reference.facts[max(0, shift) :]
+    common = min(len(mine), len(theirs))
+    return common == len(one.facts) and mine[:common] == theirs[:common]
+
+
+_Opinions = dict[int, dict[tuple[int, ...], list[int]]]
+"""By sequence and by what was issued there (several facts where operations are coalesced): by whom."""
+
+
+def _opinions(classes: list[Alike]) -> _Opinions:
+    by_sequence: _Opinions = defaultdict(lambda: defaultdict(list))
+    for one in classes:
+        for sequence, rows in groupby(zip(one.sequences, one.facts, strict=True), key=itemgetter(0)):
+            by_sequence[sequence][tuple(fact for _, fact in rows)].extend(one.ranks)
+    return by_sequence
+
+
+def _passed(group: GroupView, opinions: _Opinions) -> int:
+    """The last sequence on which all members agreed and which they all have completed: what was before is over.
+
+    Some operations differ rightly between ranks. Those that the group got past together hold nobody now.
+    """
+    everybody = len(group.lanes)
+    pending = {sequence for lane in group.lanes.values() for sequence in lane.pending}
+    return max(
+        (
+            sequence
+            for sequence, sides in opinions.items()
+            if len(sides) == 1 and sequence not in pending and len(next(iter(sides.values()))) == everybody
+        ),
+        default=0,
+    )
+
+
+def _telling(mismatches: list[Mismatch]) -> Mismatch | None:
+    """The earliest disagreement; where ring buffers leave it to a few, the earliest that more members witness.
+
+    A later one may decide what an earlier one leaves open only if it splits the members in the same way.
+    """
+    for at, mismatch in enumerate(mismatches):
+        before = mismatches[:at]
+        guilty = set(mismatch.culprits)
+        splits_alike = all(not guilty & set(ranks) or set(ranks) <= guilty for m in before for ranks, _ in m.sides)
+        if guilty and splits_alike and all(len(m.ranks) < len(mismatch.ranks) for m in before):
+            return mismatch
+    return mismatches[0] if mismatches else None
 
 
 def _mismatch(
     group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[int, ...], list[int]]
 ) -> Mismatch:
     sides = sorted((tuple(sorted(ranks)) for ranks in opinions.values()), key=lambda ranks: (-len(ranks), ranks))
-    voters = sum(len(ranks) for ranks in sides)
-    majority = 2 * len(sides[0]) > voters and len(sides[0]) > 1
+    majority = 2 * len(sides[0]) > sum(map(len, sides)) and len(sides[0]) > 1
     culprits = tuple(sorted(rank for ranks in sides[1:] for rank in ranks)) if majority else ()
-    shown = tuple((ranks, _signature_at(group, traces, ranks[0], sequence)) for ranks in sides)
-    return Mismatch(group, sequence, shown, culprits)
+    shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for ranks in sides)
+    return Mismatch(group, sequence, shown, culprits, certain=majority and 2 * len(sides[0]) > len(group.members))
 
 
-def _signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:
+def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:
+    """What `rank` has issued at `sequence`; of coalesced operations the last."""
     trace = traces[rank]
     return trace.signatures[trace.signature[group.lanes[rank].at(sequence)[-1]]]

@@ -1,15 +1,18 @@
 """Step 5 of the verdict: who waits for whom.
 
 Edges run rank -> group -> rank and are kept that way, so that their number is linear in memberships. A rank waits
-in a group for those who have not issued what it has issued. A receive waits for its send, and a send for its
-receive; the two match by peer, never by sequence, which counts per rank.
+in a group for those who have not issued what it has issued, and for those who have issued it behind an operation
+that holds their queue; such a rank itself waits in that older operation only. A receive waits for its send, and a
+send for its receive; the two match by peer, never by sequence, which counts per rank.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from collector.diagnose.activity import Activity, place
 from collector.diagnose.groups import GroupView, PendingP2P
+from collector.diagnose.queues import Queue
 from collector.diagnose.roster import Presence, Roster
 from shared.diagnosis import Wait
 from shared.ranks import fold
@@ -30,6 +33,8 @@ class Edge:
     is_p2p: bool
     call_site: Frame | None
     created_ns: int
+    queued: tuple[int, ...] = ()
+    """Those of `holders` who have issued it too, and whose queue has not come to it."""
 
     @property
     def wait(self) -> Wait:
@@ -48,18 +53,46 @@ def find_edges(
     groups: tuple[GroupView, ...], roster: Roster, traces: dict[int, Trace], activities: dict[int, Activity]
 ) -> tuple[Edge, ...]:
     """Return what every rank waits for, by the recorder: its oldest unfinished operation of each group and lane."""
+    queues = {rank: Queue.of(trace) for rank, trace in traces.items() if not roster.ranks[rank].gone}
     found: list[Edge] = []
     for group in groups:
         silent = _silent_holders(group, roster, activities)
-        holders: dict[int, tuple[int, ...]] = {}
+        points: dict[int, _Point] = {}
         for rank, lane in group.lanes.items():
-            if lane.pending and not roster.ranks[rank].gone:
-                oldest = lane.pending[0]
-                if oldest not in holders:
-                    holders[oldest] = tuple(sorted({*group.absent_at(oldest), *silent}))
-                found.append(_collective_edge(group, rank, oldest, traces[rank], holders[oldest], activities))
-        found.extend(_p2p_edges(group, activities))
+            if lane.pending and rank in queues:
+                sequence = lane.pending[0]
+                if sequence not in points:
+                    points[sequence] = _point(group, sequence, silent, queues)
+                point = points[sequence]
+                if point.absent or rank not in point.queued:
+                    found.append(_collective_edge(group, rank, sequence, traces[rank], point, activities))
+        found.extend(_p2p_edges(group, queues, activities))
     return tuple(found)
+
+
+class _Point(NamedTuple):
+    """One sequence of a group: who holds up those that have begun it."""
+
+    absent: tuple[int, ...]
+    queued: frozenset[int]
+
+    def holders_for(self, rank: int) -> tuple[int, ...]:
+        """Who `rank` waits for. A rank that has not begun waits for those alone who have not even issued it."""
+        if rank in self.queued or not self.queued:
+            return self.absent
+        return tuple(sorted({*self.absent, *self.queued}))
+
+
+def _point(group: GroupView, sequence: int, silent: tuple[int, ...], queues: dict[int, Queue]) -> _Point:
+    pending = [
+        (rank, positions[0])
+        for rank, lane in group.lanes.items()
+        if rank in queues and sequence in lane.pending and (positions := lane.at(sequence))
+    ]
+    queued = frozenset(rank for rank, position in pending if queues[rank].holds_back(position))
+    if len(queued) == len(pending) and all(queues[rank].older(position) is None for rank, position in pending):
+        queued = frozenset()  # nobody's device has begun it, and nothing tells why: they are stuck together
+    return _Point(tuple(sorted({*group.absent_at(sequence), *silent})), queued)
 
 
 def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Activity]) -> tuple[int, ...]:
@@ -74,39 +107,50 @@ def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Acti
 
 
 def _collective_edge(
-    group: GroupView,
-    rank: int,
-    sequence: int,
-    trace: Trace,
-    holders: tuple[int, ...],
-    activities: dict[int, Activity],
+    group: GroupView, rank: int, sequence: int, trace: Trace, point: _Point, activities: dict[int, Activity]
 ) -> Edge:
     record = trace.record(group.lanes[rank].at(sequence)[0])
     site = record.call_site[-1] if record.call_site else activities[rank].user
-    return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns)
+    holders = point.holders_for(rank)
+    queued = tuple(holder for holder in holders if holder in point.queued)
+    return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns, queued)
 
 
-def _p2p_edges(group: GroupView, activities: dict[int, Activity]) -> list[Edge]:
-    unfinished: dict[tuple[str, int | None, int | None], int] = defaultdict(int)
+def _p2p_edges(group: GroupView, queues: dict[int, Queue], activities: dict[int, Activity]) -> list[Edge]:
+    unfinished: dict[tuple[str, int | None, int | None], list[PendingP2P]] = defaultdict(list)
     for operation in group.p2p:
-        unfinished[operation.op, operation.source, operation.target] += 1
+        unfinished[operation.op, operation.source, operation.target].append(operation)
     oldest: dict[tuple[int, str, int | None], PendingP2P] = {}
     for operation in group.p2p:
         oldest.setdefault((operation.rank, operation.op, operation.peer), operation)
     return [
-        Edge(
-            waiter=operation.rank,
-            holders=() if unfinished[_counterpart(operation)] else (operation.peer,),
-            group=group,
-            signature=operation.record.signature,
-            sequence=None,
-            is_p2p=True,
-            call_site=operation.record.call_site[-1] if operation.record.call_site else activities[operation.rank].user,
-            created_ns=operation.record.created_ns,
-        )
+        _p2p_edge(operation, group, unfinished[_counterpart(operation)], queues, activities)
         for operation in oldest.values()
-        if operation.peer is not None
+        if operation.peer is not None and operation.rank in queues
     ]
+
+
+def _p2p_edge(
+    operation: PendingP2P,
+    group: GroupView,
+    counterparts: list[PendingP2P],
+    queues: dict[int, Queue],
+    activities: dict[int, Activity],
+) -> Edge:
+    record, peer = operation.record, operation.peer
+    assert peer is not None
+    queued = bool(counterparts) and peer in queues and queues[peer].holds_back(counterparts[0].record.position)
+    return Edge(
+        waiter=operation.rank,
+        holders=(peer,) if queued or not counterparts else (),
+        group=group,
+        signature=record.signature,
+        sequence=None,
+        is_p2p=True,
+        call_site=record.call_site[-1] if record.call_site else activities[operation.rank].user,
+        created_ns=record.created_ns,
+        queued=(peer,) if queued else (),
+    )
 
 
 def _counterpart(operation: PendingP2P) -> tuple[str, int | None, int | None]:

@@ -1,0 +1,54 @@
+"""Step 5 on a device: who has issued an operation and not begun it.
+
+A call on a device only puts work on a queue. Queues run in order and wait for each other where the code waits, so an
+operation that all members have issued may still lack one whose queue is held by an older operation. Whether work
+has begun is recorded only where the job asks for timing (TORCH_NCCL_ENABLE_TIMING); elsewhere an older unfinished
+operation of the same rank stands for it. Gloo has no such queues: what it has issued runs.
+"""
+
+import re
+from dataclasses import dataclass
+
+from shared.trace import State, Trace
+
+_NO_QUEUE = "gloo"
+_UNFINISHED = re.compile(rb"[^\x02]")
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What one rank has put on its device and not got back."""
+
+    trace: Trace
+    tells_starts: bool
+    """Does the recorder of this rank write down when operations begin?"""
+    unfinished: tuple[int, ...]
+    """Positions of all unfinished records, oldest first."""
+
+    @classmethod
+    def of(cls, trace: Trace) -> "Queue":
+        states = bytes(trace.state.tolist())
+        starts = any(trace.started_ns) or State.STARTED.to_bytes() in states
+        return cls(trace, starts, tuple(match.start() for match in _UNFINISHED.finditer(states)))
+
+    def holds_back(self, position: int) -> bool:
+        """Has the operation at `position` been issued without having begun?"""
+        trace = self.trace
+        if trace.state[position] != State.ISSUED or trace.signatures[trace.signature[position]].backend == _NO_QUEUE:
+            return False
+        return self.tells_starts or self.older(position) is not None
+
+    def older(self, position: int) -> int | None:
+        """Position of the unfinished operation that keeps the one at `position` from beginning; None: none is known.
+
+        Sends and receives run beside each other, on a queue for each pair of ranks; a collective waits for all that
+        was put before it, because the code that leads to it does.
+        """
+        trace = self.trace
+        beside = bool(trace.is_p2p[position])
+        for at in self.unfinished:
+            if at >= position:
+                return None
+            if not (beside and trace.is_p2p[at]):
+                return at
+        return None
