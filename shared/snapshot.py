@@ -5,8 +5,11 @@ from typing import Literal
 from pydantic import Field
 
 from shared import SCHEMA_VERSION, VERSION
+from shared.gpus import Gpus
+from shared.kernel_events import KernelEvents
 from shared.log_events import Logs
-from shared.missing import Missing
+from shared.missing import Missing, Reason
+from shared.setup import Setup
 from shared.stacks import Stacks
 from shared.trace import Trace
 from shared.value import Value
@@ -45,6 +48,9 @@ class Beat(Value):
     main_switches: int | None = Field(default=None, description="The main thread's voluntary context switches.")
     io_bytes: int | None = Field(default=None, description="Bytes read and written by system calls (rchar + wchar).")
     log_bytes: int | None = Field(default=None, description="Total size of its log files.")
+    children_cpu_seconds: float | None = Field(
+        default=None, description="User and system time of all that it started, down the tree, living or ended."
+    )
 
 
 class Syscall(Value):
@@ -54,6 +60,23 @@ class Syscall(Value):
     fd: int | None = Field(default=None, description="The file descriptor it concerns, where it takes one.")
     target: str | None = Field(default=None, description="What that descriptor is: path, `pipe:[…]`, `socket:[…]` …")
     file_system: str | None = None
+
+
+class BlockedThread(Value):
+    """A thread in uninterruptible sleep that is not the main thread."""
+
+    tid: int
+    name: str = ""
+    wchan: str | None = None
+    syscall: str | None = Field(default=None, description="The name of the system call it is in.")
+    kernel_stack: tuple[str, ...] = ()
+
+
+class Holder(Value):
+    """A process that holds what another waits for."""
+
+    pid: int
+    name: str = ""
 
 
 class Process(Value):
@@ -73,6 +96,9 @@ class Process(Value):
     started_at: float | None = None
     tracer_pid: int | None = Field(default=None, description="A debugger or strace attached to it, if any.")
     oom_kills: int | None = Field(default=None, description="OOM kills counted in its cgroup.")
+    untraceable: str | None = Field(default=None, description="Why its stacks cannot be read; None where they can.")
+    blocked_threads: tuple[BlockedThread, ...] = ()
+    lock_holders: tuple[Holder, ...] = Field(default=(), description="Who holds the file lock that it waits for.")
     before: Beat | None = None
     after: Beat | None = None
 
@@ -92,6 +118,11 @@ class Socket(Value):
     local: str = ""
     remote: str = ""
     state: str = ""
+    to_store: bool = Field(default=False, description="Does it lead to MASTER_ADDR:MASTER_PORT?")
+    unsent_bytes: int = Field(default=0, description="Given to the kernel and not acknowledged by the other side.")
+    unread_bytes: int = Field(default=0, description="Arrived and not read; connections waiting, where it listens.")
+    retransmits: int = Field(default=0, description="Times that the oldest unsent data, or a SYN, was sent again.")
+    other_end: tuple[Holder, ...] = Field(default=(), description="Who holds the other end on this machine.")
 
 
 class Pipe(Value):
@@ -101,6 +132,27 @@ class Pipe(Value):
     direction: Literal["read", "write", "both"]
     path: str | None = Field(default=None, description="The FIFO's path, None for an anonymous pipe.")
     other_end: tuple[int, ...] = Field(default=(), description="Pids that hold the other direction.")
+    other_names: tuple[str, ...] = Field(default=(), description="Their names, in the same order.")
+
+
+class MountUse(Value):
+    """A file system that a process has files or its working directory on."""
+
+    point: str
+    file_system: str
+    source: str = Field(default="", description="What is mounted, e.g. `nas1:/export`, secrets redacted.")
+    remote: bool = Field(default=False, description="May it wait for another machine?")
+    files: int = 0
+    working_directory: bool = False
+
+
+class NotableFile(Value):
+    """An open file that may matter: a lock that it holds, or one that was deleted."""
+
+    fd: int
+    path: str
+    locked: bool = False
+    deleted: bool = False
 
 
 class Fds(Value):
@@ -113,6 +165,8 @@ class Fds(Value):
     pipes: tuple[Pipe, ...] = ()
     devices: tuple[str, ...] = ()
     files_by_file_system: dict[str, int] = Field(default_factory=dict)
+    mounts: tuple[MountUse, ...] = ()
+    notable_files: tuple[NotableFile, ...] = ()
     full: dict[int, str] | None = Field(default=None, description="fd to target, only with `?full=1`.")
 
 
@@ -127,6 +181,9 @@ class RankSnapshot(Value):
     fds: Fds | Missing
     logs: Logs | Missing
     recorder: Trace | Missing
+    setup: Setup | Missing = Missing(
+        source="setup", reason=Reason.NOT_FOUND, detail="whoever looked is older than this, or read bare files"
+    )
     idle_for_seconds: float | None = Field(
         default=None, description="How long the agent has watched it without progress; None when it did not watch."
     )
@@ -158,6 +215,8 @@ class NodeSnapshot(Value):
     ranks: tuple[RankSnapshot, ...] = ()
     exited: tuple[Exited, ...] = ()
     missing: tuple[Missing, ...] = Field(default=(), description="What the node as a whole could not give.")
+    kernel_events: KernelEvents | Missing | None = Field(default=None, description="None: nobody asked for them.")
+    gpus: Gpus | Missing | None = Field(default=None, description="None: nobody asked for them.")
     logs: Logs | None = Field(
         default=None, description="Log files that belong to no one rank, such as a job's common output; files only."
     )
