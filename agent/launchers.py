@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from agent.variables import REPORTED
 from shared.snapshot import Identity
 
 Environment = dict[str, str]
@@ -85,6 +86,7 @@ NAMES = frozenset(
             "PBS_JOBID",
         ),
         *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NCCL_DEBUG_FILE", "TORCH_WORKER_SERVER_SOCKET"),
+        *REPORTED,
     }
 )
 """The only variables that are ever kept of an inspected process."""

@@ -43,9 +43,12 @@ class Scene:
             return self._sockets[namespace]
 
     def holders(self, pipe: str) -> tuple[tuple[int, int], ...]:
-        """Return who holds a pipe, as (pid, fd), given as the kernel words it: `pipe:[123]` or a FIFO's path."""
+        """Return who holds a pipe, as (pid, fd), given as the kernel words it: `pipe:[123]` or a FIFO's path.
+
+        The same for a socket, `socket:[123]`, whose holders are seldom asked for.
+        """
         with self._lock:
-            if pipe.startswith("/"):
+            if not pipe.startswith("pipe:"):
                 return tuple(holder for target, holder in self._scan() if target == pipe)
             return tuple(self._pipes.get(pipe, ()))
 

@@ -7,6 +7,7 @@ from agent.sources.fds import FdsSource
 from agent.sources.logs import LogsSource
 from agent.sources.process import ProcessSource
 from agent.sources.recorder import RecorderSource
+from agent.sources.setup import SetupSource
 from agent.sources.source import Source
 from agent.sources.stacks import StacksSource
 
@@ -19,4 +20,5 @@ def make_sources(py_spy: Path | None, crew: Crew, *, pystack: Path | None = None
         FdsSource(),
         LogsSource(),
         RecorderSource(),
+        SetupSource(),
     )

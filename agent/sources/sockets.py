@@ -50,6 +50,14 @@ class Sockets:
             if len(fields) > inode:
                 self._rows[fields[inode]] = (kind, fields)
 
+    def listening(self, port: int) -> dict[int, str]:
+        """Return the inodes of the sockets that listen on TCP `port`, with their addresses."""
+        end = b":%04X" % port
+        rows = ((inode, fields) for inode, (kind, fields) in self._rows.items() if kind.startswith("tcp"))
+        mine = [int(inode) for inode, fields in rows if fields[3] == b"0A" and fields[1].endswith(end)]
+        found = {inode: self.get(inode) for inode in mine}
+        return {inode: entry.local for inode, entry in found.items() if entry is not None}
+
     def get(self, inode: int) -> SocketEntry | None:
         """Return the socket with this inode; None where no table has it, or not with sense."""
         kind, fields = self._rows.get(b"%d" % inode, ("", []))

@@ -1,0 +1,141 @@
+"""The source `setup`: what a rank was started with, read from its environment, its launcher and its surroundings."""
+
+import os
+from contextlib import suppress
+
+from agent.deadline import Deadline
+from agent.discover import Rank
+from agent.errors import Gone, Unavailable
+from agent.job_files import open_named, reader_of
+from agent.launchers import is_launcher
+from agent.procfs import ProcFs
+from agent.scene import Scene
+from agent.sources.source import Answer, Question
+from agent.store_port import find_listener
+from agent.variables import REPORTED
+from agent.versions import Loaded, driver_version, read_versions
+from shared.errors import NotPermitted
+from shared.redaction import redact
+from shared.setup import Listener, Setup, Versions
+
+_LONGEST_VALUE = 300
+_LONGEST_COMMAND = 500
+_MOST_ANCESTORS = 4
+_MOST_NAMES = 128
+_MOST_HOSTS_BYTES = 65_536
+_MOST_REMEMBERED = 4096
+_INFINIBAND = "/sys/class/infiniband"
+_OF_CONTAINERS = ("veth", "cali", "lxc")
+"""How the host's ends of containers' interfaces are named: there are hundreds, and no job uses one."""
+
+
+class SetupSource:
+    """Fills `setup`. Versions are read once per process, when PyTorch is there."""
+
+    name = "setup"
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[int, int], Loaded] = {}
+
+    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+        procfs, pid = scene.procfs, rank.stat.pid
+        variables = {n: redact(v)[:_LONGEST_VALUE] for n, v in sorted(rank.environment.items()) if n in REPORTED}
+        loaded = self._versions(rank, procfs)
+        setup = Setup(
+            variables=variables,
+            launcher=_launcher(procfs, pid),
+            versions=loaded.versions,
+            nccl_loaded=loaded.nccl,
+            interfaces=_interfaces(procfs, pid),
+            hcas=_hcas(),
+            gpus=_gpus(procfs),
+            cpus=_cpus(procfs, pid),
+            hosts=_hosts(procfs, pid, {variables.get("MASTER_ADDR", ""), _own_host(scene, pid, variables)}),
+            listener=_listener(rank, scene),
+        )
+        return {"setup": setup}
+
+    def _versions(self, rank: Rank, procfs: ProcFs) -> Loaded:
+        """Leave the memory map of a process in state D alone: reading it may block."""
+        known = self._loaded.get(rank.key)
+        if known is not None:
+            return known
+        if procfs.stat(rank.stat.pid).state == "D":
+            return Loaded(Versions(driver=driver_version(procfs)), None)
+        loaded = read_versions(procfs, rank.stat.pid)
+        if loaded.versions.torch is not None:
+            if len(self._loaded) >= _MOST_REMEMBERED:
+                self._loaded.clear()
+            self._loaded[rank.key] = loaded
+        return loaded
+
+
+def _launcher(procfs: ProcFs, pid: int) -> str:
+    with suppress(Gone, NotPermitted):
+        for _ in range(_MOST_ANCESTORS):
+            pid = procfs.stat(pid).parent_pid
+            if pid <= 1:
+                break
+            arguments = procfs.text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
+            if is_launcher(arguments):
+                return redact(" ".join(arguments))[:_LONGEST_COMMAND]
+    return ""
+
+
+def _interfaces(procfs: ProcFs, pid: int) -> tuple[str, ...]:
+    #   eth0: 1500 10    0    0    0     0          0         0     1500 10 …
+    with suppress(Gone, NotPermitted):
+        names = (line.partition(":")[0].strip() for line in procfs.text(pid, "net/dev").splitlines()[2:])
+        return tuple(sorted(name for name in names if name and not name.startswith(_OF_CONTAINERS))[:_MOST_NAMES])
+    return ()
+
+
+def _hcas() -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(_INFINIBAND))[:_MOST_NAMES])
+    except OSError:
+        return ()
+
+
+def _gpus(procfs: ProcFs) -> int | None:
+    try:
+        return len(os.listdir(procfs.root / "driver/nvidia/gpus"))
+    except OSError:
+        return None
+
+
+def _cpus(procfs: ProcFs, pid: int) -> int | None:
+    # Cpus_allowed_list:	0-3,8
+    with suppress(Gone, NotPermitted, ValueError):
+        spans = [span.split("-") for span in procfs.fields(pid, "status")["Cpus_allowed_list"].split(",")]
+        return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
+    return None
+
+
+def _own_host(scene: Scene, pid: int, variables: dict[str, str]) -> str:
+    """Return the name of the host as the rank knows it: that of its container, where it has one of its own."""
+    with suppress(Gone, NotPermitted, OSError):
+        if os.readlink("/proc/self/ns/uts") == scene.procfs.link(pid, "ns/uts"):
+            return os.uname().nodename
+    return variables.get("HOSTNAME", "")
+
+
+def _hosts(procfs: ProcFs, pid: int, names: set[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {name: [] for name in names if name}
+    with suppress(Unavailable, Gone, NotPermitted, OSError):
+        with open_named(procfs, pid, "/etc/hosts", reader_of(procfs, pid)) as file:
+            text = os.pread(file, _MOST_HOSTS_BYTES, 0).decode(errors="replace")
+        for line in text.splitlines():
+            address, *aliases = line.partition("#")[0].split()[:32] or [""]
+            for name in found.keys() & set(aliases):
+                found[name].append(address)
+    return {name: tuple(addresses[:8]) for name, addresses in sorted(found.items()) if addresses}
+
+
+def _listener(rank: Rank, scene: Scene) -> Listener | None:
+    port = rank.environment.get("MASTER_PORT", "")
+    if rank.identity.rank != 0 or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536:
+        return None
+    with suppress(Gone, NotPermitted):
+        return find_listener(scene, rank.stat.pid, int(port))
+    return None
