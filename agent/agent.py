@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from agent.audit import AuditLog
 from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.look import Looker
@@ -18,6 +17,7 @@ from agent.settings import AgentSettings
 from agent.sources.all import make_sources
 from agent.sources.helper import find_program
 from agent.sources.source import Question
+from shared.audit import AuditLog
 from shared.errors import NotFound, UnhangError
 from shared.missing import Reason
 from shared.snapshot import Beat, NodeSnapshot, RankList

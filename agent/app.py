@@ -12,12 +12,13 @@ from agent.metrics import CONTENT_TYPE
 from agent.settings import AgentSettings
 from agent.sources.source import Question
 from shared import VERSION
+from shared.errors import NotFound
+from shared.gate import Gate, who_asks
 from shared.log_events import Logs
 from shared.missing import Missing
 from shared.problems import PROBLEM_RESPONSES, install_problem_handlers
 from shared.snapshot import Fds, NodeSnapshot, Process, RankList
 from shared.stacks import Stacks
-from shared.tokens import require_token
 from shared.trace import Trace
 from shared.value import Value
 
@@ -59,9 +60,11 @@ def create_app(settings: AgentSettings) -> FastAPI:
     """Build the agent's ASGI application. Without its lifespan it answers as well, but keeps no beat."""
     app = FastAPI(title="unhang agent", version=VERSION, lifespan=_lifespan, description=__doc__ or "")
     app.state.agent = Agent(settings)
+    app.state.audit = app.state.agent.audit
+    app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit)
     install_problem_handlers(app)
     app.include_router(_open_routes)
-    app.include_router(_routes, dependencies=[Depends(require_token(settings.token_file))])
+    app.include_router(_routes)
     return app
 
 
@@ -73,6 +76,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         agent.stop()
+        agent.audit.close()
 
 
 _open_routes = APIRouter(responses=PROBLEM_RESPONSES)
@@ -149,17 +153,28 @@ def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None
 
 
 def _part(request: Request, agent: Agent, pid: int, name: str, question: Question, timeout: float | None) -> Response:
-    taken = agent.one(pid, question, timeout)
+    try:
+        taken = agent.one(pid, question, timeout)
+    except NotFound:
+        agent.audit.write(name, **who_asks(request), pids=[pid], result=["not_found"])
+        raise
     _write_audit(request, agent, taken, action=name, stacks=question.stacks)
     part: BaseModel = getattr(taken.ranks[0], name)
     return _json(part)
 
 
 def _write_audit(request: Request, agent: Agent, taken: NodeSnapshot, **details: Any) -> None:
-    client = request.client.host if request.client is not None else "local"
     jobs = sorted({rank.identity.job or "" for rank in taken.ranks})
     pids = [rank.identity.pid for rank in taken.ranks]
-    agent.audit.write(client=client, jobs=jobs, pids=pids, took_seconds=taken.took_seconds, **details)
+    agent.audit.write(
+        **details, **who_asks(request), jobs=jobs, pids=pids, result=_result(taken), took_seconds=taken.took_seconds
+    )
+
+
+def _result(taken: NodeSnapshot) -> list[str]:
+    """Say what could not be seen, once per source and reason."""
+    parts = [*taken.missing, *(getattr(rank, name) for rank in taken.ranks for name in type(rank).model_fields)]
+    return sorted({f"{part.source} {part.reason}"[:100] for part in parts if isinstance(part, Missing)})
 
 
 def _json(value: BaseModel) -> Response:

@@ -9,24 +9,17 @@ from agent.app import create_app
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
 from shared.listening import Address, parse_address
-from shared.tokens import require_safe_binding
+from shared.serving import open_door, service_config
 
-_SECONDS_TO_FINISH = 5
 _MOST_CONNECTIONS = 64
 _TICK_SECONDS = 0.5
 
 
 def serve(settings: AgentSettings) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it cannot listen, or must not."""
-    require_safe_binding(settings.listen, settings.token_file)
-    config = uvicorn.Config(
-        create_app(settings),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_graceful_shutdown=_SECONDS_TO_FINISH,
-    )
+    app = create_app(settings)
+    door = open_door(settings, app.state.audit)
+    config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_level="error")
     with _listen(parse_address(settings.listen)) as listener:
         _Server(config).run(sockets=[listener])
 

@@ -4,12 +4,13 @@ import socket
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from shared.ranks import FoldedRanks
+from shared.serving import AccessSettings
 
 
-class AgentSettings(BaseSettings):
+class AgentSettings(AccessSettings):
     """Everything that can be set. Read once, by the command line."""
 
     model_config = SettingsConfigDict(env_prefix="UNHANG_AGENT_", extra="forbid", frozen=True)
@@ -18,16 +19,9 @@ class AgentSettings(BaseSettings):
     host_name: str | None = Field(
         default=None, description="The name of this node in answers; by default the machine's own."
     )
-    token_file: Path | None = Field(
-        default=None,
-        description="File of bearer tokens, one a line; needed to listen beyond loopback. Read again when it changes.",
-    )
     only_ranks: FoldedRanks | None = Field(
         default=None,
         description="Tell of these global ranks alone, e.g. `0-3`: two agents can share one machine.",
-    )
-    audit_log: Path | None = Field(
-        default=None, description="File that gets one JSON line for every inspection; none by default."
     )
     py_spy: Path | None = Field(
         default=None, description="The py-spy program; by default the one beside our Python, else on PATH."

@@ -39,6 +39,9 @@ def rank_option(command: F) -> F:
 def source_options(command: F) -> F:
     """Add the options that say where to look: this machine by default, a collector, or files."""
     for option in (
+        _tls_option("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
+        _tls_option("--cert", "UNHANG_CERT", "Certificate to show to the collector."),
+        _tls_option("--cacert", "UNHANG_CACERT", "CA certificates to believe of the collector."),
         click.option(
             "--token-file",
             type=click.Path(path_type=Path, dir_okay=False),
@@ -63,6 +66,22 @@ def source_options(command: F) -> F:
     return command
 
 
+def _tls_option(name: str, variable: str, text: str) -> Callable[[F], F]:
+    """Return an option for a PEM file, named as curl names it; its value waits in the context for the source."""
+
+    def keep(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+        context.meta[name] = path
+
+    return click.option(
+        name,
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar=variable,
+        expose_value=False,
+        callback=keep,
+        help=f"{text} [env: {variable}]",
+    )
+
+
 def choose_source(collector: str | None, directory: Path | None, token_file: Path | None) -> "Source":
     """Return what to ask. Raises UsageError where two are named."""
     if directory is not None:
@@ -74,8 +93,10 @@ def choose_source(collector: str | None, directory: Path | None, token_file: Pat
         return Files(directory)
     if collector is not None:
         from cli.sources.remote import Remote
+        from shared.tls import TlsFiles
 
-        return Remote.at(collector, token_file)
+        meta = click.get_current_context().meta
+        return Remote.at(collector, token_file, TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"]))
     from cli.sources.one_box import OneBox
 
     return OneBox()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 
 import httpx
@@ -9,16 +10,19 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 
-from collector.gate import Gate
 from collector.routes import agents, diagnoses, health, jobs, views
 from collector.routes.answers import NotAcceptable
 from collector.runs import Busy
 from collector.service import Service, open_service
 from collector.settings import CollectorSettings
 from shared import VERSION
+from shared.audit import AuditLog
 from shared.errors import UnhangError
+from shared.gate import Gate, who_asks
 from shared.problems import PROBLEM_RESPONSES, install_problem_handlers, problem_response
 from shared.tokens import require_token
+
+_OF_JOBS = ("/v1/jobs", "/v1/diagnoses")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
 
@@ -44,6 +48,7 @@ def create_app(
         async with open_service(settings, transport=transport, mounts=mounts) as service:
             app.state.service = service
             yield
+        app.state.audit.close()
 
     app = FastAPI(
         title="unhang collector",
@@ -53,7 +58,9 @@ def create_app(
         lifespan=lifespan,
         responses=PROBLEM_RESPONSES,
     )
-    app.add_middleware(Gate, token_file=settings.token_file)
+    app.state.audit = AuditLog(settings.audit_log)
+    note = partial(_note, app.state.audit)
+    app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note)
     install_problem_handlers(app)
     app.add_exception_handler(Busy, _on_busy)
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)
@@ -69,6 +76,13 @@ def get_service(app: FastAPI) -> Service:
     service = app.state.service
     assert isinstance(service, Service)
     return service
+
+
+def _note(audit: AuditLog, request: Request, status: int) -> None:
+    """Write down who had what of a job looked at or shown: all but lists, metrics and health."""
+    path = request.url.path
+    if path.startswith(_OF_JOBS) and path.rstrip("/") not in _OF_JOBS:
+        audit.write("asked", **who_asks(request), what=f"{request.method} {path}"[:500], status=status)
 
 
 async def _on_busy(request: Request, error: Exception) -> JSONResponse:

@@ -9,6 +9,7 @@ import httpx
 
 from shared.errors import Unreachable, quoted
 from shared.missing import Reason
+from shared.tls import explain_tls
 
 _MOST_CAUSES = 32
 """Of a chain of exceptions that is followed; a chain may be circular."""
@@ -40,7 +41,7 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
         if isinstance(cause, socket.gaierror):
             return NoAnswer(Reason.UNREACHABLE, f"the host name does not resolve: {cause.strerror}")
         if isinstance(cause, ssl.SSLError):
-            return NoAnswer(Reason.UNREACHABLE, f"TLS failed: {cause.reason or cause}")
+            return NoAnswer(Reason.UNREACHABLE, f"TLS failed: {explain_tls(cause)}")
         if isinstance(cause, OSError) and cause.errno in _BY_ERRNO:
             return NoAnswer(Reason.UNREACHABLE, _BY_ERRNO[cause.errno])
     if isinstance(error, httpx.RemoteProtocolError):

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 import httpx
@@ -20,6 +21,7 @@ from collector.hostlists import AgentAddress
 from shared import SCHEMA_VERSION
 from shared.errors import quoted
 from shared.missing import Missing, Reason
+from shared.tls import ClientTls
 from shared.value import Value
 
 MOST_AT_ONCE = 256
@@ -102,6 +104,7 @@ def make_client(
     *,
     token: str | None = None,
     auth: httpx.Auth | None = None,
+    tls: ClientTls | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
     mounts: Mapping[str, httpx.AsyncBaseTransport | None] | None = None,
     most_at_once: int = MOST_AT_ONCE,
@@ -113,6 +116,8 @@ def make_client(
     return httpx.AsyncClient(
         headers=headers,
         auth=auth,
+        verify=True if tls is None else tls.context(),
+        event_hooks={} if tls is None else {"request": [partial(_renew, tls)]},
         transport=transport,
         mounts=mounts,
         timeout=None,  # every request runs under a deadline of ours, which is for the whole of it
@@ -120,6 +125,11 @@ def make_client(
         trust_env=False,
         follow_redirects=False,
     )
+
+
+async def _renew(tls: ClientTls, _: httpx.Request) -> None:
+    """Use changed certificates for the connections to come."""
+    tls.context()
 
 
 class Fanout:

@@ -6,36 +6,29 @@ import socket
 import uvicorn
 
 from collector.app import create_app
-from collector.service import make_inventory
+from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
 from collector.store import Store
 from shared.errors import InvalidSettings
 from shared.listening import Address, parse_address
-from shared.tokens import TokenFile, require_safe_binding
+from shared.serving import open_door, service_config
+from shared.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
 
 _MOST_CONNECTIONS = 512
 """Connections and requests at once; those beyond are answered 503."""
-_GRACE_SECONDS = 5
-"""For requests that wait when the service is told to end."""
 
 
 def serve(settings: CollectorSettings) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings before anything is opened that cannot be used."""
-    require_safe_binding(settings.listen, settings.token_file)
+    app = create_app(settings)
+    door = open_door(settings, app.state.audit)
     _check(settings)
     listening = _bind(settings.listen)
-    config = uvicorn.Config(
-        create_app(settings),
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        server_header=False,
-        access_log=False,
-        log_config=None,
-    )
+    config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_config=None)
     _log_to_stderr()
-    _log.info("serving on http://%s", Address(*listening.getsockname()[:2]))
+    _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
     with listening:
         uvicorn.Server(config).run(sockets=[listening])
 
@@ -52,6 +45,7 @@ def _check(settings: CollectorSettings) -> None:
     for file in (settings.token_file, settings.agent_token_file):
         if file is not None:
             TokenFile(file).tokens()
+    agent_tls(settings)
     Store(settings.store).close()
 
 

@@ -22,6 +22,7 @@ from collector.sweep import find, gather, sweep
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidSettings, UnhangError, quoted
 from shared.snapshot import RankList
+from shared.tls import ClientTls, TlsFiles
 from shared.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
@@ -142,13 +143,23 @@ async def open_service(
     store = await asyncio.to_thread(Store, settings.store, retention=retention)
     try:
         async with make_client(
-            auth=auth, transport=transport, mounts=mounts, most_at_once=settings.most_at_once
+            auth=auth,
+            tls=agent_tls(settings),
+            transport=transport,
+            mounts=mounts,
+            most_at_once=settings.most_at_once,
         ) as client:
             service = Service(settings, inventory=inventory, store=store, client=client)
             yield service
             await service.runs.stop()
     finally:
         await asyncio.to_thread(store.close)
+
+
+def agent_tls(settings: CollectorSettings) -> ClientTls | None:
+    """Return the TLS towards agents that the settings ask for. Raises InvalidSettings."""
+    files = TlsFiles(settings.agent_cert_file, settings.agent_key_file, settings.agent_ca_file)
+    return ClientTls(files) if files.named else None
 
 
 def make_inventory(settings: CollectorSettings) -> StaticInventory:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from shared.errors import InvalidSettings, quoted
+from shared.serving import AccessSettings
 
 PREFIX = "UNHANG_COLLECTOR_"
 
@@ -22,7 +23,7 @@ def default_store() -> Path:
     return Path(home) / "unhang" / "collector.sqlite3"
 
 
-class CollectorSettings(BaseSettings):
+class CollectorSettings(AccessSettings):
     """Everything that can be set about a collector."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
@@ -34,12 +35,19 @@ class CollectorSettings(BaseSettings):
     agents_file: Path | None = Field(
         default=None, description="A file of host lists, one per line, `#` comments; read again when it changes."
     )
-    token_file: Path | None = Field(
-        default=None,
-        description="Bearer tokens that clients must send, one per line. Needed to listen beyond loopback.",
-    )
     agent_token_file: Path | None = Field(
         default=None, description="The bearer token to send to the agents: the first line that is one."
+    )
+    agent_ca_file: Path | None = Field(
+        default=None,
+        description="CA certificates that have signed those of the agents; by default the machine's own. "
+        "Agents that serve HTTPS are named by URL: `https://node[01-16]:8471`.",
+    )
+    agent_cert_file: Path | None = Field(
+        default=None, description="The certificate to show to the agents. Read again when it changes."
+    )
+    agent_key_file: Path | None = Field(
+        default=None, description="Its private key; by default in the certificate's file."
     )
     store: Path = Field(
         default_factory=default_store,

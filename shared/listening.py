@@ -41,3 +41,20 @@ def parse_address(text: str) -> Address:
             advice="write HOST:PORT, for example 127.0.0.1:8471",
         )
     return Address(match[1] or match[2], int(match[3]))
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Read `10.0.0.0/8,192.168.1.5`, separated by commas or spaces. Raises InvalidSettings, which quotes the input."""
+    return tuple(_network(word) for word in text.replace(",", " ").split())
+
+
+def _network(word: str) -> Network:
+    try:
+        return ipaddress.ip_network(word)
+    except ValueError as error:
+        raise InvalidSettings(
+            f"{quoted(word)} is no network: {error}", advice="write addresses or networks, e.g. 10.0.0.0/8,192.168.1.5"
+        ) from error

@@ -1,7 +1,11 @@
-"""Bearer tokens of a service: kept in a file, one a line, read again whenever the file changes."""
+"""Bearer tokens of a service: kept in a file, one a line, read again whenever the file changes.
 
+Several may be valid at once, so that one is changed without an outage: write the new one beside the old one, give it
+to the callers, take the old one out.
+"""
+
+import hashlib
 import hmac
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,8 +13,9 @@ from fastapi import Request
 
 from shared.errors import InvalidSettings, UnhangError
 from shared.listening import parse_address
+from shared.secret_files import Stamp, read_secret, stamp_of
 
-_LARGEST_FILE = 65_536
+WHAT = "token file"
 
 
 class Unauthorized(UnhangError):
@@ -22,27 +27,43 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: Stamp | None = None
         self._tokens: tuple[bytes, ...] = ()
+        self._digests: tuple[bytes, ...] = ()
 
     def tokens(self) -> tuple[bytes, ...]:
-        """Return the tokens as they stand in the file now. Raises InvalidSettings where it cannot be read."""
-        try:
-            now = os.stat(self._path)
-            stamp = (now.st_mtime_ns, now.st_ino, now.st_size)
-            if stamp != self._seen:
-                self._tokens = _parse(self._path.read_bytes()[:_LARGEST_FILE])
-                self._seen = stamp
-        except OSError as error:
-            raise InvalidSettings(
-                f"token file {self._path} cannot be read: {error.strerror}",
-                advice="name a file with one token a line, readable by this service alone",
-            ) from error
+        """Return the tokens as they stand in the file now.
+
+        Raises InvalidSettings where the file cannot be read, or others may read or change it.
+        """
+        self._refresh()
         return self._tokens
 
     def knows(self, token: bytes) -> bool:
         """Is `token` one of ours? Takes as long for a wrong token as for a right one."""
-        return sum(hmac.compare_digest(token, own) for own in self.tokens()) > 0
+        self._refresh()
+        digest = _digest(token)
+        return sum(hmac.compare_digest(digest, own) for own in self._digests) > 0
+
+    def _refresh(self) -> None:
+        try:
+            stamp = stamp_of(self._path)
+        except OSError as error:
+            self._forget()
+            raise InvalidSettings(
+                f"{WHAT} {self._path} cannot be read: {error.strerror}",
+                advice="name a file with one token a line, readable by this service alone",
+            ) from error
+        if stamp == self._seen:
+            return
+        self._forget()
+        self._tokens = _parse(read_secret(self._path, WHAT))
+        self._digests = tuple(map(_digest, self._tokens))
+        self._seen = stamp
+
+    def _forget(self) -> None:
+        """Let nobody in by what the file said before."""
+        self._seen, self._tokens, self._digests = None, (), ()
 
 
 def _parse(data: bytes) -> tuple[bytes, ...]:
@@ -50,19 +71,36 @@ def _parse(data: bytes) -> tuple[bytes, ...]:
     return tuple(line for line in lines if line and not line.startswith(b"#"))
 
 
-def require_safe_binding(listen: str, token_file: Path | None) -> None:
-    """Raise InvalidSettings when a service would listen beyond loopback without a token to ask for."""
-    if parse_address(listen).is_loopback and token_file is None:
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def fingerprint(token: bytes) -> str:
+    """Return eight characters by which an audit log tells tokens apart without giving them away."""
+    return _digest(token).hex()[:8]
+
+
+def require_safe_binding(listen: str, token_file: Path | None, *, client_certificates: bool = False) -> None:
+    """Raise InvalidSettings when a service would listen beyond loopback and ask nobody who they are."""
+    if token_file is not None:
+        if not TokenFile(token_file).tokens():
+            raise InvalidSettings(
+                f"{WHAT} {token_file} holds no token", advice="write at least one token into it, one a line"
+            )
         return
-    if token_file is None:
+    if not client_certificates and not parse_address(listen).is_loopback:
         raise InvalidSettings(
             f"refusing to listen on {listen} without authentication",
-            advice="set a token file (--token-file, one token a line), or listen on 127.0.0.1",
+            advice="set a token file (--token-file, one token a line), or client certificates "
+            "(--tls-cert-file, --tls-key-file, --client-ca-file), or listen on 127.0.0.1",
         )
-    if not TokenFile(token_file).tokens():
-        raise InvalidSettings(
-            f"token file {token_file} holds no token", advice="write at least one token into it, one a line"
-        )
+
+
+def token_of(request: Request) -> bytes | None:
+    """Return the bearer token that a request carries, None without one."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    # Headers are decoded as latin-1, so that what is no ASCII comes back as the bytes that were sent.
+    return token.strip().encode("latin-1") if scheme.lower() == "bearer" and token.strip() else None
 
 
 def require_token(token_file: Path | None) -> Callable[[Request], Awaitable[None]]:
@@ -72,10 +110,18 @@ def require_token(token_file: Path | None) -> Callable[[Request], Awaitable[None
     async def check(request: Request) -> None:
         if tokens is None:
             return
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not tokens.knows(token.strip().encode()):
+        token = token_of(request)
+        if token is None or not _known(tokens, token):
             raise Unauthorized(
                 "this service asks for a bearer token", advice="send the header `Authorization: Bearer TOKEN`"
             )
 
     return check
+
+
+def _known(tokens: TokenFile, token: bytes) -> bool:
+    """Ask the file. Where it cannot be read, that is this service's trouble, and no stranger learns where it lies."""
+    try:
+        return tokens.knows(token)
+    except InvalidSettings as error:
+        raise InvalidSettings("this service cannot read its tokens; its log tells why") from error

@@ -2,6 +2,7 @@
 
 import errno
 import re
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from shared.diagnosis import Diagnosis
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
 from shared.problems import Problem
 from shared.ranks import fold
+from shared.tls import ClientTls, TlsFiles, explain_tls
 from shared.tokens import TokenFile
 
 T = TypeVar("T", bound=BaseModel)
@@ -32,6 +34,9 @@ _GRACE_SECONDS = 5.0
 _WAIT_AT_ONCE = 55.0
 """Longest wait inside one request: proxies like to cut silent connections after a minute."""
 
+NO_TLS = TlsFiles()
+"""Believe what the machine believes, and show nothing."""
+
 _ERRORS: Mapping[int, type[UnhangError]] = {400: InvalidInput, 401: NotPermitted, 403: NotPermitted, 404: NotFound}
 
 
@@ -42,13 +47,14 @@ class Remote:
         self._client = client
 
     @classmethod
-    def at(cls, url: str, token_file: Path | None) -> "Remote":
-        """Return the collector there. Raises InvalidSettings where URL or token file cannot be used."""
+    def at(cls, url: str, token_file: Path | None, tls: TlsFiles = NO_TLS) -> "Remote":
+        """Return the collector there. Raises InvalidSettings where URL, token file or TLS files cannot be used."""
         headers = {"Accept": "application/json"}
         if token_file is not None:
             headers["Authorization"] = f"Bearer {_token(token_file)}"
         timeout = httpx.Timeout(_VIEW_SECONDS, connect=_CONNECT_SECONDS)
-        return cls(httpx.Client(base_url=_base_url(url), headers=headers, timeout=timeout, trust_env=False))
+        base, verify = _base_url(url), ClientTls(tls).context() if tls.named else True
+        return cls(httpx.Client(base_url=base, headers=headers, timeout=timeout, verify=verify, trust_env=False))
 
     def jobs(self) -> Jobs:
         """Return the jobs that the collector's agents see."""
@@ -188,6 +194,8 @@ def _refusal(answer: httpx.Response) -> UnhangError:
 def _why(error: httpx.HTTPError) -> str:
     cause: BaseException | None = error
     for _ in range(16):
+        if isinstance(cause, ssl.SSLError):
+            return f"cannot be asked over TLS: {explain_tls(cause)}"
         if isinstance(cause, OSError) and cause.errno is not None:
             refused = cause.errno == errno.ECONNREFUSED
             return "refuses the connection" if refused else f"cannot be reached: {cause.strerror}"

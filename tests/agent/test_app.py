@@ -140,6 +140,7 @@ async def test_tokens_guard_everything_but_health(tmp_path: Path) -> None:
     """Metrics too: they name jobs."""
     tokens = tmp_path / "tokens"
     tokens.write_text("let-me-in\n")
+    tokens.chmod(0o600)
     async with agent(token_file=tokens) as client:
         for path in ("/v1/ranks", "/v1/snapshot", "/metrics", "/v1/ranks/1/fds"):
             answer = await client.get(path)

@@ -167,6 +167,7 @@ def test_token_file(tmp_path: Path) -> None:
     """The first token is sent; a file without one cannot be used."""
     file = tmp_path / "token"
     file.write_text("# ours\ns3cret\n", encoding="ascii")
+    file.chmod(0o600)
     assert Remote.at("head:8470", file)._client.headers["Authorization"] == "Bearer s3cret"
     file.write_text("# ours\n", encoding="ascii")
     with pytest.raises(InvalidSettings, match="no token"):

@@ -123,6 +123,7 @@ def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
     """Both services, asked by every command; they end by SIGTERM with status 0, as service managers like it."""
     token = tmp_path / "token"
     token.write_text("s3cret\n", encoding="ascii")
+    token.chmod(0o600)
     ports = free_port(), free_port()
     known = ("--token-file", str(token))
     asks = (

@@ -299,6 +299,7 @@ async def test_fds_and_logs(tmp_path: Path) -> None:
 async def test_token(tmp_path: Path) -> None:
     """With a token file every route but the health probe asks for a token, and says how to send it."""
     (tmp_path / "tokens").write_text("# bots\ns3cret\n")
+    (tmp_path / "tokens").chmod(0o600)
     chosen = settings(tmp_path, token_file=tmp_path / "tokens")
     async with client_of(chosen, *two_nodes()) as client:
         paths = ["/v1/agents", "/v1/jobs", f"/v1/jobs/{JOB}", f"/v1/jobs/{JOB}/logs", "/v1/diagnoses", "/metrics"]
@@ -316,6 +317,7 @@ async def test_token(tmp_path: Path) -> None:
 async def test_agents_get_their_token(tmp_path: Path) -> None:
     """The agents' token is sent to them as its file holds it at that moment."""
     (tmp_path / "agent-token").write_text("first\n")
+    (tmp_path / "agent-token").chmod(0o600)
     seen: list[str] = []
     node = FakeAgent("node1", ())
 

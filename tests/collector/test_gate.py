@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from collector.app import create_app
-from collector.gate import MOST_BODY_BYTES
 from collector.settings import CollectorSettings
+from shared.gate import MOST_BODY_BYTES
 
 READ: list[int] = []
 
@@ -25,6 +25,7 @@ async def endless(chunks: int) -> AsyncIterator[bytes]:
 async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     token = tmp_path / "token"
     token.write_text("right\n")
+    token.chmod(0o600)
     settings = CollectorSettings(agents="127.0.0.1:9", token_file=token, store=tmp_path / "store.sqlite")
     app = create_app(settings)
     transport = httpx.ASGITransport(app)

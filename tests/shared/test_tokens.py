@@ -17,6 +17,7 @@ def tokens(tmp_path: Path) -> Path:
     """A file with two tokens."""
     path = tmp_path / "tokens"
     path.write_text("# ours\nfirst-token\n\n  second-token  \n")
+    path.chmod(0o600)
     return path
 
 
@@ -79,6 +80,7 @@ def test_nobody_listens_beyond_loopback_without_a_token(listen: str, tokens: Pat
         require_safe_binding(listen, None)
     assert "--token-file" in caught.value.advice
     (tmp_path / "empty").write_text("# nothing\n")
+    (tmp_path / "empty").chmod(0o600)
     with pytest.raises(InvalidSettings, match="holds no token"):
         require_safe_binding(listen, tmp_path / "empty")
     require_safe_binding(listen, tokens)

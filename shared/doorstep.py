@@ -1,0 +1,180 @@
+"""Where connections arrive, before HTTP: is the address allowed, does TLS succeed, does a request come at all?
+
+uvicorn hands every connection to one protocol class. Ours does the TLS itself, through asyncio's `start_tls`, for three
+reasons: uvicorn keeps its certificates until it ends, it tells nobody of handshakes that fail, and the names
+in a client's certificate are known before a byte of HTTP is read.
+"""
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from shared.audit import AuditLog, Refusal, Refused
+from shared.listening import Network
+from shared.tls import ServerTls, explain_tls, names_of
+
+HANDSHAKE_SECONDS = 5.0
+HEAD_SECONDS = 10.0
+"""For the head of a request, from its connection or, on one that is kept open, from its first byte."""
+
+MOST_HANDSHAKES = 128
+"""At once. Each costs a millisecond of a core, and strangers can begin them."""
+
+
+@dataclass
+class Door:
+    """The rules at one service's door."""
+
+    audit: AuditLog
+    tls: ServerTls | None = None
+    networks: Sequence[Network] = ()
+    handshakes: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    @property
+    def scheme(self) -> str:
+        """How the service's URL begins."""
+        return "http" if self.tls is None else "https"
+
+    def admits(self, client: str) -> bool:
+        """May this address connect? Without a list all may."""
+        if not self.networks:
+            return True
+        try:
+            address = ipaddress.ip_address(client.partition("%")[0])
+        except ValueError:
+            return False
+        plain = getattr(address, "ipv4_mapped", None) or address
+        return any(plain in network for network in self.networks)
+
+    def refuse(self, client: str, reason: Refused, detail: str = "") -> None:
+        """Write down that somebody gets nothing."""
+        self.audit.refused(Refusal(client, reason, "", detail))
+
+
+def protocol_of(door: Door) -> type[asyncio.Protocol]:
+    """Return the class to give to uvicorn as `http`."""
+    return type("Doorstep", (_Doorstep,), {"door": door})
+
+
+class _Doorstep(asyncio.Protocol):
+    """A connection of which nothing is known yet. Called by uvicorn like a protocol class of its own."""
+
+    door: Door
+
+    def __init__(self, **uvicorns: Any) -> None:
+        self._uvicorns = uvicorns
+        self._early = bytearray()
+        self._lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Turn the stranger away, begin the handshake, or let HTTP begin."""
+        assert isinstance(transport, asyncio.Transport)
+        client = _address_of(transport)
+        if not self.door.admits(client):
+            self._turn_away(transport, client, Refused.ADDRESS)
+        elif self.door.tls is None:
+            self._begin_http(transport)
+        elif len(self.door.handshakes) >= MOST_HANDSHAKES:
+            self._turn_away(transport, client, Refused.TOO_MANY)
+        else:
+            transport.pause_reading()
+            task = asyncio.get_running_loop().create_task(self._shake_hands(transport, client, self.door.tls))
+            self.door.handshakes.add(task)
+            task.add_done_callback(self.door.handshakes.discard)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what comes with the end of the handshake; it is HTTP already."""
+        self._early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remember that nobody is there any more."""
+        self._lost = True
+
+    async def _shake_hands(self, plain: asyncio.Transport, client: str, tls: ServerTls) -> None:
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                plain, self, tls.context(), server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            self._turn_away(plain, client, Refused.HANDSHAKE, _explain(error))
+            return
+        if transport is None or self._lost:
+            return
+        names = names_of(transport.get_extra_info("peercert"))
+        if tls.admits(names):
+            self._begin_http(transport, *names[:1])
+        else:
+            self._turn_away(transport, client, Refused.NAME, ", ".join(names))
+
+    def _turn_away(self, transport: asyncio.Transport, client: str, reason: Refused, detail: str = "") -> None:
+        self.door.refuse(client, reason, detail)
+        transport.abort()
+
+    def _begin_http(self, transport: asyncio.Transport, name: str | None = None) -> None:
+        state = self._uvicorns["app_state"]
+        http = _Http(**{**self._uvicorns, "app_state": {**state, "client_name": name}})
+        http.door = self.door
+        transport.set_protocol(http)
+        http.connection_made(transport)
+        if self._early:
+            http.data_received(bytes(self._early))
+
+
+class _Http(H11Protocol):
+    """uvicorn's HTTP, where a head that does not come or makes no sense ends the connection and is written down."""
+
+    door: Door
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and see whether a head is awaited still."""
+        super().data_received(data)
+        self._stop_waiting() if self.conn.their_state is not h11.IDLE else self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, or has a head without end."""
+        self.door.refuse(_address_of(self.transport), Refused.MALFORMED, msg)
+        super().send_400_response(msg)
+
+    def _wait_for_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.door.refuse(_address_of(self.transport), Refused.TOO_SLOW)
+            self.transport.abort()
+
+
+def _address_of(transport: asyncio.BaseTransport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) and peer else "unknown"
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):
+        return explain_tls(error)
+    if isinstance(error, asyncio.CancelledError):
+        return "this service ended meanwhile"
+    return str(error) or type(error).__name__

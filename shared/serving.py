@@ -1,0 +1,77 @@
+"""Who may connect to a service of ours, and how it runs under uvicorn: the same for agent and collector."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+from shared.audit import AuditLog
+from shared.doorstep import Door, protocol_of
+from shared.listening import parse_networks
+from shared.tls import TlsFiles, server_tls
+from shared.tokens import require_safe_binding
+
+_GRACE_SECONDS = 5
+"""For requests that wait when the service is told to end."""
+
+
+class AccessSettings(BaseSettings):
+    """Where a service listens, and to whom."""
+
+    listen: str
+    token_file: Path | None = Field(
+        default=None,
+        description="File of bearer tokens, one a line, of which callers must send one. Needed to listen beyond "
+        "loopback, unless client certificates are asked for. Read again when it changes; refused where others may "
+        "read it.",
+    )
+    tls_cert_file: Path | None = Field(
+        default=None, description="Our certificate (PEM, with its chain): serve HTTPS. Read again when it changes."
+    )
+    tls_key_file: Path | None = Field(
+        default=None, description="Its private key; by default in the certificate's file. Refused like a token file."
+    )
+    client_ca_file: Path | None = Field(
+        default=None, description="CA certificates: callers must show a certificate that one of these has signed."
+    )
+    client_names: str = Field(
+        default="",
+        description="Only callers whose certificate has one of these names (CN or SAN), parted by commas.",
+    )
+    allow_clients: str = Field(
+        default="", description="Only callers from these addresses or networks, e.g. `10.0.0.0/8,192.168.1.5`."
+    )
+    audit_log: Path | None = Field(
+        default=None, description="File that gets one JSON line for every inspection and every refusal."
+    )
+
+
+def open_door(settings: AccessSettings, audit: AuditLog) -> Door:
+    """Return the rules at the service's door. Raises InvalidSettings where they cannot be used or are none."""
+    names = settings.client_names.replace(",", " ").split()
+    tls = server_tls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.client_ca_file), names)
+    asks = tls is not None and tls.asks_for_certificates
+    require_safe_binding(settings.listen, settings.token_file, client_certificates=asks)
+    return Door(audit, tls, parse_networks(settings.allow_clients))
+
+
+def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: Any) -> uvicorn.Config:
+    """Return the configuration of a service. `more` is uvicorn's."""
+    config = uvicorn.Config(
+        app,
+        http=protocol_of(door),
+        ws="none",
+        proxy_headers=False,  # X-Forwarded-For would let any local process choose the name it is logged under
+        access_log=False,
+        server_header=False,
+        limit_concurrency=most_connections,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        **more,
+    )
+    # What strangers can make uvicorn warn of stands in the audit log, where it is counted.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    return config
