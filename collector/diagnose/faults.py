@@ -8,21 +8,23 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
+from collector.diagnose.disputes import disputes_of
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.hidden import hidden_faults, waits_unrecorded
 from collector.diagnose.orders import order_breakers
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
-from collector.diagnose.signatures import ROOTED, Mismatch, earliest_mismatch
+from collector.diagnose.shifts import shift_of
+from collector.diagnose.signatures import ROOTED, Mismatch
 from collector.diagnose.waits import Edge
 from shared.diagnosis import Cause, Certainty, Kind
+from shared.ranks import ranks_in_words
 
 
 def faults_by_record(scene: Scene) -> list[Fault]:
     """Return the faults that the flight records show; empty where they show none."""
     # 4. Same sequence, different signature.
-    mismatches = [m for m in (earliest_mismatch(g, scene.traces) for g in scene.groups) if m is not None]
-    disputes = [m for m in mismatches if _still_matters(m)]
+    disputes = disputes_of(scene.groups, scene.traces)
     convicted = frozenset(rank for mismatch in disputes for rank in mismatch.culprits)
     disputed = frozenset(rank for mismatch in disputes for rank in mismatch.ranks)
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
@@ -41,11 +43,6 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     ]
     # 7. All issued, none completed.
     return faults or _stuck_faults(graph, scene)
-
-
-def _still_matters(mismatch: Mismatch) -> bool:
-    """A disagreement that everybody got past long ago is not what holds the job now."""
-    return any(sequence >= mismatch.sequence for lane in mismatch.group.lanes.values() for sequence in lane.pending)
 
 
 def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Scene) -> Fault:
@@ -89,17 +86,31 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
     first = first_edge(edges)
     if first is not None and first.is_p2p and kind is Kind.RANK_NOT_JOINED:
         kind = Kind.P2P_UNMATCHED
+    begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
+    certainty = _root_certainty(kind, culprits, first, scene)
     return Fault(
         kind=kind,
         culprits=culprits,
         victims=tuple(sorted(graph.victims_of(culprits))),
-        certainty=_root_certainty(kind, culprits, first, scene),
+        certainty=certainty if begun else Certainty.SUPPORTED,
         edges=(*edges, *graph.edges_among(graph.victims_of(culprits))),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
-        remarks=_membership_remark(first),
+        remarks=(
+            *_membership_remark(first),
+            *(() if begun else (f"{ranks_in_words(culprits)} issued it, and the device has not begun it",)),
+            *_shift_remark(culprits, first, scene),
+        ),
     )
+
+
+def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, scene: Scene) -> tuple[str, ...]:
+    """A rank that is one operation short may have skipped it long ago: call sites tell where."""
+    if edge is None or edge.is_p2p or len(culprits) != 1:
+        return ()
+    shift = shift_of(edge.group, culprits[0], edge.waiter, scene.traces)
+    return () if shift is None else (str(shift),)
 
 
 def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, scene: Scene) -> Certainty:

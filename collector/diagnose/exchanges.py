@@ -1,0 +1,105 @@
+"""Step 4 for operations whose sizes rightly differ between ranks: they must fit each other instead of being equal.
+
+In an all_to_all what rank i sends to rank j must be what j expects of i; where a record holds one tensor for all
+peers, the sums must be equal at least. A gather has one rank that receives and a scatter one that sends: the root,
+which recorders show by the tensors it brings and by nothing else.
+"""
+
+from collections import Counter
+from math import prod
+
+from collector.diagnose.groups import GroupView
+from collector.diagnose.signatures import Mismatch, signature_at
+from shared.ranks import ranks_in_words
+from shared.trace import Signature, Trace
+
+_Told = dict[int, Signature]
+"""What each member has issued, in group-rank order."""
+
+
+def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
+    """Return what does not fit in the operation that all members of `group` have issued and not completed, or None."""
+    pending = {lane.pending[0] for lane in group.lanes.values() if lane.pending}
+    if len(pending) != 1 or len(group.lanes) < len(group.members):
+        return None
+    sequence = pending.pop()
+    if any(not lane.at(sequence) for lane in group.lanes.values()):
+        return None
+    told = {rank: signature_at(group, traces, rank, sequence) for rank in group.order}
+    ops = {signature.op for signature in told.values()}
+    check = _CHECKS.get(ops.pop()) if len(ops) == 1 else None
+    return None if check is None else check(group, sequence, told)
+
+
+def _lists_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+    """all_to_all with one tensor for each peer: compare pair by pair."""
+    size = len(told)
+    sent = {rank: [prod(shape) for shape in one.input_sizes] for rank, one in told.items()}
+    expected = {rank: [prod(shape) for shape in one.output_sizes] for rank, one in told.items()}
+    if any(len(sizes) != size for sizes in (*sent.values(), *expected.values())):
+        return None
+    wrong = [
+        (sender, receiver)
+        for i, sender in enumerate(group.order)
+        for j, receiver in enumerate(group.order)
+        if sent[sender][j] != expected[receiver][i]
+    ]
+    if not wrong:
+        return None
+    involved = Counter(rank for pair in wrong for rank in {*pair})
+    culprit, times = involved.most_common(1)[0]
+    alone = times == len(wrong) > 1 and list(involved.values()).count(times) == 1
+    sender, receiver = wrong[0]
+    remark = (
+        f"rank {sender} sends {sent[sender][group.order.index(receiver)]} elements to rank {receiver}, which expects "
+        f"{expected[receiver][group.order.index(sender)]}"
+    )
+    return _mismatch(group, sequence, told, culprits=(culprit,) if alone else (), odd=set(involved), remark=remark)
+
+
+def _sums_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+    """all_to_all with one tensor for all peers: what all send together must be what all expect together."""
+    sums = {rank: (_elements(one.input_sizes), _elements(one.output_sizes)) for rank, one in told.items()}
+    sent, expected = (sum(each) for each in zip(*sums.values(), strict=True))
+    if sent == expected:
+        return None
+    common, votes = Counter(sums.values()).most_common(1)[0]
+    odd = {rank for rank, mine in sums.items() if mine != common}
+    told_apart = len(odd) == 1 and votes > 1 and common[0] == common[1]
+    remark = f"the ranks send {sent} elements in all and expect {expected}"
+    return _mismatch(group, sequence, told, culprits=tuple(odd) if told_apart else (), odd=odd, remark=remark)
+
+
+def _one_receives(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+    return _one_root(group, sequence, told, {rank for rank, one in told.items() if one.output_sizes})
+
+
+def _one_sends(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+    return _one_root(group, sequence, told, {rank for rank, one in told.items() if one.input_sizes})
+
+
+def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int]) -> Mismatch | None:
+    if len(roots) == 1 or not any(one.input_sizes or one.output_sizes for one in told.values()):
+        return None
+    what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "nobody acts as the root"
+    return _mismatch(group, sequence, told, culprits=(), odd=roots, remark=what)
+
+
+def _mismatch(
+    group: GroupView, sequence: int, told: _Told, *, culprits: tuple[int, ...], odd: set[int], remark: str
+) -> Mismatch:
+    sides = [tuple(rank for rank in group.members if (rank in odd) is apart) for apart in (False, True)]
+    shown = tuple((ranks, told[ranks[0]]) for ranks in sorted(filter(None, sides), key=len, reverse=True))
+    return Mismatch(group, sequence, shown, culprits, remarks=(remark,))
+
+
+def _elements(sizes: tuple[tuple[int, ...], ...]) -> int:
+    return sum(prod(size) for size in sizes)
+
+
+_CHECKS = {
+    "all_to_all": _lists_fit,
+    "all_to_all_single": _sums_fit,
+    "gather": _one_receives,
+    "scatter": _one_sends,
+}
