@@ -38,6 +38,8 @@ _STATES = {
 
 
 ASLEEP = "asleep in user code"
+_PLAIN_LABELS = frozenset({"in user code", "in library code"})
+"""What is said where neither a frame nor the kernel tells anything."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Activity:
     """Is it where a healthy rank may be for a minute, too: network, disk, a child process, a thread of its own?"""
     may_be_idle: bool = False
     """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
+    keeps_gil: bool = False
+    """Is the thread asleep without having let go of the interpreter, so that no other thread can run?"""
 
     @property
     def waits_for_ranks(self) -> bool:
@@ -94,6 +98,7 @@ def activity_of(view: RankView) -> Activity:
     seen = _from_stacks(view)
     seen = _with_kernel(seen, view.process)
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
+    seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
         return replace(seen, cause=Cause.SIGNAL, label="stopped by a signal", kernel_agrees=True)
     return seen
@@ -147,11 +152,22 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
         thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
         frames=frames,
         user=next((frame for frame in reversed(frames) if is_user_frame(frame)), None),
+        keeps_gil=_keeps_gil(thread),
     )
-    told = _classified(base, frames)
-    if thread.holds_gil and thread.active is False and told.doing is Doing.OUTSIDE:
-        return replace(told, cause=Cause.GIL, label="asleep and keeps the GIL")
-    return _with_native(told, native)
+    return _with_native(_classified(base, frames), native)
+
+
+def _keeps_gil(thread: Thread) -> bool:
+    return thread.holds_gil is True and thread.active is False
+
+
+def _with_gil(seen: Activity) -> Activity:
+    """That a sleeper keeps the GIL is its cause only where nothing tells what it sleeps in."""
+    if not seen.keeps_gil or seen.doing is not Doing.OUTSIDE:
+        return seen
+    if seen.label in _PLAIN_LABELS and not seen.kernel_tells:
+        return replace(seen, cause=Cause.GIL, label="asleep and keeps the GIL")
+    return replace(seen, label=f"{seen.label} without letting go of the GIL")
 
 
 def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
@@ -192,11 +208,21 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
         label = row.label if certain else f"{seen.label}, {row.label}"
         told = replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, may_pass=row.may_pass)
         return replace(told, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
+    if process.state == "D" and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
+        return _held_by_kernel(said)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
     sleeps = "nanosleep" in name or (name in _NO_SYSCALL and "nanosleep" in (process.wchan or ""))
     if agrees and seen.label == "in user code" and sleeps:
         return replace(said, label=ASLEEP, kernel_agrees=True, kernel_tells=True)
     return replace(said, kernel_agrees=agrees)
+
+
+def _held_by_kernel(seen: Activity) -> Activity:
+    """In state D, and no row tells for what: no wait for other ranks looks so."""
+    held = replace(seen, doing=Doing.OUTSIDE, may_pass=True, may_be_idle=False, kernel_agrees=True)
+    if seen.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
+        return held
+    return replace(held, cause=Cause.UNKNOWN, label="in uninterruptible sleep in the kernel", kernel_tells=True)
 
 
 def process_in_words(process: Process) -> str:

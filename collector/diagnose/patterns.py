@@ -222,6 +222,12 @@ KERNEL: tuple[KernelPattern, ...] = (
         wchan=r"^(rpc_|nfs\d?_|request_wait_answer|fuse_|cl_)",
         may_pass=True,
     ),
+    # syscall clone3, wchan kernel_clone (_do_fork before Linux 5.10): vfork's parent sleeps until the child executes
+    _kernel(
+        Cause.USER_CODE,
+        "waiting for a child process to execute its program",
+        wchan=r"^(kernel_clone|_do_fork|wait_for_vfork_done)$",
+    ),
     # syscall read, fd 0 -> /dev/pts/3, wchan wait_woken (n_tty_read): somebody is expected to type
     _kernel(
         Cause.DEBUGGER, "waiting for input from a terminal", syscall=r"^read$", target=r"^/dev/(pts/\d+|tty\w*|console)"

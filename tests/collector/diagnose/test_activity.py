@@ -18,6 +18,7 @@ LOADER = Frame("_MultiProcessingDataLoaderIter._try_get_data", f"{SITE}/torch/ut
 WORKER_LOOP = Frame("_worker_loop", f"{SITE}/torch/utils/data/_utils/worker.py", 349)
 FETCH = Frame("_MapDatasetFetcher.fetch", f"{SITE}/torch/utils/data/_utils/fetch.py", 52)
 READ_SHARD = Frame("Shards.read_shard", "/home/ada/data.py", 12)
+SAVE = Frame("save", f"{SITE}/torch/serialization.py", 944)
 QUEUE_GET = Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)
 JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)
 ALL_REDUCE = Frame("all_reduce", f"{SITE}/torch/distributed/distributed_c10d.py", 3252)
@@ -112,6 +113,37 @@ def test_native_frames_are_asked_for_where_c_code_holds_the_user_and_nothing_say
         NodeSnapshot(host="a", taken_at_ns=at, ranks=(look(stacks(user), process=process, at=at),)) for at in (1, 2)
     ]
     assert pids_to_look_deeper(looks, Expected()) == ((("a", 10),) if asked else ())
+
+
+def keeping_the_gil(*frames: Frame) -> Stacks:
+    """The main thread asleep, and nobody else able to run."""
+    asleep = Thread(tid=10, name="MainThread", active=False, holds_gil=True, frames=tuple(range(len(frames))))
+    return Stacks(pid=10, frames=frames, threads=(asleep,))
+
+
+@pytest.mark.parametrize(
+    ("frames", "process", "cause"),
+    [
+        ((USER,), blocked("pause", "sigsuspend"), Cause.GIL),
+        ((USER, SAVE), blocked("write", "pipe_write", "pipe:[1]"), Cause.CHECKPOINT),
+        ((USER,), blocked("write", "anon_pipe_write", "pipe:[1]"), Cause.PIPE_BLOCKED),
+        ((USER,), blocked("clone3", "kernel_clone").model_copy(update={"state": "D"}), Cause.USER_CODE),
+        ((USER,), blocked("ioctl", "uvm_ioctl").model_copy(update={"state": "D"}), Cause.UNKNOWN),
+    ],
+)
+def test_a_kept_gil_is_the_cause_only_where_nothing_else_is_told(
+    frames: tuple[Frame, ...], process: Process, cause: Cause
+) -> None:
+    seen = activity_of(view(look(keeping_the_gil(*frames), process=process)))
+    assert (seen.doing, seen.cause) == (Doing.OUTSIDE, cause)
+    assert "GIL" in seen.label
+
+
+def test_state_d_is_no_wait_for_other_ranks_even_where_no_stack_can_be_read() -> None:
+    nothing = Missing(source="stacks", reason=Reason.REFUSED)
+    process = blocked("ioctl", "uvm_ioctl").model_copy(update={"state": "D"})
+    seen = activity_of(view(look(stacks(USER), process=process).model_copy(update={"stacks": nothing})))
+    assert (seen.doing, seen.cause, seen.may_pass) == (Doing.OUTSIDE, Cause.UNKNOWN, True)
 
 
 def test_a_process_in_words() -> None:
