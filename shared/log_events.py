@@ -1,9 +1,10 @@
-"""Log tails and the events found in them."""
+"""Log tails and what is found in them: events, one per telling line, and the calls that NCCL was asked for."""
 
 from enum import StrEnum
 
 from pydantic import Field
 
+from shared.nccl_calls import LoggedCommunicator
 from shared.value import Value
 
 
@@ -13,6 +14,8 @@ class EventKind(StrEnum):
     EXCEPTION = "exception"
     """A Python traceback's last line: type and message."""
     OUT_OF_MEMORY = "out_of_memory"
+    DEVICE_ERROR = "device_error"
+    """A CUDA call failed."""
     WATCHDOG_TIMEOUT = "watchdog_timeout"
     """The rank that prints it waited: a victim more often than not."""
     COLLECTIVE_MISMATCH = "collective_mismatch"
@@ -21,6 +24,8 @@ class EventKind(StrEnum):
     TRANSPORT_ERROR = "transport_error"
     """A connection closed, timed out or was reset; the peer is in `fields`."""
     RENDEZVOUS = "rendezvous"
+    INTERFACE = "interface"
+    """Which network NCCL has chosen; no fault by itself, compared across nodes."""
     DUMP_SIGNAL = "dump_signal"
     SIGNAL = "signal"
     GIL = "gil"
@@ -34,6 +39,8 @@ class LogEvent(Value):
     text: str = Field(description="The line, secrets redacted, cut to 500 characters.")
     fields: dict[str, str] = Field(default_factory=dict, description="Named parts, e.g. sequence, op, peer, type.")
     path: str = Field(default="", description="The file it stands in.")
+    stamp: str = Field(default="", description="The time as the line has it, by the writer's clock and zone.")
+    at: float | None = Field(default=None, description="The same as Unix seconds, where the node's zone is known.")
 
 
 class LogFile(Value):
@@ -50,3 +57,6 @@ class Logs(Value):
 
     files: tuple[LogFile, ...] = ()
     events: tuple[LogEvent, ...] = ()
+    communicators: tuple[LoggedCommunicator, ...] = Field(
+        default=(), description="What NCCL was asked for, by NCCL_DEBUG_SUBSYS=COLL; empty where that is off."
+    )

@@ -16,26 +16,23 @@ from shared.log_matchers import (
     GROUP,
     GROUP_HINT,
     MATCHERS,
-    Matcher,
     canonical_op,
 )
+from shared.log_rows import Matcher
+from shared.log_stamps import moment_of, stamp_of
+from shared.log_tracebacks import HINT as TRACEBACK_HINT
+from shared.log_tracebacks import find_exceptions
+from shared.log_writers import cut_apart, process_of_line, rank_of_line
 from shared.redaction import redact
 
 MOST_EVENTS = 1000
 LONGEST_LINE = 4000
 _LONGEST_TEXT = 500
-_LONGEST_TRACEBACK = 400
 _MOST_WRAPPED = 3
-_TRACEBACK = "Traceback (most recent call last):"
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 # … [repeated 15x across cluster]
 _REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
-# 12%|##  | 3/25 [00:09<01:08][rank0]:[E1121 09:10:11.123456789 ProcessGroupNCCL.cpp:655] …      [rank3]: ValueError: …
-_RANK = re.compile(r"\[rank(\d{1,7})\]:")
-_CUT = re.compile(r"(?=\[rank\d{1,7}\]:)")
-# RuntimeError: no such shard        torch.distributed.DistBackendError: NCCL error in: …        KeyboardInterrupt
-_EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?:: (?P<message>.*))?")
 
 
 def clean_line(line: str) -> str:
@@ -43,39 +40,44 @@ def clean_line(line: str) -> str:
     return _REPEATED.sub("", _ESCAPES.sub("", line[: 2 * LONGEST_LINE]))[:LONGEST_LINE].rstrip()
 
 
-def rank_of_line(line: str) -> int | None:
-    """Return the global rank that a line says it is from; None where it does not say."""
-    match = _RANK.search(line)
-    return None if match is None else int(match[1])
-
-
-def find_events(lines: Iterable[str], *, path: str, rank: int | None) -> tuple[LogEvent, ...]:
+def find_events(
+    lines: Iterable[str], *, path: str, rank: int | None, written_at: float | None = None
+) -> tuple[LogEvent, ...]:
     """Return the last 1000 events of some lines, oldest first.
 
     `rank` is whose file it is, None where several ranks write into it; a line's own mark goes before it.
+    `written_at`: when the file was last written to, in Unix seconds, if it was written on this machine.
     """
-    pieces = [piece for line in lines for piece in _pieces(clean_line(line))]
+    pieces = [piece for line in lines for piece in cut_apart(clean_line(line))]
     text = "\n".join(pieces)
     matchers = tuple(matcher for matcher in MATCHERS if matcher.hint in text)
     found = [*_matched(pieces, matchers), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
-    found += _exceptions(pieces) if _TRACEBACK in text else ()
+    if TRACEBACK_HINT in text:
+        found += [(number, EventKind.EXCEPTION, pieces[number], told) for number, told in find_exceptions(pieces)]
     found.sort(key=lambda event: event[0])
-    return tuple(_event(*event[1:], path=path, rank=rank) for event in found[-MOST_EVENTS:])
+    events = (_event(*event[1:], path=path, rank=rank) for event in found[-MOST_EVENTS:])
+    return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
 
 
 _Found = tuple[int, EventKind, str, dict[str, str]]
-
-
-def _pieces(line: str) -> list[str]:
-    return [piece for piece in _CUT.split(line) if piece] if "[rank" in line else [line]
 
 
 def _event(kind: EventKind, line: str, fields: dict[str, str], *, path: str, rank: int | None) -> LogEvent:
     own = rank_of_line(line)
     short = {name: redact(value)[:300] for name, value in fields.items()}
     return LogEvent(
-        kind=kind, rank=rank if own is None else own, text=redact(line)[:_LONGEST_TEXT], fields=short, path=path
+        kind=kind,
+        rank=rank if own is None else own,
+        text=redact(line)[:_LONGEST_TEXT],
+        fields=short | process_of_line(line),
+        path=path,
+        stamp=stamp_of(line),
     )
+
+
+def _dated(event: LogEvent, written_at: float) -> LogEvent:
+    at = moment_of(event.stamp, written_at=written_at) if event.stamp else None
+    return event if at is None else event.model_copy(update={"at": at})
 
 
 def _matched(lines: list[str], matchers: tuple[Matcher, ...]) -> Iterator[_Found]:
@@ -117,23 +119,3 @@ def _mismatches(lines: Iterable[str]) -> Iterator[_Found]:
                 if match is not None:
                     fields[prefix + name] = canonical_op(match[1]) if name == "op" else match[1]
         yield number, EventKind.COLLECTIVE_MISMATCH, line, fields
-
-
-def _exceptions(lines: list[str]) -> Iterator[_Found]:
-    """Find each traceback's last line. Ranks that mark their lines may have theirs interleaved."""
-    begun: dict[int | None, int] = {}
-    for number, line in enumerate(lines):
-        rank = rank_of_line(line)
-        body = line if rank is None else _after_mark(line)
-        if body.endswith(_TRACEBACK):
-            begun[rank] = number
-        elif rank in begun and not body.startswith((" ", "\t")) and body:
-            match = _EXCEPTION.fullmatch(body)
-            if match is not None and number - begun[rank] <= _LONGEST_TRACEBACK:
-                yield number, EventKind.EXCEPTION, line, _fields(match)
-            del begun[rank]
-
-
-def _after_mark(line: str) -> str:
-    body = line[line.index("]:") + 2 :]
-    return body[1:] if body.startswith(" ") else body

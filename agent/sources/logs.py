@@ -22,11 +22,15 @@ from agent.scene import Scene
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
 from shared.log_events import EventKind, LogEvent, LogFile, Logs
-from shared.log_lines import clean_line, find_events, rank_of_line
+from shared.log_lines import clean_line, find_events
+from shared.log_writers import rank_of_line
 from shared.missing import Reason
+from shared.nccl_calls import LoggedCommunicator, find_communicators
 from shared.redaction import redact
 
 _TAIL_BYTES = 256 * 1024
+_HEAD_BYTES = 128 * 1024
+"""Where NCCL tells which communicators it makes; the calls on them stand at the end."""
 _SHOWN_LINES = 40
 _MOST_LINES = 2000
 _LONGEST_LINE = 2000
@@ -49,6 +53,7 @@ class LogsSource:
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
         files: dict[tuple[int, int], LogFile] = {}
         events: list[LogEvent] = []
+        communicators: list[LoggedCommunicator] = []
         refusals: list[str] = []
         for log in _logs_of(rank, scene):
             try:
@@ -58,11 +63,15 @@ class LogsSource:
                     if key not in files:
                         files[key], new = _read(log, opened, found, rank, question)
                         events.extend(new)
+                        communicators.extend(_communicators(log, opened, found, rank, scene))
             except (Gone, NotPermitted, Unavailable) as error:
                 refusals.append(str(error))
         if not files:
             raise _nothing(refusals)
-        return {"logs": Logs(files=tuple(files.values()), events=tuple(events[-_MOST_EVENTS:]))}
+        logs = Logs(
+            files=tuple(files.values()), events=tuple(events[-_MOST_EVENTS:]), communicators=tuple(communicators)
+        )
+        return {"logs": logs}
 
 
 def _nothing(refusals: list[str]) -> Unavailable:
@@ -77,7 +86,7 @@ def _read(
     own = rank.identity.rank
     lines = [clean_line(line) for line in data.decode(errors="replace").split("\n")[-_MOST_LINES:]]
     lines = [line for line in lines if line and rank_of_line(line) in (None, own)]
-    events = find_events(lines, path=log.path, rank=None if log.shared else own)
+    events = find_events(lines, path=log.path, rank=None if log.shared else own, written_at=found.st_mtime)
     if log.path.endswith("/error.json"):
         events = (*events, *_error_file(data, log.path, own))
     shown = lines if question.full else lines[-_SHOWN_LINES:]
@@ -88,6 +97,20 @@ def _read(
         lines=tuple(redact(line[:_LONGEST_LINE]) for line in shown),
     )
     return file, events
+
+
+def _communicators(
+    log: _Log, opened: int, found: os.stat_result, rank: Rank, scene: Scene
+) -> Iterator[LoggedCommunicator]:
+    """What this rank's NCCL logs of its calls, by the log's beginning and end."""
+    tail = read_tail(opened, _TAIL_BYTES)
+    head = os.pread(opened, max(0, min(_HEAD_BYTES, found.st_size - len(tail))), 0)
+    lines = (head + b"\n" + tail).decode(errors="replace").split("\n")
+    whole = found.st_size <= len(head) + len(tail)
+    own = own_pid(scene.procfs, rank.stat.pid)
+    for each in find_communicators(lines, ended=tail.endswith(b"\n"), whole=whole):
+        if each.pid == own or not log.shared:
+            yield each.model_copy(update={"rank": rank.identity.rank})
 
 
 def _logs_of(rank: Rank, scene: Scene) -> Iterator[_Log]:

@@ -5,8 +5,9 @@ import time
 import pytest
 
 from shared.log_events import EventKind, LogEvent
-from shared.log_lines import clean_line, find_events, rank_of_line
+from shared.log_lines import clean_line, find_events
 from shared.log_matchers import MATCHERS, canonical_op
+from shared.log_writers import rank_of_line
 
 
 def events(text: str, rank: int | None = None) -> tuple[LogEvent, ...]:
@@ -195,6 +196,84 @@ LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
         {"exit_code": "-9", "local_rank": "2", "pid": "4245"},
     ),
     ("srun: error: node7: tasks 8-12,14: Killed", EventKind.SIGNAL, None, {"host": "node7", "tasks": "8-12,14"}),
+    (
+        "  - [0] Timeout at collective: ALLREDUCE, #7",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"waiter": "0", "op": "all_reduce", "unfinished": "7"},
+    ),
+    (
+        "[PG 0 Rank 2] Heartbeat monitor timed out! Process will be terminated after dumping debug info. "
+        "workMetaList_.size()=2",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"unfinished_works": "2"},
+    ),
+    (
+        "ranks [1, 2] are the lagging ranks that caused this timeout. They never joined any collectives",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"never_joined": "1, 2"},
+    ),
+    (
+        "[rank2]:[F1121 09:10:11.1 ProcessGroupNCCL.cpp:1306] [PG ID 0 PG GUID 0(default_pg) Rank 2] Terminating the "
+        "process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang.",
+        EventKind.DUMP_SIGNAL,
+        2,
+        {"why": "ProcessGroupNCCL watchdog hang", "group": "0"},
+    ),
+    ("[rank2]: [Rank 2] we are taking the entire process down.", EventKind.SIGNAL, 2, {}),
+    (
+        "node1:42:51 [0] transport/net_ib.cc:667 NCCL WARN NET/IB : collective mismatch error local size 32768 remote "
+        "1048576 addr 7f00 rkey 1 seq 1f/1f",
+        EventKind.COLLECTIVE_MISMATCH,
+        None,
+        {"local_bytes": "32768", "remote_bytes": "1048576", "writer_host": "node1", "writer_pid": "42"},
+    ),
+    (
+        "node1:42:51 [0] NCCL INFO [Service thread] Connection closed by localRank 2",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"local_rank": "2"},
+    ),
+    (
+        "[W521 23:55:23.1 TCPStore.cpp:115] [c10d] recvVector failed on SocketImpl(fd=3, addr=[node1]:44074, "
+        "remote=[node2]:29500): failed to recv, got 0 bytes",
+        EventKind.RENDEZVOUS,
+        None,
+        {"peer": "[node2]:29500", "type": "failed to recv, got 0 bytes"},
+    ),
+    (
+        "bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found",
+        EventKind.RENDEZVOUS,
+        None,
+        {},
+    ),
+    (
+        "node1:42:51 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.1.2.3<0>",
+        EventKind.INTERFACE,
+        None,
+        {"transport": "IB", "devices": "[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]", "interface": "eth0"},
+    ),
+    (
+        "node1:42:51 [0] NCCL INFO Bootstrap : Using eth0:10.1.2.3<0>",
+        EventKind.INTERFACE,
+        None,
+        {"transport": "Bootstrap", "address": "10.1.2.3", "writer_host": "node1"},
+    ),
+    (
+        "[2026-11-21 12:45:41] node2:42:43 [0] p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'",
+        EventKind.DEVICE_ERROR,
+        None,
+        {"status": "101", "what": "invalid device ordinal"},
+    ),
+    (
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        EventKind.DEVICE_ERROR,
+        None,
+        {"what": "an illegal memory access was encountered"},
+    ),
+    ("  rank      : 2 (local_rank: 2)", EventKind.SIGNAL, None, {"failed_rank": "2"}),
     ("Fatal Python error: Segmentation fault", EventKind.SIGNAL, None, {"what": "Segmentation fault"}),
 ]
 
@@ -223,6 +302,14 @@ def test_lines(line: str, kind: EventKind, rank: int | None, fields: dict[str, s
         "Traceback (most recent call last):",
         "ValueError: printed by a user, without a traceback before it",
         "finished collective #6 and joined #7",
+        "Heartbeat monitor is fine",
+        "NET/IB : No device found.",
+        "node1:42:51 [0] NCCL INFO Using network Socket",
+        '[rank6]:[W1016 08:52:32.551] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has '
+        "shut down too early), with error: Broken pipe",
+        "CUDA error rate: 0.0",
+        "local_rank: 2 is up (local_rank: 2)",
+        "collective mismatch error: none",
         "rank 3 is a number, [rank] is not",
         "",
     ],
@@ -271,6 +358,25 @@ def test_interleaved_tracebacks_of_marked_ranks() -> None:
     mixed = [line for pair in zip(mine, other, strict=True) for line in pair]
     found = events("\n".join(mixed))
     assert [(event.rank, event.fields["type"]) for event in found] == [(0, "ValueError"), (1, "KeyError")]
+
+
+@pytest.mark.parametrize("mark", ["[default{}]:", "[1,{}]<stderr>:", "(Trainer pid=4{}, ip=10.1.2.3) "])
+def test_interleaved_tracebacks_under_the_marks_of_launchers(mark: str) -> None:
+    """The marks keep the ranks apart, whether or not they tell which rank it is."""
+    mine = [f"{mark.format(0)}{line}" for line in TRACEBACK.split("\n")[1:-1]]
+    other = [f"{mark.format(1)}{line}" for line in TRACEBACK.replace("ValueError", "KeyError").split("\n")[1:-1]]
+    found = events("\n".join(line for pair in zip(mine, other, strict=True) for line in pair))
+    assert [event.fields["type"] for event in found] == ["ValueError", "KeyError"]
+    assert [event.rank for event in found] == ([0, 1] if mark.startswith("[1") else [None, None])
+
+
+def test_events_have_the_time_that_their_lines_have() -> None:
+    """By the writer's clock; as a moment only where the machine that wrote it is this one."""
+    line = "[rank1]:[E606 09:09:08.123456789 ProcessGroupNCCL.cpp:1] First PG on this rank to signal dumping."
+    (event,) = events(line)
+    assert (event.stamp, event.at) == ("06-06 09:09:08.123456", None)
+    (dated,) = find_events([line], path="", rank=None, written_at=time.mktime((2026, 6, 7, 0, 0, 0, 0, 0, -1)))
+    assert dated.at == pytest.approx(time.mktime((2026, 6, 6, 9, 9, 8, 0, 0, -1)) + 0.123456)
 
 
 def test_chained_tracebacks_are_told_one_by_one() -> None:
