@@ -11,14 +11,12 @@ from collector.diagnose.activity import Activity
 from collector.diagnose.hidden import outsiders
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence
-from collector.diagnose.scene import Fault, Scene, kind_of
+from collector.diagnose.scene import TELLING, Fault, Scene, kind_of
 from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
 _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
-_TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
-"""Causes that hold a rank against its will, whatever the others do."""
 
 NO_RECORD = "no recorder tells which operation each rank is in; this rests on stacks"
 
@@ -77,7 +75,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], scene: Scene) -> tuple[int, ...]:
     """Where most ranks are outside and a few wait, the few may be the odd ones: then nobody is named."""
-    held = all(scene.activities[rank].cause in _TELLING for rank in ranks if rank in scene.activities)
+    held = all(scene.activities[rank].cause in TELLING for rank in ranks if rank in scene.activities)
     few_wait = len(ranks) > len(waiting)
     return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
 

@@ -13,7 +13,7 @@ from collector.diagnose.graph import WaitGraph
 from collector.diagnose.hidden import hidden_faults, waits_unrecorded
 from collector.diagnose.orders import order_breakers
 from collector.diagnose.roster import Presence
-from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
+from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
 from collector.diagnose.shifts import shift_of
 from collector.diagnose.signatures import ROOTED, Mismatch
 from collector.diagnose.waits import Edge
@@ -143,9 +143,20 @@ def _turned(fault: Fault, scene: Scene) -> Fault:
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
         return fault
     waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
-    done = all(_went_on(rank, scene) for rank in fault.culprits)
-    if not done or len(fault.culprits) <= len(waiting) or 2 * len(waiting) >= len(fault.group.members):
+    if len(fault.culprits) <= len(waiting) or 2 * len(waiting) >= len(fault.group.members):
         return fault
+    if all(_went_on(rank, scene) for rank in fault.culprits):
+        return _convicting(waiting, fault, "most of the group went on without this operation")
+    shifts = [shift_of(fault.group, rank, fault.culprits[0], scene.traces) for rank in sorted(waiting)]
+    if all(shift is not None and shift.by < 0 for shift in shifts):
+        return _convicting(waiting, fault, *map(str, shifts))
+    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, scene) for rank in fault.culprits):
+        return fault
+    remark = "most of the group has not issued this operation: either they are held, or the few who wait are astray"
+    return replace(fault, culprits=(), certainty=Certainty.SUSPECTED, remarks=(*fault.remarks, remark))
+
+
+def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:
     return replace(
         fault,
         kind=Kind.COLLECTIVE_MISMATCH,
@@ -153,8 +164,14 @@ def _turned(fault: Fault, scene: Scene) -> Fault:
         victims=tuple(sorted((set(fault.culprits) | set(fault.victims)) - waiting)),
         certainty=Certainty.SUPPORTED,
         cause=Cause.USER_CODE,
-        remarks=(*fault.remarks, "most of the group went on without this operation"),
+        remarks=(*fault.remarks, *remarks),
     )
+
+
+def _held_elsewhere(rank: int, scene: Scene) -> bool:
+    """Does its stack or state tell what holds it, whatever the others do?"""
+    activity = scene.activities.get(rank)
+    return activity is not None and (activity.cause in TELLING or activity.kernel_tells)
 
 
 def _went_on(rank: int, scene: Scene) -> bool:

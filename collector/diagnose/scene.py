@@ -49,6 +49,9 @@ class Scene:
         return Doing.UNKNOWN if activity is None else activity.doing
 
 
+TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
+"""Causes that hold a rank against its will, whatever the others do."""
+
 _PRESENCE_KINDS = {
     Presence.EXITED: Kind.RANK_EXITED,
     Presence.UNREACHABLE: Kind.RANK_UNREACHABLE,
