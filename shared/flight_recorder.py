@@ -8,6 +8,7 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 - `pg_status` is keyed by a per-process index, which only the entries tie to a group.
 - `pg_config` may be empty (Gloo): then nobody says who the members are.
 - Senders and receivers in `profiling_name` are group ranks.
+- The parts of a batch stay "scheduled"; the entry that ends it tells (see `coalesced`).
 """
 
 import json
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from shared.coalesced import settle_batches
 from shared.errors import UnreadableDump, quoted
 from shared.ranks import MOST_RANKS, fold
 from shared.safe_pickle import load_plain
@@ -106,6 +108,7 @@ class _Builder:
         for entry in _sequence(dump.get("entries"), most=MOST_RECORDS):
             self._add(_mapping(entry))
         marks = self._marks(_mapping(dump.get("pg_status")))
+        settle_batches(self.columns, tuple(self.signatures))
         return Trace(
             version=_text(dump.get("version", "")),
             library=_text(dump.get("comm_lib_version") or dump.get("nccl_version") or ""),
