@@ -16,6 +16,7 @@ from agent.scene import Scene
 from agent.settings import AgentSettings
 from agent.sources.all import make_sources
 from agent.sources.helper import find_program
+from agent.sources.ras import RasSource
 from agent.sources.source import Question
 from shared.audit import AuditLog
 from shared.errors import NotFound, UnhangError
@@ -50,6 +51,7 @@ class Agent:
         py_spy = find_program("py-spy", settings.py_spy)
         sources = make_sources(py_spy, self._crew, pystack=find_program("pystack"))
         self._looker = Looker(sources, self._crew, self)
+        self._ras = RasSource(settings.ras, self._crew)
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
 
@@ -71,8 +73,10 @@ class Agent:
         identities = tuple(rank.identity for rank in found.ranks)
         return RankList(host=self.node.host, ranks=identities, exited=found.exited, missing=found.missing)
 
-    def snapshot(self, choice: Choice, question: Question, timeout_seconds: float | None = None) -> NodeSnapshot:
-        """Look at all ranks of the choice."""
+    def snapshot(
+        self, choice: Choice, question: Question, timeout_seconds: float | None = None, *, ras: bool = False
+    ) -> NodeSnapshot:
+        """Look at all ranks of the choice. `ras`: ask NCCL RAS, too, which costs the whole job a round of messages."""
         taken_at_ns, begun = time.time_ns(), time.monotonic()
         limit = min(timeout_seconds or self.settings.look_timeout_seconds, self.settings.look_timeout_seconds)
         deadline = Deadline(limit).sooner(_SECONDS_FOR_THE_ANSWER)
@@ -80,6 +84,8 @@ class Agent:
         ranks = [rank for rank in found.ranks if choice.holds(rank)]
         scene = Scene(self.procfs, self.node.host)
         snapshots = self._looker.look_at_all(ranks, scene, question, deadline)
+        exited = tuple(e for e in found.exited if _belongs(e.identity, e.sibling_jobs, choice.job))
+        told, unasked = self._ras.look(ranks, found.ranks, snapshots, exited, scene, deadline, ask=ras)
         idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
         return NodeSnapshot(
@@ -91,8 +97,9 @@ class Agent:
                 snapshot if seconds is None else snapshot.model_copy(update={"idle_for_seconds": seconds})
                 for snapshot, seconds in zip(snapshots, idle, strict=True)
             ),
-            exited=tuple(e for e in found.exited if _belongs(e.identity, e.sibling_jobs, choice.job)),
-            missing=found.missing,
+            exited=exited,
+            missing=(*found.missing, *unasked),
+            ras=told,
         )
 
     def one(self, pid: int, question: Question, timeout_seconds: float | None = None) -> NodeSnapshot:

@@ -53,6 +53,10 @@ Stacking = Annotated[
 ]
 Window = Annotated[int, Query(ge=0, le=1_000_000, description="Finished flight records to keep per group and lane.")]
 Full = Annotated[bool, Query(description="Everything: all records, all descriptors, all lines of the tails.")]
+Ras = Annotated[
+    bool,
+    Query(description="Ask NCCL RAS about the whole job, too, where that is safe; ask one node of a job, not all."),
+]
 Pid = Annotated[int, Path(ge=1, le=2**31, description="Process id of the rank on this node.")]
 
 
@@ -110,11 +114,12 @@ def snapshot(
     stacks: Stacking = "plain",
     window: Window = 64,
     full: Full = False,
+    ras: Ras = False,
     timeout: Timeout = None,
 ) -> Response:
     """Look at all ranks, those of one job, or some. What cannot be seen is told as `Missing`, never left out."""
-    taken = agent.snapshot(Choice(job, tuple(pid or ())), Question(stacks, window, full), timeout)
-    _write_audit(request, agent, taken, action="snapshot", stacks=stacks)
+    taken = agent.snapshot(Choice(job, tuple(pid or ())), Question(stacks, window, full), timeout, ras=ras)
+    _write_audit(request, agent, taken, action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
 
 

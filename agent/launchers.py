@@ -86,6 +86,7 @@ NAMES = frozenset(
             "PBS_JOBID",
         ),
         *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NCCL_DEBUG_FILE", "TORCH_WORKER_SERVER_SOCKET"),
+        *("NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"),
         *REPORTED,
     }
 )

@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -25,6 +26,10 @@ class AgentSettings(AccessSettings):
     )
     py_spy: Path | None = Field(
         default=None, description="The py-spy program; by default the one beside our Python, else on PATH."
+    )
+    ras: Literal["safe", "always", "never"] = Field(
+        default="safe",
+        description="Whether to ask NCCL RAS: not where that may crash this version of NCCL, always, or never.",
     )
     look_timeout_seconds: float = Field(
         default=10.0,

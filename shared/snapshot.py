@@ -9,6 +9,7 @@ from shared.gpus import Gpus
 from shared.kernel_events import KernelEvents
 from shared.log_events import Logs
 from shared.missing import Missing, Reason
+from shared.ras import RasLook
 from shared.setup import Setup
 from shared.stacks import Stacks
 from shared.trace import Trace
@@ -217,6 +218,9 @@ class NodeSnapshot(Value):
     missing: tuple[Missing, ...] = Field(default=(), description="What the node as a whole could not give.")
     kernel_events: KernelEvents | Missing | None = Field(default=None, description="None: nobody asked for them.")
     gpus: Gpus | Missing | None = Field(default=None, description="None: nobody asked for them.")
+    ras: RasLook | None = Field(
+        default=None, description="What NCCL RAS tells of the jobs here; None: no rank has it, or it was not asked."
+    )
     logs: Logs | None = Field(
         default=None, description="Log files that belong to no one rank, such as a job's common output; files only."
     )

@@ -36,14 +36,18 @@ def find_program(name: str, configured: Path | None = None) -> Path | None:
     return None if found is None else Path(found)
 
 
-def run_bounded(command: Sequence[str], deadline: Deadline) -> Output:
-    """Run a program until it ends or the deadline is over; then its whole process group is killed."""
+def run_bounded(command: Sequence[str], deadline: Deadline, *, pass_fds: Sequence[int] = ()) -> Output:
+    """Run a program until it ends or the deadline is over; then its whole process group is killed.
+
+    `pass_fds` are open in it under the same numbers.
+    """
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        pass_fds=pass_fds,
         env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
     )
     assert process.stdout is not None

@@ -28,6 +28,9 @@ class SocketEntry(NamedTuple):
     local: str
     remote: str
     state: str
+    unsent_bytes: int = 0
+    unread_bytes: int = 0
+    retransmits: int = 0
 
 
 class Sockets:
@@ -35,6 +38,7 @@ class Sockets:
 
     def __init__(self, procfs: ProcFs, pid: int) -> None:
         self._rows: dict[bytes, tuple[str, list[bytes]]] = {}
+        self._ends: dict[tuple[bytes, bytes], int] | None = None
         for kind in (*_INET, "unix"):
             try:
                 table = procfs.read(pid, f"net/{kind}", most=_MOST_BYTES)
@@ -58,6 +62,14 @@ class Sockets:
         found = {inode: self.get(inode) for inode in mine}
         return {inode: entry.local for inode, entry in found.items() if entry is not None}
 
+    def other_end(self, inode: int) -> int | None:
+        """Return the inode of the socket on this machine that a TCP socket is connected to; None where there is none."""
+        if self._ends is None:
+            tcp = ((own, fields) for own, (kind, fields) in self._rows.items() if kind == "tcp")
+            self._ends = {(fields[1], fields[2]): int(own) for own, fields in tcp if fields[3] == b"01"}
+        kind, fields = self._rows.get(b"%d" % inode, ("", []))
+        return self._ends.get((fields[2], fields[1])) if kind == "tcp" else None
+
     def get(self, inode: int) -> SocketEntry | None:
         """Return the socket with this inode; None where no table has it, or not with sense."""
         kind, fields = self._rows.get(b"%d" % inode, ("", []))
@@ -66,11 +78,29 @@ class Sockets:
         except (IndexError, ValueError):
             return None
 
+    def listeners(self, port: int) -> dict[int, str]:
+        """Return who listens on a TCP port: the socket's inode and its own address."""
+        wanted = b":%04X" % port
+        return {
+            int(inode): _address(fields[1].decode())
+            for inode, (kind, fields) in self._rows.items()
+            if kind in ("tcp", "tcp6") and fields[3] == b"0A" and fields[1].endswith(wanted) and inode.isdigit()
+        }
+
 
 def _inet(kind: str, fields: list[bytes]) -> SocketEntry:
     #  0: 0100007F:1F90 0100007F:D2A4 01 00000000:00000000 00:00000000 00000000  1000  0 43210 1 …
     state = _STATES.get(int(fields[3], 16), fields[3].decode())
-    return SocketEntry(kind, _address(fields[1].decode()), _address(fields[2].decode()), state)
+    unsent, _, unread = fields[4].partition(b":")
+    return SocketEntry(
+        kind,
+        _address(fields[1].decode()),
+        _address(fields[2].decode()),
+        state,
+        unsent_bytes=int(unsent, 16),
+        unread_bytes=int(unread, 16),
+        retransmits=int(fields[6], 16),
+    )
 
 
 def _unix(fields: list[bytes]) -> SocketEntry:

@@ -1,0 +1,229 @@
+"""The source `ras`: what NCCL's RAS threads tell of a whole job, asked of the ranks of this node.
+
+RAS answers for a job and not for a rank, so this is asked once for a node, after its ranks have been looked at:
+
+1. Find the doors: the RAS sockets that ranks themselves listen on, each in its network namespace.
+2. Ask nobody whom asking may harm (ras_gate.py).
+3. Knock until every rank's process is among those that some answer tells of. Processes of one user share a door, so
+   another job may answer, or a stopped process, which never does.
+
+What was told stands for some seconds: a round of questions costs the whole job a round of messages.
+"""
+
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Literal, NamedTuple
+
+from agent.deadline import Crew, Deadline
+from agent.discover import Rank
+from agent.errors import Gone, Unavailable
+from agent.missing import missing_for
+from agent.nccl import NcclVersions
+from agent.netns import connect
+from agent.scene import Scene
+from agent.sources.addresses import addresses_of
+from agent.sources.logs import own_pid
+from agent.sources.ras_client import ask_ras
+from agent.sources.ras_gate import FIRST, refusal, signs_of
+from shared.errors import NotPermitted
+from shared.listening import Address
+from shared.missing import Missing, Reason
+from shared.ras import RasLook, RasNetwork
+from shared.snapshot import Exited, RankSnapshot
+
+Policy = Literal["safe", "always", "never"]
+
+PORT = 28028
+_SECONDS = 8.0
+_GREETING_SECONDS = 1.0
+_MOST_KNOCKS = 12
+_STANDS_SECONDS = 2.0
+_MOST_KEPT = 16
+# localhost:28028        [::1]:9000        0.0.0.0:28030
+_PORT = re.compile(r".{0,255}:(\d{1,5})")
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Door(NamedTuple):
+    """Where ranks listen: a network namespace, as the kernel words it, and an address in it."""
+
+    namespace: str
+    address: Address
+
+
+class _Behind(NamedTuple):
+    """One rank behind a door, with the pid by which RAS knows it."""
+
+    rank: Rank
+    inner_pid: int
+
+
+class RasSource:
+    """Fills `ras` of a node's snapshot."""
+
+    name = "ras"
+
+    def __init__(self, policy: Policy, crew: Crew) -> None:
+        self._policy = policy
+        self._crew = crew
+        self._versions = NcclVersions()
+        self._asking = threading.Lock()
+        self._kept: dict[object, tuple[float, tuple[RasNetwork, ...]]] = {}
+
+    def look(
+        self,
+        ranks: Sequence[Rank],
+        everyone: Sequence[Rank],
+        looks: Sequence[RankSnapshot],
+        exited: Sequence[Exited],
+        scene: Scene,
+        deadline: Deadline,
+        *,
+        ask: bool,
+    ) -> tuple[RasLook | None, tuple[Missing, ...]]:
+        """Return what RAS tells of `ranks`, and what it does not; None where no rank has RAS.
+
+        Without `ask` only by what RAS would know them. `everyone` may share their doors.
+        """
+        if self._policy == "never" and ask:
+            return None, (Missing(source=self.name, reason=Reason.NOT_ENABLED, detail="RAS is switched off here"),)
+        work = partial(self._look, ranks, everyone, looks, exited, scene, deadline.at_most(_SECONDS), ask)
+        outcome = self._crew.run({self.name: work}, deadline, owner=self.name)[self.name]
+        return (None, (missing_for(self.name, outcome),)) if isinstance(outcome, Exception) else outcome
+
+    def _look(
+        self,
+        ranks: Sequence[Rank],
+        everyone: Sequence[Rank],
+        looks: Sequence[RankSnapshot],
+        exited: Sequence[Exited],
+        scene: Scene,
+        deadline: Deadline,
+        ask: bool,
+    ) -> tuple[RasLook | None, tuple[Missing, ...]]:
+        doors, missing = _doors(ranks, scene)
+        if not doors:
+            return None, missing if ask else ()
+        crowd = _doors(everyone, scene)[0] if ask else {}
+        networks: list[RasNetwork] = []
+        unasked: list[Missing] = list(missing) if ask else []
+        for door, behind in doors.items() if ask else ():
+            try:
+                self._refuse_where_unsafe(behind, looks, exited, scene)
+                alone = len({one.rank.identity.job for one in crowd.get(door, behind)}) == 1
+                networks.extend(self._told_at(door, behind, scene, deadline, alone=alone))
+            except (Unavailable, Gone, NotPermitted) as error:
+                unasked.append(missing_for(self.name, error))
+        return _known_by(doors, networks, scene), tuple(dict.fromkeys(unasked))
+
+    def _refuse_where_unsafe(
+        self, behind: Sequence[_Behind], looks: Sequence[RankSnapshot], exited: Sequence[Exited], scene: Scene
+    ) -> None:
+        """Step 2."""
+        if self._policy == "always":
+            return
+        signs = signs_of(looks, exited)
+        for version in {self._versions.of(scene.procfs, one.rank.stat.pid) for one in behind}:
+            if version is not None and version < FIRST:
+                raise Unavailable(Reason.NOT_FOUND, f"NCCL {version} has no RAS, which came with {FIRST}")
+            why = refusal(version, signs)
+            if why is not None:
+                raise Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks all the same")
+
+    def _told_at(
+        self, door: Door, behind: Sequence[_Behind], scene: Scene, deadline: Deadline, *, alone: bool
+    ) -> tuple[RasNetwork, ...]:
+        """Step 3, or what it gave a moment ago. One caller at a time asks."""
+        key = (door, frozenset(one.rank.key for one in behind))
+        if not self._asking.acquire(timeout=deadline.left()):
+            raise Unavailable(Reason.TIMED_OUT, "others were asking RAS all the time")
+        try:
+            at, networks = self._kept.get(key, (0.0, ()))
+            if not networks or time.monotonic() - at > _STANDS_SECONDS:
+                networks = _knock(door, behind, scene, deadline, alone=alone)
+                self._kept = {**dict(list(self._kept.items())[-_MOST_KEPT:]), key: (time.monotonic(), networks)}
+            return networks
+        finally:
+            self._asking.release()
+
+
+def _doors(ranks: Iterable[Rank], scene: Scene) -> tuple[dict[Door, list[_Behind]], tuple[Missing, ...]]:
+    """Step 1."""
+    doors: dict[Door, list[_Behind]] = defaultdict(list)
+    missing: list[Missing] = []
+    for rank in ranks:
+        try:
+            door = _door_of(rank, scene)
+            if door is not None:
+                doors[door].append(_Behind(rank, own_pid(scene.procfs, rank.stat.pid)))
+            elif rank.environment.get("NCCL_RAS_ENABLE") == "0":
+                raise Unavailable(Reason.NOT_ENABLED, "the job has switched RAS off: NCCL_RAS_ENABLE=0")
+        except (Unavailable, NotPermitted) as error:
+            missing.append(missing_for("ras", error))
+        except Gone:
+            continue
+    return dict(doors), tuple(dict.fromkeys(missing))
+
+
+def _door_of(rank: Rank, scene: Scene) -> Door | None:
+    """Return where the rank's own RAS thread listens; None where it does not."""
+    pid = rank.stat.pid
+    named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
+    listeners = scene.sockets(pid).listeners(PORT if named is None else int(named[1]))
+    sockets = {f"socket:[{inode}]": address for inode, address in listeners.items()}
+    for fd in scene.procfs.fds(pid) if sockets else ():
+        with suppress(Gone):
+            address = sockets.get(scene.procfs.link(pid, f"fd/{fd}"))
+            if address is not None:
+                host, _, port = address.rpartition(":")
+                host = host.strip("[]")
+                return Door(scene.procfs.link(pid, "ns/net"), Address(_ANYWHERE.get(host, host), int(port)))
+    return None
+
+
+def _knock(
+    door: Door, behind: Sequence[_Behind], scene: Scene, deadline: Deadline, *, alone: bool
+) -> tuple[RasNetwork, ...]:
+    """Ask until each rank's process is told of. `alone`: only one job has ranks behind this door."""
+    found: list[RasNetwork] = []
+    wanted = {one.inner_pid for one in behind}
+    why = Unavailable(Reason.NOT_FOUND, f"RAS at {door.address} answered for other processes than the job's")
+    for _ in range(_MOST_KNOCKS):
+        if not wanted or deadline.left() <= 0:
+            break
+        try:
+            network = _ask_once(door, behind[0].rank.stat.pid, scene, deadline)
+        except Unavailable as error:
+            if error.reason in (Reason.NOT_PERMITTED, Reason.REFUSED):
+                raise
+            why = error
+            continue
+        told = {peer.pid for peer in network.peers}
+        if told & wanted or (alone and not network.whole):
+            found.append(network)
+            wanted = wanted - told if network.whole else set()
+    if not found:
+        raise why
+    return tuple(found)
+
+
+def _ask_once(door: Door, pid: int, scene: Scene, deadline: Deadline) -> RasNetwork:
+    asked_at_ns = time.time_ns()
+    with connect(door.address, scene.procfs, pid, deadline) as channel:
+        network = ask_ras(channel, deadline, greeting_seconds=_GREETING_SECONDS)
+    return network.model_copy(update={"asked_at_ns": asked_at_ns})
+
+
+def _known_by(doors: dict[Door, list[_Behind]], networks: Sequence[RasNetwork], scene: Scene) -> RasLook:
+    behind = [one for each in doors.values() for one in each]
+    addresses = {address for each in doors.values() for address in addresses_of(scene.procfs, each[0].rank.stat.pid)}
+    return RasLook(
+        addresses=tuple(sorted(addresses)),
+        pids={one.inner_pid: one.rank.stat.pid for one in behind if one.inner_pid != one.rank.stat.pid},
+        networks=tuple(networks),
+    )
