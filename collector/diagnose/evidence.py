@@ -38,6 +38,7 @@ def evidence_of(fault: Fault, scene: Scene) -> tuple[Evidence, ...]:
         found.append(_signatures(fault.mismatch))
     elif fault.group is not None and fault.sequence is not None:
         found.append(_sequence(fault, scene))
+    found += fault.ground
     shown = [edge for edge in fault.edges if edge.holders][:MOST_EDGES]
     if shown:
         found.append(_waits(shown))

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from collector.diagnose.expected import Expected, Unanswered
+from collector.diagnose.logbook import logged_communicators, unowned_events
 from shared.diagnosis import Conflict
 from shared.log_events import LogEvent, Logs
 from shared.missing import Missing
+from shared.nccl_calls import LoggedCommunicator
 from shared.ranks import fold, unfold
 from shared.snapshot import Exited, Identity, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks
@@ -99,6 +101,10 @@ class Roster:
     live: bool
     """Was any rank's process looked at (now or when a snapshot was saved), or are there bare dumps only?"""
     last_look_ns: int | None
+    unowned: tuple[LogEvent, ...] = ()
+    """What was logged into files that several ranks write, by lines that do not say who wrote them."""
+    communicators: tuple[LoggedCommunicator, ...] = ()
+    """What NCCL logged of its calls, by every process and file."""
 
     def present(self) -> list[RankView]:
         return [view for view in self.ranks.values() if not view.gone]
@@ -126,6 +132,8 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
         conflicts=tuple(conflicts + disagreement),
         live=any(s.looked_at_ns is not None for s in current),
         last_look_ns=max((s.looked_at_ns for s in current if s.looked_at_ns is not None), default=None),
+        unowned=unowned_events(chosen, snapshots),
+        communicators=logged_communicators(chosen, snapshots),
     )
 
 
@@ -209,7 +217,7 @@ def _with_logs(views: dict[int, RankView], snapshots: Sequence[NodeSnapshot]) ->
 
 def _logged(view: RankView, shared: list[LogEvent]) -> tuple[LogEvent, ...]:
     own = [event for look in view.looks if isinstance(look.logs, Logs) for event in look.logs.events]
-    mine = [event for event in own if event.rank in (view.rank, None)]
+    mine = [event for event in own if event.rank == view.rank]
     return tuple({repr(event): event for event in (*mine, *sorted(shared, key=repr))}.values())
 
 

@@ -10,7 +10,7 @@ from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence, Roster
 from collector.diagnose.signatures import Mismatch
 from collector.diagnose.waits import Edge
-from shared.diagnosis import Cause, Certainty, Kind
+from shared.diagnosis import Cause, Certainty, Evidence, GroupRef, Kind, Link
 from shared.trace import Trace
 
 
@@ -31,6 +31,13 @@ class Fault:
     op: str | None = None
     sequence: int | None = None
     remarks: tuple[str, ...] = ()
+    ground: tuple[Evidence, ...] = ()
+    """What it rests on besides records, stacks and process states."""
+    said: str = ""
+    """The finding in one sentence, where the usual words do not fit its ground."""
+    ref: GroupRef | None = None
+    """The group, where no record tells of it."""
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True)

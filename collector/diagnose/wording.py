@@ -76,6 +76,8 @@ def _again(scene: Scene) -> str | None:
 
 def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
     """The finding in one sentence."""
+    if fault.said:
+        return fault.said
     at = _operation(fault)
     if fault.kind is Kind.STRAGGLER:
         return f"rank {fault.culprits[0]} keeps the others waiting in every step{_where(fault, cause, scene)}"
