@@ -1,0 +1,151 @@
+"""A job with a fault, drawn from one number: the same number gives the same job, dumps and truth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+from collector.diagnose import Expected
+from shared.missing import Missing, Reason
+from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
+from shared.trace import Trace
+from tests.collector.diagnose.simulation.dumpfile import as_json, dump_of, pickled
+from tests.collector.diagnose.simulation.engine import Machine, Run, Semantics, run
+from tests.collector.diagnose.simulation.faults import FAULTS, Injected, inject
+from tests.collector.diagnose.simulation.layouts import Layout, Style, draw_layout
+from tests.collector.diagnose.simulation.recorder import Recorder
+from tests.collector.diagnose.simulation.traces import trace_of
+from tests.collector.diagnose.simulation.truth import Evidence, Truth, truth_of
+
+_TRIES = 200
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One simulated job that hangs, and what is left of it."""
+
+    seed: int
+    style: Style
+    layout: Layout
+    injected: Injected
+    run: Run
+    recorders: dict[int, Recorder]
+    given: frozenset[int]
+    world_told: bool
+
+    @property
+    def semantics(self) -> Semantics:
+        return self.run.machine.semantics
+
+    @cached_property
+    def truth(self) -> Truth:
+        return truth_of(self.injected, Evidence(self.run, self.layout, self.recorders, self.given, self.world_told))
+
+    @property
+    def expected(self) -> Expected:
+        return Expected(world_size=self.layout.world.size if self.world_told else None)
+
+    def traces(self) -> dict[int, Trace]:
+        return {rank: trace_of(self.run, self.layout, rank, self.recorders[rank]) for rank in sorted(self.given)}
+
+    def dumps(self) -> list[NodeSnapshot]:
+        """Bare dumps, one snapshot each."""
+        return [bare(rank, trace) for rank, trace in self.traces().items()]
+
+    def files(self) -> dict[str, bytes]:
+        """The dumps as files by name: JSON where there are no frames, else pickles."""
+        dumps = {r: dump_of(self.run, self.layout, r, self.recorders[r]) for r in sorted(self.given)}
+        return {
+            f"trace_node-{rank // 8}_{rank}": pickled(dump) if self.recorders[rank].frames else as_json(dump)
+            for rank, dump in dumps.items()
+        }
+
+    def __str__(self) -> str:
+        machine = self.run.machine
+        how = f"{machine.semantics}{', own queues' if not machine.one_queue else ''}{', eager' if machine.eager_sends else ''}"
+        sizes = sorted({recorder.size for recorder in self.recorders.values()})
+        lost = sorted(set(self.layout.world.ranks) - self.given)
+        return (
+            f"seed {self.seed}: {self.injected.fault} ({self.injected.detail}) in {self.layout.name} of "
+            f"{self.layout.world.size}, {how}, rings {sizes[0]}-{sizes[-1]}, version {self.recorders[0].version}, "
+            f"timing {self.recorders[0].timing}, names {self.style.names}, described {self.style.described}, "
+            f"lost dumps {lost}, world told {self.world_told}"
+        )
+
+
+def bare(rank: int, trace: Trace) -> NodeSnapshot:
+    nothing = Missing(source="files", reason=Reason.NOT_FOUND)
+    only = RankSnapshot(
+        identity=Identity(rank=rank), process=nothing, stacks=nothing, fds=nothing, logs=nothing, recorder=trace
+    )
+    return NodeSnapshot(live=False, ranks=(only,))
+
+
+def draw(
+    seed: int,
+    *,
+    faults: Sequence[str] = tuple(FAULTS),
+    semantics: Semantics | None = None,
+    readable: bool = False,
+) -> Scenario:
+    """Draw a hung job with one of `faults`. `readable`: such dumps as torchfrtrace takes, NCCL's and of one version."""
+    random = Random(seed)
+    fault = random.choice(list(faults))
+    for _ in range(_TRIES):
+        meant = semantics or (Semantics.NCCL if readable or random.random() < 0.6 else Semantics.GLOO)
+        style = draw_style(random, meant)
+        layout = draw_layout(random, style)
+        programs = {rank: list(steps) for rank, steps in layout.programs.items()}
+        injected = inject(fault, layout, programs, random, meant)
+        if injected is None:
+            continue
+        machine = Machine(meant, one_queue=random.random() < 0.6, eager_sends=random.random() < 0.5)
+        ran = run(programs, machine, random=random, broken=injected.broken, dead_kernels=injected.dead_kernels)
+        if not ran.hung:
+            continue
+        given = _given(injected, layout, random, fault)
+        recorders = draw_recorders(random, layout, meant, readable=readable)
+        return Scenario(seed, style, layout, injected, ran, recorders, given, random.random() < 0.5)
+    raise AssertionError(f"seed {seed}: no job has a place for {fault!r} within {_TRIES} tries")
+
+
+def _given(injected: Injected, layout: Layout, random: Random, fault: str) -> frozenset[int]:
+    """Who has left a dump: not the crashed, and now and then a healthy rank has not either."""
+    healthy = sorted(set(layout.world.ranks) - injected.culprits)
+    lost = {random.choice(healthy)} if random.random() < 0.12 and len(healthy) > 2 else set()
+    return frozenset(layout.world.ranks) - lost - (injected.culprits if fault == "crashes" else set())
+
+
+def draw_style(random: Random, semantics: Semantics) -> Style:
+    gloo = semantics is Semantics.GLOO
+    return Style(
+        steps=random.randint(4, 7),
+        gloo=gloo,
+        names="counted" if gloo else random.choice(["counted", "counted", "repeated"]),
+        described=random.random() < 0.7,
+        synchronises_each=random.choice([1, 1, 2, 10]),
+        rooted=random.choice([None, None, "broadcast", "gather", "scatter"]),
+        coalesced=random.choice([None, None, "fast", "slow"]),
+        batched_p2p=random.random() < 0.6,
+        lists=random.random() < 0.5,
+    )
+
+
+def draw_recorders(random: Random, layout: Layout, semantics: Semantics, *, readable: bool) -> dict[int, Recorder]:
+    """How each rank's recorder is set up: alike, but for its ids, its clock, and how full its ring is."""
+    version = "2.10" if readable else random.choice(["2.10", "2.10", "mixed", "2.4"])
+    small = not readable and random.random() < 0.4
+    timing = random.random() < 0.5
+    recorders = {}
+    size = random.choice([12, 25, 50])
+    for rank in layout.world.ranks:
+        recorders[rank] = Recorder(
+            version=random.choice(["2.7", "2.9", "2.10"]) if version == "mixed" else version,
+            size=size + random.randrange(6) if small else 2000,
+            timing=timing,
+            first_id=0 if readable else random.choice([0, random.randrange(1000)]),
+            clock_ns=random.randrange(-3_000_000_000, 3_000_000_000),
+            frames=readable or random.random() < 0.5,
+            membership=semantics is Semantics.NCCL,
+        )
+    return recorders

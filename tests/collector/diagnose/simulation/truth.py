@@ -1,0 +1,322 @@
+"""Who is at fault in a simulated job, and whether the dumps suffice to say so.
+
+The rules, by what records can show:
+
+- *Absent.* A rank that stays away can be named where somebody's record waits for it and its own progress in that
+  group is known: it has left a dump that still holds a record of the group, or one from which nothing has been
+  overwritten. One that left no dump can be named where somebody waits and the dumps, or whoever asks, know that it exists.
+- *Different.* A rank that called something else can be named where at least two others hold a record of the same
+  sequence in the same group: two against one. One against one is a tie, which names nobody.
+- *Out of order.* A rank that skipped, added or swapped an operation ends in a cycle of waits where no record differs.
+  It can be named where at least two others, who hold records from before the fault, took the operations in the usual
+  order. What two ranks disagree about is a tie; there all of the cycle may be told.
+- *Point-to-point.* A send that was left out and a receive too many look the same: the cycle may be told as a whole.
+- *Together.* What everybody has issued blames nobody, except a kernel that alone has not started, where starts are seen.
+
+A rank whose dump is missing may be named as missing in any case: that is all that there is to see of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.diagnosis import Diagnosis, Kind, Verdict
+from tests.collector.diagnose.simulation.engine import Run, Semantics
+from tests.collector.diagnose.simulation.faults import Injected
+from tests.collector.diagnose.simulation.layouts import Layout
+from tests.collector.diagnose.simulation.program import Operation, Team, numel
+from tests.collector.diagnose.simulation.recorder import Entry, Recorder, entries_of, every_entry
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a perfect analyser would say."""
+
+    culprits: frozenset[int]
+    kinds: frozenset[Kind]
+    decidable: bool
+    """Do the records suffice to name exactly the culprits?"""
+    why: str
+    allowed: frozenset[int] = frozenset()
+    """Ranks that may be named besides: the rest of a cycle that nothing breaks."""
+    silent: frozenset[int] = frozenset()
+    """Ranks whose dumps are missing."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict held against the truth."""
+
+    named: frozenset[int]
+    innocents: frozenset[int]
+    exact: bool
+    kind_fits: bool
+    hung: bool
+
+
+def judge(answer: Diagnosis, truth: Truth) -> Judgement:
+    """Compare what was said with what is true."""
+    named = frozenset(rank for finding in answer.findings for rank in finding.culprit_ranks)
+    told = named - (truth.silent - truth.culprits)
+    kinds = {f.kind for f in answer.findings if not truth.culprits or truth.culprits & set(f.culprit_ranks)}
+    return Judgement(
+        named=named,
+        innocents=named - truth.culprits - truth.allowed - truth.silent,
+        exact=told == truth.culprits or bool(truth.allowed and told == truth.culprits | truth.allowed),
+        kind_fits=bool(kinds & truth.kinds),
+        hung=answer.verdict is Verdict.HUNG,
+    )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the dumps of a job hold."""
+
+    run: Run
+    layout: Layout
+    recorders: Mapping[int, Recorder]
+    given: frozenset[int]
+    """Ranks whose dumps there are."""
+    world_told: bool
+
+    def entries(self, rank: int) -> Sequence[Entry]:
+        return entries_of(self.run, rank, self.recorders[rank]) if rank in self.given else ()
+
+    def overwritten(self, rank: int) -> bool:
+        every = every_entry(self.run, rank, self.recorders[rank])
+        return len(every) > self.recorders[rank].size
+
+    def issued(self, rank: int, team: Team) -> int:
+        """The last sequence that `rank` has really issued on `team`."""
+        mine = every_entry(self.run, rank, self.recorders[rank])
+        return max((e.collective_seq for e in mine if e.team == team and not e.is_p2p), default=0)
+
+    def progress_known(self, rank: int, team: Team) -> bool:
+        holds = any(e.team == team and not e.is_p2p for e in self.entries(rank))
+        member_known = self.recorders[rank].membership or team.role == "world" or holds
+        return rank in self.given and member_known and (holds or not self.overwritten(rank))
+
+    @property
+    def gloo(self) -> bool:
+        return self.run.machine.semantics is Semantics.GLOO
+
+
+_NOT_JOINED = frozenset({Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED})
+_GONE = frozenset({Kind.RANK_MISSING, Kind.RANK_EXITED})
+_MISMATCH = frozenset({Kind.COLLECTIVE_MISMATCH})
+_SHIFTED = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.RANK_NOT_JOINED})
+_TOGETHER = frozenset({Kind.STUCK_TOGETHER})
+_UNSENT = frozenset({Kind.P2P_UNMATCHED, Kind.P2P_DEADLOCK, Kind.ORDER_INVERSION, Kind.RANK_NOT_JOINED})
+
+
+def truth_of(injected: Injected, seen: Evidence) -> Truth:
+    """Apply the rules."""
+    silent = frozenset(seen.layout.world.ranks) - seen.given
+    truth = _RULES[injected.fault](injected, seen)
+    return Truth(truth.culprits, truth.kinds, truth.decidable, truth.why, truth.allowed, silent)
+
+
+def _absent(injected: Injected, seen: Evidence) -> Truth:
+    known = all(_seen_absent(rank, seen) for rank in injected.culprits)
+    why = "waited for, and known not to have come" if known else "its progress in the group waited for is overwritten"
+    return Truth(injected.culprits, _NOT_JOINED, known, why)
+
+
+def _seen_absent(rank: int, seen: Evidence) -> bool:
+    waiting = (
+        (other, entry) for other in seen.given - {rank} for entry in seen.entries(other) if not entry.completed_ns
+    )
+    return any(_waits_for(entry, rank, seen) for _, entry in waiting)
+
+
+def _waits_for(entry: Entry, rank: int, seen: Evidence) -> bool:
+    """Does this record show its owner waiting for `rank`, whose own record shows that it has not come?"""
+    if rank not in entry.team.ranks:
+        return False
+    if entry.is_p2p:
+        if entry.call is None or entry.call.peer != rank:
+            return False
+        return rank in seen.run.waiting.get(entry.issued.rank, ()) and rank in seen.given
+    return seen.progress_known(rank, entry.team) and seen.issued(rank, entry.team) < entry.collective_seq
+
+
+def _crashed(injected: Injected, seen: Evidence) -> Truth:
+    (rank,) = injected.culprits
+    expected = seen.world_told or any(seen.recorders[other].membership for other in seen.given)
+    highest = max(seen.given)
+    waited = any(
+        not entry.completed_ns
+        and rank in entry.team.ranks
+        and rank in seen.run.waiting.get(other, ())
+        and (seen.recorders[other].membership or entry.team.role == "world")
+        for other in seen.given
+        for entry in seen.entries(other)
+    )
+    known = waited and (expected or rank < highest)
+    return Truth(
+        injected.culprits, _GONE, known, "expected, waited for, and not there" if known else "nobody knows of it"
+    )
+
+
+def _different(injected: Injected, seen: Evidence) -> Truth:
+    voters = _voters(injected, seen)
+    allowed = frozenset[int]()
+    return Truth(injected.culprits, _MISMATCH, voters > 1, f"{voters} others hold the same sequence", allowed)
+
+
+def _voters(injected: Injected, seen: Evidence) -> int:
+    """How many others contradict the culprit at one sequence, in the group where most do; 0: no record differs."""
+    (rank,) = injected.culprits
+    return max((_contradicting(rank, team, seen) for team in seen.layout.of(rank)), default=0)
+
+
+def _contradicting(rank: int, team: Team, seen: Evidence) -> int:
+    mine = _by_sequence(rank, team, seen)
+    theirs = {other: _by_sequence(other, team, seen) for other in team.ranks if other != rank}
+    for sequence in sorted(mine):
+        others = [facts[sequence] for facts in theirs.values() if sequence in facts]
+        if any(facts != mine[sequence] for facts in others):
+            return len(others)
+    return 0
+
+
+_Facts = tuple[object, ...]
+
+
+def _by_sequence(rank: int, team: Team, seen: Evidence) -> dict[int, _Facts]:
+    found: dict[int, _Facts] = {}
+    for entry in seen.entries(rank):
+        if entry.team == team and not entry.is_p2p:
+            found[entry.collective_seq] = (*found.get(entry.collective_seq, ()), _facts(entry))
+    return found
+
+
+def _facts(entry: Entry) -> _Facts:
+    """What a record shows that must agree: no roots, no splits."""
+    inputs = None if entry.op in ("scatter", "all_to_all") else numel(entry.inputs)
+    outputs = None if entry.op in ("gather", "all_to_all") else numel(entry.outputs)
+    return (entry.op, inputs, outputs, "" if entry.call is None else entry.call.dtype)
+
+
+def _wrong_root(injected: Injected, seen: Evidence) -> Truth:
+    assert isinstance(injected.call, Operation)
+    kinds = _TOGETHER if injected.call.op == "broadcast" else _TOGETHER | _MISMATCH
+    return Truth(injected.culprits, kinds, False, "which root each has in mind is not recorded")
+
+
+def _wrong_splits(injected: Injected, seen: Evidence) -> Truth:
+    team, call, (rank,) = injected.team, injected.call, injected.culprits
+    assert isinstance(call, Operation) and team is not None
+    mine = [entry for entry in seen.entries(rank) if entry.call is call]
+    theirs = {
+        other: entry
+        for other in team.ranks
+        for entry in seen.entries(other)
+        if mine and other != rank and entry.team == team and entry.collective_seq == mine[0].collective_seq
+    }
+    whole = bool(mine) and len(theirs) == team.size - 1
+    if len(call.inputs) == 1:
+        return Truth(injected.culprits, _MISMATCH if whole else _MISMATCH | _TOGETHER, False, "only sums are on record")
+    me = team.group_rank(rank)
+    against = [r for r, entry in theirs.items() if mine[0].inputs[team.group_rank(r)] != entry.outputs[me]]
+    return Truth(
+        injected.culprits,
+        _MISMATCH if against else _MISMATCH | _TOGETHER,
+        len(against) > 1,
+        f"{len(against)} others expect something else of it",
+    )
+
+
+def _out_of_order(injected: Injected, seen: Evidence) -> Truth:
+    voters = _voters(injected, seen)
+    if voters:
+        return Truth(injected.culprits, _SHIFTED, voters > 1, f"{voters} others hold the same sequence, differing")
+    cycle = _cycle_of(injected.culprits, seen.run.waiting)
+    voters = len(_usual(injected, seen))
+    if seen.gloo and injected.team is not None and injected.team.role == "pp":
+        voters = 0
+    return Truth(
+        injected.culprits,
+        _SHIFTED,
+        voters > 1,
+        f"{voters} others show the usual order",
+        frozenset() if voters > 1 else cycle,
+    )
+
+
+def _usual(injected: Injected, seen: Evidence) -> list[int]:
+    """Others with groups of the same role whose records, like the culprit's, reach back to before the fault."""
+    assert injected.team is not None
+    (rank,) = injected.culprits
+    began = _time_of_fault(injected, seen)
+    peers = [r for team in seen.layout.teams if team.role == injected.team.role for r in team.ranks if r in seen.given]
+    reaching = [r for r in peers if any(e.issued.issued_ns < began for e in seen.entries(r)) or not seen.overwritten(r)]
+    return [r for r in reaching if r != rank] if rank in reaching else []
+
+
+def _time_of_fault(injected: Injected, seen: Evidence) -> int:
+    (rank,) = injected.culprits
+    issued = seen.run.issued[rank]
+    calls = sum(1 for step in seen.run.programs[rank][: injected.places[rank]] if hasattr(step, "team"))
+    return issued[min(calls, len(issued) - 1)].issued_ns
+
+
+def _cycle_of(ranks: frozenset[int], waiting: Mapping[int, frozenset[int]]) -> frozenset[int]:
+    """Everybody who waits for one of `ranks`, directly or not, and is waited for by it."""
+    return frozenset(r for r in _reached(ranks, waiting) if ranks & _reached(frozenset({r}), waiting)) - ranks
+
+
+def _reached(ranks: frozenset[int], waiting: Mapping[int, frozenset[int]]) -> frozenset[int]:
+    reached, frontier = set[int](), list(ranks)
+    while frontier:
+        for holder in waiting.get(frontier.pop(), frozenset()) - reached:
+            reached.add(holder)
+            frontier.append(holder)
+    return frozenset(reached)
+
+
+def _unsent(injected: Injected, seen: Evidence) -> Truth:
+    cycle = _cycle_of(injected.culprits, seen.run.waiting)
+    return Truth(injected.culprits, _UNSENT, False, "a send too few and a receive too many look the same", cycle)
+
+
+def _ring(injected: Injected, seen: Evidence) -> Truth:
+    whole = injected.culprits <= seen.given and not seen.gloo
+    why = "every receive is on record" if whole else "point-to-point operations, or some of them, are not on record"
+    return Truth(injected.culprits, frozenset({Kind.P2P_DEADLOCK}), whole, why)
+
+
+def _dead_kernel(injected: Injected, seen: Evidence) -> Truth:
+    assert injected.team is not None
+    (rank,) = injected.culprits
+    started = all(seen.recorders[r].timing for r in seen.given)
+    if started and set(injected.team.ranks) <= seen.given:
+        return Truth(injected.culprits, _TOGETHER, True, "every other kernel has started")
+    return Truth(
+        frozenset(), _TOGETHER, set(injected.team.ranks) <= seen.given, "starts are not on record", injected.culprits
+    )
+
+
+def _link(injected: Injected, seen: Evidence) -> Truth:
+    assert injected.team is not None
+    whole = set(injected.team.ranks) <= seen.given
+    return Truth(frozenset(), _TOGETHER, whole, "everybody has come" if whole else "a member has left no dump")
+
+
+_RULES = {
+    "stays": _absent,
+    "crashes": _crashed,
+    "two stay": _absent,
+    "wrong op": _different,
+    "wrong size": _different,
+    "wrong dtype": _different,
+    "wrong root": _wrong_root,
+    "wrong splits": _wrong_splits,
+    "skips": _out_of_order,
+    "shuns group": _out_of_order,
+    "extra": _out_of_order,
+    "inverts": _out_of_order,
+    "never sends": _unsent,
+    "receives in a ring": _ring,
+    "dead kernel": _dead_kernel,
+    "link": _link,
+}
