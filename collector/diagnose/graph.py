@@ -69,8 +69,9 @@ class WaitGraph:
 
     def edges_among(self, ranks: Collection[int]) -> tuple[Edge, ...]:
         """The edges by which `ranks` wait for each other and for nobody else."""
+        inside = frozenset(ranks)
         return tuple(
-            edge for edge in self.edges if edge.waiter in ranks and edge.holders and set(edge.holders) <= set(ranks)
+            edge for edge in self.edges if edge.waiter in inside and edge.holders and inside.issuperset(edge.holders)
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from collector.diagnose.lanes import Cutter, Lane
+from collector.diagnose.lanes import Cutter, Lane, cutters_for
 from collector.diagnose.roster import Roster
 from shared.diagnosis import GroupRef
 from shared.ranks import fold, unfold
@@ -90,9 +90,10 @@ def line_up(roster: Roster) -> tuple[GroupView, ...]:
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     told, untold = _memberships(traces)
     inferred = _inferred(untold, told, roster)
-    cutters = {rank: Cutter(trace) for rank, trace in traces.items()}
-    views = [_view(one.name, one.ranks, one, traces, cutters) for one in told]
-    views += [_view(name, ranks, None, traces, cutters) for name, ranks in inferred.items()]
+    cutters = cutters_for(traces)
+    tables = {rank: _table(trace) for rank, trace in traces.items()}
+    views = [_view(one.name, one.ranks, one, traces, cutters, tables) for one in told]
+    views += [_view(name, ranks, None, traces, cutters, tables) for name, ranks in inferred.items()]
     return tuple(sorted((view for view in views if view.lanes), key=_name_key))
 
 
@@ -157,12 +158,24 @@ def _completed_family(
     return free if short == [name] and len(free) == lacking else set()
 
 
+_Table = dict[_Named, list[tuple[int, Group]]]
+"""A trace's groups with their indices, by name."""
+
+
+def _table(trace: Trace) -> _Table:
+    table: _Table = defaultdict(list)
+    for index, group in enumerate(trace.groups):
+        table[group.name, group.description].append((index, group))
+    return table
+
+
 def _view(
     name: _Named,
     order: tuple[int, ...],
     told: _Told | None,
     traces: dict[int, Trace],
     cutters: dict[int, Cutter],
+    tables: dict[int, _Table],
 ) -> GroupView:
     lanes: dict[int, Lane] = {}
     p2p: list[PendingP2P] = []
@@ -170,22 +183,18 @@ def _view(
         trace = traces.get(rank)
         if trace is None:
             continue
-        indices = _indices(trace, name, told)
+        entries = tables[rank].get(name, ())
+        indices = tuple(
+            index
+            for index, group in entries
+            if told is None or (group.members, group.order) == (told.members, told.order)
+        )
         lane = cutters[rank].lane(indices)
         if lane is not None:
             lanes[rank] = lane
         if cutters[rank].has_p2p:
             p2p.extend(_pending_p2p(rank, trace, indices, order))
     return GroupView(name[0], name[1], tuple(sorted(order)), order, told is None, lanes, tuple(p2p))
-
-
-def _indices(trace: Trace, name: _Named, told: _Told | None) -> tuple[int, ...]:
-    return tuple(
-        index
-        for index, group in enumerate(trace.groups)
-        if (group.name, group.description) == name
-        and (told is None or (group.members == told.members and group.order == told.order))
-    )
 
 
 def _pending_p2p(rank: int, trace: Trace, indices: tuple[int, ...], order: tuple[int, ...]) -> Iterable[PendingP2P]:

@@ -1,19 +1,22 @@
 """Step 3's inner loop: one rank's collectives on one group, cut out of the columns of its trace.
 
 A job of thousands of ranks brings millions of records; nothing here touches them one by one in Python. Columns become
-bytes once per trace, masks are made by `bytes.translate`, and rows are picked by `itertools.compress`.
+bytes once per trace, masks are made by `bytes.translate`, and rows are picked by `itertools.compress`. Ranks that run
+the same program have the same columns: their lanes are cut once and shared.
 """
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 
-from shared.trace import State, Trace
+from shared.trace import Trace
 
 _MOST_INDICES = 256
 """Indices above do not fit into a byte; traces with so many groups or signatures take the slower way."""
+_UNFINISHED = re.compile(rb"[^\x02]")
 
 
 @dataclass(frozen=True)
@@ -44,16 +47,24 @@ class Lane:
 
 
 class Cutter:
-    """Cuts the lanes of one trace, converting its columns once."""
+    """Cuts the lanes of one trace, and of all whose columns are equal, converting its columns once."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._unfinished = tuple(at for at, state in enumerate(trace.state) if state != State.COMPLETED)
+        self._states = bytes(trace.state.tolist())
+        self._unfinished = tuple(match.start() for match in _UNFINISHED.finditer(self._states))
         self._groups = bytes(trace.group.tolist()) if len(trace.groups) <= _MOST_INDICES else None
+        self._numbered = not trace.collective_seq or min(trace.collective_seq) > 0
+        self._lanes: dict[tuple[int, ...], Lane | None] = {}
         self.has_p2p = any(trace.is_p2p)
 
-    def lane(self, indices: Collection[int]) -> Lane | None:
+    def lane(self, indices: tuple[int, ...]) -> Lane | None:
         """The lane of the group that stands at `indices` of the group table; None where its progress is not known."""
+        if indices not in self._lanes:
+            self._lanes[indices] = self._cut(indices)
+        return self._lanes[indices]
+
+    def _cut(self, indices: tuple[int, ...]) -> Lane | None:
         trace = self._trace
         mask = self._mask(indices)
         sequences = tuple(compress(trace.collective_seq, mask))
@@ -82,9 +93,28 @@ class Cutter:
             mask = self._groups.translate(table)
         if self.has_p2p:
             mask = bytes(mine and not p2p for mine, p2p in zip(mask, trace.is_p2p, strict=True))
-        if trace.collective_seq and min(trace.collective_seq) <= 0:
+        if not self._numbered:
             mask = bytes(mine and seq > 0 for mine, seq in zip(mask, trace.collective_seq, strict=True))
         return mask
+
+
+def cutters_for(traces: Mapping[int, Trace]) -> dict[int, Cutter]:
+    """One cutter for each rank; traces with equal columns share one."""
+    shared: dict[object, Cutter] = {}
+    cutters: dict[int, Cutter] = {}
+    for rank, trace in traces.items():
+        key = _what_lanes_show(trace)
+        cutter = shared.get(key)
+        cutters[rank] = cutter = shared.setdefault(key, Cutter(trace)) if cutter is None else cutter
+    return cutters
+
+
+def _what_lanes_show(trace: Trace) -> object:
+    """Everything that a lane is made of."""
+    columns = (trace.group, trace.collective_seq, trace.is_p2p, trace.state)
+    marks = tuple((mark.group, mark.issued, mark.completed) for mark in trace.marks)
+    flags = (len(trace.groups), trace.active_only, trace.truncated)
+    return (*(column.tobytes() for column in columns), marks, flags)
 
 
 def _sorted_together(sequences: tuple[int, ...], positions: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -117,14 +117,17 @@ def alike(group: GroupView, traces: dict[int, Trace]) -> list[Alike]:
     """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
     ids: dict[Facts, int] = {}
     known: dict[tuple[Signature, ...], list[int]] = {}
+    seen: dict[tuple[int, bytes, tuple[Signature, ...]], list[int]] = defaultdict(list)
+    for rank, lane in group.lanes.items():  # ranks of one program share their lanes, see lanes.cutters_for
+        seen[id(lane), traces[rank].signature.tobytes(), traces[rank].signatures].append(rank)
     classes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
-    for rank, lane in group.lanes.items():
-        trace = traces[rank]
-        numbers = known.get(trace.signatures)
+    for (_, _, signatures), ranks in seen.items():
+        numbers = known.get(signatures)
         if numbers is None:
-            numbers = known[trace.signatures] = [ids.setdefault(facts_of(one), len(ids)) for one in trace.signatures]
-        facts = tuple(map(numbers.__getitem__, map(trace.signature.__getitem__, lane.positions)))
-        classes[lane.sequences, facts].append(rank)
+            numbers = known[signatures] = [ids.setdefault(facts_of(one), len(ids)) for one in signatures]
+        lane, column = group.lanes[ranks[0]], traces[ranks[0]].signature
+        facts = tuple(map(numbers.__getitem__, map(column.__getitem__, lane.positions)))
+        classes[lane.sequences, facts].extend(ranks)
     return [Alike(tuple(ranks), sequences, facts) for (sequences, facts), ranks in classes.items()]
 
 
