@@ -18,6 +18,7 @@ from agent.sources.all import make_sources
 from agent.sources.helper import find_program
 from agent.sources.ras import RasSource
 from agent.sources.source import Question
+from agent.users import parse_users
 from shared.audit import AuditLog
 from shared.errors import NotFound, UnhangError
 from shared.missing import Reason
@@ -45,7 +46,8 @@ class Agent:
         self.settings = settings
         self.procfs = procfs or ProcFs()
         self._crew = Crew()
-        self.node = Node(self.procfs, settings.host, self._crew, only_ranks=settings.only_ranks)
+        users = parse_users(settings.only_users)
+        self.node = Node(self.procfs, settings.host, self._crew, only_ranks=settings.only_ranks, only_users=users)
         self.metrics = Metrics(self.node)
         self.audit = AuditLog(settings.audit_log)
         py_spy = find_program("py-spy", settings.py_spy)

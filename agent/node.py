@@ -7,6 +7,7 @@ from agent.deadline import Crew, Deadline, Late, TooManyAbandoned
 from agent.discover import Found, discover
 from agent.processes import Lister, Listing
 from agent.procfs import ProcFs
+from agent.users import owner_of
 from agent.watch import Watch
 from shared.missing import Missing, Reason
 from shared.ranks import unfold
@@ -20,11 +21,21 @@ _TOO_LONG = "listing the processes of this machine takes too long: reading about
 class Node:
     """Everything the agent knows about the machine it runs on. One caller at a time finds."""
 
-    def __init__(self, procfs: ProcFs, host: str, crew: Crew, *, only_ranks: str | None = None) -> None:
+    def __init__(
+        self,
+        procfs: ProcFs,
+        host: str,
+        crew: Crew,
+        *,
+        only_ranks: str | None = None,
+        only_users: frozenset[int] = frozenset(),
+    ) -> None:
+        """Tell of these ranks and of these users' processes alone; without users, of everybody's."""
         self.procfs = procfs
         self.host = host
         self._crew = crew
         self._only = None if only_ranks is None else frozenset(unfold(only_ranks))
+        self._users = only_users
         self._lister = Lister(procfs)
         self._avoided: frozenset[tuple[int, int]] = frozenset()
         self._lock = threading.Lock()
@@ -71,12 +82,14 @@ class Node:
         return True
 
     def _seen(self, found: Found, listing: Listing) -> Found:
-        found = found._replace(ranks=tuple(rank for rank in found.ranks if self._is_ours(rank.identity)))
+        found = found._replace(ranks=tuple(r for r in found.ranks if self._is_ours(r.identity, r.stat.pid)))
         self._avoided &= {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
-        exited = tuple(e for e in self.watch.see(found, listing) if self._is_ours(e.identity))
+        exited = tuple(e for e in self.watch.see(found, listing) if self._is_ours(e.identity, e.pid))
         return found._replace(exited=exited, missing=(*found.missing, *self._missing()))
 
-    def _is_ours(self, identity: Identity | None) -> bool:
+    def _is_ours(self, identity: Identity | None, pid: int) -> bool:
+        if self._users and owner_of(self.procfs, pid) not in (None, *self._users):
+            return False
         return self._only is None or identity is None or identity.rank in self._only
 
     def _missing(self) -> tuple[Missing, ...]:

@@ -24,6 +24,9 @@ class AgentSettings(AccessSettings):
         default=None,
         description="Tell of these global ranks alone, e.g. `0-3`: two agents can share one machine.",
     )
+    only_users: str = Field(
+        default="", description="Tell of these users' processes alone, by name or id, e.g. `alice,1234`."
+    )
     py_spy: Path | None = Field(
         default=None, description="The py-spy program; by default the one beside our Python, else on PATH."
     )

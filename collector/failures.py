@@ -9,7 +9,7 @@ import httpx
 
 from shared.errors import Unreachable, quoted
 from shared.missing import Reason
-from shared.tls import explain_tls
+from shared.tls import HUNG_UP, explain_tls
 
 _MOST_CAUSES = 32
 """Of a chain of exceptions that is followed; a chain may be circular."""
@@ -44,6 +44,8 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
             return NoAnswer(Reason.UNREACHABLE, f"TLS failed: {explain_tls(cause)}")
         if isinstance(cause, OSError) and cause.errno in _BY_ERRNO:
             return NoAnswer(Reason.UNREACHABLE, _BY_ERRNO[cause.errno])
+    if _is_over_tls(error) and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        return NoAnswer(Reason.UNREACHABLE, f"the agent {HUNG_UP}")
     if isinstance(error, httpx.RemoteProtocolError):
         return NoAnswer(Reason.UNREADABLE, f"what answered does not speak HTTP, or broke off: {quoted(str(error))}")
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
@@ -64,6 +66,13 @@ def explain_status(status: int, body: bytes) -> NoAnswer:
     if status == 404:
         return NoAnswer(Reason.UNREADABLE, "HTTP 404: what listens there is not an unhang agent of this version")
     return NoAnswer(Reason.UNREADABLE, f"the agent answered HTTP {status}{said}")
+
+
+def _is_over_tls(error: httpx.HTTPError) -> bool:
+    try:
+        return error.request.url.scheme == "https"
+    except RuntimeError:  # httpx does not know which request it was
+        return False
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -17,6 +17,10 @@ from shared.secret_files import Stamp, read_secret, stamp_of
 _log = logging.getLogger(__name__)
 
 
+HUNG_UP = "hung up: does it accept our certificate? its audit log says why not"
+"""What is seen of a server that refuses a client's certificate: asyncio closes without telling (TLS 1.3)."""
+
+
 class TlsFiles(NamedTuple):
     """Where our certificate lies (PEM, with what leads to the authority), its key, and the authorities to believe.
 

@@ -24,6 +24,7 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--client-names", metavar="NAMES", help="Only callers with one of these names in their certificate.")
 @click.option("--allow-clients", metavar="NETWORKS", help="Only callers from there, e.g. 10.0.0.0/8,192.168.1.5.")
 @click.option("--only-ranks", metavar="SET", help="Tell of these ranks alone, e.g. 0-3: for two agents on one box.")
+@click.option("--only-users", metavar="USERS", help="Tell of these users' processes alone, e.g. alice,1234.")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")
 @click.option("--py-spy", metavar="FILE", help="The py-spy program. [default: beside our Python, else on PATH]")
 @click.option("--look-timeout-seconds", metavar="S", help="How long one snapshot may take. [default: 10]")

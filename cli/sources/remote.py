@@ -20,7 +20,7 @@ from shared.diagnosis import Diagnosis
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
 from shared.problems import Problem
 from shared.ranks import fold
-from shared.tls import ClientTls, TlsFiles, explain_tls
+from shared.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
 from shared.tokens import TokenFile
 
 T = TypeVar("T", bound=BaseModel)
@@ -128,7 +128,8 @@ class Remote:
         except httpx.TimeoutException as error:
             raise Unreachable(f"the collector at {self._url} does not answer in time", advice=_ADVICE) from error
         except httpx.HTTPError as error:
-            raise Unreachable(f"the collector at {self._url} {_why(error)}", advice=_ADVICE) from error
+            over_tls = self._client.base_url.scheme == "https"
+            raise Unreachable(f"the collector at {self._url} {_why(error, over_tls)}", advice=_ADVICE) from error
 
     @property
     def _url(self) -> str:
@@ -191,7 +192,7 @@ def _refusal(answer: httpx.Response) -> UnhangError:
     return kind(problem.detail or problem.title, advice=advice)
 
 
-def _why(error: httpx.HTTPError) -> str:
+def _why(error: httpx.HTTPError, over_tls: bool) -> str:
     cause: BaseException | None = error
     for _ in range(16):
         if isinstance(cause, ssl.SSLError):
@@ -200,6 +201,8 @@ def _why(error: httpx.HTTPError) -> str:
             refused = cause.errno == errno.ECONNREFUSED
             return "refuses the connection" if refused else f"cannot be reached: {cause.strerror}"
         cause = None if cause is None else cause.__cause__ or cause.__context__
+    if over_tls and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        return HUNG_UP
     if isinstance(error, httpx.RemoteProtocolError):
         return "does not speak HTTP, or broke off"
     return f"cannot be reached: {error}"

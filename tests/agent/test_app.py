@@ -205,6 +205,7 @@ async def test_audit_log_has_a_line_for_each_inspection(tmp_path: Path) -> None:
         ("fds", [JOB], [pid], "none"),
     ]
     assert {"at", "client", "took_seconds"} <= lines[0].keys()
+    assert "recorder not_enabled" in lines[0]["result"]
     assert audit.stat().st_mode & 0o007 == 0
 
 

@@ -40,10 +40,10 @@ def test_ports_are_the_defaults() -> None:
     assert "8470" in str(services()["collector"]["command"])
 
 
-def test_token_files_of_the_examples_are_narrowed_at_boot() -> None:
-    """Each token file that an example names stands in tmpfiles.d."""
+def test_secret_files_of_the_examples_are_narrowed_at_boot() -> None:
+    """Each file of tokens or with a key that an example names stands in tmpfiles.d."""
     narrowed = (SYSTEMD / "tmpfiles.d" / "unhang.conf").read_text(encoding="utf-8")
     for service in SETTINGS:
         example = (SYSTEMD / f"{service}.env.example").read_text(encoding="utf-8")
-        for path in re.findall(r"TOKEN_FILE=(\S+)", example):
+        for path in re.findall(r"(?:TOKEN|KEY)_FILE=(\S+)", example):
             assert f"z {Path(path)} " in narrowed

@@ -90,3 +90,63 @@ def test_loopback_needs_no_token() -> None:
     """The embedded default works at once."""
     require_safe_binding("127.0.0.1:8471", None)
     require_safe_binding("[::1]:0", None)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640 | 0o002, 0o660, 0o644, 0o601])
+def test_file_that_others_may_read_or_change_is_no_secret(tokens: Path, mode: int) -> None:
+    """It is refused with what to do, also when it is opened to others while the service runs."""
+    file = TokenFile(tokens)
+    assert file.knows(b"first-token")
+    tokens.chmod(mode)
+    with pytest.raises(InvalidSettings, match="open to others") as caught:
+        file.knows(b"first-token")
+    assert "chmod" in caught.value.advice
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o440])
+def test_file_of_the_service_and_its_group(tokens: Path, mode: int) -> None:
+    """As the deployment installs it, and as systemd and Kubernetes hand it over."""
+    tokens.chmod(mode)
+    assert TokenFile(tokens).knows(b"first-token")
+
+
+@pytest.mark.root
+def test_file_of_somebody_else(tokens: Path) -> None:
+    """Its owner could write a token of his own into it."""
+    os.chown(tokens, 61005, 0)
+    with pytest.raises(InvalidSettings, match="belongs to uid 61005"):
+        TokenFile(tokens).tokens()
+
+
+def test_a_pipe_is_no_token_file(tmp_path: Path) -> None:
+    """Opening it would wait for ever."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(InvalidSettings, match="not a plain file"):
+        TokenFile(tmp_path / "pipe").tokens()
+
+
+def test_a_token_is_changed_without_an_outage(tokens: Path) -> None:
+    """The new one beside the old one, then without it; nobody is turned away in between."""
+    file = TokenFile(tokens)
+    for content, known in (("old\n", {b"old"}), ("old\nnew\n", {b"old", b"new"}), ("new\n", {b"new"})):
+        (tokens.parent / "next").write_text(content)
+        (tokens.parent / "next").chmod(0o600)
+        os.replace(tokens.parent / "next", tokens)
+        assert {token for token in (b"old", b"new", b"first-token") if file.knows(token)} == known
+
+
+@pytest.mark.anyio
+async def test_a_stranger_does_not_learn_where_the_tokens_lie(tmp_path: Path) -> None:
+    """The path of a file that cannot be read is for the service's own log."""
+    app = FastAPI(dependencies=[Depends(require_token(tmp_path / "none"))])
+    install_problem_handlers(app)
+    app.get("/")(lambda: "in")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
+        answer = await client.get("/", headers={"Authorization": "Bearer x"})
+    assert str(tmp_path) not in answer.text
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8471", "node1:8471"])
+def test_client_certificates_stand_for_a_token(listen: str) -> None:
+    """Who shows one is known."""
+    require_safe_binding(listen, None, client_certificates=True)
