@@ -10,7 +10,7 @@ from collector.diagnose import pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
 from collector.hostlists import AgentAddress
-from collector.jobs import choose_job, concerns, ranks_of
+from collector.jobs import choose_job, concerns, neighbours_of, ranks_of
 from collector.question import NativePolicy, Progress, Question, Stage, Step
 from shared.errors import InvalidSettings
 from shared.missing import Missing, Reason
@@ -171,6 +171,7 @@ class Gathering:
     def _expected(self) -> Expected:
         return Expected(
             job=self._job,
+            neighbours=neighbours_of(self._job, self.lists.values()),
             unanswered=tuple(self._unanswered(silent) for silent in self._silent.values()),
             unreadable=tuple(self._unreadable),
         )

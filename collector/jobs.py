@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from pydantic import Field
 
+from collector.diagnose.expected import Neighbour
 from shared.errors import InvalidInput, NotFound, quoted
 from shared.ranks import FoldedRanks, fold
 from shared.snapshot import Exited, Identity, RankList
@@ -38,6 +39,9 @@ class JobSummary(Value):
 
 MOST_WORLD = 1_048_576
 """A larger world size, or a rank beyond it, is what a process made up, and is left out of the listing."""
+
+
+_MOST_NEIGHBOURS = 64
 
 
 def summarise_jobs(lists: Iterable[RankList]) -> tuple[JobSummary, ...]:
@@ -87,6 +91,19 @@ def _why_no_ranks(lists: Sequence[RankList]) -> str:
 
 def _has(found: RankList, job: str) -> bool:
     return any(rank.job == job for rank in found.ranks) or any(_was_of(gone, job) for gone in found.exited)
+
+
+def neighbours_of(job: str | None, lists: Iterable[RankList]) -> tuple[Neighbour, ...]:
+    """Return the other jobs that lack ranks, for whoever asks where the ranks are that `job` lacks."""
+    lacking = [each for each in summarise_jobs(lists) if each.absent and each.ranks]
+    if job is None or not any(each.name == job for each in lacking):
+        return ()
+    others = [each for each in lacking if each.name != job][:_MOST_NEIGHBOURS]
+    return tuple(
+        Neighbour(job=o.name, world_size=o.world_size, ranks=o.ranks, hosts=o.hosts[:8], started_at=o.started_at)
+        for o in others
+        if o.world_size is not None
+    )
 
 
 def concerns(found: RankList, job: str | None) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from collector.diagnose.expected import Expected
 from collector.file_tree import DEFAULT_BOUNDS, Bounds
 from collector.files import Recorded, read_recorded
-from collector.jobs import choose_job
+from collector.jobs import choose_job, neighbours_of
 from collector.judgement import judge
 from collector.sweep import Sweep
 from shared.missing import Missing
@@ -36,7 +36,8 @@ def expect(recorded: Recorded, job: str | None) -> Expected:
     elif named:
         job = choose_job(job, lists, some_silent=_some_nameless(recorded.snapshots))
     unreadable: tuple[Missing, ...] = (*asked.unreadable, *recorded.missing)
-    return asked.model_copy(update={"job": job, "unreadable": unreadable})
+    neighbours = asked.neighbours or neighbours_of(job, lists)
+    return asked.model_copy(update={"job": job, "unreadable": unreadable, "neighbours": neighbours})
 
 
 def _who(snapshot: NodeSnapshot) -> RankList:

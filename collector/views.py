@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from collector.diagnose import GroupTable, StackNode, group_tables, merge_tree, stack_classes
+from collector.diagnose import GroupTable, StackNode, check_job, group_tables, merge_tree, stack_classes
 from collector.diagnose.expected import Expected, Unanswered
+from shared.checks import Check
 from shared.diagnosis import Contract, StackClass
 from shared.log_events import LogEvent, Logs
 from shared.missing import Missing
-from shared.ranks import fold, unfold
+from shared.ranks import FoldedRanks, fold, unfold
+from shared.setup import Setup
 from shared.snapshot import Fds, NodeSnapshot, RankSnapshot
 
 
@@ -97,6 +99,13 @@ class LogsView(View):
     events: tuple[LogEvent, ...]
 
 
+class ChecksView(View):
+    """What is wrong or risky in how the job was started, the worst first."""
+
+    looked_at: FoldedRanks = Field(description="Ranks whose settings were read; the others are among the gaps.")
+    checks: tuple[Check, ...]
+
+
 def only(
     snapshots: Iterable[NodeSnapshot], *, job: str | None, ranks: frozenset[int] | None
 ) -> tuple[NodeSnapshot, ...]:
@@ -134,6 +143,18 @@ def view_sequences(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Seq
         unanswered=expected.unanswered,
         gaps=_gaps(snapshots, "recorder"),
         groups=group_tables(snapshots),
+    )
+
+
+def view_checks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> ChecksView:
+    """Check how the job was started."""
+    looks = (rank for snapshot in snapshots for rank in snapshot.ranks)
+    return ChecksView(
+        job=expected.job,
+        unanswered=expected.unanswered,
+        gaps=_gaps(snapshots, "setup"),
+        looked_at=fold(look.identity.rank for look in looks if isinstance(look.setup, Setup)),
+        checks=check_job(snapshots, expected),
     )
 
 

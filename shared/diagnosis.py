@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from shared import SCHEMA_VERSION
+from shared.checks import Check
 from shared.missing import Missing, Reason
 from shared.ranks import FoldedRanks
 from shared.value import Value
@@ -339,5 +340,6 @@ class Diagnosis(Contract):
     findings: tuple[Finding, ...] = ()
     next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do where no finding says it.")
     stack_classes: tuple[StackClass, ...] = ()
+    checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
     coverage: Coverage = Coverage()
     conflicts: tuple[Conflict, ...] = ()

@@ -3,6 +3,7 @@
 import click
 
 from cli.commands.agent import agent
+from cli.commands.check import check
 from cli.commands.collector import collector
 from cli.commands.diagnose import diagnose
 from cli.commands.fds import fds
@@ -17,6 +18,7 @@ from cli.commands.version import version
 
 COMMANDS: tuple[click.Command, ...] = (
     agent,
+    check,
     collector,
     diagnose,
     fds,

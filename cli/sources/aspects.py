@@ -4,11 +4,13 @@ from functools import partial
 
 from cli.sources.source import Aspect
 from collector.views import (
+    ChecksView,
     ClassesView,
     FdsView,
     LogsView,
     SequencesView,
     TreeView,
+    view_checks,
     view_classes,
     view_fds,
     view_logs,
@@ -18,6 +20,7 @@ from collector.views import (
 
 TREE = Aspect("stacks", TreeView, view_tree, {"format": "tree"}, with_stacks=True)
 CLASSES = Aspect("stacks", ClassesView, view_classes, {"format": "classes"}, with_stacks=True)
+CHECKS = Aspect("check", ChecksView, view_checks)
 FDS = Aspect("fds", FdsView, view_fds)
 SEQUENCES = Aspect("sequences", SequencesView, view_sequences)
 

@@ -1,5 +1,6 @@
 """The verdict, pure: snapshots in, a diagnosis out. See `verdict.py` for the steps."""
 
+from collector.diagnose.check import check_job
 from collector.diagnose.classes import StackNode, merge_tree, stack_classes
 from collector.diagnose.deeper import pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected, Unanswered
@@ -11,6 +12,7 @@ __all__ = [
     "GroupTable",
     "StackNode",
     "Unanswered",
+    "check_job",
     "diagnose",
     "group_tables",
     "merge_tree",

@@ -15,6 +15,16 @@ class Unanswered(Value):
     ranks: FoldedRanks = Field(default="", description="Ranks known to run there, from an earlier answer.")
 
 
+class Neighbour(Value):
+    """Another job on the same machines that lacks ranks: perhaps the other half of one that was meant."""
+
+    job: str
+    world_size: int
+    ranks: FoldedRanks
+    hosts: tuple[str, ...] = ()
+    started_at: float | None = Field(default=None, description="Start of its oldest rank, Unix seconds.")
+
+
 class Expected(Value):
     """The question put to `diagnose`."""
 
@@ -22,3 +32,4 @@ class Expected(Value):
     world_size: int | None = Field(default=None, description="None: taken from what the ranks say.")
     unanswered: tuple[Unanswered, ...] = ()
     unreadable: tuple[Missing, ...] = Field(default=(), description="Files or parts that could not be used.")
+    neighbours: tuple[Neighbour, ...] = Field(default=(), description="Jobs beside it that lack ranks as well.")

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from collector.diagnose.activity import activity_of, spread_native
 from collector.diagnose.by_stacks import faults_by_stacks
+from collector.diagnose.check import check_job
 from collector.diagnose.classes import classes_of
 from collector.diagnose.coverage import coverage_of
 from collector.diagnose.expected import Expected
@@ -51,6 +52,7 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
         findings=reading.findings,
         next_steps=() if reading.findings else steps_to_know_more(reading, scene),
         stack_classes=classes_of(scene.roster, scene.activities),
+        checks=check_job(snapshots, expected),
         coverage=coverage_of(scene.roster, expected, snapshots),
         conflicts=scene.roster.conflicts,
     )

@@ -7,6 +7,7 @@ or make links; inside of them it holds no run of backticks that could close one.
 import re
 from collections.abc import Iterable, Sequence
 
+from collector.render.checks import worst_lines
 from collector.render.classes import class_lines, culprits_of, shown_stacks
 from collector.render.coverage import conflict_text, coverage_text, fold_gaps, gap_text
 from collector.render.findings import MEANING, finding_blocks
@@ -37,6 +38,7 @@ def render_markdown(diagnosis: Diagnosis) -> str:
         *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
         *_steps("Do now", diagnosis.next_steps),
         *_stacks(diagnosis),
+        *_checks(diagnosis),
         *_bullets("Looked at", _looked_at(diagnosis)),
         *_bullets("Sources that contradict each other", map(conflict_text, diagnosis.conflicts)),
     ]
@@ -96,6 +98,11 @@ def _step(step: NextStep, number: int) -> str:
 def _stacks(diagnosis: Diagnosis) -> list[str]:
     lines = class_lines(diagnosis.stack_classes, _WIDTH, culprits=culprits_of(diagnosis))
     return ["Stacks:", fenced(fitted(lines, _WIDTH))] if lines else []
+
+
+def _checks(diagnosis: Diagnosis) -> list[str]:
+    lines = worst_lines(diagnosis.checks, _WIDTH)
+    return ["How it was started:", fenced(fitted(lines, _WIDTH))] if lines else []
 
 
 def _looked_at(diagnosis: Diagnosis) -> list[str]:

@@ -1,5 +1,6 @@
 """The verdict for a terminal: the headline first, then each finding with its ground, then what was not seen."""
 
+from collector.render.checks import worst_lines
 from collector.render.classes import class_lines, culprits_of, shown_stacks
 from collector.render.coverage import conflict_lines, coverage_text, gap_lines
 from collector.render.findings import MEANING, finding_blocks, labelled_blocks, step_lines, title_text
@@ -28,6 +29,7 @@ def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
         *_findings(diagnosis, width),
         *_section("Do now", _steps(diagnosis.next_steps, width)),
         *_section("Stacks", _classes(diagnosis, width)),
+        *_section("How it was started", worst_lines(diagnosis.checks, width - 2)),
         *_section("Looked at", _looked_at(diagnosis, width)),
         *_section("Sources that contradict each other", conflict_lines(diagnosis.conflicts, width - 2)),
     ]

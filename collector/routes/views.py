@@ -12,12 +12,14 @@ from collector.question import NativePolicy, Question
 from collector.render.stacks import render_classes, render_folded, render_tree, speedscope
 from collector.routes.answers import JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.views import (
+    ChecksView,
     ClassesView,
     FdsView,
     LogsView,
     SequencesView,
     TreeView,
     only,
+    view_checks,
     view_classes,
     view_fds,
     view_logs,
@@ -107,6 +109,12 @@ async def get_stacks(
     if format is StackFormat.SPEEDSCOPE:
         return JSONResponse(speedscope(tree.root, name=tree.job or ""))
     return PlainTextResponse(render_tree(tree.root)) if as_text else json_answer(tree)
+
+
+@router.get("/{job:path}/check", response_model=ChecksView, summary="Is anything wrong in how the job was started?")
+async def get_checks(looked: WithoutStacks) -> Response:
+    """Check ranks, meeting places, ports, interfaces, devices, versions and settings; each with the line to change."""
+    return json_answer(await asyncio.to_thread(view_checks, *looked))
 
 
 @router.get("/{job:path}/fds", response_model=FdsView, summary="All ranks' open file descriptors")

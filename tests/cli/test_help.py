@@ -17,8 +17,8 @@ HEAVY = ("pydantic", "httpx", "fastapi", "uvicorn", "sqlalchemy", "asyncio")
 
 
 def test_all_commands_are_there() -> None:
-    """Twelve commands, in the order in which help shows them."""
-    wanted = "agent collector diagnose fds jobs logs probe-path run sequences snapshot stacks version"
+    """All commands, in the order in which help shows them."""
+    wanted = "agent check collector diagnose fds jobs logs probe-path run sequences snapshot stacks version"
     assert wanted.split() == NAMES
 
 

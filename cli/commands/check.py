@@ -1,0 +1,70 @@
+"""`unhang check`: is anything wrong in how a job was started?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import choose_source, colour_option, job_argument, json_option, rank_option, read_ranks, source_options
+from cli.terminal import emit, emit_json, wants_colour, width
+
+if TYPE_CHECKING:
+    from collector.views import ChecksView
+
+_NOTHING_WRONG, _WRONG, _RISKY, _CANNOT_TELL = 0, 10, 11, 12
+
+
+@click.command(
+    short_help="Check how a job was started.",
+    epilog="""\b
+Examples:
+  unhang check                                  the only job on this machine
+  unhang check slurm-4242 --collector http://head:8470
+  unhang check --from looks/ --json | jq '.checks[].id'
+
+Status: 0 nothing wrong (there may be notes), 10 something is wrong, 11 something is risky, 12 nothing could be
+checked; 1 it failed, 2 called wrongly.""",
+)
+@job_argument
+@source_options
+@json_option
+@rank_option
+@colour_option
+@click.pass_context
+def check(
+    context: click.Context,
+    job: str | None,
+    collector: str | None,
+    directory: Path | None,
+    token_file: Path | None,
+    as_json: bool,
+    ranks: str | None,
+    colour: str,
+) -> None:
+    """Check how JOB was started: ranks, meeting places, ports, interfaces, devices, versions, settings.
+
+    Says of each thing that is wrong or risky on which ranks it was seen, why it matters, and the line to change.
+    """
+    chosen = read_ranks(ranks)
+    source = choose_source(collector, directory, token_file)
+    from cli.sources.aspects import CHECKS
+    from cli.sources.source import Choice
+    from cli.views import ask_view, tell_gaps
+    from collector.render.checks import render_checks
+
+    view = ask_view(source, CHECKS, Choice(job, chosen))
+    if as_json:
+        emit_json(view)
+    else:
+        emit(render_checks(view.checks, looked_at=view.looked_at, colour=wants_colour(colour), width=width()))
+        tell_gaps(view, "settings")
+    context.exit(_status(view))
+
+
+def _status(view: "ChecksView") -> int:
+    worst = {check.severity.value for check in view.checks}
+    if "wrong" in worst:
+        return _WRONG
+    if "risky" in worst:
+        return _RISKY
+    return _NOTHING_WRONG if view.looked_at else _CANNOT_TELL

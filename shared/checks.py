@@ -1,0 +1,61 @@
+"""What is wrong, or risky, in how a job was started: part of the answer, and so API like its other words."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from shared.ranks import FoldedRanks
+from shared.value import Value
+
+
+class Severity(StrEnum):
+    """How much it matters."""
+
+    WRONG = "wrong"
+    """It keeps ranks from meeting or from working together."""
+    RISKY = "risky"
+    """It may: whoever knows the job can tell. Or a fault, once it comes, will be waited on for ever."""
+    NOTE = "note"
+    """It hangs nothing; it makes the next hang harder to tell, or the job slower."""
+
+
+class CheckId(StrEnum):
+    """Each thing that is checked."""
+
+    DUPLICATE_RANKS = "duplicate_ranks"
+    WORLD_SIZES_DIFFER = "world_sizes_differ"
+    RANK_BEYOND_WORLD = "rank_beyond_world"
+    MASTERS_DIFFER = "masters_differ"
+    TWO_RENDEZVOUS = "two_rendezvous"
+    MASTER_IS_LOCAL = "master_is_local"
+    HOST_NAME_IS_LOCAL = "host_name_is_local"
+    PORT_TAKEN = "port_taken"
+    ONE_PROCESS_OF_MANY = "one_process_of_many"
+    DEVICES_SHARED = "devices_shared"
+    DEVICE_BEYOND_VISIBLE = "device_beyond_visible"
+    GPUS_IDLE = "gpus_idle"
+    INTERFACE_MISSING = "interface_missing"
+    INTERFACES_DIFFER = "interfaces_differ"
+    HCA_MISSING = "hca_missing"
+    SETTINGS_DIFFER = "settings_differ"
+    VERSIONS_DIFFER = "versions_differ"
+    ERRORS_IGNORED = "errors_ignored"
+    WATCHDOG_OFF = "watchdog_off"
+    WATCHDOG_LATE = "watchdog_late"
+    RECORDER_OFF = "recorder_off"
+    NCCL_SILENT = "nccl_silent"
+    LAUNCHES_BLOCK = "launches_block"
+    FEW_CPUS = "few_cpus"
+    MANY_THREADS = "many_threads"
+
+
+class Check(Value):
+    """One thing that is not as it should be."""
+
+    id: CheckId
+    severity: Severity
+    ranks: FoldedRanks = Field(description="The ranks that it was seen on.")
+    hosts: tuple[str, ...] = ()
+    seen: str = Field(description="What was seen, and on whom.")
+    why: str = Field(description="Why it matters.")
+    change: str = Field(description="The line to change.")
