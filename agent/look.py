@@ -147,4 +147,5 @@ def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadlin
 
 def _last_beat(rank: Rank, scene: Scene) -> Beat:
     pid = rank.stat.pid
-    return take_settled_beat(scene.procfs, pid, log_bytes=total_bytes(scene.procfs, pid, own_log_fds(scene, rank)))
+    written = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
+    return take_settled_beat(scene.procfs, pid, children=rank.children, log_bytes=written)

@@ -31,6 +31,8 @@ class Stat(NamedTuple):
     parent_pid: int
     is_kernel_thread: bool
     cpu_seconds: float
+    waited_cpu_seconds: float
+    """Of the children that ended and were waited for, and theirs in turn."""
     threads: int
     start_ticks: int
     rss_bytes: int
@@ -43,6 +45,11 @@ class ProcFs:
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self.root = root
+
+    @property
+    def is_real(self) -> bool:
+        """Is this the machine's own tree, so that its process ids may be used for more than reading it?"""
+        return self.root == Path("/proc")
 
     def pids(self) -> list[int]:
         """Return the ids of all processes, ascending."""
@@ -116,6 +123,7 @@ def parse_stat(data: bytes) -> Stat:
             parent_pid=int(fields[1]),
             is_kernel_thread=bool(int(fields[6]) & _KERNEL_THREAD),
             cpu_seconds=(int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND,
+            waited_cpu_seconds=(int(fields[13]) + int(fields[14])) / TICKS_PER_SECOND,
             threads=int(fields[17]),
             start_ticks=int(fields[19]),
             rss_bytes=int(fields[21]) * _PAGE_BYTES,

@@ -10,6 +10,7 @@ from agent.errors import Gone
 from agent.mounts import Mounts
 from agent.procfs import ProcFs
 from agent.sources.sockets import Sockets
+from agent.unix_peers import unix_peers
 from shared.errors import NotPermitted
 
 _MOST_LINKS = 200_000
@@ -45,18 +46,23 @@ class Scene:
     def holders(self, pipe: str) -> tuple[tuple[int, int], ...]:
         """Return who holds a pipe, as (pid, fd), given as the kernel words it: `pipe:[123]` or a FIFO's path.
 
-        The same for a socket, `socket:[123]`, whose holders are seldom asked for.
+        The same for a socket, `socket:[123]`.
         """
         with self._lock:
-            if not pipe.startswith("pipe:"):
+            if pipe.startswith("/"):
                 return tuple(holder for target, holder in self._scan() if target == pipe)
-            return tuple(self._pipes.get(pipe, ()))
+            return tuple(self._held.get(pipe, ()))
 
     @cached_property
-    def _pipes(self) -> dict[str, list[tuple[int, int]]]:
+    def unix_peers(self) -> dict[int, int]:
+        """The other end of each unix socket of our own network namespace, by inode; empty where we may not ask."""
+        return unix_peers()
+
+    @cached_property
+    def _held(self) -> dict[str, list[tuple[int, int]]]:
         found: dict[str, list[tuple[int, int]]] = {}
         for target, holder in self._scan():
-            if target.startswith("pipe:["):
+            if target.startswith(("pipe:[", "socket:[")):
                 found.setdefault(target, []).append(holder)
         return found
 

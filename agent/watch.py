@@ -1,18 +1,20 @@
 """Remembers the ranks between questions: since when each has stood still, and which have gone."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.beat import has_moved, take_beat
+from agent.cgroups import OomCount, count_at, oom_counts
 from agent.discover import Found, Rank, exited_from
 from agent.errors import Gone
+from agent.exits import HeldProcess, read_status
 from agent.own_logs import own_log_fds, total_bytes
 from agent.processes import Listing
 from agent.procfs import ProcFs
 from agent.scene import Scene
-from agent.sources.process import oom_kills
 from shared.errors import NotPermitted
 from shared.snapshot import Beat, Exited
 
@@ -27,7 +29,9 @@ class _Watched:
     rank: Rank
     logs: tuple[int, ...]
     """The descriptors of its own log files that can be asked for their size without risk."""
-    oom_kills: int | None
+    oom_counts: tuple[OomCount, ...]
+    held: HeldProcess | None
+    """None in a recorded tree, whose process ids are those of strangers here."""
     last: Beat | None = None
     still_since: float | None = None
 
@@ -70,7 +74,8 @@ class Watch:
         for watched in self._copy():
             pid = watched.rank.stat.pid
             try:
-                beat = take_beat(self._procfs, pid, log_bytes=total_bytes(self._procfs, pid, watched.logs))
+                written = total_bytes(self._procfs, pid, watched.logs)
+                beat = take_beat(self._procfs, pid, children=watched.rank.children, log_bytes=written)
             except (Gone, NotPermitted):
                 continue
             with self._lock:
@@ -107,30 +112,28 @@ class Watch:
 
     def _begin(self, rank: Rank) -> _Watched:
         logs = own_log_fds(Scene(self._procfs, self._host), rank)
-        return _Watched(rank, logs, oom_kills(self._procfs, rank.stat.pid))
+        held = HeldProcess(rank.stat.pid) if self._procfs.is_real else None
+        return _Watched(rank, logs, oom_counts(self._procfs, rank.stat.pid), held)
 
     def _depart(self, watched: _Watched, listing: Listing) -> None:
-        """Describe how a rank went. Its exit status is known as long as nobody has reaped it."""
+        """Describe how a rank went. Until it is reaped its status is known; afterwards where the kernel keeps it."""
         rank, stat = watched.rank, listing.stats.get(watched.rank.stat.pid)
         if stat is not None and stat.start_ticks == rank.stat.start_ticks and stat.state == "Z":
             exited = exited_from(stat, (rank,), self._procfs)
         elif stat is not None and stat.start_ticks == rank.stat.start_ticks:
             return  # alive, and no rank any more: it was a launcher, seen before it had started anybody
         else:
-            exited = Exited(pid=rank.stat.pid, parent_pid=rank.stat.parent_pid, name=rank.stat.name)
-        killed = self._was_oom_killed(watched, exited.signal)
+            code, killed_by = read_status(None if watched.held is None else watched.held.exit_status())
+            exited = Exited(
+                pid=rank.stat.pid,
+                parent_pid=rank.stat.parent_pid,
+                name=rank.stat.name,
+                exit_code=code,
+                signal=killed_by,
+            )
+        killed = _was_oom_killed(watched.oom_counts, exited)
         known = exited.model_copy(update={"identity": rank.identity, "oom_killed": killed})
         self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, self._clock())]
-
-    def _was_oom_killed(self, watched: _Watched, signal: int | None) -> bool | None:
-        """Compare the cgroup's count with that at the start; None where no neighbour is left to ask."""
-        if signal not in (None, 9) or watched.oom_kills is None:
-            return False if signal not in (None, 9) else None
-        for other in self._copy():
-            now = oom_kills(self._procfs, other.rank.stat.pid)
-            if now is not None:
-                return now > watched.oom_kills
-        return None
 
     def _told(self, ranks: Iterable[Rank]) -> list[_Departed]:
         """Forget who went long ago or has come back, and return the others.
@@ -142,6 +145,24 @@ class Watch:
             jobs.setdefault(rank.identity.job, []).append(rank)
         self._departed = [d for d in self._departed if _still_matters(d, jobs, self._clock())]
         return self._departed
+
+
+def _was_oom_killed(counts: tuple[OomCount, ...], exited: Exited) -> bool | None:
+    """Compare the counts of its control group and those above it with what they were; None: they do not tell.
+
+    A count above its own group may have risen for a neighbour: it tells only of one that SIGKILL has ended.
+    """
+    if exited.exit_code is not None or exited.signal not in (None, signal.SIGKILL):
+        return False
+    for before in counts:
+        now = count_at(before.path)
+        if now is not None and before.own:
+            return now > before.kills
+        if now is not None and now == before.kills:
+            return False
+        if now is not None:
+            return True if exited.signal == signal.SIGKILL else None
+    return None
 
 
 def _still_matters(departed: _Departed, jobs: dict[str | None, list[Rank]], now: float) -> bool:

@@ -9,20 +9,26 @@ from typing import Literal, NamedTuple
 from agent.deadline import Deadline
 from agent.discover import Rank
 from agent.errors import Gone
-from agent.mounts import is_remote
+from agent.locks import name_of
+from agent.mounts import Mount, is_remote
 from agent.procfs import ProcFs
 from agent.scene import Scene
+from agent.sources.connections import sockets_of
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
 from shared.redaction import redact
-from shared.snapshot import Fds, Pipe, Socket
+from shared.snapshot import Fds, MountUse, NotableFile, Pipe
 
 _MOST_FDS = 16_384
 _MOST_SHOWN = 256
 _MOST_HOLDERS = 16
+_MOST_NOTABLE = 32
+_NAMELESS = ("/dev/shm/", "/dev/zero", "/SYSV", "/tmp/#", "/anon_hugepage")
+"""Shared memory and files of O_TMPFILE look deleted from the beginning."""
 _INFO = re.compile(r"^(flags|mnt_id):\s*(\d+)$", re.MULTILINE)
 _ANONYMOUS = re.compile(r"anon_inode:\[?([\w-]+)\]?")
-_INODE = re.compile(r"\w+:\[(\d+)\]")
+_LOCK_HELD = re.compile(r"^lock:\s", re.MULTILINE)
+_DELETED = " (deleted)"
 # Max open files            1048576              1048576              files
 _LIMIT = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
@@ -36,7 +42,13 @@ class Descriptor(NamedTuple):
     target: str
     kind: str
     flags: int
-    file_system: str | None
+    mount: Mount | None = None
+    locked: bool = False
+
+    @property
+    def file_system(self) -> str | None:
+        """The type of the file system that it lies on; None where that is not known."""
+        return None if self.mount is None else self.mount.kind
 
 
 class FdsSource:
@@ -54,10 +66,12 @@ class FdsSource:
             total=len(numbers),
             limit=_limit(scene.procfs, pid),
             by_kind=dict(Counter(d.kind for d in found).most_common()),
-            sockets=_sockets(scene, pid, found),
+            sockets=sockets_of(scene, rank, [(d.fd, d.target) for d in found if d.kind == "socket"][:_MOST_SHOWN]),
             pipes=_pipes(scene, pid, found),
             devices=tuple(devices[:_MOST_SHOWN]),
             files_by_file_system=dict(files.most_common()),
+            mounts=_mounts(scene, pid, found),
+            notable_files=_notable(found),
             full={d.fd: redact(d.target) for d in found} if question.full else None,
         )
         return {"fds": fds}
@@ -67,12 +81,14 @@ def describe(scene: Scene, pid: int, fd: int) -> Descriptor | None:
     """Return what a descriptor is; None when it was closed meanwhile."""
     try:
         target = scene.procfs.link(pid, f"fd/{fd}")
-        info = dict(_INFO.findall(scene.procfs.text(pid, f"fdinfo/{fd}", most=4096)))
-        mounted = scene.mounts(pid).type_of_mount(int(info.get("mnt_id", -1)))
+        told = scene.procfs.text(pid, f"fdinfo/{fd}", most=4096)
+        info = dict(_INFO.findall(told))
+        mount = scene.mounts(pid).by_id(int(info.get("mnt_id", -1)))
     except (Gone, NotPermitted):
         return None
-    kind = _kind(scene.procfs, pid, fd, target, mounted)
-    return Descriptor(fd, target, kind, int(info.get("flags", "0"), 8), mounted)
+    kind = _kind(scene.procfs, pid, fd, target, None if mount is None else mount.kind)
+    locked = _LOCK_HELD.search(told) is not None
+    return Descriptor(fd, target, kind, int(info.get("flags", "0"), 8), mount, locked)
 
 
 def _kind(procfs: ProcFs, pid: int, fd: int, target: str, mounted: str | None) -> str:
@@ -106,18 +122,42 @@ def _limit(procfs: ProcFs, pid: int) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _sockets(scene: Scene, pid: int, found: list[Descriptor]) -> tuple[Socket, ...]:
-    wanted = [d for d in found if d.kind == "socket"][:_MOST_SHOWN]
-    table = scene.sockets(pid) if wanted else None
-    sockets = []
-    for descriptor in wanted:
-        inode = _INODE.fullmatch(descriptor.target)
-        entry = table.get(int(inode[1])) if table is not None and inode is not None else None
-        if entry is None:
-            sockets.append(Socket(fd=descriptor.fd, kind="other"))
-        else:
-            sockets.append(Socket(fd=descriptor.fd, **entry._asdict()))
-    return tuple(sockets)
+def _mounts(scene: Scene, pid: int, found: list[Descriptor]) -> tuple[MountUse, ...]:
+    """Return the file systems that a process has files or its working directory on; none of them is touched."""
+    files = Counter(d.mount for d in found if d.kind in ("file", "directory") and d.mount is not None)
+    try:
+        home = scene.mounts(pid).of_path(scene.procfs.link(pid, "cwd").removesuffix(_DELETED))
+    except (Gone, NotPermitted):
+        home = None
+    if home is not None and home not in files:
+        files[home] = 0
+    return tuple(
+        MountUse(
+            point=mount.point,
+            file_system=mount.kind,
+            source=redact(mount.source),
+            remote=is_remote(mount.kind),
+            files=count,
+            working_directory=mount == home,
+        )
+        for mount, count in files.most_common(_MOST_SHOWN)
+    )
+
+
+def _notable(found: list[Descriptor]) -> tuple[NotableFile, ...]:
+    """Return the files that are locked or deleted, but not those that were made to have no name."""
+    files = [d for d in found if d.kind == "file" and not d.target.startswith(_NAMELESS)]
+    notable = [
+        NotableFile(
+            fd=d.fd,
+            path=redact(d.target.removesuffix(_DELETED)),
+            locked=d.locked,
+            deleted=d.target.endswith(_DELETED),
+        )
+        for d in files
+        if d.locked or d.target.endswith(_DELETED)
+    ]
+    return tuple(notable[:_MOST_NOTABLE])
 
 
 def _pipes(scene: Scene, pid: int, found: list[Descriptor]) -> tuple[Pipe, ...]:
@@ -128,11 +168,13 @@ def _pipes(scene: Scene, pid: int, found: list[Descriptor]) -> tuple[Pipe, ...]:
 def _pipe(scene: Scene, end: Descriptor) -> Pipe:
     mode = end.flags & os.O_ACCMODE
     others = [pid for pid, fd in scene.holders(end.target) if _is_other_end(scene.procfs, pid, fd, mode)]
+    pids = tuple(dict.fromkeys(others))[:_MOST_HOLDERS]
     return Pipe(
         fd=end.fd,
         direction=_DIRECTIONS.get(mode, "both"),
         path=end.target if end.kind == "fifo" else None,
-        other_end=tuple(dict.fromkeys(others))[:_MOST_HOLDERS],
+        other_end=pids,
+        other_names=tuple(name_of(scene.procfs, pid) for pid in pids),
     )
 
 

@@ -3,27 +3,30 @@
 import os
 import re
 from functools import partial
-from pathlib import Path
 
 from agent.beat import take_beat
+from agent.cgroups import oom_kills
 from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone
+from agent.locks import lock_holders
 from agent.own_logs import own_log_fds, total_bytes
 from agent.procfs import ProcFs, reading
 from agent.scene import Scene
 from agent.sources.source import Answer, Question
-from agent.sources.syscalls import fd_argument, path_argument, syscall_name
+from agent.sources.syscalls import fd_argument, path_argument, syscall_name, takes_lock
+from agent.tracing import trace_obstacle
 from shared.errors import NotPermitted
 from shared.redaction import redact
-from shared.snapshot import Process, Syscall
+from shared.snapshot import BlockedThread, Process, Syscall
 
 _LONGEST_COMMAND = 500
 _LONGEST_PATH = 1024
 _PATH_SECONDS = 0.3
 _MOST_KERNEL_FRAMES = 64
 _MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
-_CGROUPS = Path("/sys/fs/cgroup")
+_MOST_THREADS = 512
+_MOST_BLOCKED = 8
 
 
 class ProcessSource:
@@ -37,8 +40,12 @@ class ProcessSource:
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
         pid = rank.stat.pid
         log_bytes = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
-        process = read_process(scene, pid, log_bytes=log_bytes)
-        return {"process": with_path(process, scene, self._crew, deadline)}
+        process = read_process(scene, pid, children=rank.children, log_bytes=log_bytes)
+        told = {
+            "blocked_threads": _blocked_threads(scene.procfs, pid),
+            "untraceable": trace_obstacle(scene.procfs, pid),
+        }
+        return {"process": with_path(process.model_copy(update=told), scene, self._crew, deadline)}
 
 
 def with_path(process: Process, scene: Scene, crew: Crew, deadline: Deadline) -> Process:
@@ -51,12 +58,13 @@ def with_path(process: Process, scene: Scene, crew: Crew, deadline: Deadline) ->
     return process if isinstance(found, Exception) else process.model_copy(update={"syscall": found})
 
 
-def read_process(scene: Scene, pid: int, *, log_bytes: int | None = None) -> Process:
+def read_process(scene: Scene, pid: int, *, children: tuple[int, ...] = (), log_bytes: int | None = None) -> Process:
     """Read the facts of one process, its beat first. Raises Gone."""
     procfs = scene.procfs
-    before = take_beat(procfs, pid, log_bytes=log_bytes)
+    before = take_beat(procfs, pid, children=children, log_bytes=log_bytes)
     stat = procfs.stat(pid)
     status = procfs.fields(pid, "status")
+    syscall = _syscall(scene, pid)
     return Process.model_validate(
         {
             "pid": pid,
@@ -65,7 +73,8 @@ def read_process(scene: Scene, pid: int, *, log_bytes: int | None = None) -> Pro
             "name": stat.name,
             "command": _command(procfs, pid, stat.state),
             "wchan": _wchan(procfs, pid),
-            "syscall": _syscall(scene, pid),
+            "syscall": syscall,
+            "lock_holders": lock_holders(procfs, pid) if syscall is not None and takes_lock(syscall.name) else (),
             "kernel_stack": _kernel_stack(procfs, pid),
             "threads": stat.threads,
             "uid": int(status["Uid"].split()[1]) if "Uid" in status else None,
@@ -89,22 +98,49 @@ def _command(procfs: ProcFs, pid: int, state: str) -> str:
     return redact(" ".join(arguments))[:_LONGEST_COMMAND]
 
 
-def _wchan(procfs: ProcFs, pid: int) -> str | None:
+def _wchan(procfs: ProcFs, pid: int, folder: str = "") -> str | None:
     try:
-        wchan = procfs.text(pid, "wchan")
+        wchan = procfs.text(pid, f"{folder}wchan")
     except (Gone, NotPermitted):
         return None
     return wchan if wchan not in ("0", "") else None
 
 
-def _kernel_stack(procfs: ProcFs, pid: int) -> tuple[str, ...]:
+def _kernel_stack(procfs: ProcFs, pid: int, folder: str = "") -> tuple[str, ...]:
     # [<0>] futex_do_wait+0x3a/0x60
     try:
-        lines = procfs.text(pid, "stack").splitlines()
+        lines = procfs.text(pid, f"{folder}stack").splitlines()
     except (Gone, NotPermitted):
         return ()
     frames = (line.partition("] ")[2].strip() for line in lines[:_MOST_KERNEL_FRAMES])
     return tuple(frame for frame in frames if frame)
+
+
+def _blocked_threads(procfs: ProcFs, pid: int) -> tuple[BlockedThread, ...]:
+    """Return the threads beside the main one that are in uninterruptible sleep, such as one that saves a checkpoint."""
+    found: list[BlockedThread] = []
+    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+        try:
+            if tid != pid and len(found) < _MOST_BLOCKED and (stat := procfs.stat(pid, tid)).state == "D":
+                found.append(_blocked_thread(procfs, pid, tid, stat.name))
+        except (Gone, NotPermitted):
+            continue
+    return tuple(found)
+
+
+def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThread:
+    folder = f"task/{tid}/"
+    try:
+        number = procfs.text(pid, f"{folder}syscall").partition(" ")[0]
+    except (Gone, NotPermitted):
+        number = ""
+    return BlockedThread(
+        tid=tid,
+        name=name,
+        wchan=_wchan(procfs, pid, folder),
+        syscall=syscall_name(int(number)) if number.isdecimal() else None,
+        kernel_stack=_kernel_stack(procfs, pid, folder),
+    )
 
 
 def _syscall(scene: Scene, pid: int) -> Syscall | None:
@@ -159,33 +195,3 @@ def _with_file(scene: Scene, pid: int, name: str, fd: int) -> Syscall:
     except (Gone, NotPermitted):
         return Syscall(name=name, fd=fd)
     return Syscall(name=name, fd=fd, target=target, file_system=mounted if target.startswith("/") else None)
-
-
-def oom_kills(procfs: ProcFs, pid: int, cgroups: Path = _CGROUPS) -> int | None:
-    """Return how many processes of the same cgroup the kernel has killed for want of memory."""
-    # 0::/system.slice/slurmstepd.scope/job_12/step_0        (version 2; version 1: 9:memory:/slurm/uid_1000/job_12)
-    try:
-        lines = procfs.text(pid, "cgroup").splitlines()
-    except (Gone, NotPermitted):
-        return None
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if ".." in path or not (controllers == "" or "memory" in controllers.split(",")):
-            continue
-        folder = cgroups / ("memory" if controllers else "") / path.lstrip("/")
-        found = _oom_line(folder / ("memory.oom_control" if controllers else "memory.events"))
-        if found is not None:
-            return found
-    return None
-
-
-def _oom_line(path: Path) -> int | None:
-    try:
-        lines = path.read_text()[:4096].splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        if line.startswith("oom_kill ") and line.split()[1].isdecimal():
-            return int(line.split()[1])
-    return None

@@ -13,6 +13,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.procfs import ProcFs
 from agent.sources.helper import run_bounded
+from agent.tracing import permission_advice, trace_obstacle
 from shared.errors import UnreadableDump
 from shared.missing import Reason
 from shared.stack_dumps import parse_pyspy_json
@@ -20,13 +21,15 @@ from shared.stacks import Stacks
 
 _NEVER_ATTACH = "DTt"
 _MOST_THREADS = 4096
-_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool, deadline: Deadline) -> Stacks:
     """Return the stacks of a process. Raises Unavailable or Gone."""
     if program is None:
         raise Unavailable(Reason.NOT_FOUND, "py-spy is not installed beside the agent: `pip install py-spy`")
+    obstacle = trace_obstacle(procfs, pid)
+    if obstacle is not None:
+        raise Unavailable(Reason.NOT_PERMITTED, obstacle)
     pausing = may_be_paused(procfs, pid)
     how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
     output = run_bounded([str(program), "dump", "--json", "--pid", str(pid), *how], deadline)
@@ -83,34 +86,3 @@ def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
     if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
         return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {last[:200]}")
     return Unavailable(Reason.UNREADABLE, f"py-spy failed: {last[:300]}")
-
-
-def permission_advice(procfs: ProcFs, pid: int, yama: Path = _YAMA) -> str:
-    """Say which of the usual obstacles stands between us and process `pid`, and how to remove it."""
-    tracer = procfs.fields(pid, "status").get("TracerPid", "0")
-    if tracer != "0":
-        return f"process {pid} is traced already by process {tracer} (a debugger or strace)"
-    own, other = _effective_uid(procfs, os.getpid()), _effective_uid(procfs, pid)
-    scope = _yama_scope(yama)
-    if own == other and scope not in ("", "0"):
-        return (
-            f"kernel.yama.ptrace_scope is {scope}: only parents may look at a process; "
-            "run `sysctl kernel.yama.ptrace_scope=0` or give the agent CAP_SYS_PTRACE"
-        )
-    if own == other or own == "0":
-        return (
-            "the agent lacks CAP_SYS_PTRACE; in a container add `--cap-add SYS_PTRACE` "
-            "(Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])"
-        )
-    return f"process {pid} belongs to uid {other}, the agent runs as uid {own}: give it CAP_SYS_PTRACE"
-
-
-def _effective_uid(procfs: ProcFs, pid: int) -> str:
-    return (procfs.fields(pid, "status").get("Uid", "") + " ? ?").split()[1]
-
-
-def _yama_scope(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

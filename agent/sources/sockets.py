@@ -18,6 +18,8 @@ _STATES = {
 }  # fmt: skip
 _UNIX_STATES = {1: "UNCONNECTED", 2: "CONNECTING", 3: "ESTABLISHED", 4: "DISCONNECTING"}
 _UNIX_ACCEPTS = 0x10000
+_MAPPED = b"0000000000000000FFFF0000"
+"""How an IPv4 address begins in the table of IPv6 (::ffff:a.b.c.d), in little-endian words."""
 _INET = ("tcp", "tcp6", "udp")
 
 
@@ -63,12 +65,12 @@ class Sockets:
         return {inode: entry.local for inode, entry in found.items() if entry is not None}
 
     def other_end(self, inode: int) -> int | None:
-        """Return the inode of the socket on this machine that a TCP socket is connected to; None where there is none."""
+        """Return the inode of the socket on this machine that a TCP socket is connected to; None: on another."""
         if self._ends is None:
-            tcp = ((own, fields) for own, (kind, fields) in self._rows.items() if kind == "tcp")
-            self._ends = {(fields[1], fields[2]): int(own) for own, fields in tcp if fields[3] == b"01"}
+            tcp = ((own, fields) for own, (kind, fields) in self._rows.items() if kind.startswith("tcp"))
+            self._ends = {_ends(fields): int(own) for own, fields in tcp if own.isdigit()}
         kind, fields = self._rows.get(b"%d" % inode, ("", []))
-        return self._ends.get((fields[2], fields[1])) if kind == "tcp" else None
+        return self._ends.get(_ends(fields)[::-1]) if kind.startswith("tcp") else None
 
     def get(self, inode: int) -> SocketEntry | None:
         """Return the socket with this inode; None where no table has it, or not with sense."""
@@ -86,6 +88,11 @@ class Sockets:
             for inode, (kind, fields) in self._rows.items()
             if kind in ("tcp", "tcp6") and fields[3] == b"0A" and fields[1].endswith(wanted) and inode.isdigit()
         }
+
+
+def _ends(fields: list[bytes]) -> tuple[bytes, bytes]:
+    """Return both addresses of a row; IPv4 looks the same in both tables."""
+    return fields[1].removeprefix(_MAPPED), fields[2].removeprefix(_MAPPED)
 
 
 def _inet(kind: str, fields: list[bytes]) -> SocketEntry:

@@ -57,6 +57,11 @@ _PATH_FIRST = frozenset(
 _PATH_SECOND = frozenset("openat mkdirat newfstatat unlinkat renameat statx".split())
 
 
+def takes_lock(name: str) -> bool:
+    """May a process be in this system call because it waits for a file lock?"""
+    return name in ("flock", "fcntl")
+
+
 def path_argument(name: str) -> int | None:
     """Return which argument of a system call points to the path it works on, counted from 0."""
     if name in _PATH_FIRST:

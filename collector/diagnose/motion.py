@@ -164,6 +164,8 @@ def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
         return None
     seconds = (second.at_ns - first.at_ns) / 1e9
     used = second.cpu_seconds - first.cpu_seconds  # of all threads: a main thread may wait for one that works
+    if first.children_cpu_seconds is not None and second.children_cpu_seconds is not None:
+        used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
     if used > max(0.03, BUSY_CPU_SHARE * seconds):
         return True
     if first.io_bytes is not None and second.io_bytes is not None and second.io_bytes - first.io_bytes > BUSY_BYTES:

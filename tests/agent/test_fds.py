@@ -9,7 +9,7 @@ import pytest
 from agent.mounts import Mounts, is_remote
 from agent.procfs import ProcFs
 from agent.sources.fds import FdsSource
-from agent.sources.sockets import Sockets
+from agent.sources.sockets import SocketEntry, Sockets
 from agent.sources.source import Question
 from shared.snapshot import Fds
 from tests.agent.looking import PLAIN, ask, rank_of
@@ -101,14 +101,14 @@ def test_thousands_of_descriptors_are_bounded() -> None:
 INET = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 43210 1 0 100 0 0 10 0
-   1: 0100007F:1F90 0300A8C0:D2A4 02 00000000:00000000 00:00000000 00000000  1000        0 43211 1 0 100 0 0 10 0
+   1: 0100007F:1F90 0300A8C0:D2A4 02 00000001:00000000 01:00000C1F 00000006  1000        0 43211 1 0 100 0 0 10 0
    2: garbage
    3: 0100007F:1F90 XX:D2A4 02 0 0 0 1000 0 43212
 """
 
 INET6 = """\
   sl  local_address                         remote_address                        st
-   0: 00000000000000000000000001000000:1F90 0000000000000000FFFF00000100007F:0050 01 0:0 0:0 0 0 0 77 1
+   0: 00000000000000000000000001000000:1F90 0000000000000000FFFF00000100007F:0050 01 0:10 0:0 0 0 0 77 1
 """
 
 
@@ -123,9 +123,9 @@ def tables(tmp_path: Path, **files: str) -> Sockets:
 def test_tables_of_the_kernel(tmp_path: Path) -> None:
     """Addresses are hexadecimal, in the machine's byte order; lines that make no sense are left out."""
     found = tables(tmp_path, tcp=INET, tcp6=INET6)
-    assert found.get(43210) == ("tcp", "127.0.0.1:8080", "0.0.0.0:0", "LISTEN")
-    assert found.get(43211) == ("tcp", "127.0.0.1:8080", "192.168.0.3:53924", "SYN_SENT")
-    assert found.get(77) == ("tcp6", "[::1]:8080", "127.0.0.1:80", "ESTABLISHED")
+    assert found.get(43210) == ("tcp", "127.0.0.1:8080", "0.0.0.0:0", "LISTEN", 0, 0, 0)
+    assert found.get(43211) == ("tcp", "127.0.0.1:8080", "192.168.0.3:53924", "SYN_SENT", 1, 0, 6)
+    assert found.get(77) == ("tcp6", "[::1]:8080", "127.0.0.1:80", "ESTABLISHED", 0, 16, 0)
     assert found.get(43212) is None
     assert found.get(1) is None
 
@@ -134,8 +134,8 @@ def test_unix_sockets_of_the_kernel(tmp_path: Path) -> None:
     """With and without a path."""
     table = "Num …\nff: 2 0 00010000 0001 01 5 /run/x y\nff: 3 0 0 0001 03 6\nx\n"
     found = tables(tmp_path, unix=table)
-    assert found.get(5) == ("unix", "/run/x y", "", "LISTEN")
-    assert found.get(6) == ("unix", "", "", "ESTABLISHED")
+    assert found.get(5) == SocketEntry("unix", "/run/x y", "", "LISTEN")
+    assert found.get(6) == SocketEntry("unix", "", "", "ESTABLISHED")
 
 
 def test_own_sockets_are_in_the_table() -> None:

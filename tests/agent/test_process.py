@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroups import oom_kills
 from agent.deadline import Crew
 from agent.errors import Gone
 from agent.procfs import ProcFs, parse_stat
 from agent.scene import Scene
-from agent.sources.process import ProcessSource, oom_kills
+from agent.sources.process import ProcessSource
 from agent.sources.syscalls import fd_argument, syscall_name
 from shared.snapshot import Process
 from tests.agent.looking import ask, rank_of
