@@ -76,7 +76,10 @@ class JobMotion:
 
 def motion_of(roster: Roster) -> JobMotion:
     """Compare each rank's first look with its last, and the job's stall with its rhythm."""
-    by_rank = {view.rank: _rank_motion(view) for view in roster.present()}
+    launched = roster.ras.advanced if roster.ras is not None else frozenset()
+    by_rank = {
+        view.rank: Motion.ADVANCED if view.rank in launched else _rank_motion(view) for view in roster.present()
+    }
     seconds = max((_seconds_between(view) for view in roster.present()), default=0.0)
     traced = [view for view in roster.present() if view.trace is not None and len(view.trace)] if roster.live else []
     stalls = [stall for stall in map(_stall, traced) if stall is not None]

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.logbook import logged_communicators, unowned_events
+from collector.diagnose.ras_view import RasView, ras_view
 from shared.diagnosis import Conflict
 from shared.log_events import LogEvent, Logs
 from shared.missing import Missing
@@ -105,6 +106,8 @@ class Roster:
     """What was logged into files that several ranks write, by lines that do not say who wrote them."""
     communicators: tuple[LoggedCommunicator, ...] = ()
     """What NCCL logged of its calls, by every process and file."""
+    ras: RasView | None = None
+    """What NCCL RAS tells of these ranks; None: nothing."""
 
     def present(self) -> list[RankView]:
         return [view for view in self.ranks.values() if not view.gone]
@@ -134,6 +137,7 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
         last_look_ns=max((s.looked_at_ns for s in current if s.looked_at_ns is not None), default=None),
         unowned=unowned_events(chosen, snapshots),
         communicators=logged_communicators(chosen, snapshots),
+        ras=ras_view(chosen, snapshots, world_size),
     )
 
 

@@ -10,7 +10,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
  6. Follow the edges to the root; a cycle is a deadlock.                                       graph, orders, faults
  7. All issued, none completed: stuck together, and nobody is blamed for it.                   faults
  8. Where is the root now, and why?                                                            activity, patterns
- 9. Without a recorder, the same from stacks and process state.                                by_stacks
+ 9. Without a recorder, the same from RAS's counts, stacks and process state.                    by_ras, by_stacks
 10. Say it, with its ground.                                                                   findings, wording
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.diagnose.activity import activity_of, spread_native
+from collector.diagnose.by_ras import faults_by_ras
 from collector.diagnose.by_stacks import faults_by_stacks
 from collector.diagnose.check import check_job
 from collector.diagnose.classes import classes_of
@@ -28,6 +29,7 @@ from collector.diagnose.findings import finding_of, sampled_finding, straggler_f
 from collector.diagnose.groups import line_up
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.patterns import Doing
+from collector.diagnose.ras_lags import doubt_of, with_counts
 from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.sampled import find_sampled_straggler
 from collector.diagnose.scene import Fault, Scene
@@ -80,7 +82,7 @@ def _read(scene: Scene) -> Reading:
         return _nobody_left(scene)
     if _moves(scene):
         return _moving(scene)
-    faults = faults_by_record(scene) or faults_by_stacks(scene)
+    faults = faults_by_record(scene) or faults_by_ras(scene) or with_counts(faults_by_stacks(scene), scene)
     if not faults:
         return _quiet(scene)
     doubt = _doubt(faults, scene)
@@ -120,7 +122,7 @@ def _moving(scene: Scene) -> Reading:
 def _quiet(scene: Scene) -> Reading:
     """Nobody waits for anybody: idle, finished, or not to be told."""
     if not scene.roster.live:
-        return Reading(Verdict.CANNOT_TELL, "nothing was in flight when the dumps were taken")
+        return Reading(Verdict.CANNOT_TELL, doubt_of(scene) or "nothing was in flight when the dumps were taken")
     busy = scene.motion.ranks(Motion.BUSY)
     if busy and not scene.roster.gone():
         return Reading(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")

@@ -1,0 +1,254 @@
+"""Step 9 of the verdict, first voter: NCCL's own counts of launches, and the processes that RAS misses.
+
+1. Counts that move are no hang; counts seen once are none either, unless the stacks say the same.
+2. A process that RAS has given up, or that does not answer it and is not seen to run, while others wait.
+3. Per communicator and operation: who has launched less than what more than half have launched. A lag and a lead in
+   two operations of one communicator is another operation launched in the place of the others'.
+4. Who left a communicator, or never made it, that most of its members are in.
+5. Lags lead from rank to rank: who lags here and leads there is a victim.
+
+Blind: sends, receives and what a CUDA graph replays are not counted, and a launch is no completion. So a rank that its
+stack shows waiting is never named for its counts, equal counts are no fault, and where no side is the smaller one
+nobody is named: then the counts stand beside what the stacks say.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from collector.diagnose.graph import WaitGraph
+from collector.diagnose.groups import GroupView
+from collector.diagnose.patterns import Doing
+from collector.diagnose.ras_lags import BLIND, SHORT, Lag, common, counted, lags_of
+from collector.diagnose.ras_view import Level, RasGroup, RasView
+from collector.diagnose.roster import Presence
+from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
+from collector.diagnose.waits import Edge
+from shared.diagnosis import AbsenceEvidence, Cause, Certainty, Kind
+from shared.missing import Reason
+from shared.ranks import ranks_in_words
+from shared.ras import Status
+from shared.trace import Signature
+
+_LEFT = (Status.NOCOMM, Status.FINALIZE, Status.ABORT)
+
+
+def faults_by_ras(scene: Scene) -> list[Fault]:
+    """Return the faults that RAS shows; empty where it shows none that may be told."""
+    ras = scene.roster.ras
+    if ras is None or ras.moved:  # 1
+        return []
+    lost = _lost_fault(ras, scene)  # 2
+    if lost:
+        return lost
+    lags = [lag for group in ras.groups for lag in lags_of(group)]  # 3
+    return _mismatch_faults(lags, ras, scene) or _lag_faults(lags, ras, scene) or _left_faults(ras, scene)
+
+
+def _lost_fault(ras: RasView, scene: Scene) -> list[Fault]:
+    """Step 2."""
+    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, scene)]
+    victims = _waiters(scene, without=lost)
+    if not lost or not victims:
+        return []
+    by_kind: dict[Kind, list[int]] = defaultdict(list)
+    for rank in lost:
+        by_kind[_kind_of_lost(rank, scene)].append(rank)
+    return [_lost(kind, tuple(ranks), victims, ras, scene) for kind, ranks in by_kind.items()]
+
+
+def _is_lost(rank: int, status: Status, ras: RasView, scene: Scene) -> bool:
+    view = scene.roster.ranks.get(rank)
+    if view is None or view.presence in (Presence.RUNNING, Presence.UNINTERRUPTIBLE):
+        return False
+    return view.presence is not Presence.RECORDED or status is Status.DEAD or ras.still
+
+
+def _kind_of_lost(rank: int, scene: Scene) -> Kind:
+    """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
+    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.RECORDED)
+    return Kind.RANK_UNREACHABLE if told else kind_of(rank, scene)
+
+
+def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, scene: Scene) -> Fault:
+    views = [scene.roster.ranks[rank] for rank in ranks]
+    seen = kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)
+    elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
+    dead = all(ras.trouble[rank] is Status.DEAD for rank in ranks)
+    weaker = Certainty.SUPPORTED if elsewhere or dead else Certainty.SUSPECTED
+    unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
+    return Fault(
+        kind=kind,
+        culprits=ranks,
+        victims=victims,
+        certainty=Certainty.PROVEN if seen else weaker,
+        ground=tuple(_absence(rank, ras) for rank in ranks),
+        said=f"{_places(ranks, ras)} {_answers(ranks)} NCCL RAS; {_wait_for(victims, ranks)}" if unseen else "",
+        remarks=("RAS cannot tell an ended process from one that is stopped or cut off",) if unseen else (),
+    )
+
+
+def _answers(ranks: Sequence[int]) -> str:
+    return "does not answer" if len(ranks) == 1 else "do not answer"
+
+
+def _wait_for(victims: Sequence[int], culprits: Sequence[int]) -> str:
+    return f"{ranks_in_words(victims)} wait{'s' * (len(victims) == 1)} for {'it' if len(culprits) == 1 else 'them'}"
+
+
+def _places(ranks: Sequence[int], ras: RasView) -> str:
+    if len(ranks) != 1 or ranks[0] not in ras.places:
+        return ranks_in_words(ranks)
+    host, pid = ras.places[ranks[0]]
+    return f"rank {ranks[0]} (pid {pid} on {host})"
+
+
+def _absence(rank: int, ras: RasView) -> AbsenceEvidence:
+    dead = ras.trouble[rank] is Status.DEAD
+    how = "is considered dead by NCCL RAS" if dead else "did not answer NCCL RAS"
+    return AbsenceEvidence(ranks=str(rank), text=f"{_places((rank,), ras)} {how}", reason=Reason.UNREACHABLE)
+
+
+def _mismatch_faults(lags: Sequence[Lag], ras: RasView, scene: Scene) -> list[Fault]:
+    """Step 3: ranks that lag in one operation and lead in another of the same communicator."""
+    faults = []
+    for lag in lags:
+        for op, levels in lag.group.levels.items():
+            many = common(levels)
+            leading = {rank for level in levels if level.operations > many for rank in level.ranks}
+            odd = tuple(rank for rank in lag.behind if rank in leading)
+            if odd and set(odd) == set(lag.behind) == leading and ras.still:
+                faults.append(_mismatch(odd, lag, op, levels))
+    return faults[:1]
+
+
+def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, ...]) -> Fault:
+    said = f"{ranks_in_words(odd)} launched {other} where {ranks_in_words(lag.ahead)} launched {lag.op}"
+    return Fault(
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=odd,
+        victims=lag.ahead,
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        ref=lag.group.ref,
+        op=lag.op,
+        sequence=lag.next_operation,
+        said=f"{said} in communicator {lag.group.name[:SHORT]}",
+        ground=(counted(lag), counted(replace(lag, op=other, levels=levels))),
+        remarks=(BLIND,),
+    )
+
+
+def _lag_faults(lags: Sequence[Lag], ras: RasView, scene: Scene) -> list[Fault]:
+    """Steps 3 and 5."""
+    edges = tuple(edge for lag in lags for edge in _edges(lag, scene))
+    faults = _root_faults(edges, ras, scene)
+    grounds = {(lag.group.name, lag.op): lag for lag in lags}
+    return [
+        replace(fault, ground=tuple(counted(lag) for lag in _about(fault, grounds)), group=None, ref=fault.group.ref)
+        for fault in faults
+        if fault.group is not None
+    ]
+
+
+def _about(fault: Fault, lags: dict[tuple[str, str], Lag]) -> Iterable[Lag]:
+    told = dict.fromkeys((edge.group.name, edge.signature.op) for edge in fault.edges)
+    return [lags[key] for key in told if key in lags][:4]
+
+
+def _left_faults(ras: RasView, scene: Scene) -> list[Fault]:
+    """Step 4."""
+    faults = []
+    for group in ras.groups:
+        gone = tuple(sorted(rank for status in _LEFT for rank in group.standings.get(status, ())))
+        there = (*group.standings.get(Status.RUNNING, ()), *group.standings.get(Status.INIT, ()))
+        if gone and 2 * len(gone) < group.size and ras.still:
+            view = _group_view(group)
+            edges = tuple(Edge(rank, gone, view, Signature("", "nccl"), None, False, None, 0) for rank in sorted(there))
+            faults += [
+                replace(
+                    fault,
+                    op=None,
+                    edges=fault.edges,
+                    certainty=Certainty.SUSPECTED,
+                    remarks=(f"{_has(gone)} left or not made communicator {group.name[:SHORT]}, by NCCL RAS", BLIND),
+                    group=None,
+                    ref=group.ref,
+                )
+                for fault in _root_faults(edges, ras, scene)
+            ]
+    return faults[:1]
+
+
+def _has(ranks: Sequence[int]) -> str:
+    return f"{ranks_in_words(ranks)} {'has' if len(ranks) == 1 else 'have'}"
+
+
+def _edges(lag: Lag, scene: Scene) -> list[Edge]:
+    view, signature = _group_view(lag.group), Signature(lag.op, "nccl")
+    return [
+        Edge(rank, lag.behind, view, signature, lag.next_operation, False, None, 0)
+        for rank in lag.ahead
+        if rank in scene.roster.ranks and not scene.roster.ranks[rank].gone
+    ]
+
+
+def _group_view(group: RasGroup) -> GroupView:
+    return GroupView(group.name, "", group.members, group.members, False, {}, ())
+
+
+def _root_faults(edges: tuple[Edge, ...], ras: RasView, scene: Scene) -> list[Fault]:
+    """Name the roots that nothing speaks for; where any root may be waiting itself, nobody."""
+    graph = WaitGraph(edges)
+    roots = [rank for rank in graph.roots() if rank in scene.roster.ranks]
+    if not roots or any(_may_wait(rank, scene) for rank in roots):
+        return []
+    faults = []
+    for kind in dict.fromkeys(kind_of(root, scene) for root in roots):
+        culprits = tuple(root for root in roots if kind_of(root, scene) is kind)
+        leading = graph.edges_to(culprits)
+        victims = tuple(sorted(graph.victims_of(culprits)))
+        agreed = all(scene.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, scene)
+        if not victims or not (ras.still or agreed):
+            continue
+        first = first_edge(leading)
+        faults.append(
+            Fault(
+                kind=kind,
+                culprits=culprits,
+                victims=victims,
+                certainty=_certainty(kind, culprits, agreed and ras.still, scene),
+                edges=leading,
+                group=None if first is None else first.group,
+                op=None if first is None else first.signature.op,
+                sequence=None if first is None else first.sequence,
+                remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked once: counts differ for a moment in any job"),
+            )
+        )
+    return faults
+
+
+def _may_wait(rank: int, scene: Scene) -> bool:
+    """Does its stack say that it waits itself, for others or for its device?"""
+    view, activity = scene.roster.ranks[rank], scene.activities.get(rank)
+    if activity is None or view.gone or view.presence is Presence.STOPPED:
+        return False
+    return activity.waits_for_ranks or activity.doing is Doing.DEVICE
+
+
+def _some_wait(ranks: Sequence[int], scene: Scene) -> bool:
+    return any(_may_wait(rank, scene) for rank in ranks)
+
+
+def _certainty(kind: Kind, culprits: tuple[int, ...], agreed: bool, scene: Scene) -> Certainty:
+    views = [scene.roster.ranks[rank] for rank in culprits]
+    if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
+        return Certainty.PROVEN
+    return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
+
+
+def _waiters(scene: Scene, *, without: Sequence[int]) -> tuple[int, ...]:
+    """Who waits by their stacks; where no stack was seen, all that are not gone."""
+    left = [view.rank for view in scene.roster.present() if view.rank not in without]
+    seen = [rank for rank in left if scene.doing(rank) is not Doing.UNKNOWN]
+    return tuple(sorted(rank for rank in seen if _may_wait(rank, scene)) if seen else left)
