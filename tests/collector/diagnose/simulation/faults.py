@@ -21,8 +21,10 @@ from tests.collector.diagnose.simulation.program import (
     Team,
     Work,
     all_reduce,
+    gather,
     recv,
     resized,
+    scatter,
     send,
 )
 
@@ -126,6 +128,13 @@ def _changed(
     return put
 
 
+def _only_on_nccl(put: _Inject) -> _Inject:
+    """Gloo takes roots at their word one by one: some go on, and which ones depends on its algorithm."""
+    return lambda layout, programs, random, semantics: (
+        None if semantics is Semantics.GLOO else put(layout, programs, random, semantics)
+    )
+
+
 _OTHER_OPS = {
     "all_reduce": "all_gather_into_tensor",
     "all_gather_into_tensor": "reduce_scatter_tensor",
@@ -141,7 +150,7 @@ _OTHER_OPS = {
 
 
 def _other_op(call: Operation, random: Random, rank: int) -> Operation:
-    shape = (max(1, (call.inputs[0][0] if call.inputs else 1)),)
+    shape = (max(1, call.inputs[0][0] if call.inputs else 1),)
     outputs = (shape[0] * call.team.size,) if _OTHER_OPS[call.op] == "all_gather_into_tensor" else shape
     root = call.team.ranks[0] if _OTHER_OPS[call.op] == "broadcast" else None
     return Operation(_OTHER_OPS[call.op], call.team, (shape,), (outputs,), root=root, line=80)
@@ -158,13 +167,11 @@ def _other_dtype(call: Operation, random: Random, rank: int) -> Operation:
 def _other_root(call: Operation, random: Random, rank: int) -> Operation | None:
     """Either the rank takes itself for the root, or the root takes another for it."""
     root = rank if rank != call.root else random.choice([r for r in call.team.ranks if r != rank])
-    full = ((call.inputs if call.op != "scatter" else call.outputs)[0],) * call.team.size
-    empty = ((0,),)
     if call.op == "broadcast":
         return replace(call, root=root, line=83)
     if call.op == "gather":
-        return replace(call, root=root, outputs=full if root == rank else empty, line=83)
-    return replace(call, root=root, inputs=full if root == rank else empty, line=83)
+        return gather(call.team, call.inputs[0][0], root, rank, line=83)
+    return scatter(call.team, call.outputs[0][0], root, rank, line=83)
 
 
 def _other_splits(call: Operation, random: Random, rank: int) -> Operation | None:
@@ -331,7 +338,7 @@ FAULTS: dict[str, _Inject] = {
     "wrong op": _changed("wrong op", lambda rank, step: _collective(step), _other_op),
     "wrong size": _changed("wrong size", lambda rank, step: _sized(step), _other_size),
     "wrong dtype": _changed("wrong dtype", lambda rank, step: _sized(step), _other_dtype),
-    "wrong root": _changed("wrong root", _of_type("gather", "scatter", "broadcast"), _other_root),
+    "wrong root": _only_on_nccl(_changed("wrong root", _of_type("gather", "scatter", "broadcast"), _other_root)),
     "wrong splits": _changed("wrong splits", _of_type("all_to_all"), _other_splits),
     "skips": _skips,
     "shuns group": _shuns,

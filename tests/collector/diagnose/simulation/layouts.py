@@ -75,7 +75,7 @@ class _Teams:
         repeated = str(1 + max((sum(r in team.ranks for team in self.made[1:]) for r in self.world.ranks), default=0))
         for number, ranks in enumerate(wide):
             name = str(len(self.made)) if self.style.names == "counted" else repeated
-            description = f"{role}{number}" if self.style.described else ("" if self.style.gloo else "undefined")
+            description = f"{role}{number}" if self.style.described else "undefined"
             team = Team(name, description, ranks, role)
             self.made.append(team)
             own.update(dict.fromkeys(ranks, team))
@@ -97,12 +97,12 @@ def _programs(teams: _Teams, body: _Body, random: Random, style: Style) -> dict[
     programs: dict[int, list[Step]] = {}
     load = random.uniform(0.02, 0.2)
     for rank in teams.world.ranks:
-        mine: list[Step] = [barrier(teams.world, line=20)]
+        mine: list[Step] = [barrier(teams.world, gloo=style.gloo, line=20)]
         for number in range(style.steps):
             mine += [Work(load * random.uniform(0.9, 1.1)), *body(rank, number), *_rooted(teams.world, rank, style)]
             if (number + 1) % style.synchronises_each == 0:
                 mine.append(Synchronise())
-        programs[rank] = [*mine, barrier(teams.world, line=90), Synchronise()]
+        programs[rank] = [*mine, barrier(teams.world, gloo=style.gloo, line=90), Synchronise()]
     return programs
 
 
@@ -110,8 +110,8 @@ def _rooted(world: Team, rank: int, style: Style) -> list[Step]:
     made: dict[str | None, list[Step]] = {
         None: [],
         "broadcast": [broadcast(world, 4, root=0)],
-        "gather": [gather(world, 6, 0, rank)],
-        "scatter": [scatter(world, 6, 0, rank)],
+        "gather": [gather(world, 6, 0, rank, gloo=style.gloo)],
+        "scatter": [scatter(world, 6, 0, rank, gloo=style.gloo)],
     }
     return made[style.rooted]
 
@@ -255,9 +255,9 @@ def _sharded(teams: _Teams, shard: dict[int, Team], replicate: dict[int, Team], 
 
 
 def _gathered(team: Team, size: int, style: Style) -> Operation:
-    """Gloo gathers into lists."""
+    """Gloo gathers into a list, and records it stacked."""
     if style.gloo:
-        return Operation("all_gather", team, ((size,),), ((size,),) * team.size, line=41)
+        return Operation("all_gather", team, ((size,),), ((team.size, size),), line=41)
     return all_gather(team, size)
 
 

@@ -114,19 +114,33 @@ def broadcast(team: Team, elements: int, root: int, line: int = 43) -> Operation
     return Operation("broadcast", team, ((elements,),), ((elements,),), root=root, line=line)
 
 
-def gather(team: Team, elements: int, root: int, rank: int, line: int = 44) -> Operation:
+def gather(team: Team, elements: int, root: int, rank: int, *, gloo: bool = False, line: int = 44) -> Operation:
     """Whoever thinks that it is the root passes room for everybody's tensor."""
-    outputs = ((elements,),) * team.size if rank == root else ((0,),)
-    return Operation("gather", team, ((elements,),), outputs, root=root, line=line)
+    return Operation(
+        "gather", team, ((elements,),), _lists(team, elements, whole=rank == root, gloo=gloo), root=root, line=line
+    )
 
 
-def scatter(team: Team, elements: int, root: int, rank: int, line: int = 45) -> Operation:
-    inputs = ((elements,),) * team.size if rank == root else ((0,),)
-    return Operation("scatter", team, inputs, ((elements,),), root=root, line=line)
+def scatter(team: Team, elements: int, root: int, rank: int, *, gloo: bool = False, line: int = 45) -> Operation:
+    """Whoever thinks that it is the root passes everybody's tensor."""
+    return Operation(
+        "scatter", team, _lists(team, elements, whole=rank == root, gloo=gloo), ((elements,),), root=root, line=line
+    )
 
 
-def barrier(team: Team, line: int = 46) -> Operation:
-    return Operation("barrier", team, ((1,),), ((1,),), dtype="Byte", line=line)
+def _lists(team: Team, elements: int, *, whole: bool, gloo: bool) -> tuple[Shape, ...]:
+    """Tensors that only the root has, as recorded: one for each member on NCCL, stacked on Gloo (torch 2.13).
+
+    Whoever is not the root passes one undefined tensor on NCCL (size [0]), none on Gloo.
+    """
+    if gloo:
+        return ((team.size, elements),) if whole else ()
+    return ((elements,),) * team.size if whole else ((0,),)
+
+
+def barrier(team: Team, *, gloo: bool = False, line: int = 46) -> Operation:
+    """NCCL reduces one element; Gloo records no tensor."""
+    return Operation("barrier", team, () if gloo else ((1,),), () if gloo else ((1,),), line=line)
 
 
 def all_to_all_single(team: Team, sends: Sequence[int], expects: Sequence[int], line: int = 47) -> Operation:
@@ -155,6 +169,6 @@ def resized(call: Operation, more: int) -> Operation:
     """The same operation with `more` elements in every tensor that has any."""
 
     def larger(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
-        return tuple(shape if shape == (0,) else (shape[0] + more, *shape[1:]) for shape in shapes)
+        return tuple(shape if shape == (0,) else (*shape[:-1], shape[-1] + more) for shape in shapes)
 
     return replace(call, inputs=larger(call.inputs), outputs=larger(call.outputs))

@@ -79,6 +79,10 @@ class Entry:
         return (Frame("main", _FILE, 12), Frame("train_step", _FILE, line))
 
 
+def _dtypes(shapes: Sequence[Shape], dtype: str) -> tuple[str, ...]:
+    return tuple("Undefined" if shape == (0,) else dtype for shape in shapes)
+
+
 def entries_of(run: Run, rank: int, recorder: Recorder, at_ns: int | None = None) -> list[Entry]:
     """What the recorder of `rank` holds at `at_ns`, oldest first; None: when nothing moves any more."""
     return every_entry(run, rank, recorder, at_ns)[-recorder.size :]
@@ -94,16 +98,17 @@ def every_entry(run: Run, rank: int, recorder: Recorder, at_ns: int | None = Non
 def marks_of(
     run: Run, teams: Sequence[Team], rank: int, recorder: Recorder, at_ns: int | None = None
 ) -> dict[Team, tuple[int, int, int]]:
-    """The highest sequence of each group that was enqueued, started, completed, -1: none; on Gloo nothing completes."""
+    """The highest sequence of each group that was enqueued, started, completed, -1: none. Gloo counts by `op_id`."""
     gloo = run.machine.semantics is Semantics.GLOO
     marks = dict.fromkeys(teams, (-1, -1, -1))
     for entry in every_entry(run, rank, recorder, at_ns):
-        if not entry.is_p2p:
+        if gloo or not entry.is_p2p:
+            number = entry.op_id if gloo else entry.collective_seq
             issued, started, completed = marks[entry.team]
-            started = entry.collective_seq if entry.started_ns else started
-            completed = entry.collective_seq if entry.completed_ns and not gloo else completed
-            marks[entry.team] = (max(issued, entry.collective_seq), started, completed)
-    return marks
+            started = number if entry.started_ns else started
+            completed = number if entry.completed_ns else completed
+            marks[entry.team] = (max(issued, number), started, completed)
+    return {team: told for team, told in marks.items() if told != (-1, -1, -1)}
 
 
 class _Ledger:

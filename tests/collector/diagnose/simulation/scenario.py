@@ -6,6 +6,7 @@ from functools import cached_property
 from random import Random
 
 from collector.diagnose import Expected
+from shared.flight_recorder import parse_dump
 from shared.missing import Missing, Reason
 from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.trace import Trace
@@ -14,7 +15,6 @@ from tests.collector.diagnose.simulation.engine import Machine, Run, Semantics, 
 from tests.collector.diagnose.simulation.faults import FAULTS, Injected, inject
 from tests.collector.diagnose.simulation.layouts import Layout, Style, draw_layout
 from tests.collector.diagnose.simulation.recorder import Recorder
-from tests.collector.diagnose.simulation.traces import trace_of
 from tests.collector.diagnose.simulation.truth import Evidence, Truth, truth_of
 
 _TRIES = 200
@@ -45,24 +45,22 @@ class Scenario:
     def expected(self) -> Expected:
         return Expected(world_size=self.layout.world.size if self.world_told else None)
 
+    def files(self) -> dict[int, bytes]:
+        """Each rank's dump as a file: a pickle where there are frames, else JSON."""
+        dumps = {r: dump_of(self.run, self.layout, r, self.recorders[r]) for r in sorted(self.given)}
+        return {r: pickled(dump) if self.recorders[r].frames else as_json(dump) for r, dump in dumps.items()}
+
     def traces(self) -> dict[int, Trace]:
-        return {rank: trace_of(self.run, self.layout, rank, self.recorders[rank]) for rank in sorted(self.given)}
+        return {rank: parse_dump(data) for rank, data in self.files().items()}
 
     def dumps(self) -> list[NodeSnapshot]:
         """Bare dumps, one snapshot each."""
         return [bare(rank, trace) for rank, trace in self.traces().items()]
 
-    def files(self) -> dict[str, bytes]:
-        """The dumps as files by name: JSON where there are no frames, else pickles."""
-        dumps = {r: dump_of(self.run, self.layout, r, self.recorders[r]) for r in sorted(self.given)}
-        return {
-            f"trace_node-{rank // 8}_{rank}": pickled(dump) if self.recorders[rank].frames else as_json(dump)
-            for rank, dump in dumps.items()
-        }
-
     def __str__(self) -> str:
         machine = self.run.machine
-        how = f"{machine.semantics}{', own queues' if not machine.one_queue else ''}{', eager' if machine.eager_sends else ''}"
+        queues = "one queue" if machine.one_queue else "own queues"
+        how = f"{machine.semantics}, {queues}, {'eager' if machine.eager_sends else 'synchronous'} sends"
         sizes = sorted({recorder.size for recorder in self.recorders.values()})
         lost = sorted(set(self.layout.world.ranks) - self.given)
         return (

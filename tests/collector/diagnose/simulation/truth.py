@@ -4,20 +4,22 @@ The rules, by what records can show:
 
 - *Absent.* A rank that stays away can be named where somebody's record waits for it and its own progress in that
   group is known: it has left a dump that still holds a record of the group, or one from which nothing has been
-  overwritten. One that left no dump can be named where somebody waits and the dumps, or whoever asks, know that it exists.
+  overwritten. One that left no dump can be named where somebody waits and the dumps, or whoever asks, tell of it.
 - *Different.* A rank that called something else can be named where at least two others hold a record of the same
   sequence in the same group: two against one. One against one is a tie, which names nobody.
 - *Out of order.* A rank that skipped, added or swapped an operation ends in a cycle of waits where no record differs.
   It can be named where at least two others, who hold records from before the fault, took the operations in the usual
   order. What two ranks disagree about is a tie; there all of the cycle may be told.
 - *Point-to-point.* A send that was left out and a receive too many look the same: the cycle may be told as a whole.
-- *Together.* What everybody has issued blames nobody, except a kernel that alone has not started, where starts are seen.
+- *Unrecorded.* Gloo records no point-to-point operations. A rank that waits in one looks like one that has stayed
+  away: it may be told besides, and nothing decides between the two.
+- *Together.* What everybody has issued blames nobody, but for a kernel that alone has not started, if starts are seen.
 
 A rank whose dump is missing may be named as missing in any case: that is all that there is to see of it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.diagnosis import Diagnosis, Kind, Verdict
 from tests.collector.diagnose.simulation.engine import Run, Semantics
@@ -105,14 +107,27 @@ _GONE = frozenset({Kind.RANK_MISSING, Kind.RANK_EXITED})
 _MISMATCH = frozenset({Kind.COLLECTIVE_MISMATCH})
 _SHIFTED = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.RANK_NOT_JOINED})
 _TOGETHER = frozenset({Kind.STUCK_TOGETHER})
+_DEVICE = frozenset({Kind.STUCK_TOGETHER, Kind.RANK_NOT_JOINED})
 _UNSENT = frozenset({Kind.P2P_UNMATCHED, Kind.P2P_DEADLOCK, Kind.ORDER_INVERSION, Kind.RANK_NOT_JOINED})
 
 
 def truth_of(injected: Injected, seen: Evidence) -> Truth:
     """Apply the rules."""
-    silent = frozenset(seen.layout.world.ranks) - seen.given
     truth = _RULES[injected.fault](injected, seen)
-    return Truth(truth.culprits, truth.kinds, truth.decidable, truth.why, truth.allowed, silent)
+    hidden = _hidden(seen) - truth.culprits
+    return replace(
+        truth,
+        decidable=truth.decidable and not hidden,
+        why=f"{truth.why}; ranks {sorted(hidden)} wait unrecorded" if hidden else truth.why,
+        allowed=truth.allowed | hidden,
+        silent=frozenset(seen.layout.world.ranks) - seen.given,
+    )
+
+
+def _hidden(seen: Evidence) -> frozenset[int]:
+    """Ranks that wait in operations which are not recorded."""
+    waiting = (op for ops in seen.run.issued.values() for op in ops if op.completed_ns is None)
+    return frozenset(op.rank for op in waiting if seen.gloo and isinstance(op.call, Operation) and op.call.is_p2p)
 
 
 def _absent(injected: Injected, seen: Evidence) -> Truth:
@@ -287,13 +302,10 @@ def _ring(injected: Injected, seen: Evidence) -> Truth:
 
 def _dead_kernel(injected: Injected, seen: Evidence) -> Truth:
     assert injected.team is not None
-    (rank,) = injected.culprits
-    started = all(seen.recorders[r].timing for r in seen.given)
-    if started and set(injected.team.ranks) <= seen.given:
-        return Truth(injected.culprits, _TOGETHER, True, "every other kernel has started")
-    return Truth(
-        frozenset(), _TOGETHER, set(injected.team.ranks) <= seen.given, "starts are not on record", injected.culprits
-    )
+    whole = set(injected.team.ranks) <= seen.given
+    if whole and all(seen.recorders[rank].timing for rank in seen.given):
+        return Truth(injected.culprits, _DEVICE, True, "every other kernel has started")
+    return Truth(frozenset(), _DEVICE, whole, "starts are not on record", injected.culprits)
 
 
 def _link(injected: Injected, seen: Evidence) -> Truth:
