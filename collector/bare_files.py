@@ -41,7 +41,7 @@ def merge_bares(
     for rank, bare in sorted(bares.items()):
         home = homes.get(rank)
         there = None if home is None else snapshots[home.snapshot].ranks[home.position]
-        filled, unused = _fill(_empty(rank) if there is None else there, bare)
+        filled, unused = _fill(empty_rank(rank) if there is None else there, bare)
         left_out.extend(unused)
         if home is None:
             alone.append(filled)
@@ -71,7 +71,9 @@ def _replace(snapshot: NodeSnapshot, index: int, changed: Mapping[_Home, RankSna
     return snapshot.model_copy(update={"ranks": ranks})
 
 
-def _empty(rank: int) -> RankSnapshot:
+def empty_rank(rank: int) -> RankSnapshot:
+    """A rank of which nothing has been seen yet."""
+
     def nothing(source: str) -> Missing:
         return Missing(source=source, reason=Reason.NOT_FOUND, detail="no file gives it")
 

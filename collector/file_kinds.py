@@ -38,8 +38,11 @@ _FAULTHANDLER = re.compile(
     r"(?:Current )?[Tt]hread 0x[0-9a-f]+ .{0,120}\(?most recent call first\)"
     r"|Fatal Python error: |Timeout \(\d+:\d\d:\d\d"
 )
-# NCCL version 2.30.7 compiled with CUDA 12.8, and further down: Job summary
-_RAS_TEXT = re.compile(r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b", re.DOTALL)
+# NCCL version 2.30.7 compiled with CUDA 12.8, and further down: Job summary; or what was kept of a report, from its
+# table on: Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+_RAS_TEXT = re.compile(
+    r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b|Group +Comms +Nodes +Ranks ", re.DOTALL
+)
 
 _BY_KEYS: tuple[tuple[frozenset[str], FileKind], ...] = (
     (frozenset({"verdict", "headline"}), FileKind.DIAGNOSIS),

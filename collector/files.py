@@ -1,4 +1,4 @@
-"""What `--from DIR` reads: snapshots, recorder dumps, stack dumps and logs, mixed, become `NodeSnapshot`s.
+"""What `--from DIR` reads: snapshots, recorder dumps, stack dumps, RAS reports and logs become `NodeSnapshot`s.
 
 1. Read every file; tell what it is by its content. One that cannot be read is a `Missing`, the rest is used.
 2. Snapshots stand as they were taken. Whether a job was `live` they say themselves: two of them may show motion.
@@ -23,12 +23,15 @@ from collector.file_kinds import FileKind
 from collector.file_ranks import rank_of_dump, rank_of_log, rank_of_stacks
 from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
 from collector.manifest import BUNDLE_VERSION, Manifest
+from collector.ras_files import with_ras
 from shared import SCHEMA_VERSION
 from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.flight_recorder import parse_dump
 from shared.log_events import LogFile, Logs
 from shared.log_lines import find_events
 from shared.missing import Missing, Reason
+from shared.ras import RasNetwork
+from shared.ras_reports import parse_ras
 from shared.redaction import redact
 from shared.snapshot import NodeSnapshot
 from shared.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text
@@ -93,6 +96,7 @@ class _Reading:
         self._traces: list[tuple[str, Trace]] = []
         self._stacks: list[tuple[str, Stacks]] = []
         self._logs: list[tuple[str, list[str]]] = []
+        self._ras: dict[bytes, RasNetwork] = {}
         self._missing: list[Missing] = []
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
             FileKind.SNAPSHOT: self._add_snapshot,
@@ -101,6 +105,7 @@ class _Reading:
             FileKind.PYSPY_JSON: self._add_stacks,
             FileKind.PYSPY_TEXT: self._add_stacks,
             FileKind.FAULTHANDLER: self._add_stacks,
+            FileKind.RAS: self._add_ras,
             FileKind.LOG: self._add_log,
         }
 
@@ -127,6 +132,7 @@ class _Reading:
         known = bares.keys() | {rank.identity.rank for snapshot in snapshots for rank in snapshot.ranks}
         unowned = self._assign_logs(bares, frozenset(known))
         merged, left_out = merge_bares(snapshots, bares, unowned)
+        merged = with_ras(merged, tuple(self._ras.values()))
         manifest = self._manifests[0] if len(self._manifests) == 1 else None
         return Recorded(merged, _cut([*self._missing, *left_out]), manifest)
 
@@ -189,13 +195,15 @@ class _Reading:
     def _add_stacks(self, found: FoundFile) -> None:
         self._stacks.append((found.name, _parse_stacks(found)))
 
+    def _add_ras(self, found: FoundFile) -> None:
+        self._ras.setdefault(hashlib.sha256(found.data).digest(), parse_ras(found.data))
+
     def _add_log(self, found: FoundFile) -> None:
         text = found.data[-self._bounds.log_tail_bytes :].decode("utf-8", "replace")
         self._logs.append((found.name, [line[:_MOST_LINE] for line in text.splitlines()]))
 
 
 _UNUSED = {
-    FileKind.RAS: (Reason.NOT_ENABLED, "RAS files are not read by this version"),
     FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of no known kind"),
     FileKind.BINARY: (Reason.UNREADABLE, "a binary file of no known kind"),
 }

@@ -105,13 +105,29 @@ class Gathering:
         waits_left = max(0, self._question.looks - look)
         spare = self._deadline.seconds_left - waits_left * self._question.interval_seconds
         deadline = self._deadline.earlier(max(0.0, spare) / (waits_left + 2))
-        requests = [self._request(agent, deadline, {"stacks": self._question.stacks}) for agent in targets]
+        askers = self._ras_askers(targets) if look <= self._question.looks else ()
+        requests = [
+            self._request(
+                agent, deadline, {"stacks": self._question.stacks, **({"ras": "true"} if agent in askers else {})}
+            )
+            for agent in targets
+        ]
         answers = await self._ask(requests, NodeSnapshot, deadline, Step(stage=Stage.LOOKING, look=look))
         self._answers.extend(answers.answered)
         for answer in answers.answered:
             self._silent.pop(answer.address.url, None)
         self._silent.update((silent.address.url, silent) for silent in answers.silent)
         return [answer.address for answer in answers.answered]
+
+    def _ras_askers(self, targets: Sequence[AgentAddress]) -> tuple[AgentAddress, ...]:
+        """NCCL's RAS answers for a whole job, and each question costs all of it a message: two ask, one to spare."""
+        lists = {agent: self.lists[agent.url].ranks for agent in targets if agent.url in self.lists}
+        ranks = {
+            agent: [rank.rank for rank in known if self._job is None or rank.job == self._job]
+            for agent, known in lists.items()
+        }
+        ordered = sorted((agent for agent in ranks if ranks[agent]), key=lambda agent: min(ranks[agent]))
+        return tuple(dict.fromkeys((*ordered[:1], *ordered[-1:])))
 
     async def _look_further(self, targets: Sequence[AgentAddress]) -> None:
         """Step 3 again, where more looks would decide: more time for a doubt, quick samples for a straggler."""

@@ -44,6 +44,8 @@ class Homes:
             if (peer.host, peer.pid) in self._ranks
         }
         found |= self._by_pids({at for at in range(len(network.peers)) if at not in found}, network)
+        if self._ranks and not found:
+            return {}  # of another job
         world = world_of(network, world_size)
         return found if world is None else _by_number(found, world)
 

@@ -221,13 +221,14 @@ def test_events_of_a_ranks_own_log(tmp_path: Path) -> None:
     assert "abcdefghijklmnop" not in rank.logs.model_dump_json()
 
 
-@pytest.mark.parametrize(("content", "words"), [(RAS_TEXT, "RAS"), (RAS_JSON, "RAS")])
-def test_ras_files_are_told_as_not_read(tmp_path: Path, content: str, words: str) -> None:
-    """RAS reports are recognised, and it is said that this version does not use them."""
+@pytest.mark.parametrize(("content", "version"), [(RAS_TEXT, "2.28.9"), (RAS_JSON, "2.29.1")])
+def test_ras_files_are_read(tmp_path: Path, content: str, version: str) -> None:
+    """RAS reports of both formats are recognised by their content and kept beside the snapshots."""
     (tmp_path / "ras").write_text(content)
-    _, (missing,) = read_directory(tmp_path)
-    assert missing.reason is Reason.NOT_ENABLED
-    assert words in missing.detail
+    (snapshot,), missing = read_directory(tmp_path)
+    assert missing == ()
+    assert snapshot.ras is not None
+    assert [network.nccl_version for network in snapshot.ras.networks] == [version]
 
 
 def test_compressed_and_packed(tmp_path: Path) -> None:
