@@ -4,7 +4,8 @@ The rules, by what records can show:
 
 - *Absent.* A rank that stays away can be named where somebody's record waits for it and its own progress in that
   group is known: it has left a dump that still holds a record of the group, or one from which nothing has been
-  overwritten. One that left no dump can be named where somebody waits and the dumps, or whoever asks, tell of it.
+  overwritten, and none of its own operations waits for others. One that left no dump can be named where somebody
+  waits for it and the dumps, or whoever asks, tell of it.
 - *Different.* A rank that called something else can be named where at least two others hold a record of the same
   sequence in the same group: two against one. One against one is a tie, which names nobody.
 - *Out of order.* A rank that skipped, added or swapped an operation ends in a cycle of waits where no record differs.
@@ -131,9 +132,12 @@ def _hidden(seen: Evidence) -> frozenset[int]:
 
 
 def _absent(injected: Injected, seen: Evidence) -> Truth:
+    victims = [rank for rank in injected.culprits if seen.run.waiting.get(rank)]
     known = all(_seen_absent(rank, seen) for rank in injected.culprits)
     why = "waited for, and known not to have come" if known else "its progress in the group waited for is overwritten"
-    return Truth(injected.culprits, _NOT_JOINED, known, why)
+    if victims:
+        why = f"ranks {victims} have operations in flight that wait for others, so they look like victims"
+    return Truth(injected.culprits, _NOT_JOINED, known and not victims, why)
 
 
 def _seen_absent(rank: int, seen: Evidence) -> bool:
