@@ -10,7 +10,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
  6. Follow the edges to the root; a cycle is a deadlock.                                       graph, orders, faults
  7. All issued, none completed: stuck together, and nobody is blamed for it.                   faults
  8. Where is the root now, and why?                                                            activity, patterns
- 9. Without a recorder, the same from RAS's counts, stacks and process state.                    by_ras, by_stacks
+ 9. Without a recorder, the same from RAS's counts, logs, stacks and process state.    by_ras, by_logs, by_stacks
 10. Say it, with its ground.                                                                   findings, wording
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.diagnose.activity import activity_of, spread_native
+from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs, with_logs
 from collector.diagnose.by_ras import faults_by_ras
 from collector.diagnose.by_stacks import faults_by_stacks
 from collector.diagnose.check import check_job
@@ -56,7 +57,7 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
         stack_classes=classes_of(scene.roster, scene.activities),
         checks=check_job(snapshots, expected),
         coverage=coverage_of(scene.roster, expected, snapshots),
-        conflicts=scene.roster.conflicts,
+        conflicts=scene.roster.conflicts + conflicts_by_logs(reading.findings, scene),
     )
 
 
@@ -82,7 +83,8 @@ def _read(scene: Scene) -> Reading:
         return _nobody_left(scene)
     if _moves(scene):
         return _moving(scene)
-    faults = faults_by_record(scene) or faults_by_ras(scene) or with_counts(faults_by_stacks(scene), scene)
+    faults = with_logs(faults_by_record(scene) or faults_by_ras(scene), scene) or faults_by_logs(scene)
+    faults = faults or with_counts(faults_by_stacks(scene), scene)
     if not faults:
         return _quiet(scene)
     doubt = _doubt(faults, scene)

@@ -1,0 +1,111 @@
+"""Watchdog lines of all ranks, lined up by group: what each rank waited for in vain, and how far it had got.
+
+"Last enqueued N-1" means not past N-1: the counter moves when the NCCL call returns, so that a rank inside the call for
+N looks the same as one that never came. A completed count above the enqueued one is memory that was never set.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from collector.diagnose.heard.membership import UNTOLD, GroupKey, key_of
+from collector.diagnose.heard.statements import Statements
+from collector.diagnose.signatures import Facts, facts_of
+from shared.log_events import EventKind, LogEvent
+from shared.trace import Signature
+
+_NOT_COMPARABLE = frozenset({"send", "recv", "coalesced"})
+"""Their sequence numbers count what one rank sends or receives."""
+
+
+@dataclass(frozen=True)
+class Timeout:
+    """An operation that a rank waited for until its watchdog lost patience."""
+
+    sequence: int
+    op: str | None
+    sizes: tuple[str | None, str | None]
+    """Elements in and out, as the line has them."""
+    event: LogEvent
+
+    @property
+    def facts(self) -> Facts | None:
+        """What must be equal on all members at one sequence."""
+        if self.op is None:
+            return None
+        into, out = (((int(size),),) if size is not None else () for size in self.sizes)
+        return facts_of(Signature(op=self.op, backend="", input_sizes=into, output_sizes=out))
+
+
+@dataclass
+class GroupMarks:
+    """One group's lines. `stuck` holds each rank's earliest timeout."""
+
+    stuck: dict[int, Timeout] = field(default_factory=dict)
+    timeouts: dict[int, dict[int, Timeout]] = field(default_factory=lambda: defaultdict(dict))
+    """Rank -> sequence -> what it waited for."""
+    enqueued: dict[int, int] = field(default_factory=dict)
+    lines: dict[int, LogEvent] = field(default_factory=dict)
+    """The line that tells the rank's last enqueued operation."""
+
+
+def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
+    """Return every group's marks, in the order of groups."""
+    groups: dict[GroupKey, GroupMarks] = defaultdict(GroupMarks)
+    kinds = (EventKind.WATCHDOG_TIMEOUT, EventKind.DUMP_SIGNAL)
+    for rank, events in heard.by_rank.items():
+        own = [event for event in events if event.kind in kinds]
+        groups_at = _groups_by_sequence(own)
+        for event in own:
+            key = key_of(event) or _key_by_neighbour(event, rank, groups_at)
+            if key is not None:
+                _add(groups[key], rank, event)
+    for marks in groups.values():
+        marks.stuck.update({rank: told[min(told)] for rank, told in marks.timeouts.items()})
+    return dict(sorted(groups.items()))
+
+
+def _groups_by_sequence(events: list[LogEvent]) -> dict[str, set[GroupKey]]:
+    told: dict[str, set[GroupKey]] = defaultdict(set)
+    for event in events:
+        key = key_of(event)
+        if key is not None and "sequence" in event.fields:
+            told[event.fields["sequence"]].add(key)
+    return told
+
+
+def _key_by_neighbour(event: LogEvent, rank: int, groups_at: dict[str, set[GroupKey]]) -> GroupKey | None:
+    """The line that tells the operation names no group: one about the same sequence does, in newer torch."""
+    sequence = event.fields.get("sequence")
+    if sequence is None or "op" not in event.fields:
+        return None
+    near = groups_at.get(sequence, set())
+    if len(near) == 1:
+        return next(iter(near))
+    same_place = event.fields.get("group_rank") == str(rank)
+    return UNTOLD if not near and not groups_at and same_place else None
+
+
+def _add(marks: GroupMarks, rank: int, event: LogEvent) -> None:
+    fields = event.fields
+    if "sequence" in fields:
+        timeout = _timeout(event)
+        known = marks.timeouts[rank].get(timeout.sequence)
+        if known is None or known.op is None:
+            marks.timeouts[rank][timeout.sequence] = timeout
+    if "enqueued" in fields and int(fields["enqueued"]) >= marks.enqueued.get(rank, -1):
+        marks.enqueued[rank] = int(fields["enqueued"])
+        marks.lines[rank] = event
+
+
+def _timeout(event: LogEvent) -> Timeout:
+    fields = event.fields
+    op = fields.get("op") if "numel_in" in fields or "elapsed_ms" in fields else None
+    return Timeout(int(fields["sequence"]), op, (fields.get("numel_in"), fields.get("numel_out")), event)
+
+
+def comparable(marks: GroupMarks) -> Iterator[tuple[int, Timeout]]:
+    """Yield each rank's earliest timeout, less those whose sequence numbers mean nothing to others."""
+    for rank, timeout in sorted(marks.stuck.items()):
+        if timeout.op not in _NOT_COMPARABLE:
+            yield rank, timeout

@@ -1,0 +1,104 @@
+"""Whose words are heard: every rank's log events, less those of an earlier time.
+
+A live job has a past. A line counts only if its process can have written it, and has not long gone on since: a
+timeout that was survived accuses nobody now. What no rank owns is given to the process that its header names.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from collector.diagnose.roster import RankView
+from collector.diagnose.scene import Scene
+from shared.log_events import EventKind, LogEvent, Logs
+from shared.nccl_calls import LoggedCommunicator
+
+_SURVIVED_SECONDS = 900.0
+"""A log still written to so long after a timeout is of a job that went on; torch's own monitor ends it sooner."""
+
+
+@dataclass(frozen=True)
+class Statements:
+    """All that is heard, in the order of ranks and lines."""
+
+    by_rank: dict[int, tuple[LogEvent, ...]]
+    unowned: tuple[LogEvent, ...]
+    communicators: tuple[LoggedCommunicator, ...]
+
+    def all(self) -> Iterator[tuple[int | None, LogEvent]]:
+        """Yield every event with the rank that wrote it, if that is known."""
+        for rank, events in self.by_rank.items():
+            for event in events:
+                yield rank, event
+        for event in self.unowned:
+            yield None, event
+
+    def of_kind(self, *kinds: EventKind) -> Iterator[tuple[int | None, LogEvent]]:
+        return ((rank, event) for rank, event in self.all() if event.kind in kinds)
+
+    @cached_property
+    def waited(self) -> frozenset[int]:
+        """Ranks that say themselves that they waited for others, and in vain."""
+        return frozenset(rank for rank, events in self.by_rank.items() if any(map(is_wait, events)))
+
+
+def is_wait(event: LogEvent) -> bool:
+    """Does a line say that its writer waited for other ranks, or lost them?"""
+    fields = event.fields
+    if event.kind is EventKind.WATCHDOG_TIMEOUT:
+        return "sequence" in fields
+    if event.kind is EventKind.TRANSPORT_ERROR:
+        return "local_rank" not in fields
+    if event.kind is EventKind.RENDEZVOUS:
+        return event.text.find("imed out") >= 0 or "waiter" in fields or "wait timeout" in event.text
+    return event.kind is EventKind.BARRIER_FAILED
+
+
+def hear(scene: Scene) -> Statements:
+    """Return what counts of everything that was logged."""
+    by_rank: dict[int, list[LogEvent]] = {rank: [] for rank in scene.roster.ranks}
+    for rank, view in scene.roster.ranks.items():
+        by_rank[rank] += [event for event in view.logged if _counts(event, view, scene)]
+    unowned = []
+    processes = _processes(scene)
+    for event in scene.roster.unowned:
+        owner = processes.get((event.fields.get("writer_host", ""), event.fields.get("writer_pid", "")))
+        if owner is not None and _counts(event, scene.roster.ranks[owner], scene):
+            by_rank[owner].append(event)
+        elif owner is None and _counts(event, None, scene):
+            unowned.append(event)
+    heard = {rank: tuple(events) for rank, events in by_rank.items() if events}
+    return Statements(heard, tuple(unowned), scene.roster.communicators)
+
+
+def _processes(scene: Scene) -> dict[tuple[str, str], int]:
+    """Which rank a process is, by what the agents saw and by what NCCL logs of itself."""
+    found: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for rank, view in scene.roster.ranks.items():
+        if view.identity is not None and view.identity.pid is not None and view.identity.host:
+            found[view.identity.host, str(view.identity.pid)].add(rank)
+    for each in scene.roster.communicators:
+        if each.rank is not None:
+            found[each.host, str(each.pid)].add(each.rank)
+    return {
+        process: ranks.pop() for process, ranks in found.items() if len(ranks) == 1 and ranks <= set(scene.roster.ranks)
+    }
+
+
+def _counts(event: LogEvent, view: RankView | None, scene: Scene) -> bool:
+    if not scene.roster.live:
+        return True
+    views = list(scene.roster.ranks.values()) if view is None else [view]
+    identities = [each.identity for each in views if each.identity is not None]
+    if event.at is None:
+        return not any(identity.attempt for identity in identities)
+    begun = min((i.started_at for i in identities if i.started_at is not None), default=0.0)
+    written = _written(event.path, views)
+    return event.at >= begun - 1.0 and (written is None or written - event.at <= _SURVIVED_SECONDS)
+
+
+def _written(path: str, views: list[RankView]) -> float | None:
+    """When the file that a line stands in was last written to, in Unix seconds."""
+    files = (f for view in views for look in view.looks if isinstance(look.logs, Logs) for f in look.logs.files)
+    return max((f.modified_at for f in files if f.path == path and f.modified_at is not None), default=None)

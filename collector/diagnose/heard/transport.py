@@ -1,0 +1,128 @@
+"""Connections that broke or were never made: which link, and whether a peer's end of it was alive.
+
+"Connection closed", IB status 12 and NCCL's remote error look the same for a dead peer and a bad link. First see
+whether the peer's process lives: one that is known to be gone is the root, otherwise both ends of the link are told.
+Status 5 is what follows on a broken queue, and counts only where nothing else is told of the pair.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from collector.diagnose.heard.opinion import Opinion, Witness, line_of
+from collector.diagnose.heard.statements import Statements
+from collector.diagnose.roster import Presence
+from collector.diagnose.scene import Scene, kind_of
+from shared.diagnosis import Cause, Kind, Link, LinkEnd, LogEvidence
+from shared.log_events import EventKind, LogEvent
+from shared.ranks import ranks_in_words
+
+MOST_LINKS = 16
+_FLUSHED = "5"
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """One error: who reports it, and which host its peer is on."""
+
+    rank: int | None
+    host: str | None
+    peer: str
+    event: LogEvent
+
+
+def opinions_by_transport(heard: Statements, scene: Scene) -> list[Opinion]:
+    """Return the links on which errors were logged, or the dead at their other end."""
+    homes = _homes(heard, scene)
+    broken = _broken(heard, scene, homes)
+    if not broken:
+        return []
+    dead = _dead(broken, scene, homes)
+    return [_of_the_dead(dead, broken, scene) if dead else _of_links(broken, heard, scene)]
+
+
+def _homes(heard: Statements, scene: Scene) -> dict[str, str]:
+    """Addresses and names -> hosts: from NCCL's interface lines, else a name is its own host."""
+    told: dict[str, set[str]] = defaultdict(set)
+    for rank, event in heard.of_kind(EventKind.INTERFACE):
+        host = event.fields.get("writer_host") or (None if rank is None else scene.roster.ranks[rank].host)
+        if host and "address" in event.fields:
+            told[event.fields["address"]].add(host)
+    homes = {address: hosts.pop() for address, hosts in told.items() if len(hosts) == 1}
+    return homes | {_short(view.host): view.host for view in scene.roster.ranks.values() if view.host}
+
+
+def _short(host: str) -> str:
+    return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
+
+
+def _broken(heard: Statements, scene: Scene, homes: dict[str, str]) -> list[_Broken]:
+    found = []
+    for rank, event in heard.of_kind(EventKind.TRANSPORT_ERROR):
+        peer = _address(event.fields.get("peer", ""))
+        if peer:
+            host = event.fields.get("writer_host") or (None if rank is None else scene.roster.ranks[rank].host)
+            found.append(_Broken(rank, host, homes.get(_short(peer), peer), event))
+    first = [each for each in found if each.event.fields.get("status") != _FLUSHED]
+    return first or found
+
+
+def _address(peer: str) -> str:
+    """`10.1.2.3<40123>`, `[10.1.2.3]:40123`, `node7.example<40123>` -> the part that names a machine."""
+    return peer.partition("<")[0].partition("]")[0].strip("[] ")
+
+
+def _dead(broken: list[_Broken], scene: Scene, homes: dict[str, str]) -> tuple[int, ...]:
+    """Ranks on the peers' hosts whose processes are known to be gone; no sighting of a file's rank is no death."""
+    peers = {_short(each.peer) for each in broken}
+    gone = (Presence.EXITED, Presence.UNREACHABLE) if scene.roster.live else (Presence.EXITED,)
+    views = scene.roster.ranks.values()
+    return tuple(v.rank for v in views if v.presence in gone and v.host and _short(v.host) in peers)
+
+
+def _of_the_dead(dead: tuple[int, ...], broken: list[_Broken], scene: Scene) -> Opinion:
+    kinds = {kind_of(rank, scene) for rank in dead}
+    victims = tuple(sorted({each.rank for each in broken if each.rank is not None} - set(dead)))
+    return Opinion(
+        witness=Witness.TRANSPORT,
+        kind=kinds.pop() if len(kinds) == 1 else Kind.RANK_EXITED,
+        culprits=dead,
+        victims=victims,
+        said=f"{ranks_in_words(dead)} ended, and {ranks_in_words(victims)} lost the connection",
+        ground=_lines(broken),
+    )
+
+
+def _lines(broken: list[_Broken]) -> tuple[LogEvidence, ...]:
+    return tuple(line_of(each.event, each.rank) for each in broken[:4])
+
+
+def _of_links(broken: list[_Broken], heard: Statements, scene: Scene) -> Opinion:
+    links = {}
+    for each in broken:
+        interface = each.event.fields.get("interface")
+        links[each.rank, each.host, each.peer, interface] = Link.model_validate(
+            {
+                "from": LinkEnd(rank=each.rank, host=each.host),
+                "to": LinkEnd(host=each.peer),
+                "interface": interface,
+            }
+        )
+    peers = sorted({each.peer for each in broken})
+    victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | heard.waited))
+    alive = (
+        "no process at its other end is known to be gone"
+        if scene.roster.live
+        else "nothing tells whether the peer's process lived"
+    )
+    where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
+    return Opinion(
+        witness=Witness.TRANSPORT,
+        kind=Kind.STUCK_TOGETHER,
+        culprits=(),
+        victims=victims,
+        said=f"connections {where} failed; a link has two ends, and neither is convicted",
+        ground=_lines(broken),
+        cause=Cause.NETWORK,
+        remarks=(f"such an error does not tell a dead peer from a bad link; {alive}",),
+        links=tuple(links.values())[:MOST_LINKS],
+    )
