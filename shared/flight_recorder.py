@@ -14,22 +14,32 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 import json
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.coalesced import settle_batches
 from shared.errors import UnreadableDump, quoted
-from shared.ranks import MOST_RANKS, fold
+from shared.recorder_fields import (
+    MOST_TEXT,
+    parse_mapping,
+    parse_mark,
+    parse_members,
+    parse_number,
+    parse_sequence,
+    parse_sizes,
+    parse_state,
+    parse_text,
+    parse_texts,
+)
+from shared.recorder_repeats import Repeats
 from shared.safe_pickle import load_plain
 from shared.stacks import Frame
-from shared.trace import COLUMNS, Group, Mark, Signature, State, Trace
+from shared.trace import Group, Mark, Signature, State, Trace
+from shared.value import narrow
 
 MOST_RECORDS = 1_000_000
-MOST_TENSORS = 65_536
-MOST_DIMENSIONS = 64
 MOST_FRAMES = 256
-MOST_TEXT = 512
 _MOST_GROUPS = 65_536
 
 _TRAILING_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
@@ -60,10 +70,21 @@ def rank_of_file_name(name: str) -> int | None:
 
 def parse_dump(data: bytes) -> Trace:
     """Read one rank's dump. Raises UnreadableDump, quoting what it met."""
-    dump = _loaded(data)
+    repeats = Repeats()
+    if data[:1] == b"\x80":
+        smaller = repeats.take_out(data)
+        if len(repeats):
+            try:
+                return _build(load_plain(smaller), repeats)
+            except UnreadableDump:
+                pass  # it only looked like PyTorch's layout, or is broken: read all of it, and tell by that
+    return _build(_loaded(data), Repeats())
+
+
+def _build(dump: Any, repeats: Repeats) -> Trace:
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
         raise UnreadableDump("no flight-recorder dump: it has neither entries nor pg_config nor pg_status")
-    return _Builder().build(dump)
+    return _Builder().build(dump, repeats)
 
 
 def _loaded(data: bytes) -> Any:
@@ -90,104 +111,115 @@ def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | No
     return backend, peers["op"].lower(), source, target
 
 
+class _Row(NamedTuple):
+    """One entry: what it shares with all of its kind, and what is its own."""
+
+    shared: tuple[int, int, int, bool, State]
+    """Columns `_SHARED`."""
+    numbers: tuple[int, int, int, int, int, int]
+    """Columns `_NUMBERS`."""
+    pg_id: str
+
+
+_SHARED = ("group", "signature", "call_site", "is_p2p", "state")
+_NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "completed_ns")
+
+
 class _Builder:
     """Fills the tables and columns of one trace."""
 
     def __init__(self) -> None:
         self.groups: dict[tuple[str, str], int] = {}
         self.group_values: list[Group] = []
-        self.group_of_id: dict[str, int] = {}
         self.signatures: dict[Signature, int] = {}
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
-        self.columns: dict[str, array[int]] = {name: array("q") for name in COLUMNS}
-        self.first_op: dict[int, int] = {}
-        self.finished = 0
+        self.frames: dict[int, Frame] = {}
 
-    def build(self, dump: Mapping[str, Any]) -> Trace:
-        self._read_config(_mapping(dump.get("pg_config")))
-        for entry in _sequence(dump.get("entries"), most=MOST_RECORDS):
-            self._add(_mapping(entry))
-        marks = self._marks(_mapping(dump.get("pg_status")))
-        settle_batches(self.columns, tuple(self.signatures))
-        return Trace(
-            version=_text(dump.get("version", "")),
-            library=_text(dump.get("comm_lib_version") or dump.get("nccl_version") or ""),
-            active_only=self.finished == 0 and any(mark.completed is not None for mark in marks),
-            truncated=any(first > 1 for first in self.first_op.values()),
+    def build(self, dump: Mapping[str, Any], repeats: Repeats) -> Trace:
+        self._read_config(parse_mapping(dump.get("pg_config")))
+        entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=MOST_RECORDS))
+        rows = [self._row(parse_mapping(entry)) for entry in entries]
+        columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
+        numbers = repeats.weave([row.numbers for row in rows], order)
+        columns |= {name: narrow(column) for name, column in zip(_NUMBERS, numbers, strict=True)}
+        first_op = dict(zip(reversed(columns["group"]), reversed(columns["op_id"]), strict=True))
+        last = dict(zip(order, range(len(order)), strict=True))
+        group_of_id = {rows[at].pg_id: rows[at].shared[0] for at in sorted(last, key=last.__getitem__)}
+        marks = _marks(parse_mapping(dump.get("pg_status")), group_of_id)
+        finished = columns["state"].count(State.COMPLETED)
+        settle_batches(columns, tuple(self.signatures))
+        return Trace.model_construct(
+            version=parse_text(dump.get("version", "")),
+            library=parse_text(dump.get("comm_lib_version") or dump.get("nccl_version") or ""),
+            active_only=finished == 0 and any(mark.completed is not None for mark in marks),
+            truncated=any(first > 1 for first in first_op.values()),
             groups=tuple(self.group_values),
             signatures=tuple(self.signatures),
             call_sites=tuple(self.call_sites),
             marks=marks,
-            **self.columns,
+            group=columns["group"],
+            signature=columns["signature"],
+            call_site=columns["call_site"],
+            collective_seq=columns["collective_seq"],
+            p2p_seq=columns["p2p_seq"],
+            op_id=columns["op_id"],
+            is_p2p=columns["is_p2p"],
+            state=columns["state"],
+            created_ns=columns["created_ns"],
+            started_ns=columns["started_ns"],
+            completed_ns=columns["completed_ns"],
         )
 
     def _read_config(self, config: Mapping[str, Any]) -> None:
         for key, raw in config.items():
-            group = _mapping(raw)
-            name = _text(group.get("name", key))
+            group = parse_mapping(raw)
+            name = parse_text(group.get("name", key))
             if name or group.get("ranks") not in ("[]", "", None):
-                self._group(name, _text(group.get("desc", "")), _members(group.get("ranks")))
+                members, order = parse_members(group.get("ranks"))
+                self._group(name, parse_text(group.get("desc", "")), members, order)
 
-    def _group(self, name: str, description: str, order: tuple[int, ...] | None = None) -> int:
+    def _group(
+        self, name: str, description: str, members: str | None = None, order: tuple[int, ...] | None = None
+    ) -> int:
         index = self.groups.get((name, description))
         if index is None:
             if len(self.groups) >= _MOST_GROUPS:
                 raise UnreadableDump(f"more than {_MOST_GROUPS} groups")
             index = self.groups[name, description] = len(self.groups)
-            shuffled = order is not None and list(order) != sorted(order)
-            self.group_values.append(
-                Group(
-                    name=name,
-                    description=description,
-                    members=None if order is None else fold(order),
-                    order=order if shuffled else None,
-                )
-            )
+            self.group_values.append(Group(name=name, description=description, members=members, order=order))
         return index
 
-    def _add(self, entry: Mapping[str, Any]) -> None:
-        group = self._entry_group(entry)
-        signature, backend = self._signature(entry)
-        state = _state(entry, backend)
-        op_id = _number(entry.get("op_id"))
-        self.finished += state is State.COMPLETED
-        self.first_op.setdefault(group, op_id)
-        row = (
-            group,
-            signature,
-            self._call_site(entry.get("frames")),
-            _number(entry.get("collective_seq_id", entry.get("seq_id"))),
-            _number(entry.get("p2p_seq_id")),
-            op_id,
-            bool(entry.get("is_p2p")),
-            state,
-            _number(entry.get("time_created_ns")),
-            _number(entry.get("time_discovered_started_ns")),
-            _number(entry.get("time_discovered_completed_ns")),
-        )
-        for name, number in zip(COLUMNS, row, strict=True):
-            self.columns[name].append(number)
-
-    def _entry_group(self, entry: Mapping[str, Any]) -> int:
-        named = entry.get("process_group")
+    def _row(self, entry: Mapping[str, Any]) -> _Row:
         pg_id = str(entry.get("pg_id", ""))[:MOST_TEXT]
+        group = self._entry_group(entry, pg_id)
+        signature, backend = self._signature(entry)
+        state = parse_state(entry, backend)
+        call_site = self._call_site(entry.get("frames"))
+        numbers = (
+            parse_number(entry.get("collective_seq_id", entry.get("seq_id"))),
+            parse_number(entry.get("p2p_seq_id")),
+            parse_number(entry.get("op_id")),
+            parse_number(entry.get("time_created_ns")),
+            parse_number(entry.get("time_discovered_started_ns")),
+            parse_number(entry.get("time_discovered_completed_ns")),
+        )
+        return _Row((group, signature, call_site, bool(entry.get("is_p2p")), state), numbers, pg_id)
+
+    def _entry_group(self, entry: Mapping[str, Any], pg_id: str) -> int:
+        named = entry.get("process_group")
         if isinstance(named, list | tuple) and len(named) == 2:
-            index = self._group(_text(named[0]), _text(named[1]))
-        else:
-            index = self._group(pg_id, "")
-        self.group_of_id[pg_id] = index
-        return index
+            return self._group(parse_text(named[0]), parse_text(named[1]))
+        return self._group(pg_id, "")
 
     def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
-        name = _text(entry.get("profiling_name", ""))
-        backend, op, source, target = parse_operation(name)
+        backend, op, source, target = parse_operation(parse_text(entry.get("profiling_name", "")))
         signature = Signature(
             op=op,
             backend=backend,
-            input_sizes=_sizes(entry.get("input_sizes")),
-            input_dtypes=_texts(entry.get("input_dtypes")),
-            output_sizes=_sizes(entry.get("output_sizes")),
-            output_dtypes=_texts(entry.get("output_dtypes")),
+            input_sizes=parse_sizes(entry.get("input_sizes")),
+            input_dtypes=parse_texts(entry.get("input_dtypes")),
+            output_sizes=parse_sizes(entry.get("output_sizes")),
+            output_dtypes=parse_texts(entry.get("output_dtypes")),
             source=source,
             target=target,
         )
@@ -196,84 +228,34 @@ class _Builder:
     def _call_site(self, raw: Any) -> int:
         if not raw:
             return 0
-        frames = [_mapping(frame) for frame in _sequence(raw, most=MOST_FRAMES)]
-        stack = tuple(
-            Frame(_text(f.get("name", "")), _text(f.get("filename", "")), _number(f.get("line")))
-            for f in reversed(frames)
-        )
+        stack = tuple(self._frame(frame) for frame in reversed(parse_sequence(raw, most=MOST_FRAMES)))
         return self.call_sites.setdefault(stack, len(self.call_sites))
 
-    def _marks(self, status: Mapping[str, Any]) -> tuple[Mark, ...]:
-        known = ((self.group_of_id.get(str(pg_id)), _mapping(raw)) for pg_id, raw in status.items())
-        return tuple(
-            Mark(
-                group=group,
-                issued=_mark(raw.get("last_enqueued_collective")),
-                started=_mark(raw.get("last_started_collective")),
-                completed=_mark(raw.get("last_completed_collective")),
-            )
-            for group, raw in known
-            if group is not None
-        )
+    def _frame(self, raw: Any) -> Frame:
+        """Read a frame; one that a pickle shares between entries, once. The dump keeps it alive, and its id with it."""
+        frame = self.frames.get(id(raw))
+        if frame is None:
+            fields = parse_mapping(raw)
+            name, file = parse_text(fields.get("name", "")), parse_text(fields.get("filename", ""))
+            frame = self.frames[id(raw)] = Frame(name, file, parse_number(fields.get("line")))
+        return frame
 
 
-def _state(entry: Mapping[str, Any], backend: str) -> State:
-    said = entry.get("state")
-    if said == "completed" or (backend == "gloo" and entry.get("retired") is True):
-        return State.COMPLETED
-    return State.STARTED if said == "started" else State.ISSUED
+def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
+    column = narrow(values)
+    spread = map(column.__getitem__, order)
+    return array("B", bytes(spread)) if column.typecode == "B" else array(column.typecode, spread)
 
 
-def _members(raw: Any) -> tuple[int, ...] | None:
-    """Read `"[0, 1, 2, 3]"`, a list written as a string; `"[]"` means that the dump does not say."""
-    numbers = re.findall(r"[0-9]{1,7}", raw) if isinstance(raw, str) and len(raw) < 16 * MOST_RANKS else []
-    return tuple(dict.fromkeys(int(number) for number in numbers)) or None
-
-
-def _mark(raw: Any) -> int | None:
-    number = _number(raw, unset=-1)
-    return None if number < 0 else number
-
-
-def _number(raw: Any, *, unset: int = 0) -> int:
-    """Read a number that may be an int, a decimal string, None or missing. Raises UnreadableDump."""
-    if raw is None:
-        return unset
-    try:
-        number = int(raw) if isinstance(raw, int | str) and len(str(raw)) < 20 else None
-    except ValueError:
-        number = None
-    if number is None or not -(2**63) <= number < 2**63:
-        raise UnreadableDump(f"{quoted(repr(raw)[:80])} stands where a number should")
-    return number
-
-
-def _text(raw: Any) -> str:
-    return raw[:MOST_TEXT] if isinstance(raw, str) else str(raw)[:MOST_TEXT] if isinstance(raw, int) else ""
-
-
-def _texts(raw: Any) -> tuple[str, ...]:
-    return tuple(_text(item) for item in _sequence(raw, most=MOST_TENSORS))
-
-
-def _sizes(raw: Any) -> tuple[tuple[int, ...], ...]:
+def _marks(status: Mapping[str, Any], group_of_id: Mapping[str, int]) -> tuple[Mark, ...]:
+    known = ((group_of_id.get(str(pg_id)), parse_mapping(raw)) for pg_id, raw in status.items())
     return tuple(
-        tuple(_number(size) for size in _sequence(sizes, most=MOST_DIMENSIONS))
-        for sizes in _sequence(raw, most=MOST_TENSORS)
+        Mark(
+            group=group,
+            issued=parse_mark(raw.get("last_enqueued_collective")),
+            started=parse_mark(raw.get("last_started_collective")),
+            completed=parse_mark(raw.get("last_completed_collective")),
+        )
+        for group, raw in known
+        if group is not None
     )
-
-
-def _sequence(raw: Any, *, most: int) -> list[Any] | tuple[Any, ...]:
-    if raw is None:
-        return ()
-    if not isinstance(raw, list | tuple) or len(raw) > most:
-        raise UnreadableDump(f"{type(raw).__name__} stands where a list of at most {most} should")
-    return raw
-
-
-def _mapping(raw: Any) -> Mapping[str, Any]:
-    if raw is None:
-        return {}
-    if not isinstance(raw, dict):
-        raise UnreadableDump(f"{type(raw).__name__} stands where a mapping should")
-    return raw

@@ -138,7 +138,7 @@ class Trace(Value):
         kept = self._kept(last)
         if len(kept) == len(self):
             return self
-        cut = {name: array("q", (column[i] for i in kept)) for name, column in self.columns().items()}
+        cut = {name: array(column.typecode, (column[i] for i in kept)) for name, column in self.columns().items()}
         return self.model_copy(update={**cut, "truncated": True})
 
     def columns(self) -> "dict[str, array[int]]":

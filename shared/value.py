@@ -1,7 +1,7 @@
 """The base of everything that travels: frozen, and tolerant of fields that a newer neighbour adds."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
@@ -13,13 +13,19 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
 
 
+def narrow(numbers: Sequence[int]) -> "array[int]":
+    """Return a column of the narrowest items that hold `numbers`. Raises OverflowError past 64 bits."""
+    if max(numbers, default=0) >> 32 or min(numbers, default=0) < 0:
+        return array("q", numbers)
+    most = max(numbers, default=0)
+    return array("B" if most < 1 << 8 else "H" if most < 1 << 16 else "I", numbers)
+
+
 def _as_column(numbers: Any) -> "array[int]":
-    if isinstance(numbers, array) and numbers.typecode == "q":
-        return numbers
     if not isinstance(numbers, Iterable) or isinstance(numbers, str | bytes):
         raise ValueError("a column is a list of integers")
     try:
-        return array("q", numbers)
+        return narrow(array("q", numbers))
     except (TypeError, OverflowError) as error:
         raise ValueError(f"a column holds 64-bit integers only: {error}") from error
 
@@ -33,7 +39,7 @@ else:  # array.array cannot be subscripted at run time before Python 3.12
         PlainSerializer(lambda column: column.tolist(), return_type=list[int]),
         WithJsonSchema({"type": "array", "items": {"type": "integer"}}),
     ]
-"""Many integers of one field: an `array("q")` in memory, a JSON list on the wire.
+"""Many integers of one field: an array in memory, of items as narrow as they may be, a JSON list on the wire.
 
 Bulk data is kept as columns because a model per record costs thirty times the memory and time.
 """
