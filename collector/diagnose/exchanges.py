@@ -71,15 +71,15 @@ def _sums_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
 
 
 def _one_receives(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
-    return _one_root(group, sequence, told, {rank for rank, one in told.items() if one.output_sizes})
+    return _one_root(group, sequence, told, {rank for rank, one in told.items() if _elements(one.output_sizes)})
 
 
 def _one_sends(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
-    return _one_root(group, sequence, told, {rank for rank, one in told.items() if one.input_sizes})
+    return _one_root(group, sequence, told, {rank for rank, one in told.items() if _elements(one.input_sizes)})
 
 
 def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int]) -> Mismatch | None:
-    if len(roots) == 1 or not any(one.input_sizes or one.output_sizes for one in told.values()):
+    if len(roots) == 1 or not any(_elements((*one.input_sizes, *one.output_sizes)) for one in told.values()):
         return None
     what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "nobody acts as the root"
     return _mismatch(group, sequence, told, culprits=(), odd=roots, remark=what)

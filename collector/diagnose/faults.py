@@ -12,6 +12,7 @@ from collector.diagnose.disputes import disputes_of
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.hidden import hidden_faults, waits_unrecorded
 from collector.diagnose.orders import order_breakers
+from collector.diagnose.programs import Programs
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
 from collector.diagnose.shifts import shift_of
@@ -32,17 +33,25 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     entered = {edge.waiter for edge in scene.edges if not edge.holders}
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, scene)]
+    programs = Programs(scene.groups, scene.traces)
     faults = [_mismatch_fault(mismatch, graph, scene) for mismatch in disputes]
-    faults += _root_faults([rank for rank in roots if rank not in hidden], graph, scene)
+    faults += _root_faults([rank for rank in roots if rank not in hidden], graph, scene, programs)
     if hidden and not faults:
         faults = hidden_faults(tuple(hidden), graph, scene)
-    faults += [
-        _cycle_fault(cycle, graph, scene)
-        for cycle in graph.cycles()
-        if not graph.victims_of([*convicted, *roots]) & set(cycle) and not disputed & set(cycle)
+    held = graph.victims_of([*convicted, *(rank for rank in roots if not _only_undumped(rank, scene))]) | disputed
+    behind = graph.victims_of(roots)
+    circles = [
+        (cycle, _cycle_fault(cycle, graph, scene, programs)) for cycle in graph.cycles() if not held & set(cycle)
     ]
+    faults += [fault for cycle, fault in circles if fault.culprits or not behind & set(cycle)]
+    faults.sort(key=lambda fault: all(_only_undumped(rank, scene) for rank in fault.culprits or [-1]))
     # 7. All issued, none completed.
     return faults or _stuck_faults(graph, scene)
+
+
+def _only_undumped(rank: int, scene: Scene) -> bool:
+    """Is all that is wrong with the rank, as far as known, that there is no dump of it?"""
+    return not scene.roster.live and rank in scene.roster.ranks and kind_of(rank, scene) is Kind.RANK_MISSING
 
 
 def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Scene) -> Fault:
@@ -69,7 +78,7 @@ def _mismatch_certainty(mismatch: Mismatch) -> Certainty:
     return Certainty.PROVEN if mismatch.certain else Certainty.SUPPORTED
 
 
-def _root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene) -> list[Fault]:
+def _root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fault]:
     """One fault for all roots of one kind that are waited for in the same operation."""
     together: dict[tuple[Kind, Cause | None, str, int | None], list[int]] = defaultdict(list)
     for root in roots:
@@ -78,7 +87,7 @@ def _root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene) -> list[F
         cause = scene.activities[root].cause if root in scene.activities and kind is Kind.RANK_NOT_JOINED else None
         together[kind, cause, "" if edge is None else edge.group.name, edge.sequence if edge else None].append(root)
     faults = [_root_fault(key[0], tuple(ranks), graph, scene) for key, ranks in together.items()]
-    return [_turned(fault, scene) for fault in faults]
+    return [_turned(fault, scene, programs) for fault in faults]
 
 
 def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: Scene) -> Fault:
@@ -138,7 +147,7 @@ def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
     return (f"no dump names the members of group {edge.group.name}; they were inferred from the records",)
 
 
-def _turned(fault: Fault, scene: Scene) -> Fault:
+def _turned(fault: Fault, scene: Scene, programs: Programs) -> Fault:
     """The odd rank may be ahead: a few wait where the many, communicating elsewhere or done, will never come."""
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
         return fault
@@ -150,6 +159,9 @@ def _turned(fault: Fault, scene: Scene) -> Fault:
     shifts = [shift_of(fault.group, rank, fault.culprits[0], scene.traces) for rank in sorted(waiting)]
     if all(shift is not None and shift.by < 0 for shift in shifts):
         return _convicting(waiting, fault, *map(str, shifts))
+    strays = programs.strays(waiting)
+    if len(strays) == len(waiting):
+        return _convicting(waiting, fault, *map(str, strays))
     if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, scene) for rank in fault.culprits):
         return fault
     remark = "most of the group has not issued this operation: either they are held, or the few who wait are astray"
@@ -182,25 +194,29 @@ def _went_on(rank: int, scene: Scene) -> bool:
     return activity is not None and (activity.waits_for_ranks or activity.cause is Cause.TEARDOWN)
 
 
-def _cycle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Scene) -> Fault:
-    inside = tuple(e for e in scene.edges if e.waiter in cycle and set(e.holders) & set(cycle))
-    ring = _ring(cycle, inside)
-    p2p = any(edge.is_p2p for edge in inside)
-    breakers, tied = (cycle, False) if p2p else order_breakers(cycle, inside, scene.groups, scene.traces)
+def _cycle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Scene, programs: Programs) -> Fault:
+    inside = tuple(e for e in scene.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
+    order = order_breakers(cycle, inside, programs)
+    p2p = all(edge.is_p2p for edge in inside)
+    culprits = order.breakers or (cycle if p2p or len(cycle) == 2 else ())
+    sure = all(not edge.queued for edge in inside) and (p2p or bool(order.breakers))
     first = first_edge(inside)
     return Fault(
-        kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
-        culprits=breakers,
-        victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(breakers))),
-        certainty=Certainty.SUSPECTED if tied else Certainty.PROVEN,
+        kind=Kind.P2P_DEADLOCK if p2p and not order.breakers else Kind.ORDER_INVERSION,
+        culprits=culprits,
+        victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
+        certainty=Certainty.PROVEN if sure else Certainty.SUPPORTED if order.breakers else Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
         edges=inside,
-        cycle=ring,
+        cycle=_ring(cycle, inside),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
-        remarks=("the ranks took the operations in different orders, and no order has a majority",) if tied else (),
+        remarks=order.remarks if order.breakers or p2p else (_TIED,),
     )
+
+
+_TIED = "the ranks took the operations in different orders, and no order has a majority"
 
 
 def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:

@@ -27,9 +27,13 @@ class WaitGraph:
 
     @cached_property
     def successors(self) -> dict[int, set[int]]:
+        """Where each node's waits lead, those included that a rank will come to only later."""
+        return self._leading(self.edges)
+
+    def _leading(self, edges: Iterable[Edge]) -> dict[int, set[int]]:
         found: dict[int, set[int]] = defaultdict(set)
         between: dict[tuple[int, ...], int] = {}
-        for edge in self.edges:
+        for edge in edges:
             if edge.waiter not in self.cut and edge.holders:
                 node = between.setdefault(edge.holders, -1 - len(between))
                 found[edge.waiter].add(node)
@@ -43,10 +47,9 @@ class WaitGraph:
         return tuple(sorted(rank for rank in held if rank not in self.successors))
 
     def cycles(self) -> tuple[tuple[int, ...], ...]:
-        """Sets of ranks that wait for each other, each ascending."""
-        components = (
-            tuple(sorted(node for node in c if node >= 0)) for c in strong_components(self.successors) if len(c) > 1
-        )
+        """Sets of ranks that wait for each other now, each ascending."""
+        now = self._leading(edge for edge in self.edges if edge.begun)
+        components = (tuple(sorted(node for node in c if node >= 0)) for c in strong_components(now) if len(c) > 1)
         return tuple(sorted(components))
 
     def victims_of(self, culprits: Iterable[int]) -> frozenset[int]:

@@ -5,8 +5,10 @@ They are compared by role: the description without its number, so that every ran
 """
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from collector.diagnose.groups import GroupView
+from collector.diagnose.programs import Programs
 from collector.diagnose.roles import role_of
 from collector.diagnose.waits import Edge
 from shared.trace import Trace
@@ -15,35 +17,45 @@ Operation = tuple[str, int]
 """(role of a group, sequence)."""
 
 
-def order_breakers(
+@dataclass(frozen=True)
+class Order:
+    """Who in a circle of waits takes operations in another order than the others. No `breakers`: nothing tells."""
+
+    breakers: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def order_breakers(cycle: tuple[int, ...], edges: tuple[Edge, ...], programs: Programs) -> Order:
+    """Ask the peers of each rank first, then, where only two operations are in dispute, every rank of the job."""
+    strays = programs.strays(cycle)
+    if strays:
+        return Order(tuple(stray.rank for stray in strays), tuple(map(str, strays[:_MOST_TOLD])))
+    return Order(_by_vote(cycle, edges, programs.groups, programs.traces))
+
+
+_MOST_TOLD = 4
+
+
+def _by_vote(
     cycle: tuple[int, ...], edges: tuple[Edge, ...], groups: tuple[GroupView, ...], traces: dict[int, Trace]
-) -> tuple[tuple[int, ...], bool]:
-    """Return (ranks that break the majority's order, whether it is a tie). In a tie all of the cycle is returned."""
+) -> tuple[int, ...]:
     pending = {edge.waiter: (role_of(edge.group, groups), edge.sequence or 0) for edge in sorted(edges, key=_age)}
     taken_first: dict[Operation, set[int]] = defaultdict(set)
     for rank, operation in pending.items():
         taken_first[operation].add(rank)
     if len(taken_first) != 2:
-        return _by_count(cycle, taken_first)
+        return ()
     one, other = taken_first
     for rank in sorted(traces.keys() - pending.keys()):
         first = _first_of(rank, one, other, groups, traces)
         if first is not None:
             taken_first[first].add(rank)
-    return _by_count(cycle, taken_first)
+    largest, smallest = sorted(taken_first.values(), key=len, reverse=True)
+    return tuple(rank for rank in cycle if rank in smallest) if len(largest) > len(smallest) else ()
 
 
 def _age(edge: Edge) -> tuple[int, str]:
     return (-edge.created_ns, edge.group.name)
-
-
-def _by_count(cycle: tuple[int, ...], taken_first: dict[Operation, set[int]]) -> tuple[tuple[int, ...], bool]:
-    voters = sum(len(ranks) for ranks in taken_first.values())
-    largest = max(taken_first.values(), key=lambda ranks: (len(ranks), -min(ranks)))
-    breakers = tuple(rank for rank in cycle if rank not in largest)
-    if 2 * len(largest) <= voters or not breakers:
-        return cycle, True
-    return breakers, False
 
 
 def _first_of(

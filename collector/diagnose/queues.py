@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from shared.trace import State, Trace
 
 _NO_QUEUE = "gloo"
+_POSTED = {"isend", "irecv"}
+_WAITED = {"send", "recv", "batch_isend_irecv"}
 _UNFINISHED = re.compile(rb"[^\x02]")
 
 
@@ -41,14 +43,24 @@ class Queue:
     def older(self, position: int) -> int | None:
         """Position of the unfinished operation that keeps the one at `position` from beginning; None: none is known.
 
-        Sends and receives run beside each other, on a queue for each pair of ranks; a collective waits for all that
-        was put before it, because the code that leads to it does.
+        Parts of one batch run beside each other, and so do the calls that their caller does not wait for.
         """
-        trace = self.trace
-        beside = bool(trace.is_p2p[position])
+        batch = self._batch(position)
         for at in self.unfinished:
             if at >= position:
                 return None
-            if not (beside and trace.is_p2p[at]):
+            if batch is None or (self._batch(at) != batch and not self._runs_beside(at)):
                 return at
         return None
+
+    def _batch(self, position: int) -> tuple[int, int, int] | None:
+        """What the parts of one batch have in common; None for a collective."""
+        trace = self.trace
+        if not trace.is_p2p[position]:
+            return None
+        return trace.group[position], trace.collective_seq[position], trace.p2p_seq[position]
+
+    def _runs_beside(self, position: int) -> bool:
+        """A send or receive that was posted with `isend` or `irecv`, and not from within a call that waits for it."""
+        called = {frame.function for frame in self.trace.call_sites[self.trace.call_site[position]]}
+        return bool(self.trace.is_p2p[position]) and bool(called & _POSTED) and not called & _WAITED

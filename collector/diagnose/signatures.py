@@ -37,6 +37,9 @@ _MUST_AGREE = {
     "barrier": "",
 }
 
+_PLACEHOLDER = "Undefined"
+"""The dtype of the tensor that a rank without a part in a gather or scatter hands over."""
+
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 """Operations with a root, which no recorder writes down."""
 
@@ -76,7 +79,10 @@ def facts_of(signature: Signature) -> Facts:
 
 def _dtypes(signature: Signature, *, outputs: bool) -> tuple[str, ...]:
     """Each type once: lists of tensors differ in length between a root and the others."""
-    first, second = signature.input_dtypes, signature.output_dtypes
+    first, second = (
+        tuple(dtype for dtype in dtypes if dtype != _PLACEHOLDER)
+        for dtypes in (signature.input_dtypes, signature.output_dtypes)
+    )
     return tuple(dict.fromkeys((second or first) if outputs else (first or second)))
 
 
@@ -157,10 +163,22 @@ _Opinions = dict[int, dict[tuple[int, ...], list[int]]]
 
 def _opinions(classes: list[Alike]) -> _Opinions:
     by_sequence: _Opinions = defaultdict(lambda: defaultdict(list))
+    ends: set[tuple[int, tuple[int, ...]]] = set()
     for one in classes:
         for sequence, rows in groupby(zip(one.sequences, one.facts, strict=True), key=itemgetter(0)):
-            by_sequence[sequence][tuple(fact for _, fact in rows)].extend(one.ranks)
+            facts = tuple(fact for _, fact in rows)
+            by_sequence[sequence][facts].extend(one.ranks)
+            if sequence in (one.sequences[0], one.sequences[-1]):
+                ends.add((sequence, facts))
+    for sequence, facts in ends:
+        if any(_is_piece(facts, other) for other in by_sequence[sequence]):
+            del by_sequence[sequence][facts]
     return by_sequence
+
+
+def _is_piece(facts: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """A batch that the ring buffer has cut at its head, or that its caller is still putting together."""
+    return len(facts) < len(whole) and facts in (whole[: len(facts)], whole[len(whole) - len(facts) :])
 
 
 def _passed(group: GroupView, opinions: _Opinions) -> int:

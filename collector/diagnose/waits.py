@@ -35,6 +35,8 @@ class Edge:
     created_ns: int
     queued: tuple[int, ...] = ()
     """Those of `holders` who have issued it too, and whose queue has not come to it."""
+    begun: bool = True
+    """Has the waiter's own queue come to it? Else the waiter is held by something older, and only will wait here."""
 
     @property
     def wait(self) -> Wait:
@@ -113,7 +115,8 @@ def _collective_edge(
     site = record.call_site[-1] if record.call_site else activities[rank].user
     holders = point.holders_for(rank)
     queued = tuple(holder for holder in holders if holder in point.queued)
-    return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns, queued)
+    begun = rank not in point.queued
+    return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns, queued, begun)
 
 
 def _p2p_edges(group: GroupView, queues: dict[int, Queue], activities: dict[int, Activity]) -> list[Edge]:
@@ -123,11 +126,12 @@ def _p2p_edges(group: GroupView, queues: dict[int, Queue], activities: dict[int,
     oldest: dict[tuple[int, str, int | None], PendingP2P] = {}
     for operation in group.p2p:
         oldest.setdefault((operation.rank, operation.op, operation.peer), operation)
-    return [
+    edges = [
         _p2p_edge(operation, group, unfinished[_counterpart(operation)], queues, activities)
         for operation in oldest.values()
         if operation.peer is not None and operation.rank in queues
     ]
+    return [edge for edge in edges if edge.begun or (edge.holders and not edge.queued)]
 
 
 def _p2p_edge(
@@ -150,6 +154,7 @@ def _p2p_edge(
         call_site=record.call_site[-1] if record.call_site else activities[operation.rank].user,
         created_ns=record.created_ns,
         queued=(peer,) if queued else (),
+        begun=not queues[operation.rank].holds_back(record.position),
     )
 
 

@@ -1,0 +1,134 @@
+"""Step 6, deadlocks: whose program differs from that of its peers, where no single operation does.
+
+A rank that skips a call, makes one too many, or takes two groups in another order ends in a circle of waits in which
+every record looks right. What tells it from the others is the order of its calls over all groups. It is compared
+with its peers: the ranks that share groups with it, directly or through others, stages of a pipeline apart. Groups
+are compared by role, `tp0` with `tp1`, so that every peer may vote; what a ring buffer has overwritten is left out.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from collector.diagnose.groups import GroupView
+from collector.diagnose.roles import role_of
+from collector.diagnose.signatures import Facts, facts_of
+from shared.trace import Trace
+
+LEAST_AGREEING = 2
+"""Peers that must agree against one rank."""
+
+_Call = tuple[str, int, Facts | str]
+"""Role of the group, sequence, and what was called; point-to-point calls have sequence 0."""
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A rank that alone went another way than its peers, who had all come the same way up to there."""
+
+    rank: int
+    called: str
+    peers: tuple[int, ...]
+    """Those who went the common way."""
+    peers_called: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} called {self.called} where {len(self.peers)} of its peers called {self.peers_called}"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The calls of every rank, in the order in which it made them."""
+
+    groups: tuple[GroupView, ...]
+    traces: dict[int, Trace]
+
+    def strays(self, ranks: Collection[int]) -> tuple[Stray, ...]:
+        """Return those of `ranks` whose program alone differs from that of their peers."""
+        found = (self._stray(rank) for rank in sorted(ranks) if rank in self._calls)
+        return tuple(stray for stray in found if stray is not None)
+
+    def _stray(self, rank: int) -> Stray | None:
+        peers = [peer for peer in self._families.get(rank, ()) if peer != rank and peer in self._calls]
+        mine, theirs = self._aligned(rank, peers)
+        for at, call in enumerate(mine):
+            choices = Counter(calls[at] for calls in theirs.values() if at < len(calls))
+            if call not in choices and choices:
+                common, votes = choices.most_common(1)[0]
+                agreeing = tuple(peer for peer, calls in theirs.items() if at < len(calls) and calls[at] == common)
+                decided = votes >= LEAST_AGREEING and votes == sum(choices.values())
+                return Stray(rank, _in_words(call), agreeing, _in_words(common)) if decided else None
+            theirs = {peer: calls for peer, calls in theirs.items() if at >= len(calls) or calls[at] == call}
+        return None
+
+    def _aligned(self, rank: int, peers: Iterable[int]) -> tuple[list[_Call], dict[int, list[_Call]]]:
+        """The calls of `rank` and of its peers from the first one on that most of them still hold."""
+        mine, theirs = self._calls[rank], {peer: self._calls[peer] for peer in peers}
+        if not any(self.traces[each].truncated for each in (rank, *theirs)):
+            return mine, theirs
+        held = {peer: {call: at for at, call in enumerate(calls) if call[1]} for peer, calls in theirs.items()}
+        for at, call in enumerate(mine):
+            holding = [peer for peer in held if call in held[peer]]
+            if call[1] and 2 * len(holding) > len(held):
+                return mine[at:], {peer: theirs[peer][held[peer][call] :] for peer in holding}
+        return [], {}
+
+    @cached_property
+    def _calls(self) -> dict[int, list[_Call]]:
+        at: dict[int, dict[int, _Call]] = defaultdict(dict)
+        facts: dict[int, list[Facts]] = {}
+        for group in self.groups:
+            role = role_of(group, self.groups)
+            for rank, lane in group.lanes.items():
+                trace = self.traces[rank]
+                known = facts.get(rank) or facts.setdefault(rank, [facts_of(one) for one in trace.signatures])
+                for sequence, position in zip(lane.sequences, lane.positions, strict=True):
+                    at[rank][position] = (role, sequence, known[trace.signature[position]])
+        for rank, trace in self.traces.items():
+            for position in _p2p_positions(trace):
+                at[rank][position] = ("p2p", 0, trace.signatures[trace.signature[position]].op)
+        return {rank: [calls[position] for position in sorted(calls)] for rank, calls in at.items()}
+
+    @cached_property
+    def _families(self) -> dict[int, tuple[int, ...]]:
+        """Ranks joined by groups; where tensors are passed on, not by those groups nor by the whole job's."""
+        family: dict[int, set[int]] = {}
+        for group in self.groups:
+            if self._p2p_groups and (len(group.members) >= len(self.traces) or self._passes_on(group)):
+                continue
+            joined = set(group.members).union(*(family[rank] for rank in group.members if rank in family))
+            for rank in joined:
+                family[rank] = joined
+        return {rank: tuple(sorted(joined)) for rank, joined in family.items()}
+
+    def _passes_on(self, group: GroupView) -> bool:
+        return any(
+            (self.traces[rank].groups[index].name, self.traces[rank].groups[index].description)
+            == (group.name, group.description)
+            for rank in group.members
+            if rank in self._p2p_groups
+            for index in self._p2p_groups[rank]
+        )
+
+    @cached_property
+    def _p2p_groups(self) -> dict[int, set[int]]:
+        found = {
+            rank: {trace.group[position] for position in _p2p_positions(trace)} for rank, trace in self.traces.items()
+        }
+        return {rank: groups for rank, groups in found.items() if groups}
+
+
+def _p2p_positions(trace: Trace) -> Iterable[int]:
+    if not any(trace.is_p2p):
+        return ()
+    return (
+        at for at, p2p in enumerate(trace.is_p2p) if p2p and trace.signatures[trace.signature[at]].source is not None
+    )
+
+
+def _in_words(call: _Call) -> str:
+    role, sequence, what = call
+    if isinstance(what, str):
+        return what
+    return f"{what[0]} #{sequence} of group {role}"
