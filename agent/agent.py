@@ -15,9 +15,12 @@ from agent.procfs import ProcFs
 from agent.scene import Scene
 from agent.settings import AgentSettings
 from agent.sources.all import make_sources
+from agent.sources.gpu import read_gpus
 from agent.sources.helper import find_program
+from agent.sources.kernel_log import KernelLog
 from agent.sources.ras import RasSource
 from agent.sources.source import Question
+from agent.surroundings import Surroundings
 from agent.users import parse_users
 from shared.audit import AuditLog
 from shared.errors import NotFound, UnhangError
@@ -54,6 +57,7 @@ class Agent:
         sources = make_sources(py_spy, self._crew, pystack=find_program("pystack"))
         self._looker = Looker(sources, self._crew, self)
         self._ras = RasSource(settings.ras, self._crew)
+        self._surroundings = Surroundings(self._crew, KernelLog(self.procfs), read_gpus)
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
 
@@ -68,6 +72,7 @@ class Agent:
         self._stop.set()
         if self._beating is not None:
             self._beating.join(5.0)
+        self._surroundings.close()
 
     def ranks(self) -> RankList:
         """Say who is on this node, without looking at anyone."""
@@ -85,12 +90,14 @@ class Agent:
         found = self.node.find(deadline)
         ranks = [rank for rank in found.ranks if choice.holds(rank)]
         scene = Scene(self.procfs, self.node.host)
+        asking = None if choice.pids else self._surroundings.begin(deadline)
         snapshots = self._looker.look_at_all(ranks, scene, question, deadline)
         exited = tuple(e for e in found.exited if _belongs(e.identity, e.sibling_jobs, choice.job))
         told, unasked = self._ras.look(ranks, found.ranks, snapshots, exited, scene, deadline, ask=ras)
         idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
         return NodeSnapshot(
+            **({} if asking is None else asking.told()),
             host=self.node.host,
             taken_at_ns=taken_at_ns,
             whole=not choice.pids,

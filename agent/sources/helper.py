@@ -36,10 +36,12 @@ def find_program(name: str, configured: Path | None = None) -> Path | None:
     return None if found is None else Path(found)
 
 
-def run_bounded(command: Sequence[str], deadline: Deadline, *, pass_fds: Sequence[int] = ()) -> Output:
+def run_bounded(
+    command: Sequence[str], deadline: Deadline, *, pass_fds: Sequence[int] = (), keep: Sequence[str] = ()
+) -> Output:
     """Run a program until it ends or the deadline is over; then its whole process group is killed.
 
-    `pass_fds` are open in it under the same numbers.
+    `pass_fds` are open in it under the same numbers; `keep` names variables of our environment that it is given.
     """
     process = subprocess.Popen(
         command,
@@ -48,7 +50,11 @@ def run_bounded(command: Sequence[str], deadline: Deadline, *, pass_fds: Sequenc
         stderr=subprocess.PIPE,
         start_new_session=True,
         pass_fds=pass_fds,
-        env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+        env={
+            **{name: os.environ[name] for name in keep if name in os.environ},
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LC_ALL": "C.UTF-8",
+        },
     )
     assert process.stdout is not None
     assert process.stderr is not None
