@@ -118,6 +118,7 @@ def join_logs(logs: Iterable[Logs]) -> Logs:
     return Logs(
         files=tuple(file for each in logs for file in each.files),
         events=tuple(event for each in logs for event in each.events),
+        communicators=tuple(told for each in logs for told in each.communicators),
     )
 
 

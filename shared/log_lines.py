@@ -41,9 +41,9 @@ def clean_line(line: str) -> str:
 
 
 def find_events(
-    lines: Iterable[str], *, path: str, rank: int | None, written_at: float | None = None
+    lines: Iterable[str], *, path: str, rank: int | None, written_at: float | None = None, most: int = MOST_EVENTS
 ) -> tuple[LogEvent, ...]:
-    """Return the last 1000 events of some lines, oldest first.
+    """Return the last events of some lines, oldest first.
 
     `rank` is whose file it is, None where several ranks write into it; a line's own mark goes before it.
     `written_at`: when the file was last written to, in Unix seconds, if it was written on this machine.
@@ -55,7 +55,7 @@ def find_events(
     if TRACEBACK_HINT in text:
         found += [(number, EventKind.EXCEPTION, pieces[number], told) for number, told in find_exceptions(pieces)]
     found.sort(key=lambda event: event[0])
-    events = (_event(*event[1:], path=path, rank=rank) for event in found[-MOST_EVENTS:])
+    events = (_event(*event[1:], path=path, rank=rank) for event in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
 
 
