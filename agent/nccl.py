@@ -17,9 +17,7 @@ _OVERLAP = 64
 _MOST_REMEMBERED = 256
 
 # 7f2b40000000-7f2b40042000 r--p 00000000 08:01 5243 /opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2
-_MAPPED = re.compile(
-    r"^\S+ \S+ \S+ (\S+ \d+) +(/.*/libnccl(?:-\w+)?\.so(?:\.(\d+)(?:\.(\d+)\.(\d+))?)?)$", re.MULTILINE
-)
+_MAPPED = re.compile(r"^\S+ \S+ \S+ (\S+ \d+) +(/.*/libnccl\.so(?:\.(\d+)(?:\.(\d+)\.(\d+))?)?)$", re.MULTILINE)
 # NCCL version 2.27.3+cuda12.9        NCCL version 2.27.3 compiled with CUDA 12.9
 _WRITTEN = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})(?!\d)")
 

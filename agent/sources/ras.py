@@ -40,6 +40,7 @@ Policy = Literal["safe", "always", "never"]
 
 PORT = 28028
 _SECONDS = 8.0
+_SECONDS_TO_TELL = 0.1
 _GREETING_SECONDS = 1.0
 _MOST_KNOCKS = 12
 _STANDS_SECONDS = 2.0
@@ -92,7 +93,8 @@ class RasSource:
         """
         if self._policy == "never" and ask:
             return None, (Missing(source=self.name, reason=Reason.NOT_ENABLED, detail="RAS is switched off here"),)
-        work = partial(self._look, ranks, everyone, looks, exited, scene, deadline.at_most(_SECONDS), ask)
+        inner = deadline.sooner(_SECONDS_TO_TELL).at_most(_SECONDS)
+        work = partial(self._look, ranks, everyone, looks, exited, scene, inner, ask)
         outcome = self._crew.run({self.name: work}, deadline, owner=self.name)[self.name]
         return (None, (missing_for(self.name, outcome),)) if isinstance(outcome, Exception) else outcome
 

@@ -1,0 +1,1 @@
+"""NCCL's RAS without NCCL: reports as its versions write them, and a server that speaks its protocol."""
