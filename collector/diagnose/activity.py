@@ -2,17 +2,12 @@
 
 import re
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from collector.diagnose.patterns import (
-    CHILD_PROCESS,
-    MAY_PASS,
-    WAITS_FOR_RANKS,
-    WAITS_FOR_THREAD,
-    WAITS_FOR_WORK,
-    Doing,
-    frame_pattern,
-    kernel_pattern,
-)
+from collector.diagnose.frame_rows import frame_pattern
+from collector.diagnose.kernel_rows import kernel_pattern
+from collector.diagnose.native_rows import WAITS_FOR_THREAD, waits_for_work
+from collector.diagnose.patterns import WAITS_FOR_RANKS, Doing, KernelPattern
 from collector.diagnose.roster import Presence, RankView
 from shared.diagnosis import Cause, Place, Where
 from shared.log_events import EventKind
@@ -124,21 +119,28 @@ def _from_stacks(view: RankView) -> Activity:
     if stacks is None:
         return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")
     main = _thread_activity(stacks, stacks.main, view.native_stacks)
-    if main.frames and WAITS_FOR_THREAD.search(main.frames[-1].file) and not main.waits_for_ranks:
-        others = (_thread_activity(stacks, thread, None) for thread in stacks.threads if thread is not stacks.main)
-        waiter = next((other for other in others if other.waits_for_ranks), None)
-        return waiter or _waits_at_home(main)
-    return main
-
-
-def _waits_at_home(main: Activity) -> Activity:
-    """The main thread waits for something in its own process: a thread that works, or work that may never come."""
-    if main.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
+    if main.waits_for_ranks or not main.frames:
         return main
-    called = main.frames if main.user is None else main.frames[main.frames.index(main.user) + 1 :]
-    idle = any(WAITS_FOR_WORK.search(frame.file) for frame in called)
-    label = "waiting for work to come" if idle else "waiting for a thread of its own"
-    return replace(main, label=label, may_pass=True, may_be_idle=idle)
+    others = [thread for thread in stacks.threads if thread is not stacks.main]
+    keeper = next((thread for thread in others if _keeps_gil(thread)), None)
+    if keeper is not None:
+        return _thread_activity(stacks, keeper, None)
+    if WAITS_FOR_THREAD.search(main.frames[-1].file):
+        seen = (_thread_activity(stacks, thread, None) for thread in others)
+        return next((other for other in seen if other.waits_for_ranks), None) or _at_home(main)
+    return _at_home(main)
+
+
+def _at_home(seen: Activity) -> Activity:
+    """A thread that waits for something in its own process: another thread that works, or work that may never come."""
+    if seen.label not in _PLAIN_LABELS or not seen.frames:
+        return seen
+    called = seen.frames if seen.user is None else seen.frames[seen.frames.index(seen.user) + 1 :]
+    if any(waits_for_work(frame.function, frame.file) for frame in called):
+        return replace(seen, label="waiting for work to come", may_pass=True, may_be_idle=True)
+    if WAITS_FOR_THREAD.search(seen.frames[-1].file):
+        return replace(seen, label="waiting for a thread of its own", may_pass=True)
+    return seen
 
 
 def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | None) -> Activity:
@@ -175,24 +177,23 @@ def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
         row = frame_pattern(frame.function, frame.file, native=frame.native)
         if row is not None:
             op = frame.function.lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
-            may_pass = row.cause in MAY_PASS or row.label == CHILD_PROCESS
-            return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op, may_pass=may_pass)
-    if base.user is None and frames:
-        return replace(base, cause=Cause.UNKNOWN, label="in library code")
-    return base
+            return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op, may_pass=row.may_pass)
+    if not frames or frames[-1] == base.user:
+        return base
+    cause = Cause.UNKNOWN if base.user is None else base.cause
+    return replace(base, cause=cause, label="in library code", may_pass=True)
 
 
 def _with_native(told: Activity, native: Stacks | None) -> Activity:
     """A work handle's wait, or a lock inside C, leaves no Python frame: the native stack tells it."""
     if native is None or native.main is None or told.doing not in (Doing.OUTSIDE, Doing.WORK):
         return told
-    for frame in reversed(native.stack(native.main)):
-        if not frame.native:
-            break
-        row = frame_pattern(frame.function, frame.file, native=True)
-        if row is not None:
-            return replace(told, doing=row.doing, cause=row.cause, label=row.label)
-    return told
+    innermost = takewhile(lambda frame: frame.native, reversed(native.stack(native.main)))
+    rows = [row for frame in innermost if (row := frame_pattern(frame.function, frame.file, native=True)) is not None]
+    if not rows:
+        return told
+    row = next((row for row in rows if row.doing in (Doing.P2P, Doing.STORE)), rows[0])  # these wrap the plainer ones
+    return replace(told, doing=row.doing, cause=row.cause, label=row.label, may_pass=told.may_pass or row.may_pass)
 
 
 def _with_kernel(seen: Activity, process: Process | None) -> Activity:
@@ -202,12 +203,12 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
     name, target = ("", "") if syscall is None else (syscall.name, syscall.target or "")
     said = replace(seen, process=process_in_words(process))
     row = kernel_pattern(name, target, process.wchan or "")
-    if row is not None and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
-        certain = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN)
-        cause = row.cause if certain else seen.cause
-        label = row.label if certain else f"{seen.label}, {row.label}"
-        told = replace(said, doing=Doing.OUTSIDE, cause=cause, label=label, may_pass=row.may_pass)
-        return replace(told, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
+    if row is not None and (row.cause is Cause.SIGNAL or seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN)):
+        return _by_row(said, row)
+    if process.state == "t" and process.tracer_pid and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
+        label = f"held by a debugger (pid {process.tracer_pid})"
+        held = replace(said, doing=Doing.OUTSIDE, cause=Cause.DEBUGGER, label=label, may_pass=False, may_be_idle=False)
+        return replace(held, kernel_agrees=True, kernel_tells=True)
     if process.state == "D" and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
         return _held_by_kernel(said)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
@@ -215,6 +216,18 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
     if agrees and seen.label == "in user code" and sleeps:
         return replace(said, label=ASLEEP, kernel_agrees=True, kernel_tells=True)
     return replace(said, kernel_agrees=agrees)
+
+
+def _by_row(seen: Activity, row: KernelPattern) -> Activity:
+    """What the kernel tells of a thread whose stack does not show it waiting for other ranks."""
+    if seen.may_be_idle and row.cause in (Cause.PIPE_BLOCKED, Cause.NETWORK):
+        return replace(seen, kernel_agrees=True)
+    open_cause = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN) or row.cause is Cause.SIGNAL
+    cause = row.cause if open_cause else seen.cause
+    plain = open_cause and seen.label in _PLAIN_LABELS
+    label = row.label if plain else f"{seen.label}, {row.label}"
+    told = replace(seen, doing=row.doing, cause=cause, label=label, may_pass=row.may_pass)
+    return replace(told, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
 
 
 def _held_by_kernel(seen: Activity) -> Activity:
@@ -253,7 +266,7 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     child, doing = blocked[0]
     at = f" at {place(doing.user)}" if doing.user is not None else ""
     text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
-    return replace(seen, child=text, kernel_agrees=True)
+    return replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
 
 
 def _child_activity(child: Child) -> Activity | None:
@@ -261,9 +274,9 @@ def _child_activity(child: Child) -> Activity | None:
     if not isinstance(child.stacks, Stacks):
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable")
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
-    seen = _with_kernel(_thread_activity(child.stacks, child.stacks.main, None), child.process)
+    seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
     functions = [frame.function.rpartition(".")[2] for frame in seen.frames]
-    idle = "_worker_loop" in functions and "fetch" not in functions
+    idle = seen.may_be_idle or ("_worker_loop" in functions and "fetch" not in functions)
     return None if idle or not seen.frames else seen
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from collector.diagnose.patterns import Doing, frame_pattern, kernel_pattern
+from collector.diagnose.frame_rows import frame_pattern
+from collector.diagnose.kernel_rows import kernel_pattern
+from collector.diagnose.patterns import Doing
 from shared.diagnosis import Cause
 
 SITE = "/env/lib/python3.11/site-packages"
@@ -105,7 +107,7 @@ def test_near_misses_among_native_frames(function: str) -> None:
         ("openat", "", "wait_for_partner", Cause.PIPE_BLOCKED),
         ("flock", "", "locks_lock_inode_wait", Cause.FILESYSTEM),
         ("newfstatat", "", "rpc_wait_bit_killable", Cause.FILESYSTEM),
-        ("read", "/dev/pts/3", "wait_woken", Cause.DEBUGGER),
+        ("read", "/dev/pts/3", "wait_woken", Cause.USER_CODE),
         ("read", "/mnt/data/shard-3.tar", "folio_wait_bit", Cause.FILESYSTEM),
     ],
 )
