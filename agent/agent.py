@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.deadline import Crew, Deadline
+from agent.deep_looks import DEEP_SECONDS, DeepLooker
 from agent.discover import Rank
 from agent.look import Looker
 from agent.metrics import Metrics
@@ -23,6 +24,7 @@ from agent.sources.source import Question
 from agent.surroundings import Surroundings
 from agent.users import parse_users
 from shared.audit import AuditLog
+from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, UnhangError
 from shared.missing import Reason
 from shared.snapshot import Beat, NodeSnapshot, RankList
@@ -56,6 +58,7 @@ class Agent:
         py_spy = find_program("py-spy", settings.py_spy)
         sources = make_sources(py_spy, self._crew, pystack=find_program("pystack"))
         self._looker = Looker(sources, self._crew, self)
+        self._deep = DeepLooker(self._looker, allowed=settings.debuggers)
         self._ras = RasSource(settings.ras, self._crew)
         self._surroundings = Surroundings(self._crew, KernelLog(self.procfs), read_gpus)
         self._stop = threading.Event()
@@ -115,8 +118,16 @@ class Agent:
         """Look at one rank. Raises NotFound when no rank of this node has that process id."""
         snapshot = self.snapshot(Choice(pids=(pid,)), question, timeout_seconds)
         if not snapshot.ranks:
-            raise NotFound(f"no rank on {self.node.host} has the pid {pid}", advice="ask GET /v1/ranks who is here")
+            raise _no_such_rank(self.node.host, pid)
         return snapshot
+
+    def deep(self, pid: int, how: How, seconds: float) -> DeepLook:
+        """Look closely at one rank, for `seconds` where that is for the asker to say. Raises NotFound."""
+        deadline = Deadline(DEEP_SECONDS)
+        rank = next((rank for rank in self.node.find(deadline).ranks if rank.stat.pid == pid), None)
+        if rank is None:
+            raise _no_such_rank(self.node.host, pid)
+        return self._deep.look(rank, Scene(self.procfs, self.node.host), how, seconds=seconds, deadline=deadline)
 
     def source_done(self, source: str, seconds: float, reason: Reason | None) -> None:
         """Take note of a source's look (look.Observer)."""
@@ -141,6 +152,10 @@ class Agent:
         """Find who is new. Where that fails the next search may go better; whoever asks is told why it does not."""
         with suppress(UnhangError, OSError):
             self.node.find(deadline, quick=quick)
+
+
+def _no_such_rank(host: str, pid: int) -> NotFound:
+    return NotFound(f"no rank on {host} has the pid {pid}", advice="ask GET /v1/ranks who is here")
 
 
 def _belongs(identity: object, sibling_jobs: Sequence[str], job: str | None) -> bool:

@@ -12,6 +12,7 @@ from agent.metrics import CONTENT_TYPE
 from agent.settings import AgentSettings
 from agent.sources.source import Question
 from shared import VERSION
+from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound
 from shared.gate import Gate, who_asks
 from shared.log_events import Logs
@@ -155,6 +156,21 @@ def recorder_of(
 def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None) -> Response:
     """Return what the kernel tells of one rank's process."""
     return _part(request, agent, pid, "process", Question("none"), timeout)
+
+
+@_routes.get("/v1/ranks/{pid}/deep", response_model=DeepLook, summary="A closer look at one rank")
+def deep_of(
+    request: Request,
+    agent: Asked,
+    pid: Pid,
+    how: Annotated[How, Query(description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.")],
+    seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
+) -> Response:
+    """Run a debugger or strace on one rank, which stops or slows it: only where the setting `debuggers` allows."""
+    taken = agent.deep(pid, how, seconds)
+    result = [] if taken.missing is None else [f"{taken.missing.source} {taken.missing.reason}"]
+    agent.audit.write(how.value, **who_asks(request), pids=[pid], result=result, took_seconds=taken.took_seconds)
+    return _json(taken)
 
 
 def _part(request: Request, agent: Agent, pid: int, name: str, question: Question, timeout: float | None) -> Response:

@@ -11,7 +11,8 @@ Between one look's `after` and the next look's `before` nothing of ours has touc
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
@@ -79,6 +80,28 @@ class Looker:
             if flight.question == question and flight.result is not None:
                 return flight.result
         return self._lost(rank, Late())
+
+    @contextmanager
+    def alone_with(self, rank: Rank, scene: Scene, deadline: Deadline) -> Iterator[None]:
+        """Let nobody else look at a rank meanwhile, and leave what is done to it out of the watch. Raises Late."""
+        mine = False
+        while deadline.left() > 0 and not mine:
+            flight, mine = self._board(rank, Question("none"))
+            if not mine:
+                flight.done.wait(deadline.left())
+        if not mine:
+            raise Late("the rank was looked at all the time")
+        try:
+            before = _last_beat(rank, scene)
+            try:
+                yield
+            finally:
+                with suppress(Gone):
+                    self._observer.looked(rank, before, _last_beat(rank, scene))
+        finally:
+            with self._lock:
+                del self._flights[rank.key]
+            flight.done.set()
 
     def _board(self, rank: Rank, question: Question) -> tuple[_Flight, bool]:
         with self._lock:

@@ -34,6 +34,11 @@ class AgentSettings(AccessSettings):
         default="safe",
         description="Whether to ask NCCL RAS: not where that may crash this version of NCCL, always, or never.",
     )
+    debuggers: bool = Field(
+        default=False,
+        description="Whether gdb, pystack and strace may be run on a rank when asked. They stop or slow it, and read "
+        "the job's own program files with the agent's rights.",
+    )
     look_timeout_seconds: float = Field(
         default=10.0,
         gt=0,

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from collector.counters import Counters
+from collector.deep import look_closely
 from collector.fanout import Fanout, Silent, make_client
 from collector.gathering import Found, Gathered
 from collector.inventory import StaticInventory
@@ -19,6 +20,7 @@ from collector.runs import Run, Runs
 from collector.settings import CollectorSettings
 from collector.store import Retention, Store
 from collector.sweep import find, gather, sweep
+from shared.deep_looks import DeepLook, How
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidSettings, UnhangError, quoted
 from shared.snapshot import RankList
@@ -47,6 +49,7 @@ class Service:
         self.store = store
         self.counters = Counters()
         self.runs = Runs(self._make)
+        self._client = client
         self._fanout = Fanout(client, most_at_once=settings.most_at_once, on_silence=self._count_silence)
         self._lists: dict[str, RankList] = {}
 
@@ -76,6 +79,10 @@ class Service:
         gathered = await gather(question, self.inventory.addresses(), self._fanout, earlier=self._lists)
         self._remember(gathered.lists)
         return gathered
+
+    async def look_closely(self, job: str, rank: int, how: How, *, seconds: float) -> DeepLook:
+        """Have one rank looked at closely. Raises NotFound or Unreachable."""
+        return await look_closely(job, rank, how, self.inventory.addresses(), self._client, seconds=seconds)
 
     async def _make(self, run: Run) -> Diagnosis:
         """Sweep, judge and keep."""

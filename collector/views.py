@@ -14,6 +14,7 @@ from shared.missing import Missing
 from shared.ranks import FoldedRanks, fold, unfold
 from shared.setup import Setup
 from shared.snapshot import Fds, NodeSnapshot, RankSnapshot
+from shared.stacks import Stacks
 
 
 class RankGap(Contract):
@@ -114,6 +115,19 @@ def only(
         snapshot.model_copy(update={"ranks": tuple(r for r in snapshot.ranks if _wanted(r, job, ranks))})
         for snapshot in snapshots
     )
+
+
+def native_only(snapshots: Sequence[NodeSnapshot]) -> tuple[NodeSnapshot, ...]:
+    """Leave out the plain look at each process of which there is a native one."""
+    deep = {rank.identity.pid for each in snapshots for rank in each.ranks if _is_native(rank)}
+    return tuple(
+        each.model_copy(update={"ranks": tuple(r for r in each.ranks if _is_native(r) or r.identity.pid not in deep)})
+        for each in snapshots
+    )
+
+
+def _is_native(rank: RankSnapshot) -> bool:
+    return isinstance(rank.stacks, Stacks) and rank.stacks.native
 
 
 def view_tree(snapshots: Sequence[NodeSnapshot], expected: Expected) -> TreeView:

@@ -39,6 +39,13 @@ _PYSTACK_THREAD = re.compile(
 #     (Python) File "/srv/train.py", line 32, in main
 _PYSTACK_FRAME = re.compile(r'\s+\((Python|C)\) File "(.{1,1000}?)", line (\d{1,9}), in (.{1,2000}?)\s*')
 
+# Thread 3 (LWP 4787 "python"):        Thread 1 (Thread 0x7f31c0a1 (LWP 4784) "python"):        Thread 2 (LWP 4786):
+_GDB_THREAD = re.compile(
+    r'Thread \d{1,6} \((?:Thread 0x[0-9a-f]{1,16} \()?(?:LWP|process) (\d{1,10})\)?(?: "(.{0,100})")?\):\s*'
+)
+# #12 0x00007f31c0a1 in c10d::TCPStore::wait (this=..., keys=...) at TCPStore.cpp:512
+_GDB_FRAME = re.compile(r"#\d{1,6} {1,6}(?:0x[0-9a-f]{1,16} in )?(\S.*)")
+
 
 def parse_pyspy_json(data: bytes, *, native: bool, paused: bool) -> Stacks:
     """Read the output of `py-spy dump --json`; whether native or paused it does not say itself."""
@@ -48,7 +55,7 @@ def parse_pyspy_json(data: bytes, *, native: bool, paused: bool) -> Stacks:
     table = StackTable()
     try:
         read = tuple(_json_thread(thread, table) for thread in threads[:MOST_THREADS])
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnreadableDump(f"py-spy dump with a thread that makes no sense: {error!r}") from error
     pid = next((t["pid"] for t in threads if isinstance(t.get("pid"), int)), None)
     return Stacks(pid=pid, native=native, paused=paused, frames=table.frames, threads=read)
@@ -105,6 +112,31 @@ def parse_pystack_text(text: str, *, pid: int | None = None, paused: bool = Fals
     if not threads:
         raise UnreadableDump(f"no thread in what should be a pystack dump: {quoted(text)}")
     return Stacks(pid=pid, paused=paused, frames=table.frames, threads=tuple(threads))
+
+
+def parse_gdb_text(text: str, *, pid: int | None = None) -> Stacks:
+    """Read what gdb's `thread apply all backtrace` prints with arguments left out."""
+    table, threads = StackTable(), []
+    for header, body in _sections(text, _GDB_THREAD):
+        frames = [frame for frame in map(_gdb_frame, body) if frame is not None]
+        threads.append(Thread(tid=int(header[1]), name=header[2] or "", frames=_indices(frames, table)))
+    if not threads:
+        raise UnreadableDump(f"no thread in what should be a gdb backtrace: {quoted(text)}")
+    return Stacks(pid=pid, native=True, frames=table.frames, threads=tuple(threads))
+
+
+def _gdb_frame(line: str) -> Frame | None:
+    """Read `NAME (ARGUMENTS) at FILE:LINE` or `NAME (ARGUMENTS) from LIBRARY`; names hold brackets of their own."""
+    match = _GDB_FRAME.fullmatch(line) if len(line) < 8000 else None
+    if match is None:
+        return None
+    head, at, place = match[1].rpartition(") at ")
+    if not at:
+        head, _, place = match[1].rpartition(") from ")
+    name = (head or match[1].removesuffix(")")).rpartition(" (")[0] or match[1]
+    file, _, number = place.rpartition(":") if at else (place, "", "")
+    line_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
+    return Frame(_cut(name), _cut(file), line_number, native=True)
 
 
 def _load_json(data: bytes) -> Any:

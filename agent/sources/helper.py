@@ -15,6 +15,7 @@ from agent.deadline import Deadline
 from shared.stack_dumps import LARGEST_DUMP
 
 _LARGEST_COMPLAINT = 65_536
+_GRACE_SECONDS = 2.0
 
 
 class Output(NamedTuple):
@@ -37,9 +38,16 @@ def find_program(name: str, configured: Path | None = None) -> Path | None:
 
 
 def run_bounded(
-    command: Sequence[str], deadline: Deadline, *, pass_fds: Sequence[int] = (), keep: Sequence[str] = ()
+    command: Sequence[str],
+    deadline: Deadline,
+    *,
+    pass_fds: Sequence[int] = (),
+    keep: Sequence[str] = (),
+    ask_to_end: signal.Signals | None = None,
 ) -> Output:
     """Run a program until it ends or the deadline is over; then its whole process group is killed.
+
+    With `ask_to_end` it gets that signal first, and two seconds to put things in order; what it wrote is kept.
 
     `pass_fds` are open in it under the same numbers; `keep` names variables of our environment that it is given.
     """
@@ -65,9 +73,24 @@ def run_bounded(
         status = process.wait(max(deadline.left(), 0.001))
         return Output(readers[0].data, readers[1].data, status)
     except subprocess.TimeoutExpired:
-        return Output(b"", b"", None)
+        if ask_to_end is None:
+            return Output(b"", b"", None)
+        _ask_to_end(process, ask_to_end)
+        for reader in readers:
+            reader.join(_GRACE_SECONDS)
+        return Output(readers[0].data, readers[1].data, None)
     finally:
         _end(process)
+
+
+def _ask_to_end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, how)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_SECONDS)
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Reader(threading.Thread):

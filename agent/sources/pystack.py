@@ -1,26 +1,47 @@
 """Runs pystack where py-spy cannot help: when it is not there, or does not know this version of Python.
 
-Always without stopping the process, so that it is as safe as the least that py-spy does.
+As a fallback always without stopping the process, so that it is as safe as the least that py-spy does; with native
+frames, when somebody asks for them, it stops it for a moment.
 """
 
+import signal
 from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
-from agent.sources.helper import run_bounded
+from agent.procfs import ProcFs
+from agent.sources.helper import Output, run_bounded
+from agent.sources.ptracing import trace_process
 from shared.errors import UnreadableDump
 from shared.missing import Reason
 from shared.stack_dumps import parse_pystack_text
 from shared.stacks import Stacks
 
+HOW_TO_INSTALL = "pystack is not installed beside the agent: `pip install pystack`"
+
 
 def dump_stacks_with_pystack(pid: int, program: Path, deadline: Deadline) -> Stacks:
     """Return the stacks of a process. Raises Unavailable."""
     command = [str(program), "remote", "--no-block", "--no-color", str(pid)]
-    output = run_bounded(command, deadline)
+    return read_pystack(run_bounded(command, deadline), deadline, pid=pid, paused=False)
+
+
+def backtrace_with_pystack(procfs: ProcFs, pid: int, program: Path | None, deadline: Deadline) -> Stacks:
+    """Return Python and native frames of Python's threads; it stops the process. Raises Unavailable or Gone."""
+    if program is None:
+        raise Unavailable(Reason.NOT_FOUND, HOW_TO_INSTALL)
+    command = [str(program), "remote", "--native", "--no-color", str(pid)]
+    output = trace_process(procfs, pid, command, deadline, ask_to_end=signal.SIGTERM)
+    return read_pystack(output, deadline, pid=pid, paused=True)
+
+
+def read_pystack(output: Output, deadline: Deadline, *, pid: int | None, paused: bool) -> Stacks:
+    """Return the stacks in what pystack printed. Raises Unavailable."""
     if output.status is None:
         raise Unavailable(Reason.TIMED_OUT, f"pystack was not done after {deadline.seconds:.1f} s")
     try:
-        return parse_pystack_text(output.stdout.decode(errors="replace"), pid=pid)
+        stacks = parse_pystack_text(output.stdout.decode(errors="replace"), pid=pid, paused=paused)
     except UnreadableDump as error:
-        raise Unavailable(Reason.UNREADABLE, f"pystack failed with status {output.status}") from error
+        said = output.stderr.decode(errors="replace").strip().splitlines() or [f"status {output.status}"]
+        raise Unavailable(Reason.UNREADABLE, f"pystack failed: {said[-1][:200]}") from error
+    return stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})

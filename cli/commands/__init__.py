@@ -9,6 +9,7 @@ from cli.commands.diagnose import diagnose
 from cli.commands.fds import fds
 from cli.commands.jobs import jobs
 from cli.commands.logs import logs
+from cli.commands.look import look
 from cli.commands.probe_path import probe_path
 from cli.commands.run import run
 from cli.commands.sequences import sequences
@@ -24,6 +25,7 @@ COMMANDS: tuple[click.Command, ...] = (
     fds,
     jobs,
     logs,
+    look,
     probe_path,
     run,
     sequences,

@@ -4,10 +4,12 @@ from functools import cached_property
 from pathlib import Path
 
 from cli.sources.bundle import save_bundle
-from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted, jobs_in, make_view
+from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted, jobs_in, make_view
 from collector.files import Recorded, read_recorded
 from collector.question import Progress
 from collector.recorded import diagnose_directory, expect
+from shared.deep_looks import DeepLook
+from shared.errors import NotFound
 
 
 class Files:
@@ -28,6 +30,10 @@ class Files:
         """Judge what was recorded."""
         swept = diagnose_directory(self._directory, job=wanted.job)
         return Verdict(swept.diagnosis, lambda to: save_bundle(to, swept.diagnosis, swept.expected, swept.snapshots))
+
+    def look_closely(self, choice: DeepChoice) -> DeepLook:
+        """Files hold no process to look at. Raises NotFound."""
+        raise NotFound("files hold no process to look at", advice="unhang core FILE reads a core file")
 
     def view(self, aspect: Aspect[V], choice: Choice) -> V:
         """Return one aspect of what was recorded."""

@@ -13,13 +13,14 @@ from agent.app import create_app
 from cli.settings import read_agent_settings
 from cli.sources.bundle import save_bundle
 from cli.sources.helpers import Helpers
-from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted, make_view
+from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted, make_view
+from collector.deep import look_closely
 from collector.fanout import make_client
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Progress, Question
 from collector.sweep import gather, list_jobs, sweep
-from shared.snapshot import NodeSnapshot, RankSnapshot
-from shared.stacks import Stacks
+from collector.views import native_only
+from shared.deep_looks import DeepLook
 
 _T = TypeVar("_T")
 
@@ -54,6 +55,14 @@ class OneBox:
         snapshots = native_only(gathered.snapshots) if choice.native else gathered.snapshots
         return make_view(aspect, choice, snapshots, gathered.expected)
 
+    def look_closely(self, choice: DeepChoice) -> DeepLook:
+        """Run a debugger or strace on one rank here."""
+
+        async def run(agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> DeepLook:
+            return await look_closely(choice.job, choice.rank, choice.how, agents, client, seconds=choice.seconds)
+
+        return ask(run)
+
 
 def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitable[_T]]) -> _T:
     """Put a question to this machine's agent, which lives for as long as the question takes."""
@@ -69,23 +78,10 @@ def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitabl
         return asyncio.run(run(helpers))
 
 
-def native_only(snapshots: Sequence[NodeSnapshot]) -> tuple[NodeSnapshot, ...]:
-    """Leave out the plain look at each process of which there is a native one."""
-    deep = {rank.identity.pid for each in snapshots for rank in each.ranks if _is_native(rank)}
-    return tuple(
-        each.model_copy(update={"ranks": tuple(r for r in each.ranks if _is_native(r) or r.identity.pid not in deep)})
-        for each in snapshots
-    )
-
-
-def _is_native(rank: RankSnapshot) -> bool:
-    return isinstance(rank.stacks, Stacks) and rank.stacks.native
-
-
 @asynccontextmanager
 async def local_client() -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client whose requests this machine's agent answers in this process."""
-    settings = read_agent_settings().model_copy(update={"token_file": None})
+    settings = read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
     transport = httpx.ASGITransport(app=create_app(settings), raise_app_exceptions=False)
     async with make_client(transport=transport) as client:
         yield client

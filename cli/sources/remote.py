@@ -14,8 +14,9 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from cli.sources.bundle import made, write_whole
-from cli.sources.source import Aspect, Choice, Jobs, V, Verdict, Wanted
+from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted
 from collector.question import Progress
+from shared.deep_looks import DeepLook
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
 from shared.problems import Problem
@@ -26,6 +27,7 @@ from shared.tokens import TokenFile
 T = TypeVar("T", bound=BaseModel)
 
 _VIEW_SECONDS = 60.0
+_DEEP_SECONDS = 90.0
 _DIAGNOSIS_SECONDS = 120.0
 """How long a verdict is waited for where no time-out is given: the collector has a deadline of its own."""
 
@@ -78,15 +80,19 @@ class Remote:
 
     def view(self, aspect: Aspect[V], choice: Choice) -> V:
         """Have the collector look once, and return one aspect."""
-        if choice.native:
-            raise InvalidInput(
-                "a collector reads no native stacks for this", advice="run unhang stacks --native on the node"
-            )
         parameters = dict(aspect.parameters)
+        if choice.native:
+            parameters["native"] = "true"
         if choice.ranks is not None:
             parameters["ranks"] = fold(choice.ranks)
         path = f"/v1/jobs/{_segment(self._choose(choice.job))}/{aspect.path}"
         return _read(self._get(path, params=parameters), aspect.model)
+
+    def look_closely(self, choice: DeepChoice) -> DeepLook:
+        """Have the collector's agent run a debugger or strace on one rank."""
+        path = f"/v1/jobs/{_segment(self._choose(choice.job))}/ranks/{choice.rank}/deep"
+        parameters = {"how": choice.how.value, "seconds": f"{choice.seconds:g}"}
+        return _read(self._get(path, params=parameters, timeout=_DEEP_SECONDS), DeepLook)
 
     def _choose(self, job: str | None) -> str:
         """Return the job asked for, or the only one there is."""

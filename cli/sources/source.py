@@ -11,6 +11,7 @@ from collector.diagnose.expected import Expected, Unanswered
 from collector.jobs import JobSummary, summarise_jobs
 from collector.question import Progress, Question
 from collector.views import View, only
+from shared.deep_looks import DeepLook, How
 from shared.diagnosis import Diagnosis
 from shared.snapshot import NodeSnapshot, RankList
 from shared.value import Value
@@ -79,6 +80,16 @@ class Choice:
     native: bool = False
 
 
+@dataclass(frozen=True)
+class DeepChoice:
+    """Which rank to look at closely, and with what. `job` None: the only job."""
+
+    job: str | None
+    rank: int
+    how: How
+    seconds: float = 3.0
+
+
 class Source(Protocol):
     """This machine, a collector, or files."""
 
@@ -92,6 +103,10 @@ class Source(Protocol):
 
     def view(self, aspect: Aspect[V], choice: Choice) -> V:
         """Return one aspect of one job."""
+        ...
+
+    def look_closely(self, choice: DeepChoice) -> DeepLook:
+        """Return a closer look at one rank."""
         ...
 
 

@@ -4,7 +4,7 @@ import asyncio
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from collector.diagnose.expected import Expected
@@ -18,6 +18,7 @@ from collector.views import (
     LogsView,
     SequencesView,
     TreeView,
+    native_only,
     only,
     view_checks,
     view_classes,
@@ -26,6 +27,7 @@ from collector.views import (
     view_sequences,
     view_tree,
 )
+from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, quoted
 from shared.snapshot import NodeSnapshot
 
@@ -53,7 +55,13 @@ class StackFormat(StrEnum):
 
 
 async def _looked(
-    service: ServiceDependency, job: str, ranks: frozenset[int] | None, diagnosis: str | None, *, stacks: bool
+    service: ServiceDependency,
+    job: str,
+    ranks: frozenset[int] | None,
+    diagnosis: str | None,
+    *,
+    stacks: bool,
+    native: bool = False,
 ) -> Looked:
     """Return what there is to see of a job, now or in a diagnosis. Raises NotFound."""
     if diagnosis is not None:
@@ -64,16 +72,25 @@ async def _looked(
     question = Question(
         job=job,
         looks=1,
-        native=NativePolicy.NEVER,
+        native=NativePolicy.ALL if native else NativePolicy.NEVER,
         stacks="plain" if stacks else "none",
         deadline_seconds=service.settings.deadline_seconds,
     )
     gathered = await service.look(question)
-    return only(gathered.snapshots, job=job, ranks=ranks), gathered.expected
+    seen = native_only(gathered.snapshots) if native else gathered.snapshots
+    return only(seen, job=job, ranks=ranks), gathered.expected
 
 
-async def _with_stacks(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
-    return await _looked(service, job, ranks, diagnosis, stacks=True)
+async def _with_stacks(
+    job: JobName,
+    service: ServiceDependency,
+    ranks: Ranks,
+    diagnosis: Earlier = None,
+    native: Annotated[
+        bool, Query(description="C and C++ frames too; this stops each rank of the job for about a second.")
+    ] = False,
+) -> Looked:
+    return await _looked(service, job, ranks, diagnosis, stacks=True, native=native)
 
 
 async def _without_stacks(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
@@ -140,6 +157,18 @@ async def get_logs(
     if media == "text/plain":
         return PlainTextResponse("".join(f"{line}\n" for line in view.lines))
     return json_answer(view)
+
+
+@router.get("/{job:path}/ranks/{rank}/deep", response_model=DeepLook, summary="A closer look at one rank")
+async def get_deep_look(
+    job: JobName,
+    rank: Annotated[int, Path(ge=0, le=1_048_576, description="The global rank.")],
+    service: ServiceDependency,
+    how: Annotated[How, Query(description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.")],
+    seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
+) -> Response:
+    """Run a debugger or strace on one rank, which stops or slows it. Agents refuse unless they are set to allow it."""
+    return json_answer(await service.look_closely(job, rank, how, seconds=seconds))
 
 
 @router.get("/{job:path}/sequences", response_model=SequencesView, summary="How far each rank has got in each group")

@@ -156,11 +156,14 @@ def test_collector_down() -> None:
         assert len(done.err.splitlines()) == 2
 
 
-def test_native_is_not_for_collectors() -> None:
-    """It is said where to go instead."""
-    with pytest.raises(InvalidInput) as caught:
-        remote(lambda _: httpx.Response(200)).view(TREE, Choice("a", native=True))
-    assert "on the node" in caught.value.advice
+def test_native_stacks_are_asked_for() -> None:
+    """By a parameter of the same route."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert dict(request.url.params) == {"format": "tree", "native": "true"}
+        return httpx.Response(200, json={"job": "a", "tree": []})
+
+    assert remote(answer).view(TREE, Choice("a", native=True)).job == "a"
 
 
 def test_token_file(tmp_path: Path) -> None:

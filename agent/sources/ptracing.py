@@ -1,0 +1,52 @@
+"""Runs a program that traces a process, and makes sure that it leaves nobody stopped behind."""
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.procfs import ProcFs
+from agent.sources.helper import Output, run_bounded
+from agent.sources.pyspy import may_be_paused
+from agent.tracing import trace_obstacle
+from shared.missing import Reason
+
+
+def require_traceable(procfs: ProcFs, pid: int) -> None:
+    """Raise Unavailable where tracing the process would block, change its state, or is not permitted. Raises Gone."""
+    obstacle = trace_obstacle(procfs, pid)
+    if obstacle is not None:
+        raise Unavailable(Reason.NOT_PERMITTED, obstacle)
+    tracer = procfs.fields(pid, "status").get("TracerPid", "0")
+    if tracer != "0":
+        raise Unavailable(Reason.REFUSED, f"process {pid} is traced already by process {tracer} (a debugger or strace)")
+    if not may_be_paused(procfs, pid):
+        raise Unavailable(
+            Reason.REFUSED,
+            f"process {pid} is stopped or blocked in the kernel: attaching could wait for ever, or wake it",
+        )
+
+
+def trace_process(
+    procfs: ProcFs, pid: int, command: Sequence[str], deadline: Deadline, *, ask_to_end: signal.Signals
+) -> Output:
+    """Run `command`, which traces `pid`, to its end or to the deadline. Raises Unavailable or Gone before it begins."""
+    require_traceable(procfs, pid)
+    begun = procfs.stat(pid).start_ticks
+    output = run_bounded(command, deadline, ask_to_end=ask_to_end)
+    if output.status is None or output.status < 0:
+        _let_go(procfs, pid, begun)
+    return output
+
+
+def _let_go(procfs: ProcFs, pid: int, begun: int) -> None:
+    """Wake who a killed tracer may have left stopped.
+
+    Attaching sends SIGSTOP, which may still be on its way when the tracer dies. SIGCONT takes it back wherever it is,
+    and is nothing to a process that runs.
+    """
+    with suppress(Gone, OSError):
+        if procfs.stat(pid).start_ticks == begun:
+            os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,73 @@
+"""`unhang look`: one rank, closely: a debugger's backtrace, or its system calls for some seconds."""
+
+from pathlib import Path
+
+import click
+
+from cli.options import choose_source, job_argument, json_option, source_options
+from cli.terminal import emit, emit_json, note
+
+
+@click.command(
+    short_help="Look at one rank with gdb, pystack or strace.",
+    epilog="""\b
+Examples:
+  unhang look --rank 3                         all its threads, by gdb
+  unhang look JOB --rank 3 --with pystack      Python and C frames of Python's threads
+  unhang look JOB --rank 3 --with syscalls --seconds 5
+
+Status: 0, or 1 where the look was not possible; 2 called wrongly.""",
+)
+@job_argument
+@source_options
+@json_option
+@click.option("--rank", type=click.IntRange(0), required=True, help="The global rank to look at.")
+@click.option(
+    "--with",
+    "how",
+    type=click.Choice(["gdb", "pystack", "syscalls"]),
+    default="gdb",
+    show_default=True,
+    help="gdb: all threads' native frames; pystack: Python's threads; syscalls: what it asks of the kernel (strace).",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 20),
+    default=3.0,
+    show_default=True,
+    help="How long to follow system calls.",
+)
+@click.pass_context
+def look(
+    context: click.Context,
+    job: str | None,
+    collector: str | None,
+    directory: Path | None,
+    token_file: Path | None,
+    as_json: bool,
+    rank: int,
+    how: str,
+    seconds: float,
+) -> None:
+    """Look closely at one rank of JOB.
+
+    gdb and pystack stop the rank while they look, gdb for seconds; strace slows it down. A rank that is blocked in
+    the kernel, stopped or traced is left alone. Agents do this for a collector only with the setting debuggers.
+    """
+    source = choose_source(collector, directory, token_file)
+    from cli.several_jobs import named_job_needed
+    from cli.sources.source import DeepChoice
+    from shared.deep_looks import How
+
+    with named_job_needed(job):
+        taken = source.look_closely(DeepChoice(job, rank, How(how), seconds))
+    if as_json:
+        emit_json(taken)
+    else:
+        from cli.tables.deep_looks import deep_table
+
+        emit(deep_table(taken))
+    if taken.missing is not None:
+        if not as_json:
+            note(f"{taken.missing.source} {taken.missing.reason}: {taken.missing.detail}")
+        context.exit(1)

@@ -1,0 +1,54 @@
+"""One closer look at one rank of a job: finds the agent that has it, and asks that one alone."""
+
+from collections.abc import Mapping, Sequence
+
+import httpx
+
+from collector.fanout import Deadline, Fanout, Request
+from collector.hostlists import AgentAddress
+from collector.jobs import choose_job
+from collector.sweep import find
+from shared.deep_looks import DeepLook, How
+from shared.errors import NotFound, Unreachable, quoted
+from shared.snapshot import Identity, RankList
+
+_ANSWER_SECONDS = 60.0
+
+
+async def look_closely(
+    job: str | None,
+    rank: int,
+    how: How,
+    agents: Sequence[AgentAddress],
+    client: httpx.AsyncClient,
+    *,
+    seconds: float,
+) -> DeepLook:
+    """Return a closer look at `rank` of `job`. Raises NotFound, InvalidInput or Unreachable."""
+    found = await find(agents, client)
+    chosen = choose_job(job, found.lists.values(), some_silent=bool(found.silent))
+    url, identity = _home(chosen, rank, found.lists)
+    address = next(agent for agent in agents if agent.url == url)
+    request = Request(address, f"/v1/ranks/{identity.pid}/deep", {"how": how.value, "seconds": f"{seconds:.2f}"})
+    fanout = Fanout(client, node_seconds=_ANSWER_SECONDS)
+    answers = await fanout.ask([request], DeepLook, deadline=Deadline.within(_ANSWER_SECONDS))
+    for answer in answers.answered:
+        return answer.value.model_copy(update={"rank": rank})
+    missing = answers.silent[0].missing
+    raise Unreachable(f"the agent on {address.host} gave no closer look: {missing.detail}", advice="ask on the node")
+
+
+def _home(job: str | None, rank: int, lists: Mapping[str, RankList]) -> tuple[str, Identity]:
+    """Return the agent that has the rank, of the newest attempt, and its newest process."""
+    here = [
+        (identity.attempt, identity.started_at or 0.0, url, identity)
+        for url, ranks in lists.items()
+        for identity in ranks.ranks
+        if identity.rank == rank and identity.pid is not None and (job is None or identity.job == job)
+    ]
+    if not here:
+        raise NotFound(
+            f"no agent sees rank {rank} of the job {quoted(str(job))}", advice="unhang jobs tells who is there"
+        )
+    *_, url, identity = max(here, key=lambda each: each[:3])
+    return url, identity
