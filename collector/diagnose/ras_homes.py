@@ -44,8 +44,8 @@ class Homes:
             if (peer.host, peer.pid) in self._ranks
         }
         found |= self._by_pids({at for at in range(len(network.peers)) if at not in found}, network)
-        if self._ranks and not found:
-            return {}  # of another job
+        if self._ranks and not found and (network.whole or network.asked_at_ns is None):
+            return {}  # of another job; a text that an agent was told may list nobody whom we know
         world = world_of(network, world_size)
         return found if world is None else _by_number(found, world)
 
