@@ -18,6 +18,7 @@ from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
 from collector.diagnose.shifts import shift_of
 from collector.diagnose.signatures import ROOTED, Mismatch
 from collector.diagnose.waits import Edge
+from shared.coalesced import COALESCED
 from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
 
@@ -98,7 +99,7 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
     certainty = _root_certainty(kind, culprits, first, scene)
     return Fault(
-        kind=kind,
+        kind=kind if begun else Kind.STUCK_TOGETHER,
         culprits=culprits,
         victims=tuple(sorted(graph.victims_of(culprits))),
         certainty=certainty if begun else Certainty.SUPPORTED,
@@ -239,7 +240,8 @@ def _stuck_faults(graph: WaitGraph, scene: Scene) -> list[Fault]:
     """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
     stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
     for edge in scene.edges:
-        whole = not edge.group.unknown and (edge.is_p2p or len(edge.group.issued_at(edge.sequence or 0)) > 1)
+        paired = edge.is_p2p and edge.signature.op != COALESCED
+        whole = not edge.group.unknown and (paired or len(edge.group.issued_at(edge.sequence or 0)) > 1)
         if not edge.holders and whole:
             stuck[edge.group.name, edge.sequence].append(edge)
     if not stuck:

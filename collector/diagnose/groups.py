@@ -13,6 +13,7 @@ from functools import cached_property
 
 from collector.diagnose.lanes import Cutter, Lane, cutters_for
 from collector.diagnose.roster import Roster
+from shared.coalesced import COALESCED
 from shared.diagnosis import GroupRef
 from shared.ranks import fold, unfold
 from shared.trace import Group, Record, State, Trace
@@ -94,7 +95,7 @@ def line_up(roster: Roster) -> tuple[GroupView, ...]:
     tables = {rank: _table(trace) for rank, trace in traces.items()}
     views = [_view(one.name, one.ranks, one, traces, cutters, tables) for one in told]
     views += [_view(name, ranks, None, traces, cutters, tables) for name, ranks in inferred.items()]
-    return tuple(sorted((view for view in views if view.lanes), key=_name_key))
+    return tuple(sorted((view for view in views if view.lanes or view.p2p), key=_name_key))
 
 
 def _name_key(view: GroupView) -> tuple[int, str, str, tuple[int, ...]]:
@@ -205,6 +206,8 @@ def _pending_p2p(rank: int, trace: Trace, indices: tuple[int, ...], order: tuple
             if signature.op in ("send", "recv"):
                 source, target = (_global(order, peer) for peer in (signature.source, signature.target))
                 yield PendingP2P(rank, signature.op, source, target, record)
+            elif signature.op == COALESCED and position == 0:  # the ring buffer has overwritten its parts
+                yield PendingP2P(rank, COALESCED, None, None, record)
 
 
 def _global(order: tuple[int, ...], group_rank: int | None) -> int | None:

@@ -129,7 +129,7 @@ def _p2p_edges(group: GroupView, queues: dict[int, Queue], activities: dict[int,
     edges = [
         _p2p_edge(operation, group, unfinished[_counterpart(operation)], queues, activities)
         for operation in oldest.values()
-        if operation.peer is not None and operation.rank in queues
+        if operation.rank in queues
     ]
     return [edge for edge in edges if edge.begun or (edge.holders and not edge.queued)]
 
@@ -142,18 +142,17 @@ def _p2p_edge(
     activities: dict[int, Activity],
 ) -> Edge:
     record, peer = operation.record, operation.peer
-    assert peer is not None
     queued = bool(counterparts) and peer in queues and queues[peer].holds_back(counterparts[0].record.position)
     return Edge(
         waiter=operation.rank,
-        holders=(peer,) if queued or not counterparts else (),
+        holders=(peer,) if peer is not None and (queued or not counterparts) else (),
         group=group,
         signature=record.signature,
         sequence=None,
         is_p2p=True,
         call_site=record.call_site[-1] if record.call_site else activities[operation.rank].user,
         created_ns=record.created_ns,
-        queued=(peer,) if queued else (),
+        queued=(peer,) if peer is not None and queued else (),
         begun=not queues[operation.rank].holds_back(record.position),
     )
 

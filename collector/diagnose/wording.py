@@ -127,6 +127,9 @@ def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
 
 def _stuck(fault: Fault, at: str) -> str:
     who = ranks_in_words(fault.victims)
+    if fault.culprits:
+        late = ranks_in_words(fault.culprits)
+        return f"all have issued{at}, the devices of {who} have begun it, and {late}'s has not"
     if fault.group is None:
         return f"{who} all wait{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
     return f"{who} are held up by{at}, which all have joined and not all get out of; their records do not differ"

@@ -23,7 +23,7 @@ def test_where_starts_are_recorded_the_rank_whose_device_has_not_begun_is_suspec
     begun = [Row("tp0", 1), Row("0", 1, STARTED)]
     rows = {0: begun, 1: begun, 2: [Row("tp1", 1), Row("0", 1, STARTED)], 3: [Row("tp1", 1), Row("0", 1, ISSUED)]}
     finding = judged(rows, GROUPS, timed=True).findings[0]
-    assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_NOT_JOINED, (3,), "0-2")
+    assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.STUCK_TOGETHER, (3,), "0-2")
     assert finding.certainty is Certainty.SUPPORTED
     assert "has not begun" in " ".join(finding.remarks)
 
