@@ -79,7 +79,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
 
 
 def _read(scene: Scene) -> Reading:
-    if not scene.activities:
+    if not scene.activities and not scene.roster.unowned:
         return _nobody_left(scene)
     if _moves(scene):
         return _moving(scene)
@@ -124,7 +124,10 @@ def _moving(scene: Scene) -> Reading:
 def _quiet(scene: Scene) -> Reading:
     """Nobody waits for anybody: idle, finished, or not to be told."""
     if not scene.roster.live:
-        return Reading(Verdict.CANNOT_TELL, doubt_of(scene) or "nothing was in flight when the dumps were taken")
+        waits = (
+            "was in flight when the dumps were taken" if scene.traces else "in stacks or logs shows who waits for whom"
+        )
+        return Reading(Verdict.CANNOT_TELL, doubt_of(scene) or f"nothing {waits}")
     busy = scene.motion.ranks(Motion.BUSY)
     if busy and not scene.roster.gone():
         return Reading(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")

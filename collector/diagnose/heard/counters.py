@@ -188,6 +188,14 @@ def _rooted(behind: list[Opinion], stuck: set[int]) -> list[Opinion]:
     ]
 
 
+def _size_by(timeout: Timeout) -> int | None:
+    """How many members a group has whose operation gathers from all, or scatters to all, equal parts."""
+    into, out = (0 if size is None else int(size) for size in timeout.sizes)
+    many, one = (out, into) if timeout.op in ("all_gather", "all_gather_into_tensor") else (into, out)
+    spread = timeout.op in ("all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
+    return many // one if spread and one > 0 and many % one == 0 else None
+
+
 def _together(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion | None:
     """3. All who speak wait in the same operation."""
     stuck = dict(comparable(marks))
@@ -197,7 +205,7 @@ def _together(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opini
     first = next(timeout for timeout in stuck.values() if timeout.op is not None)
     if len(ranks) < 2 and membership.world_size != 1:
         return None
-    size = membership.size_of(key)
+    size = membership.size_of(key) or _size_by(first)
     silent = None if size is None else size - len(ranks)
     rest = "" if not silent else f"; the logs of the other {silent} do not say where they were"
     if silent is None:

@@ -60,9 +60,26 @@ def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
             key = key_of(event) or _key_by_neighbour(event, rank, groups_at)
             if key is not None:
                 _add(groups[key], rank, event)
+    if UNTOLD in groups:
+        _put_with_the_told(groups)
     for marks in groups.values():
         marks.stuck.update({rank: told[min(told)] for rank, told in marks.timeouts.items()})
     return dict(sorted(groups.items()))
+
+
+def _put_with_the_told(groups: dict[GroupKey, GroupMarks]) -> None:
+    """Lines of one operation that lack their group, where others name the default group for that same operation."""
+    told = next((marks for key, marks in groups.items() if key.is_default and key.told), None)
+    if told is None:
+        return
+    known = {(t.sequence, t.facts) for timeouts in told.timeouts.values() for t in timeouts.values()}
+    for rank, timeouts in groups[UNTOLD].timeouts.items():
+        same = {s: t for s, t in timeouts.items() if (s, t.facts) in known}
+        if same:
+            told.timeouts[rank].update(same)
+    untold = groups[UNTOLD].timeouts.items()
+    left = {rank: {s: t for s, t in each.items() if (s, t.facts) not in known} for rank, each in untold}
+    groups[UNTOLD].timeouts = defaultdict(dict, {rank: each for rank, each in left.items() if each})
 
 
 def _groups_by_sequence(events: list[LogEvent]) -> dict[str, set[GroupKey]]:

@@ -92,6 +92,12 @@ def _of_the_dead(dead: tuple[int, ...], broken: list[_Broken], scene: Scene) -> 
     )
 
 
+def _failures_at(hosts: set[str], heard: Statements) -> list[LogEvent]:
+    """What processes on the peers' hosts logged of failures of their own."""
+    told = heard.of_kind(EventKind.DEVICE_ERROR, EventKind.OUT_OF_MEMORY)
+    return [event for _, event in told if _short(event.fields.get("writer_host", "")) in hosts][:2]
+
+
 def _lines(broken: list[_Broken]) -> tuple[LogEvidence, ...]:
     return tuple(line_of(each.event, each.rank) for each in broken[:4])
 
@@ -114,6 +120,7 @@ def _of_links(broken: list[_Broken], heard: Statements, scene: Scene) -> Opinion
         if scene.roster.live
         else "nothing tells whether the peer's process lived"
     )
+    failures = _failures_at({_short(peer) for peer in peers}, heard)
     where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
     return Opinion(
         witness=Witness.TRANSPORT,
@@ -121,8 +128,11 @@ def _of_links(broken: list[_Broken], heard: Statements, scene: Scene) -> Opinion
         culprits=(),
         victims=victims,
         said=f"connections {where} failed; a link has two ends, and neither is convicted",
-        ground=_lines(broken),
+        ground=(*_lines(broken), *(line_of(event, None) for event in failures)),
         cause=Cause.NETWORK,
-        remarks=(f"such an error does not tell a dead peer from a bad link; {alive}",),
+        remarks=(
+            f"such an error does not tell a dead peer from a bad link; {alive}",
+            *(f"a process at the other end logged: {event.text[:200]}" for event in failures),
+        ),
         links=tuple(links.values())[:MOST_LINKS],
     )
