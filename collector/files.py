@@ -19,6 +19,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from collector.bare_files import BareRank, join_logs, merge_bares
+from collector.dump_readers import DumpReaders
 from collector.file_kinds import FileKind
 from collector.file_ranks import rank_of_dump, rank_of_log, rank_of_stacks
 from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
@@ -26,7 +27,6 @@ from collector.manifest import BUNDLE_VERSION, Manifest
 from collector.ras_files import with_ras
 from shared import SCHEMA_VERSION
 from shared.errors import NotFound, UnhangError, UnreadableDump
-from shared.flight_recorder import parse_dump
 from shared.log_events import LogFile, Logs
 from shared.log_lines import find_events
 from shared.missing import Missing, Reason
@@ -74,26 +74,27 @@ def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
 
     Raises NotFound where there are no files.
     """
-    reading = _Reading(bounds)
-    for found in read_tree(path, bounds):
-        reading.add(found)
-    if reading.count == 0:
-        raise NotFound(
-            f"there are no files in {path}",
-            advice="it should hold snapshots (unhang snapshot -o DIR), flight-recorder dumps, py-spy dumps or logs",
-        )
-    return reading.finish()
+    with DumpReaders() as dumps:
+        reading = _Reading(bounds, dumps)
+        for found in read_tree(path, bounds):
+            reading.add(found)
+        if reading.count == 0:
+            raise NotFound(
+                f"there are no files in {path}",
+                advice="it should hold snapshots (unhang snapshot -o DIR), flight-recorder dumps, py-spy dumps or logs",
+            )
+        return reading.finish()
 
 
 class _Reading:
     """Files sorted by what they hold, while they are read."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, dumps: DumpReaders) -> None:
         self.count = 0
+        self._dumps = dumps
         self._bounds = bounds
         self._snapshots: dict[bytes, NodeSnapshot] = {}
         self._manifests: list[Manifest] = []
-        self._traces: list[tuple[str, Trace]] = []
         self._stacks: list[tuple[str, Stacks]] = []
         self._logs: list[tuple[str, list[str]]] = []
         self._ras: dict[bytes, RasNetwork] = {}
@@ -141,9 +142,11 @@ class _Reading:
         bares: dict[int, BareRank] = defaultdict(BareRank)
         identities = [rank.identity for snapshot in snapshots for rank in snapshot.ranks]
         by_pid = {identity.pid: identity.rank for identity in identities if identity.pid is not None}
-        for name, trace in self._traces:
+        for name, trace in self._dumps.results():
             rank = rank_of_dump(name)
-            if rank is None:
+            if not isinstance(trace, Trace):
+                self._missing.append(Missing(source=name, reason=Reason.UNREADABLE, detail=trace))
+            elif rank is None:
                 self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
             else:
                 bares[rank].traces[name] = trace
@@ -190,7 +193,7 @@ class _Reading:
         self._manifests.append(manifest)
 
     def _add_trace(self, found: FoundFile) -> None:
-        self._traces.append((found.name, parse_dump(found.data)))
+        self._dumps.add(found.name, found.data)
 
     def _add_stacks(self, found: FoundFile) -> None:
         self._stacks.append((found.name, _parse_stacks(found)))
