@@ -70,6 +70,15 @@ class Issued:
     never_starts: bool = False
 
 
+@dataclass(frozen=True)
+class Pause:
+    """A host waits: in an operation, or for its device (`call` is None). `until_ns` is None if for ever."""
+
+    from_ns: int
+    until_ns: int | None
+    call: Operation | None
+
+
 @dataclass(eq=False)
 class _Rank:
     rank: int
@@ -78,6 +87,8 @@ class _Rank:
     now_ns: int = BEGUN_NS
     host: Host = Host.WAITS
     waits_for: list[Issued] = field(default_factory=list)
+    waits_in: Operation | None = None
+    pauses: list[Pause] = field(default_factory=list)
     issued: list[Issued] = field(default_factory=list)
     last_in: dict[object, Issued] = field(default_factory=dict)
     counts: dict[object, int] = field(default_factory=lambda: defaultdict(int))
@@ -99,6 +110,8 @@ class Run:
     programs: Mapping[int, Program]
     waiting: dict[int, frozenset[int]]
     """Whom each rank really waits for: those who have not started what it has started."""
+    pauses: dict[int, list["Pause"]]
+    """When each rank's host waited, and in what."""
 
     @property
     def ended_ns(self) -> int:
@@ -158,7 +171,11 @@ class _Engine:
             {rank: mine.at for rank, mine in self.ranks.items()},
             {rank: mine.program for rank, mine in self.ranks.items()},
             self._waiting(),
+            {rank: mine.pauses + self._last_pause(mine) for rank, mine in self.ranks.items()},
         )
+
+    def _last_pause(self, mine: _Rank) -> list[Pause]:
+        return [Pause(mine.now_ns, None, mine.waits_in)] if mine.waits_for else []
 
     def _waiting(self) -> dict[int, frozenset[int]]:
         waiting: dict[int, set[int]] = defaultdict(set)
@@ -191,8 +208,10 @@ class _Engine:
     def _must_wait(self, mine: _Rank) -> bool:
         if any(op.completed_ns is None for op in mine.waits_for):
             return True
-        mine.now_ns = max([mine.now_ns, *(op.completed_ns or 0 for op in mine.waits_for)])
-        mine.waits_for = []
+        if mine.waits_for:
+            until_ns = max(mine.now_ns, *(op.completed_ns or 0 for op in mine.waits_for))
+            mine.pauses.append(Pause(mine.now_ns, until_ns, mine.waits_in))
+            mine.now_ns, mine.waits_for, mine.waits_in = until_ns, [], None
         return False
 
     def _issue(self, mine: _Rank, call: Call | Kernel) -> None:
@@ -203,8 +222,8 @@ class _Engine:
         recorded = sum(not isinstance(each.call, Kernel) for each in mine.issued)
         op.never_starts = not isinstance(call, Kernel) and (mine.rank, recorded) in self.dead_kernels
         mine.issued.append(op)
-        if gloo or (isinstance(call, Operation) and call.op == "barrier"):
-            mine.waits_for = [op]
+        if isinstance(call, Operation) and (gloo or call.op == "barrier"):
+            mine.waits_for, mine.waits_in = [op], call if gloo else None
         queue = self._queue(call)
         before, mine.last_in[queue] = mine.last_in.get(queue), op
         if before is None or before.completed_ns is not None:

@@ -71,6 +71,11 @@ class Entry:
         return inputs, outputs
 
     @property
+    def unfinished(self) -> bool:
+        """Has it not completed, whatever the record says? The parts of a batch never do."""
+        return self.issued.completed_ns is None
+
+    @property
     def frames(self) -> tuple[Frame, ...]:
         """Outermost first."""
         if not self.framed:

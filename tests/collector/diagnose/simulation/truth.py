@@ -4,7 +4,7 @@ The rules, by what records can show:
 
 - *Absent.* A rank that stays away can be named where somebody's record waits for it and its own progress in that
   group is known: it has left a dump that still holds a record of the group, or one from which nothing has been
-  overwritten, and none of its own operations waits for others. One that left no dump can be named where somebody
+  overwritten, and none of its own operations is in flight. One that left no dump can be named where somebody
   waits for it and the dumps, or whoever asks, tell of it.
 - *Different.* A rank that called something else can be named where at least two others hold a record of the same
   sequence in the same group: two against one. One against one is a tie, which names nobody.
@@ -61,11 +61,12 @@ def judge(answer: Diagnosis, truth: Truth) -> Judgement:
     named = frozenset(rank for finding in answer.findings for rank in finding.culprit_ranks)
     told = named - (truth.silent - truth.culprits)
     kinds = {f.kind for f in answer.findings if not truth.culprits or truth.culprits & set(f.culprit_ranks)}
+    accepted = truth.kinds | (_GONE if truth.silent and not truth.culprits else frozenset())
     return Judgement(
         named=named,
         innocents=named - truth.culprits - truth.allowed - truth.silent,
         exact=told == truth.culprits or bool(truth.allowed and told == truth.culprits | truth.allowed),
-        kind_fits=bool(kinds & truth.kinds),
+        kind_fits=bool(kinds & accepted),
         hung=answer.verdict is Verdict.HUNG,
     )
 
@@ -97,6 +98,11 @@ class Evidence:
         holds = any(e.team == team and not e.is_p2p for e in self.entries(rank))
         member_known = self.recorders[rank].membership or team.role == "world" or holds
         return rank in self.given and member_known and (holds or not self.overwritten(rank))
+
+    @property
+    def waiting(self) -> dict[int, frozenset[int]]:
+        """Who of those who have left dumps waits for whom of them."""
+        return {rank: others & self.given for rank, others in self.run.waiting.items() if rank in self.given}
 
     @property
     def gloo(self) -> bool:
@@ -132,19 +138,17 @@ def _hidden(seen: Evidence) -> frozenset[int]:
 
 
 def _absent(injected: Injected, seen: Evidence) -> Truth:
-    victims = [rank for rank in injected.culprits if seen.run.waiting.get(rank)]
+    victims = sorted(rank for rank in injected.culprits if any(e.unfinished for e in seen.entries(rank)))
     known = all(_seen_absent(rank, seen) for rank in injected.culprits)
     why = "waited for, and known not to have come" if known else "its progress in the group waited for is overwritten"
     if victims:
-        why = f"ranks {victims} have operations in flight that wait for others, so they look like victims"
+        why = f"ranks {victims} have operations in flight, so they look like victims"
     return Truth(injected.culprits, _NOT_JOINED, known and not victims, why)
 
 
 def _seen_absent(rank: int, seen: Evidence) -> bool:
-    waiting = (
-        (other, entry) for other in seen.given - {rank} for entry in seen.entries(other) if not entry.completed_ns
-    )
-    return any(_waits_for(entry, rank, seen) for _, entry in waiting)
+    others = (entry for other in seen.given - {rank} for entry in seen.entries(other))
+    return any(entry.unfinished and _waits_for(entry, rank, seen) for entry in others)
 
 
 def _waits_for(entry: Entry, rank: int, seen: Evidence) -> bool:
@@ -163,7 +167,7 @@ def _crashed(injected: Injected, seen: Evidence) -> Truth:
     expected = seen.world_told or any(seen.recorders[other].membership for other in seen.given)
     highest = max(seen.given)
     waited = any(
-        not entry.completed_ns
+        entry.unfinished
         and rank in entry.team.ranks
         and rank in seen.run.waiting.get(other, ())
         and (seen.recorders[other].membership or entry.team.role == "world")
@@ -249,17 +253,12 @@ def _out_of_order(injected: Injected, seen: Evidence) -> Truth:
     voters = _voters(injected, seen)
     if voters:
         return Truth(injected.culprits, _SHIFTED, voters > 1, f"{voters} others hold the same sequence, differing")
-    cycle = _cycle_of(injected.culprits, seen.run.waiting)
-    voters = len(_usual(injected, seen))
-    if seen.gloo and injected.team is not None and injected.team.role == "pp":
-        voters = 0
-    return Truth(
-        injected.culprits,
-        _SHIFTED,
-        voters > 1,
-        f"{voters} others show the usual order",
-        frozenset() if voters > 1 else cycle,
-    )
+    cycle = _cycle_of(injected.culprits, seen.waiting)
+    if not cycle:
+        return replace(_absent(injected, seen), kinds=_SHIFTED)
+    usual = len(_usual(injected, seen))
+    why = f"{usual} others show the usual order"
+    return Truth(injected.culprits, _SHIFTED, usual > 1, why, frozenset() if usual > 1 else cycle)
 
 
 def _usual(injected: Injected, seen: Evidence) -> list[int]:
@@ -267,9 +266,15 @@ def _usual(injected: Injected, seen: Evidence) -> list[int]:
     assert injected.team is not None
     (rank,) = injected.culprits
     began = _time_of_fault(injected, seen)
-    peers = [r for team in seen.layout.teams if team.role == injected.team.role for r in team.ranks if r in seen.given]
-    reaching = [r for r in peers if any(e.issued.issued_ns < began for e in seen.entries(r)) or not seen.overwritten(r)]
+    siblings = [team for team in seen.layout.teams if team.role == injected.team.role]
+    reaching = [r for team in siblings for r in team.ranks if _reaches_back(r, team, began, seen)]
     return [r for r in reaching if r != rank] if rank in reaching else []
+
+
+def _reaches_back(rank: int, team: Team, began_ns: int, seen: Evidence) -> bool:
+    """Does the dump of `rank` still tell what it did in `team` before a moment?"""
+    kept = [entry for entry in seen.entries(rank) if entry.issued.issued_ns < began_ns]
+    return any(entry.team == team for entry in kept) or (rank in seen.given and not seen.overwritten(rank))
 
 
 def _time_of_fault(injected: Injected, seen: Evidence) -> int:
@@ -299,23 +304,48 @@ def _unsent(injected: Injected, seen: Evidence) -> Truth:
 
 
 def _ring(injected: Injected, seen: Evidence) -> Truth:
-    whole = injected.culprits <= seen.given and not seen.gloo
-    why = "every receive is on record" if whole else "point-to-point operations, or some of them, are not on record"
-    return Truth(injected.culprits, frozenset({Kind.P2P_DEADLOCK}), whole, why)
+    kept = all(any(_is_of_ring(entry) for entry in seen.entries(rank)) for rank in injected.culprits)
+    why = "every receive is on record" if kept else "point-to-point operations, or some of them, are not on record"
+    return Truth(injected.culprits, frozenset({Kind.P2P_DEADLOCK}), kept, why)
+
+
+def _is_of_ring(entry: Entry) -> bool:
+    """An unfinished receive of its own: no healthy program holds one outside of batches that wait for a ring."""
+    return (
+        entry.unfinished
+        and entry.op == "recv"
+        and entry.call is entry.issued.call
+        and entry.issued.started_ns is not None
+    )
 
 
 def _dead_kernel(injected: Injected, seen: Evidence) -> Truth:
     assert injected.team is not None
-    whole = set(injected.team.ranks) <= seen.given
-    if whole and all(seen.recorders[rank].timing for rank in seen.given):
+    (rank,) = injected.culprits
+    dead = [entry for entry in seen.entries(rank) if entry.issued.never_starts]
+    whole = bool(dead) and all(_holds(other, dead[0], seen) for other in injected.team.ranks)
+    if whole and all(seen.recorders[other].timing for other in seen.given):
         return Truth(injected.culprits, _DEVICE, True, "every other kernel has started")
-    return Truth(frozenset(), _DEVICE, whole, "starts are not on record", injected.culprits)
+    why = "starts are not on record" if whole else "it is overwritten, or a member has left no dump"
+    return Truth(frozenset(), _DEVICE, whole, why, injected.culprits)
+
+
+def _holds(rank: int, one: Entry, seen: Evidence) -> bool:
+    return any(
+        e.team == one.team and e.collective_seq == one.collective_seq and not e.is_p2p for e in seen.entries(rank)
+    )
 
 
 def _link(injected: Injected, seen: Evidence) -> Truth:
-    assert injected.team is not None
-    whole = set(injected.team.ranks) <= seen.given
-    return Truth(frozenset(), _TOGETHER, whole, "everybody has come" if whole else "a member has left no dump")
+    team = injected.team
+    assert team is not None
+    stuck = [entry for rank in team.ranks for entry in seen.entries(rank) if entry.unfinished and entry.team == team]
+    whole = bool(stuck) and all(_holds(rank, min(stuck, key=_sequence), seen) for rank in team.ranks)
+    return Truth(frozenset(), _TOGETHER, whole, "everybody has come" if whole else "a member has left no record of it")
+
+
+def _sequence(entry: Entry) -> int:
+    return entry.collective_seq
 
 
 _RULES = {
