@@ -244,6 +244,25 @@ class LagEvidence(_Evidence):
     of: int
 
 
+class KernelEvidence(_Evidence):
+    """A line of a node's kernel log."""
+
+    kind: Literal["kernel"] = "kernel"
+    host: str | None = None
+    line: str
+    at: float | None = Field(default=None, description="Unix seconds of the first such line.")
+    count: int = Field(default=1, description="How often it was printed.")
+
+
+class GpuEvidence(_Evidence):
+    """What the driver tells of one GPU."""
+
+    kind: Literal["gpu"] = "gpu"
+    host: str | None = None
+    index: int
+    device: str | None = Field(default=None, description="PCI address.")
+
+
 Evidence = Annotated[
     SequenceEvidence
     | SignatureEvidence
@@ -254,7 +273,9 @@ Evidence = Annotated[
     | LogEvidence
     | FdEvidence
     | MotionEvidence
-    | LagEvidence,
+    | LagEvidence
+    | KernelEvidence
+    | GpuEvidence,
     Field(discriminator="kind"),
 ]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from collector.diagnose.activity import Activity
 from collector.diagnose.groups import GroupView
 from collector.diagnose.motion import JobMotion
+from collector.diagnose.nodes import NodeFacts
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence, Roster
 from collector.diagnose.signatures import Mismatch
@@ -50,6 +51,8 @@ class Scene:
     traces: dict[int, Trace]
     activities: dict[int, Activity]
     edges: tuple[Edge, ...] = field(default=())
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    """What each node's kernel log and GPUs tell, by host."""
 
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)

@@ -18,17 +18,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.diagnose.activity import activity_of, spread_native
+from collector.diagnose.by_kernel import with_endings, with_nodes
 from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs, with_logs
 from collector.diagnose.by_ras import faults_by_ras
 from collector.diagnose.by_stacks import faults_by_stacks
 from collector.diagnose.check import check_job
 from collector.diagnose.classes import classes_of
 from collector.diagnose.coverage import coverage_of
+from collector.diagnose.devices import device_conflicts, with_slow_gpus
 from collector.diagnose.expected import Expected
 from collector.diagnose.faults import faults_by_record
+from collector.diagnose.fd_tables import with_descriptors
 from collector.diagnose.findings import finding_of, sampled_finding, straggler_finding
 from collector.diagnose.groups import line_up
 from collector.diagnose.motion import Motion, motion_of
+from collector.diagnose.nodes import node_facts
 from collector.diagnose.patterns import Doing
 from collector.diagnose.ras_lags import doubt_of, with_counts
 from collector.diagnose.roster import Presence, call_roll
@@ -57,7 +61,7 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
         stack_classes=classes_of(scene.roster, scene.activities),
         checks=check_job(snapshots, expected),
         coverage=coverage_of(scene.roster, expected, snapshots),
-        conflicts=scene.roster.conflicts + conflicts_by_logs(reading.findings, scene),
+        conflicts=scene.roster.conflicts + conflicts_by_logs(reading.findings, scene) + device_conflicts(scene),
     )
 
 
@@ -70,12 +74,14 @@ def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Reading
 def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
     """Steps 1 to 3, 5 and 8: everything that the judging steps look at."""
     roster = call_roll(snapshots, expected)  # 1
+    nodes = node_facts(snapshots, roster)
+    roster = with_endings(roster, nodes)
     motion = motion_of(roster)  # 2
     groups = line_up(roster)  # 3
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     activities = spread_native({view.rank: activity_of(view) for view in roster.present()}, roster.ranks)  # 8
     edges = find_edges(groups, roster, traces, activities)  # 5
-    return Scene(roster, motion, groups, traces, activities, edges)
+    return Scene(roster, motion, groups, traces, activities, edges, nodes)
 
 
 def _read(scene: Scene) -> Reading:
@@ -90,7 +96,8 @@ def _read(scene: Scene) -> Reading:
     doubt = _doubt(faults, scene)
     if doubt is not None:
         return doubt
-    findings = tuple(finding_of(_tempered(fault, scene), scene) for fault in faults)
+    faults = [with_descriptors(with_nodes(_tempered(fault, scene), scene), scene) for fault in faults]
+    findings = tuple(finding_of(fault, scene) for fault in faults)
     return Reading(Verdict.HUNG, "", findings=findings)
 
 
@@ -114,10 +121,10 @@ def _moves(scene: Scene) -> bool:
 def _moving(scene: Scene) -> Reading:
     straggler = find_straggler(scene.groups, scene.traces)
     if straggler is not None:
-        return Reading(Verdict.SLOW, "", findings=(straggler_finding(straggler, scene),))
+        return Reading(Verdict.SLOW, "", findings=(with_slow_gpus(straggler_finding(straggler, scene), scene),))
     sampled = None if scene.traces else find_sampled_straggler(scene.roster)
     if sampled is not None:
-        return Reading(Verdict.SLOW, "", findings=(sampled_finding(sampled, scene),))
+        return Reading(Verdict.SLOW, "", findings=(with_slow_gpus(sampled_finding(sampled, scene), scene),))
     return Reading(Verdict.NOT_HUNG, "it makes progress", state="running")
 
 

@@ -10,6 +10,7 @@ from shared.diagnosis import (
     Evidence,
     FdEvidence,
     Finding,
+    KernelEvidence,
     LogEvidence,
     Place,
     SequenceEvidence,
@@ -59,6 +60,8 @@ def _details(evidence: Evidence, width: int, shown: Collection[Stack]) -> list[L
         case LogEvidence():
             path = [line(printable(evidence.path), Style.DIM)] if evidence.path else []
             return [*path, *paragraph(printable(evidence.line, most=500), width)]
+        case KernelEvidence():
+            return paragraph(printable(evidence.line, most=500), width)
         case FdEvidence() if evidence.target is not None and evidence.target not in evidence.text:
             return [line(f"fd {evidence.fd}: {printable(evidence.target)}", Style.DIM)]
         case _:

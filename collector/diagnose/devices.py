@@ -1,0 +1,68 @@
+"""What the GPUs tell of a job beside its faults: ranks that share one, and one that is slowed down."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from collector.diagnose.nodes import NodeFacts, pids_of
+from collector.diagnose.scene import Scene
+from shared.diagnosis import Cause, Conflict, Finding, GpuEvidence
+from shared.gpus import Gpu
+from shared.ranks import fold, ranks_in_words
+
+Instance = tuple[int, str]
+"""A GPU's index and the part of it, empty for the whole."""
+
+
+def device_conflicts(scene: Scene) -> tuple[Conflict, ...]:
+    """Tell of ranks that compute on one device alone, all of them: as a rule nobody made use of LOCAL_RANK.
+
+    A rank that has also touched another's device, as a careless `torch.load` does, shares nothing that it works on.
+    """
+    return tuple(conflict for facts in scene.nodes.values() for conflict in _of_node(facts, scene))
+
+
+def _of_node(facts: NodeFacts, scene: Scene) -> Iterable[Conflict]:
+    sharing: dict[Instance, list[int]] = defaultdict(list)
+    for view in scene.roster.present():
+        mine = _instances(facts, pids_of(view)) if view.host == facts.host else set()
+        if len(mine) == 1:
+            sharing[mine.pop()].append(view.rank)
+    idle = [gpu.index for gpu in facts.gpus if not gpu.processes]
+    for (index, part), ranks in sorted(sharing.items()):
+        if len(ranks) > 1:
+            device = f"GPU {index}" + (f" (MIG {part})" if part else "")
+            others = f" while GPU {fold(idle)} of it has no process" if idle else ""
+            text = (
+                f"{ranks_in_words(ranks)} compute on one device, {device} of {facts.host},{others or ' all of them'}: "
+                "is LOCAL_RANK used to choose the device (torch.cuda.set_device)?"
+            )
+            yield Conflict(sources=("gpu", "process"), text=text)
+
+
+def _instances(facts: NodeFacts, pids: frozenset[int]) -> set[Instance]:
+    return {(g.index, process.instance or "") for g in facts.gpus for process in g.processes if process.pid in pids}
+
+
+def with_slow_gpus(finding: Finding, scene: Scene) -> Finding:
+    """Say of a rank that keeps others waiting that its GPU is held down, where no other rank's is."""
+    found = {culprit.rank: _slowed(culprit.rank, scene) for culprit in finding.culprits}
+    slow = [(rank, gpu) for rank, gpus in found.items() for gpu in gpus]
+    healthy = any(not _slowed(view.rank, scene) for view in scene.roster.present() if view.rank not in found)
+    if not slow or not healthy:
+        return finding
+    hosts = {rank: scene.roster.ranks[rank].host for rank, _ in slow}
+    told = tuple(_evidence(rank, gpu, hosts[rank]) for rank, gpu in slow)
+    cause = Cause.GPU_FAULT if finding.cause in (Cause.UNKNOWN, Cause.DEVICE_SYNC) else finding.cause
+    return finding.model_copy(update={"cause": cause, "evidence": (*finding.evidence, *told)})
+
+
+def _slowed(rank: int, scene: Scene) -> tuple[Gpu, ...]:
+    view = scene.roster.ranks[rank]
+    facts = scene.nodes.get(view.host or "")
+    return () if facts is None else tuple(gpu for gpu in facts.gpus_of(pids_of(view)) if gpu.slowed_by)
+
+
+def _evidence(rank: int, gpu: Gpu, host: str | None) -> GpuEvidence:
+    clock = f": {gpu.sm_clock_mhz} of {gpu.sm_clock_max_mhz} MHz" if gpu.sm_clock_mhz is not None else ""
+    text = f"the clocks of GPU {gpu.index}, on which rank {rank} computes, are held down by {', '.join(gpu.slowed_by)}"
+    return GpuEvidence(ranks=str(rank), text=f"{text}{clock}", host=host, index=gpu.index, device=gpu.device)
