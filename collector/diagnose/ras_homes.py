@@ -68,8 +68,10 @@ def world_of(network: RasNetwork, world_size: int | None) -> Communicator | None
     largest = max(network.communicators, key=lambda one: (one.size or 0, len(one.ranks), one.key), default=None)
     if largest is None or largest.size is None or (world_size is not None and largest.size != world_size):
         return None
+    if world_size is not None:
+        return largest
     processes = {network.peers[at][:2] for at in largest.peers if 0 <= at < len(network.peers)}
-    return largest if world_size is not None or len(processes) == len(largest.ranks) else None
+    return largest if len(processes) == len(largest.ranks) else None
 
 
 def _by_number(found: dict[int, int], world: Communicator) -> dict[int, int]:

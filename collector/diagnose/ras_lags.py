@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from collector.diagnose.ras_view import Level, RasGroup, RasView
 from collector.diagnose.scene import Fault, Scene
@@ -25,7 +26,7 @@ class Lag:
     """Global ranks with less than what more than half have."""
     ahead: tuple[int, ...]
 
-    @property
+    @cached_property
     def next_operation(self) -> int:
         """The first that one of `behind` has not launched."""
         return 1 + min(level.operations for level in self.levels if set(level.ranks) & set(self.behind))

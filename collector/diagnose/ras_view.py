@@ -81,7 +81,8 @@ def ras_view(
     if not joined:
         return None
     _, newest, ranks = joined[-1]
-    groups = tuple(_group(one, ranks, _is_world(one, newest, world_size)) for one in newest.communicators)
+    world = world_of(newest, world_size)
+    groups = tuple(_group(one, ranks, is_world=one is world) for one in newest.communicators)
     moved, advanced = _moves(joined)
     return RasView(
         groups=groups,
@@ -94,12 +95,7 @@ def ras_view(
     )
 
 
-def _is_world(one: Communicator, network: RasNetwork, world_size: int | None) -> bool:
-    world = world_of(network, world_size)
-    return world is not None and world.key == one.key
-
-
-def _group(one: Communicator, ranks: Mapping[int, int], is_world: bool) -> RasGroup:
+def _group(one: Communicator, ranks: Mapping[int, int], *, is_world: bool) -> RasGroup:
     """Put global ranks in the place of the communicator's own."""
     order = {own: ranks[at] for own, at in zip(one.ranks, one.peers, strict=False) if at in ranks}
     size = max(one.size or 0, *(sum(level.number for level in levels) for levels in one.launched.values()), 0)
