@@ -11,6 +11,7 @@ from typing import Any
 
 from shared.errors import UnreadableDump, quoted
 from shared.stacks import Frame, Stacks, StackTable, Thread
+from shared.value import whole
 
 LARGEST_DUMP = 32 * 1024 * 1024
 MOST_THREADS = 4096
@@ -132,7 +133,8 @@ def _gdb_frame(line: str) -> Frame | None:
         return None
     head, at, place = match[1].rpartition(") at ")
     if not at:
-        head, _, place = match[1].rpartition(") from ")
+        head, from_, place = match[1].rpartition(") from ")
+        place = place if from_ else ""
     name = (head or match[1].removesuffix(")")).rpartition(" (")[0] or match[1]
     file, _, number = place.rpartition(":") if at else (place, "", "")
     line_number = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
@@ -206,4 +208,5 @@ def _indices(innermost_first: list[Frame], table: StackTable) -> tuple[int, ...]
 
 
 def _cut(name: str) -> str:
+    name = whole(name)
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

@@ -5,6 +5,7 @@ import click
 from cli.commands.agent import agent
 from cli.commands.check import check
 from cli.commands.collector import collector
+from cli.commands.core import core
 from cli.commands.diagnose import diagnose
 from cli.commands.fds import fds
 from cli.commands.jobs import jobs
@@ -21,6 +22,7 @@ COMMANDS: tuple[click.Command, ...] = (
     agent,
     check,
     collector,
+    core,
     diagnose,
     fds,
     jobs,
