@@ -1,19 +1,24 @@
 """The source `ras`, asked of real processes that speak RAS's protocol, well and badly."""
 
+import json
 import os
 import signal
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
+from agent.app import create_app
 from agent.deadline import Crew, Deadline
 from agent.procfs import ProcFs
 from agent.scene import Scene
+from agent.settings import AgentSettings
 from agent.sources.addresses import addresses_of
 from agent.sources.ras import RasSource
 from shared.missing import Reason
+from shared.snapshot import NodeSnapshot
 from tests.agent.processes import find_rank, rank_environment, running
 from tests.ras.ranks import ask, free_port, ras_rank
 
@@ -152,3 +157,18 @@ def test_a_library_that_does_not_tell_its_version_is_left_alone(tmp_path: Path) 
     with ras_rank(tmp_path, port=free_port(), library=str(library)) as process:
         _, (missing,) = ask([find_rank(process.pid)])
     assert missing.reason is Reason.REFUSED and "cannot be told" in missing.detail
+
+
+async def test_ras_is_asked_on_demand(tmp_path: Path) -> None:
+    """Over HTTP: a plain look asks nobody, `ras=true` does, and the audit log tells which it was."""
+    app = create_app(AgentSettings(beat_seconds=0, audit_log=tmp_path / "audit"))
+    with ras_rank(tmp_path, port=free_port(), job_port=29433) as process:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent") as client:
+            answers = [
+                await client.get("/v1/snapshot", params={"job": "127.0.0.1:29433", "stacks": "none", "ras": ras})
+                for ras in (False, True)
+            ]
+    plain, asked = (NodeSnapshot.model_validate_json(answer.content) for answer in answers)
+    assert plain.ras is not None and plain.ras.networks == ()
+    assert asked.ras is not None and process.pid in {peer.pid for peer in asked.ras.networks[0].peers}
+    assert [json.loads(line)["ras"] for line in (tmp_path / "audit").read_text().splitlines()] == [False, True]

@@ -109,9 +109,10 @@ class FakeAgent:
         job: str | None = None,
         stacks: str = "plain",
         window: int = 64,
+        ras: bool = False,
         seconds: Annotated[float, Query(alias="timeout", ge=0.5)] = 10.0,
     ) -> Response:
-        self.asked.append({"job": job, "pid": pid, "stacks": stacks, "window": window, "timeout": seconds})
+        self.asked.append({"job": job, "pid": pid, "stacks": stacks, "window": window, "timeout": seconds, "ras": ras})
         if self.before_snapshot is not None:
             await self.before_snapshot(self.looks)
         await asyncio.sleep(self.delay_seconds)

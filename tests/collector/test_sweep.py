@@ -219,6 +219,19 @@ async def test_two_agents_on_one_box_are_both_looked_at() -> None:
     assert swept.diagnosis.coverage.seen == 4
 
 
+async def test_ras_is_asked_of_two_agents_in_each_look() -> None:
+    """Each question costs the whole job a round of messages: the nodes of the lowest and the highest rank ask."""
+    ranks = case_ranks("all_joined_none_done", range(4), host="n")
+    nodes = [FakeAgent(f"node{at}", [make_rank(at, host=f"node{at}", recorder=ranks[at].recorder)]) for at in range(4)]
+    await ask(*nodes)
+    assert [[asked["ras"] for asked in node.asked] for node in nodes] == [
+        [True, True],
+        [False, False],
+        [False, False],
+        [True, True],
+    ]
+
+
 async def test_look_deeper_at_suspects_only() -> None:
     """Native stacks are asked of those that the verdict wants them of, by pid, on their own node."""
     nodes = two_nodes()
