@@ -29,6 +29,7 @@ from collector.diagnose.xids import Blame, blame_of, xid_in_words
 from shared.diagnosis import Cause, Evidence, GpuEvidence, KernelEvidence, Kind, Link, LinkEnd, ProcessEvidence
 from shared.gpus import Gpu
 from shared.kernel_events import KernelEvent, KernelEventKind
+from shared.log_events import Logs
 from shared.ranks import fold
 from shared.snapshot import Exited
 
@@ -66,11 +67,12 @@ def _ending(view: RankView, roster: Roster, nodes: Mapping[str, NodeFacts]) -> E
 
 def _logged_exit_code(pid: int, host: str | None, roster: Roster) -> int | None:
     """What the launcher wrote of it: `failed (exitcode: -9) local_rank: 2 (pid: 4245)` in a log of the same node."""
-    for view in roster.ranks.values():
-        for event in view.logged if view.host == host else ():
-            code = event.fields.get("exit_code", "")
-            if event.fields.get("pid") == str(pid) and code.removeprefix("-").isdecimal() and len(code) < 6:
-                return int(code)
+    beside = (view for view in roster.ranks.values() if view.host == host)
+    logs = (look.logs for view in beside for look in view.looks if isinstance(look.logs, Logs))
+    for event in (event for log in logs for event in log.events if event.fields.get("pid") == str(pid)):
+        code = event.fields.get("exit_code", "")
+        if code.removeprefix("-").isdecimal() and len(code) < 6:
+            return int(code)
     return None
 
 

@@ -61,9 +61,15 @@ def _silent_sources(roster: Roster) -> list[Gap]:
 
 def _nodes(expected: Expected, snapshots: Sequence[NodeSnapshot]) -> list[Gap]:
     silent = [Gap(ranks=u.ranks, host=u.host, missing=u.missing) for u in expected.unanswered]
-    partly = sorted({(s.host, m) for s in snapshots for m in s.missing}, key=repr)
+    partly = sorted({(s.host, m) for s in snapshots for m in (*s.missing, *_untold(s))}, key=repr)
     return [
         *sorted(silent, key=repr),
         *(Gap(host=host, missing=missing) for host, missing in partly),
         *(Gap(missing=missing) for missing in sorted(expected.unreadable, key=repr)),
     ]
+
+
+def _untold(snapshot: NodeSnapshot) -> list[Missing]:
+    """What the node did not tell of itself; that it has no GPU is nothing to tell of."""
+    told = (snapshot.kernel_events, snapshot.gpus)
+    return [part for part in told if isinstance(part, Missing) and part.reason is not Reason.NOT_FOUND]
