@@ -56,5 +56,6 @@ def _network(word: str) -> Network:
         return ipaddress.ip_network(word)
     except ValueError as error:
         raise InvalidSettings(
-            f"{quoted(word)} is no network: {error}", advice="write addresses or networks, e.g. 10.0.0.0/8,192.168.1.5"
+            f"{quoted(word)} is no network: {str(error)[-100:]}",
+            advice="write addresses or networks, e.g. 10.0.0.0/8,192.168.1.5",
         ) from error

@@ -11,6 +11,7 @@ from typing import Any
 from shared.errors import UnreadableDump, quoted
 from shared.ranks import MOST_RANKS, fold
 from shared.trace import State
+from shared.value import whole
 
 MOST_TENSORS = 65_536
 MOST_DIMENSIONS = 64
@@ -68,7 +69,7 @@ def parse_number(raw: Any, *, unset: int = 0) -> int:
 
 def parse_text(raw: Any) -> str:
     """Read a text, cut to its bound; a number counts as one, anything else is empty."""
-    return raw[:MOST_TEXT] if isinstance(raw, str) else str(raw)[:MOST_TEXT] if isinstance(raw, int) else ""
+    return whole(raw[:MOST_TEXT]) if isinstance(raw, str) else str(raw)[:MOST_TEXT] if isinstance(raw, int) else ""
 
 
 def parse_texts(raw: Any) -> tuple[str, ...]:

@@ -4,11 +4,11 @@ Frames are kept outermost first, which is how stacks merge into prefix trees. py
 print innermost first; whoever parses turns them round once.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from shared.value import Value
+from shared.value import Value, is_within
 
 
 class Frame(NamedTuple):
@@ -42,6 +42,13 @@ class Stacks(Value):
     paused: bool = Field(default=True, description="Was the process stopped for the look (consistent), or not?")
     frames: tuple[Frame, ...] = Field(default=(), description="The table that the threads' indices point into.")
     threads: tuple[Thread, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Refuse threads that point beside the table: whoever sends them may be hostile."""
+        if not all(is_within(thread.frames, len(self.frames)) for thread in self.threads):
+            raise ValueError("a thread has a frame that is not in the table")
+        return self
 
     def stack(self, thread: Thread) -> tuple[Frame, ...]:
         """Return one thread's frames, outermost first."""

@@ -7,13 +7,13 @@ made on demand. Where a dump says nothing, the trace says so (`members is None`,
 from array import array
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shared.ranks import FoldedRanks
 from shared.stacks import Frame
-from shared.value import Column, Value
+from shared.value import Column, Value, is_within
 
 
 class State(IntEnum):
@@ -108,6 +108,18 @@ class Trace(Value):
     created_ns: Column = Field(default_factory=_column)
     started_ns: Column = Field(default_factory=_column)
     completed_ns: Column = Field(default_factory=_column)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Refuse columns that are not equally long, or point beside their tables: whoever sends them may be hostile."""
+        if len({len(column) for column in self.columns().values()}) > 1:
+            raise ValueError("the columns are not equally long")
+        tables = ((self.group, self.groups), (self.signature, self.signatures), (self.call_site, self.call_sites))
+        if not all(is_within(column, len(table)) for column, table in (*tables, (self.state, tuple(State)))):
+            raise ValueError("a column points beside its table")
+        if not is_within([mark.group for mark in self.marks], len(self.groups)):
+            raise ValueError("a mark is of no group")
+        return self
 
     def __len__(self) -> int:
         return len(self.group)

@@ -15,10 +15,22 @@ class Value(BaseModel):
 
 def narrow(numbers: Sequence[int]) -> "array[int]":
     """Return a column of the narrowest items that hold `numbers`. Raises OverflowError past 64 bits."""
-    if max(numbers, default=0) >> 32 or min(numbers, default=0) < 0:
+    if numbers and numbers[0] >> 32:  # as times are: no need to look at them all
         return array("q", numbers)
     most = max(numbers, default=0)
+    if most >> 32 or min(numbers, default=0) < 0:
+        return array("q", numbers)
     return array("B" if most < 1 << 8 else "H" if most < 1 << 16 else "I", numbers)
+
+
+def is_within(indices: Sequence[int], size: int) -> bool:
+    """Do all `indices` point into a table of `size` rows?"""
+    return not indices or (min(indices) >= 0 and max(indices) < size)
+
+
+def whole(text: str) -> str:
+    """Return `text` with `?` for each half character: those can be neither sent nor shown, and jobs can write them."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _as_column(numbers: Any) -> "array[int]":

@@ -6,6 +6,7 @@ from typing import Any
 from shared.errors import InvalidInput, quoted
 from shared.ranks import MOST_RANKS, fold
 from shared.trace import Group, Trace
+from shared.value import whole
 
 GroupTable = dict[tuple[str, str], tuple[int, ...]]
 """(name, description) -> global ranks by group rank."""
@@ -18,7 +19,7 @@ def parse_groups(data: bytes) -> GroupTable:
     # {"version": 1, "groups": [{"name": "1", "description": "tp0", "backend": "gloo", "ranks": [0, 1]}]}
     try:
         groups = json.loads(data)["groups"][:_MOST_GROUPS]
-        return {(str(g["name"]), str(g["description"])): _ranks(g["ranks"]) for g in groups}
+        return {(whole(str(g["name"])), whole(str(g["description"]))): _ranks(g["ranks"]) for g in groups}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput(f"not a list of process groups: {quoted(data)}") from error
 

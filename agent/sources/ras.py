@@ -176,7 +176,7 @@ def _door_of(rank: Rank, scene: Scene) -> Door | None:
     """Return where the rank's own RAS thread listens; None where it does not."""
     pid = rank.stat.pid
     named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
-    listeners = scene.sockets(pid).listeners(PORT if named is None else int(named[1]))
+    listeners = scene.sockets(pid).listening(PORT if named is None else int(named[1]))
     sockets = {f"socket:[{inode}]": address for inode, address in listeners.items()}
     for fd in scene.procfs.fds(pid) if sockets else ():
         with suppress(Gone):

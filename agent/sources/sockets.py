@@ -60,7 +60,7 @@ class Sockets:
         """Return the inodes of the sockets that listen on TCP `port`, with their addresses."""
         end = b":%04X" % port
         rows = ((inode, fields) for inode, (kind, fields) in self._rows.items() if kind.startswith("tcp"))
-        mine = [int(inode) for inode, fields in rows if fields[3] == b"0A" and fields[1].endswith(end)]
+        mine = [int(i) for i, fields in rows if i.isdigit() and fields[3] == b"0A" and fields[1].endswith(end)]
         found = {inode: self.get(inode) for inode in mine}
         return {inode: entry.local for inode, entry in found.items() if entry is not None}
 
@@ -77,17 +77,8 @@ class Sockets:
         kind, fields = self._rows.get(b"%d" % inode, ("", []))
         try:
             return _inet(kind, fields) if kind in _INET else _unix(fields) if kind else None
-        except (IndexError, ValueError):
+        except (IndexError, ValueError, struct.error):
             return None
-
-    def listeners(self, port: int) -> dict[int, str]:
-        """Return who listens on a TCP port: the socket's inode and its own address."""
-        wanted = b":%04X" % port
-        return {
-            int(inode): _address(fields[1].decode())
-            for inode, (kind, fields) in self._rows.items()
-            if kind in ("tcp", "tcp6") and fields[3] == b"0A" and fields[1].endswith(wanted) and inode.isdigit()
-        }
 
 
 def _ends(fields: list[bytes]) -> tuple[bytes, bytes]:

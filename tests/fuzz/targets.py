@@ -1,0 +1,153 @@
+"""Every parser of foreign bytes, with good input to damage."""
+
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent.deadline import Deadline
+from agent.mounts import Mounts
+from agent.procfs import ProcFs, parse_stat
+from agent.sources.groups import parse_groups
+from agent.sources.kernel_log import parse_record
+from agent.sources.sockets import Sockets
+from agent.sources.worker_server import _receive
+from collector.diagnose import diagnose
+from collector.diagnose.expected import Expected
+from collector.failures import NoAnswer
+from collector.fanout import read_answer
+from collector.files import read_recorded
+from collector.hostlists import parse_hostlist
+from collector.inventory import read_agents_file
+from collector.render.markdown import render_markdown
+from collector.render.text import render_text
+from shared.flight_recorder import parse_dump, rank_of_file_name
+from shared.kernel_lines import read_kernel_frame, read_kernel_line
+from shared.listening import parse_address, parse_networks
+from shared.log_lines import find_events
+from shared.ranks import unfold
+from shared.ras_reports import parse_ras
+from shared.redaction import redact
+from shared.safe_pickle import load_plain
+from shared.snapshot import NodeSnapshot, RankList
+from shared.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text, parse_pystack_text
+from tests.agent.proc_trees import stat_line
+from tests.fuzz import seeds
+from tests.fuzz.damage import Writer, as_json, as_pickle
+from tests.fuzz.verdicts import check_shown
+
+
+class Target(NamedTuple):
+    """A parser, and bytes that it understands."""
+
+    name: str
+    parse: Callable[[bytes], Any]
+    seeds: tuple[bytes, ...]
+    values: tuple[Any, ...] = ()
+    """The same as values, where it reads JSON or pickles: their parts are exchanged as well."""
+    writer: Writer = as_json
+
+
+def text_of(parse: Callable[[str], Any]) -> Callable[[bytes], Any]:
+    """Let a parser of text read bytes, as the services do."""
+    return lambda data: parse(data.decode(errors="replace"))
+
+
+def _events(data: bytes) -> Any:
+    lines = [line[:2000] for line in data.decode(errors="replace").splitlines()]
+    return tuple(find_events(lines, path="/var/log/train.log", rank=None))
+
+
+def _answer(data: bytes) -> Any:
+    """What a worker server says, over a real socket, until it hangs up."""
+    one, other = socket.socketpair()
+    with one, other:
+        one.setblocking(False)
+        try:
+            one.send(data[:100_000])
+        except BlockingIOError:
+            pass
+        one.shutdown(socket.SHUT_WR)
+        return _receive(other, Deadline(2.0))
+
+
+def _sockets(data: bytes) -> Any:
+    sockets = Sockets(ProcFs(Path("/nowhere")), 1)
+    for kind in ("tcp", "tcp6", "unix"):
+        sockets.add(kind, data)
+        found = [sockets.get(inode) for inode in (43210, 32109, 0)]
+        sockets.listening(8080)
+        sockets.other_end(43210)
+    return [entry for entry in found if entry is not None]
+
+
+def _mounts(data: bytes) -> Any:
+    mounts = Mounts(data.decode(errors="replace"))
+    return mounts.by_id(36), mounts.type_of_path("/mnt/data/x")
+
+
+def _snapshot(data: bytes) -> Any:
+    """What an agent says is judged and shown, whatever it says."""
+    snapshot = _read(data, NodeSnapshot)
+    diagnosis = diagnose((snapshot,), Expected(job=None))
+    check_shown(render_text(diagnosis, colour=False, width=100))
+    check_shown(render_markdown(diagnosis))
+    return diagnosis
+
+
+def _read(data: bytes, kind: Any) -> Any:
+    try:
+        return read_answer(data, kind)
+    except NoAnswer as error:
+        check_shown(str(error))
+        raise
+
+
+def _file(data: bytes) -> Any:
+    """Whatever a file holds: it is read, told as missing, or passed over, and what was read is judged."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "dump_rank_3").write_bytes(data)
+        recorded = read_recorded(Path(folder))
+    assert len(recorded.missing) < 2000
+    return (*recorded.snapshots, diagnose(recorded.snapshots, Expected(job=None)))
+
+
+TARGETS = (
+    Target("recorder", parse_dump, (*seeds.DUMPS, *map(as_json, seeds.TRACES)), seeds.TRACES, as_pickle),
+    Target("recorder_json", parse_dump, tuple(map(as_json, seeds.TRACES)), seeds.TRACES),
+    Target("pickle", load_plain, tuple(dump for dump in seeds.DUMPS if dump.startswith(b"\x80"))),
+    Target("file_name", text_of(rank_of_file_name), (b"nccl_trace_rank_node02_5", b"dump.3.pkl")),
+    Target(
+        "pyspy_json",
+        lambda data: parse_pyspy_json(data, native=True, paused=False),
+        (as_json(seeds.PYSPY),),
+        (seeds.PYSPY,),
+    ),
+    Target("pyspy_text", text_of(parse_pyspy_text), (seeds.PYSPY_TEXT,)),
+    Target("faulthandler", text_of(parse_faulthandler), (seeds.FAULTHANDLER,)),
+    Target("pystack", text_of(parse_pystack_text), (seeds.PYSTACK,)),
+    Target("log_lines", _events, seeds.LOGS),
+    Target("kernel_line", text_of(read_kernel_line), seeds.KERNEL),
+    Target(
+        "kernel_frame",
+        text_of(read_kernel_frame),
+        (b" __mlx5_ib_dereg_mr+0x379/0x5d0 [mlx5_ib]",),
+    ),
+    Target("kernel_record", parse_record, (b"6,1234,5678901,-;Out of memory: Killed process 42\n X=y",)),
+    Target("redaction", text_of(redact), seeds.COMMANDS),
+    Target("ras", parse_ras, (seeds.RAS_TEXT, as_json(seeds.RAS)), (seeds.RAS,)),
+    Target("groups", parse_groups, (as_json(seeds.GROUPS),), (seeds.GROUPS,)),
+    Target("worker_server", _answer, (seeds.HTTP,)),
+    Target("stat", parse_stat, (stat_line(20, 1, "py (thon) 3", "S", 200).encode(),)),
+    Target("sockets", _sockets, (seeds.NET_TCP, seeds.NET_UNIX)),
+    Target("mounts", _mounts, (seeds.MOUNTINFO,)),
+    Target("snapshot", _snapshot, (as_json(seeds.SNAPSHOT),), (seeds.SNAPSHOT,)),
+    Target("rank_list", lambda data: _read(data, RankList), (as_json(seeds.RANK_LIST),), (seeds.RANK_LIST,)),
+    Target("hostlist", text_of(parse_hostlist), (b"node[01-16,20]:8471,gpu[1,3-5]", b"http://[::1]:8471/base, n7")),
+    Target("agents_file", lambda data: read_agents_file(data, name="agents"), (b"# all\nnode[1-3]\n\nn7:9 # x\n",)),
+    Target("ranks", text_of(lambda text: list(unfold(text))[:10]), (b"0-1,3,5-9",)),
+    Target("address", text_of(parse_address), (b"[::1]:8471", b"node1:8471")),
+    Target("networks", text_of(parse_networks), (b"10.0.0.0/8,192.168.1.5 fe80::/10",)),
+    Target("file", _file, seeds.FILES),
+)
