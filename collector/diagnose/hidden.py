@@ -7,6 +7,7 @@ inside the call for N. The stack decides what such a rank is doing; whom it wait
 from dataclasses import replace
 
 from collector.diagnose.graph import WaitGraph
+from collector.diagnose.habits import broken_habit
 from collector.diagnose.motion import Motion
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence
@@ -54,29 +55,36 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Scene) -> li
         op=op,
         sequence=None if first is None else first.sequence,
     )
-    if all(scene.doing(rank) is Doing.P2P for rank in hidden):
-        return [_p2p_fault(base, hidden, scene)]
+    if any(_peers_unknown(rank, scene) for rank in hidden):
+        return [_unmatched_fault(base, hidden, scene)]
     inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
     remark = f"{ranks_in_words(hidden)} are inside the call and have not got past it" if inside else ""
     cause = Cause.COMMUNICATION if inside else None
     return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
 
 
-def _p2p_fault(base: Fault, hidden: tuple[int, ...], scene: Scene) -> Fault:
-    """Which peer they wait for is not recorded: among several it is a deadlock, of one nothing more is known."""
-    several = len(hidden) > 1
+def _peers_unknown(rank: int, scene: Scene) -> bool:
+    """Does it wait in a send, a receive, or a work handle of which nothing tells whose answer is lacking?"""
+    return scene.doing(rank) is Doing.P2P or (scene.doing(rank) is Doing.WORK and scene.activities[rank].op is None)
+
+
+def _unmatched_fault(base: Fault, hidden: tuple[int, ...], scene: Scene) -> Fault:
+    """Whom they wait for is not recorded: the one who left out what it always did, or nobody can be named."""
+    habit = broken_habit(scene)
+    culprits = () if habit is None or habit.rank in hidden else (habit.rank,)
     ops = {scene.activities[rank].op for rank in hidden}
+    remark = f"{ranks_in_words(hidden)} wait in operations whose peers are not recorded"
     return replace(
         base,
-        kind=Kind.P2P_DEADLOCK if several else Kind.P2P_UNMATCHED,
-        culprits=hidden if several else (),
-        victims=base.victims if several else tuple(sorted({*base.victims, *hidden})),
+        kind=Kind.P2P_UNMATCHED,
+        culprits=culprits,
+        victims=tuple(sorted({*base.victims, *hidden} - {*culprits})),
         certainty=Certainty.SUSPECTED,
         group=None,
         op=ops.pop() if len(ops) == 1 else None,
         sequence=None,
-        cause=Cause.USER_CODE if several else Cause.UNKNOWN,
-        remarks=(f"{ranks_in_words(hidden)} wait in point-to-point operations whose peers are not recorded",),
+        cause=Cause.USER_CODE if culprits else Cause.UNKNOWN,
+        remarks=(remark, *((str(habit),) if culprits else ())),
     )
 
 

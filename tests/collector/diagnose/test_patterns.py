@@ -4,6 +4,7 @@ import pytest
 
 from collector.diagnose.frame_rows import frame_pattern
 from collector.diagnose.kernel_rows import kernel_pattern
+from collector.diagnose.native_rows import waits_for_work
 from collector.diagnose.patterns import Doing
 from shared.diagnosis import Cause
 
@@ -47,6 +48,53 @@ SITE = "/env/lib/python3.11/site-packages"
         ("_shutdown", "/usr/lib/python3.11/threading.py", Doing.OUTSIDE, Cause.TEARDOWN),
         ("_find_and_load", "<frozen importlib._bootstrap>", Doing.OUTSIDE, Cause.IMPORT),
         ("Popen.wait", "/usr/lib/python3.11/subprocess.py", Doing.OUTSIDE, Cause.USER_CODE),
+        ("barrier", f"{SITE}/torch/distributed/elastic/utils/store.py", Doing.STORE, Cause.RENDEZVOUS),
+        ("_wait_all_workers", f"{SITE}/torch/distributed/rpc/api.py", Doing.WORK, Cause.COMMUNICATION),
+        ("synchronize", f"{SITE}/horovod/torch/mpi_ops.py", Doing.WORK, Cause.COMMUNICATION),
+        ("Event.wait", f"{SITE}/torch/cuda/streams.py", Doing.DEVICE, Cause.DEVICE_SYNC),
+        ("mark_step", f"{SITE}/torch_xla/core/xla_model.py", Doing.DEVICE, Cause.DEVICE_SYNC),
+        ("JITFunction.run", f"{SITE}/triton/runtime/jit.py", Doing.DEVICE, Cause.DEVICE_SYNC),
+        ("fetch", f"{SITE}/torch/utils/data/_utils/fetch.py", Doing.OUTSIDE, Cause.DATALOADER),
+        ("__next__", f"{SITE}/nvidia/dali/plugin/base_iterator.py", Doing.OUTSIDE, Cause.DATALOADER),
+        ("iterator", f"{SITE}/webdataset/pipeline.py", Doing.OUTSIDE, Cause.DATALOADER),
+        ("Dataset.map", f"{SITE}/datasets/arrow_dataset.py", Doing.OUTSIDE, Cause.DATALOADER),
+        ("save", f"{SITE}/torch/distributed/checkpoint/state_dict_saver.py", Doing.OUTSIDE, Cause.CHECKPOINT),
+        ("serialize_file", f"{SITE}/safetensors/torch.py", Doing.OUTSIDE, Cause.CHECKPOINT),
+        (
+            "TorchCheckpointEngine.save",
+            f"{SITE}/deepspeed/runtime/checkpoint_engine/torch_checkpoint_engine.py",
+            Doing.OUTSIDE,
+            Cause.CHECKPOINT,
+        ),
+        ("save", f"{SITE}/megatron/core/dist_checkpointing/serialization.py", Doing.OUTSIDE, Cause.CHECKPOINT),
+        ("save_checkpoint", f"{SITE}/lightning/fabric/plugins/io/torch_io.py", Doing.OUTSIDE, Cause.CHECKPOINT),
+        ("FileLock.acquire", f"{SITE}/torch/utils/_filelock.py", Doing.OUTSIDE, Cause.FILESYSTEM),
+        ("copyfileobj", "/usr/lib/python3.11/shutil.py", Doing.OUTSIDE, Cause.FILESYSTEM),
+        ("_compile", f"{SITE}/torch/_dynamo/convert_frame.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("_compile_fx_inner", f"{SITE}/torch/_inductor/compile_fx.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("PyCodeCache.load", f"{SITE}/torch/_inductor/codecache.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("generate", f"{SITE}/torch/_inductor/codegen/wrapper.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("compile", f"{SITE}/triton/compiler/compiler.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("make_cubin", f"{SITE}/triton/backends/nvidia/compiler.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("OpBuilder.jit_load", f"{SITE}/deepspeed/ops/op_builder/builder.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("getaddrinfo", "/usr/lib/python3.11/socket.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("sleep", f"{SITE}/tenacity/nap.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("Retry.sleep", f"{SITE}/urllib3/util/retry.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("HTTPAdapter.send", f"{SITE}/requests/adapters.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("handle_request", f"{SITE}/httpcore/_sync/http11.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("sync", f"{SITE}/fsspec/asyn.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("_call_s3", f"{SITE}/s3fs/core.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("HfApi.upload_folder", f"{SITE}/huggingface_hub/hf_api.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("MailboxHandle.wait_or", f"{SITE}/wandb/sdk/mailbox/mailbox_handle.py", Doing.OUTSIDE, Cause.NETWORK),
+        ("do_wait_suspend", f"{SITE}/debugpy/_vendored/pydevd/pydevd.py", Doing.OUTSIDE, Cause.DEBUGGER),
+        ("InteractiveShell.mainloop", f"{SITE}/IPython/terminal/interactiveshell.py", Doing.OUTSIDE, Cause.DEBUGGER),
+        ("Cmd.cmdloop", "/usr/lib/python3.11/cmd.py", Doing.OUTSIDE, Cause.DEBUGGER),
+        ("unix_getpass", "/usr/lib/python3.11/getpass.py", Doing.OUTSIDE, Cause.USER_CODE),
+        ("_exit_function", "/usr/lib/python3.11/multiprocessing/util.py", Doing.OUTSIDE, Cause.TEARDOWN),
+        ("ApplyResult.get", "/usr/lib/python3.11/multiprocessing/pool.py", Doing.OUTSIDE, Cause.USER_CODE),
+        ("Popen.poll", "/usr/lib/python3.11/multiprocessing/popen_fork.py", Doing.OUTSIDE, Cause.USER_CODE),
+        ("Handler.acquire", "/usr/lib/python3.11/logging/__init__.py", Doing.OUTSIDE, Cause.USER_CODE),
+        ("StreamHandler.flush", "/usr/lib/python3.11/logging/__init__.py", Doing.OUTSIDE, Cause.USER_CODE),
     ],
 )
 def test_python_frames(function: str, file: str, doing: Doing, cause: Cause) -> None:
@@ -67,6 +115,15 @@ def test_python_frames(function: str, file: str, doing: Doing, cause: Cause) -> 
         ("run", "/home/ada/pdb_reader.py"),
         ("read", "/home/ada/websocket.py"),
         ("wait", "/usr/lib/python3.11/threading.py"),
+        ("_fn", f"{SITE}/torch/_dynamo/eval_frame.py"),
+        ("CompiledFxGraph.__call__", f"{SITE}/torch/_inductor/output_code.py"),
+        ("run", f"{SITE}/torch/_inductor/compile_fx.py"),
+        ("runtime_wrapper", f"{SITE}/torch/_functorch/_aot_autograd/runtime_wrappers.py"),
+        ("main", "/home/ada/code.py"),
+        ("main", "/home/ada/requests/train.py"),
+        ("train_step", "/home/ada/datasets/loop.py"),
+        ("Trainer._shutdown", "/home/ada/trainer.py"),
+        ("socket.accept", "/usr/lib/python3.11/socket.py"),
     ],
 )
 def test_near_misses_among_python_frames(function: str, file: str) -> None:
@@ -84,6 +141,10 @@ def test_near_misses_among_python_frames(function: str, file: str) -> None:
         ("ncclLocalOpAppend", Doing.WORK),
         ("cudaStreamSynchronize", Doing.DEVICE),
         ("take_gil", Doing.OUTSIDE),
+        ("gc_collect_main", Doing.OUTSIDE),
+        ("acquire_timed", Doing.OUTSIDE),
+        ("MPI_Allreduce", Doing.WORK),
+        ("hipStreamSynchronize", Doing.DEVICE),
     ],
 )
 def test_native_frames(function: str, doing: Doing) -> None:
@@ -109,6 +170,15 @@ def test_near_misses_among_native_frames(function: str) -> None:
         ("newfstatat", "", "rpc_wait_bit_killable", Cause.FILESYSTEM),
         ("read", "/dev/pts/3", "wait_woken", Cause.USER_CODE),
         ("read", "/mnt/data/shard-3.tar", "folio_wait_bit", Cause.FILESYSTEM),
+        ("fsync", "", "jbd2_log_wait_commit", Cause.FILESYSTEM),
+        ("newfstatat", "", "ptlrpc_set_wait", Cause.FILESYSTEM),
+        ("openat", "", "autofs_wait", Cause.FILESYSTEM),
+        ("sendto", "socket:[4711]", "sk_stream_wait_memory", Cause.NETWORK),
+        ("clone3", "", "kernel_clone", Cause.USER_CODE),
+        ("wait4", "", "do_wait", Cause.USER_CODE),
+        ("ioctl", "/dev/nvidia0", "", Cause.DEVICE_SYNC),
+        ("futex", "", "do_freezer_trap", Cause.SIGNAL),
+        ("running", "", "mem_cgroup_oom_synchronize", Cause.OOM),
     ],
 )
 def test_kernel_facts(syscall: str, target: str, wchan: str, cause: Cause) -> None:
@@ -123,3 +193,36 @@ def test_kernel_facts(syscall: str, target: str, wchan: str, cause: Cause) -> No
 )
 def test_near_misses_among_kernel_facts(syscall: str, target: str, wchan: str) -> None:
     assert kernel_pattern(syscall, target, wchan) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "file"),
+    [
+        ("Queue.get", "/usr/lib/python3.11/queue.py"),
+        ("Connection._recv", "/usr/lib/python3.11/multiprocessing/connection.py"),
+        ("EpollSelector.select", "/usr/lib/python3.11/selectors.py"),
+        ("socket.accept", "/usr/lib/python3.11/socket.py"),
+        ("BaseEventLoop._run_once", "/usr/lib/python3.11/asyncio/base_events.py"),
+        ("run_until_complete", f"{SITE}/uvloop/__init__.py"),
+        ("Worker.main_loop", f"{SITE}/ray/_private/worker.py"),
+        ("Socket.recv", f"{SITE}/zmq/sugar/socket.py"),
+        ("MessageQueue.acquire_read", f"{SITE}/vllm/distributed/device_communicators/shm_broadcast.py"),
+        ("Scheduler.recv_requests", f"{SITE}/sglang/srt/managers/scheduler.py"),
+    ],
+)
+def test_loops_that_wait_for_work(function: str, file: str) -> None:
+    assert waits_for_work(function, file)
+
+
+@pytest.mark.parametrize(
+    ("function", "file"),
+    [
+        ("Queue.put", "/usr/lib/python3.11/queue.py"),
+        ("Queue.join", "/usr/lib/python3.11/queue.py"),
+        ("Queue.get", "/home/ada/queue.py"),
+        ("Thread.join", "/usr/lib/python3.11/threading.py"),
+        ("Worker.init", f"{SITE}/ray/_private/worker.py"),
+    ],
+)
+def test_near_misses_among_loops_that_wait_for_work(function: str, file: str) -> None:
+    assert not waits_for_work(function, file)

@@ -1,0 +1,60 @@
+"""Step 5's blind spot again: who has left out an operation that no recorder holds.
+
+Gloo's recorder has no sends and receives, but it counts them: between two recorded operations of a group the count of
+operations (`op_id`) grows by one for each that is not recorded. A rank that issued fewer of these before its last
+operation than before each earlier one has left something out, and a partner may wait for it.
+"""
+
+from dataclasses import dataclass
+
+from collector.diagnose.lanes import Lane
+from collector.diagnose.scene import Scene
+from shared.trace import Trace
+
+LEAST_STEPS = 2
+"""Fewer earlier steps than this make no habit."""
+_COUNTS_UNRECORDED = "gloo"
+
+
+@dataclass(frozen=True)
+class BrokenHabit:
+    """One rank that issued fewer unrecorded operations than in each of the `steps` before."""
+
+    rank: int
+    usual: int
+    now: int
+    steps: int
+
+    def __str__(self) -> str:
+        """The ground in one sentence, for a remark."""
+        return (
+            f"before its last operation rank {self.rank} issued {self.now} operations that no recorder holds, before "
+            f"each of the {self.steps} alike {self.usual}: a send or a receive is missing"
+        )
+
+
+def broken_habit(scene: Scene) -> BrokenHabit | None:
+    """Return the one rank that did less than it always did; None where none did, or several."""
+    found = [
+        habit
+        for group in scene.groups
+        for rank, lane in group.lanes.items()
+        if rank in scene.traces and (habit := _habit_of(rank, lane, scene.traces[rank])) is not None
+    ]
+    return found[0] if len({habit.rank for habit in found}) == 1 else None
+
+
+def _habit_of(rank: int, lane: Lane, trace: Trace) -> BrokenHabit | None:
+    """Compare the gap before the last, unfinished operation with those before operations that came about alike."""
+    if not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless or len(lane.positions) < 2:
+        return None
+    if trace.signatures[trace.signature[lane.positions[-1]]].backend != _COUNTS_UNRECORDED:
+        return None
+    gaps: dict[tuple[int, int], list[int]] = {}
+    for before, after in zip(lane.positions, lane.positions[1:], strict=False):
+        alike = (trace.signature[before], trace.signature[after])
+        gaps.setdefault(alike, []).append(trace.op_id[after] - trace.op_id[before] - 1)
+    *earlier, now = gaps[trace.signature[lane.positions[-2]], trace.signature[lane.positions[-1]]]
+    if len(earlier) < LEAST_STEPS or len(set(earlier)) > 1 or not 0 <= now < earlier[0]:
+        return None
+    return BrokenHabit(rank, earlier[0], now, len(earlier))
