@@ -18,31 +18,25 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from collector.bare_files import BareRank, join_logs, merge_bares
+from collector.bare_files import BareRank, merge_bares
 from collector.dump_readers import DumpReaders
 from collector.file_kinds import FileKind
-from collector.file_ranks import rank_of_dump, rank_of_log, rank_of_stacks
+from collector.file_ranks import rank_of_dump, rank_of_stacks
 from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
+from collector.log_files import LogText, add_named_ranks, assign_logs, read_log, with_world_size
 from collector.manifest import BUNDLE_VERSION, Manifest
 from collector.ras_files import with_ras
 from shared import SCHEMA_VERSION
 from shared.errors import NotFound, UnhangError, UnreadableDump
-from shared.log_events import LogFile, Logs
-from shared.log_lines import find_events
 from shared.missing import Missing, Reason
 from shared.ras import RasNetwork
 from shared.ras_reports import parse_ras
-from shared.redaction import redact
 from shared.snapshot import NodeSnapshot
 from shared.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text
 from shared.stacks import Stacks
 from shared.trace import Trace
 from shared.value import Value
 
-_KEPT_LINES = 200
-"""Of each log, for people. Events are found in all of it."""
-
-_MOST_LINE = 2000
 _MOST_MISSING = 1000
 
 _T = TypeVar("_T", bound=Value)
@@ -96,7 +90,7 @@ class _Reading:
         self._snapshots: dict[bytes, NodeSnapshot] = {}
         self._manifests: list[Manifest] = []
         self._stacks: list[tuple[str, Stacks]] = []
-        self._logs: list[tuple[str, list[str]]] = []
+        self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
         self._missing: list[Missing] = []
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
@@ -131,11 +125,15 @@ class _Reading:
         snapshots = tuple(self._snapshots[key] for key in self._snapshots)
         bares = self._bares(snapshots)
         known = bares.keys() | {rank.identity.rank for snapshot in snapshots for rank in snapshot.ranks}
-        unowned = self._assign_logs(bares, frozenset(known))
+        logs_only = not known
+        unowned, older = assign_logs(self._logs, bares, frozenset(known))
+        if logs_only:
+            add_named_ranks(bares, unowned)
         merged, left_out = merge_bares(snapshots, bares, unowned)
+        merged = with_world_size(merged) if logs_only else merged
         merged = with_ras(merged, tuple(self._ras.values()))
         manifest = self._manifests[0] if len(self._manifests) == 1 else None
-        return Recorded(merged, _cut([*self._missing, *left_out]), manifest)
+        return Recorded(merged, _cut([*self._missing, *older, *left_out]), manifest)
 
     def _bares(self, snapshots: tuple[NodeSnapshot, ...]) -> dict[int, BareRank]:
         """Step 3 for dumps and stacks."""
@@ -157,23 +155,6 @@ class _Reading:
             else:
                 bares[rank].stacks[name] = stacks
         return bares
-
-    def _assign_logs(self, bares: dict[int, BareRank], known: frozenset[int]) -> Logs | None:
-        """Step 3 for logs: lines to the ranks that wrote them; returns what belongs to no one rank."""
-        unowned: list[Logs] = []
-        for name, lines in self._logs:
-            owner = rank_of_log(name, known)
-            events = find_events(lines, path=name, rank=owner)
-            kept = (LogFile(path=name, size_bytes=sum(map(len, lines)), lines=_last_lines(lines)),)
-            by_rank = {event.rank for event in events}
-            for rank in sorted(rank for rank in by_rank if rank is not None and rank != owner):
-                bares[rank].logs.append(Logs(events=tuple(e for e in events if e.rank == rank)))
-            own = Logs(files=kept, events=tuple(e for e in events if e.rank == owner))
-            if owner is not None:
-                bares[owner].logs.append(own)
-            else:
-                unowned.append(own)
-        return join_logs(unowned) if unowned else None
 
     def _unnamed(self, name: str, advice: str) -> None:
         self._missing.append(
@@ -202,8 +183,7 @@ class _Reading:
         self._ras.setdefault(hashlib.sha256(found.data).digest(), parse_ras(found.data))
 
     def _add_log(self, found: FoundFile) -> None:
-        text = found.data[-self._bounds.log_tail_bytes :].decode("utf-8", "replace")
-        self._logs.append((found.name, [line[:_MOST_LINE] for line in text.splitlines()]))
+        self._logs.append(read_log(found.name, found.data, self._bounds.log_tail_bytes))
 
 
 _UNUSED = {
@@ -228,10 +208,6 @@ def _parse_stacks(found: FoundFile) -> Stacks:
         return stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})
     text = found.data.decode("utf-8", "replace")
     return parse_pyspy_text(text) if found.kind is FileKind.PYSPY_TEXT else parse_faulthandler(text)
-
-
-def _last_lines(lines: list[str]) -> tuple[str, ...]:
-    return tuple(redact(line) for line in lines[-_KEPT_LINES:])
 
 
 def _cut(missing: list[Missing]) -> tuple[Missing, ...]:
