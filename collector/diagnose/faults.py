@@ -11,8 +11,8 @@ from dataclasses import replace
 from collector.diagnose.disputes import disputes_of
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.hidden import hidden_faults, waits_unrecorded
-from collector.diagnose.orders import order_breakers
-from collector.diagnose.programs import Programs
+from collector.diagnose.orders import order_breaker
+from collector.diagnose.programs import Programs, Stray
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
 from collector.diagnose.shifts import shift_of
@@ -44,10 +44,15 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     circles = [
         (cycle, _cycle_fault(cycle, graph, scene, programs)) for cycle in graph.cycles() if not held & set(cycle)
     ]
-    faults += [fault for cycle, fault in circles if fault.culprits or not behind & set(cycle)]
+    faults += [fault for cycle, fault in circles if _stands_alone(fault) or not behind & set(cycle)]
     faults.sort(key=lambda fault: all(_only_undumped(rank, scene) for rank in fault.culprits or [-1]))
     # 7. All issued, none completed.
-    return faults or _stuck_faults(graph, scene)
+    return faults or _stuck_faults(graph, scene, programs)
+
+
+def _stands_alone(fault: Fault) -> bool:
+    """Does a circle of waits hold by itself, whatever those without a dump may do?"""
+    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
 
 
 def _only_undumped(rank: int, scene: Scene) -> bool:
@@ -197,26 +202,28 @@ def _went_on(rank: int, scene: Scene) -> bool:
 
 def _cycle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Scene, programs: Programs) -> Fault:
     inside = tuple(e for e in scene.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
-    order = order_breakers(cycle, inside, programs)
     p2p = all(edge.is_p2p for edge in inside)
-    culprits = order.breakers or (cycle if p2p or len(cycle) == 2 else ())
-    sure = all(not edge.queued for edge in inside) and (p2p or bool(order.breakers))
+    strays = () if p2p else programs.strays(cycle)
+    breaker = None if p2p or strays else order_breaker(cycle, inside, scene.groups, scene.traces)
+    culprits = cycle if p2p else tuple(stray.rank for stray in strays) if breaker is None else (breaker,)
+    sure = all(not edge.queued for edge in inside) and bool(culprits)
     first = first_edge(inside)
     return Fault(
-        kind=Kind.P2P_DEADLOCK if p2p and not order.breakers else Kind.ORDER_INVERSION,
+        kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
-        certainty=Certainty.PROVEN if sure else Certainty.SUPPORTED if order.breakers else Certainty.SUSPECTED,
+        certainty=Certainty.PROVEN if sure else Certainty.SUSPECTED if p2p or not culprits else Certainty.SUPPORTED,
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
-        remarks=order.remarks if order.breakers or p2p else (_TIED,),
+        remarks=tuple(map(str, strays[:_MOST_TOLD])) if culprits else (_TIED,),
     )
 
 
+_MOST_TOLD = 4
 _TIED = "the ranks took the operations in different orders, and no order has a majority"
 
 
@@ -236,7 +243,7 @@ def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
     return tuple(walk[rank] for rank in ring[ring.index(at) :])
 
 
-def _stuck_faults(graph: WaitGraph, scene: Scene) -> list[Fault]:
+def _stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fault]:
     """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
     stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
     for edge in scene.edges:
@@ -248,20 +255,33 @@ def _stuck_faults(graph: WaitGraph, scene: Scene) -> list[Fault]:
         return []
     edges = min(stuck.values(), key=lambda each: (min(edge.created_ns for edge in each), each[0].group.name))
     victims = {edge.waiter for each in stuck.values() for edge in each}
-    return [
-        Fault(
-            kind=Kind.STUCK_TOGETHER,
-            culprits=(),
-            victims=tuple(sorted(victims | graph.victims_of(victims))),
-            certainty=_stuck_certainty(edges, scene),
-            cause=Cause.UNKNOWN,
-            edges=tuple(edges),
-            group=edges[0].group,
-            op=edges[0].signature.op,
-            sequence=edges[0].sequence,
-            remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
-        )
-    ]
+    together = Fault(
+        kind=Kind.STUCK_TOGETHER,
+        culprits=(),
+        victims=tuple(sorted(victims | graph.victims_of(victims))),
+        certainty=_stuck_certainty(edges, scene),
+        cause=Cause.UNKNOWN,
+        edges=tuple(edges),
+        group=edges[0].group,
+        op=edges[0].signature.op,
+        sequence=edges[0].sequence,
+        remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
+    )
+    strays = programs.strays({edge.waiter for edge in edges})
+    return [_astray(together, strays) if strays else together]
+
+
+def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
+    """All have issued it, and one of them by a way of its own: to the others its call is another one."""
+    return replace(
+        fault,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=tuple(stray.rank for stray in strays),
+        victims=tuple(rank for rank in fault.victims if rank not in {stray.rank for stray in strays}),
+        certainty=Certainty.SUPPORTED,
+        cause=Cause.USER_CODE,
+        remarks=tuple(map(str, strays)),
+    )
 
 
 def _no_divergence(op: str) -> str:

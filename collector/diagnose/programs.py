@@ -19,6 +19,10 @@ from shared.trace import Trace
 LEAST_AGREEING = 2
 """Peers that must agree against one rank."""
 
+_MOST_ASKED = 64
+"""A stray is alone: where more ranks than this each made calls of their own, nothing is usual."""
+
+_P2P = "p2p"
 _Call = tuple[str, int, Facts | str]
 """Role of the group, sequence, and what was called; point-to-point calls have sequence 0."""
 
@@ -46,25 +50,38 @@ class Programs:
 
     def strays(self, ranks: Collection[int]) -> tuple[Stray, ...]:
         """Return those of `ranks` whose program alone differs from that of their peers."""
-        found = (self._stray(rank) for rank in sorted(ranks) if rank in self._calls)
+        alone = [rank for rank in sorted(ranks) if rank in self._calls and len(self._alike[rank]) == 1]
+        found = (self._stray(rank) for rank in alone[:_MOST_ASKED])
         return tuple(stray for stray in found if stray is not None)
 
     def _stray(self, rank: int) -> Stray | None:
-        peers = [peer for peer in self._families.get(rank, ()) if peer != rank and peer in self._calls]
+        peers = self._families.get(rank, ())
+        if not peers or any(peer in self._alike[rank] for peer in peers if peer != rank):
+            return None
         mine, theirs = self._aligned(rank, peers)
         for at, call in enumerate(mine):
-            choices = Counter(calls[at] for calls in theirs.values() if at < len(calls))
-            if call not in choices and choices:
-                common, votes = choices.most_common(1)[0]
-                agreeing = tuple(peer for peer, calls in theirs.items() if at < len(calls) and calls[at] == common)
-                decided = votes >= LEAST_AGREEING and votes == sum(choices.values())
-                return Stray(rank, _in_words(call), agreeing, _in_words(common)) if decided else None
+            choices: Counter[_Call] = Counter()
+            for peer, calls in theirs.items():
+                if at < len(calls):
+                    choices[calls[at]] += len(self._alike[peer])
+            if choices and call not in choices:
+                return self._decided(rank, call, choices, [p for p, calls in theirs.items() if at < len(calls)])
             theirs = {peer: calls for peer, calls in theirs.items() if at >= len(calls) or calls[at] == call}
         return None
 
+    def _decided(self, rank: int, call: _Call, choices: "Counter[_Call]", peers: list[int]) -> Stray | None:
+        """All peers must agree, and both calls must be such as either side could make."""
+        (common, votes), *others = choices.most_common()
+        comparable = {call[0], common[0]} - {_P2P} <= self._roles[rank] & self._roles[peers[0]]
+        if others or votes < LEAST_AGREEING or not comparable:
+            return None
+        agreeing = tuple(sorted(rank for peer in peers for rank in self._alike[peer]))
+        return Stray(rank, _in_words(call), agreeing, _in_words(common))
+
     def _aligned(self, rank: int, peers: Iterable[int]) -> tuple[list[_Call], dict[int, list[_Call]]]:
-        """The calls of `rank` and of its peers from the first one on that most of them still hold."""
-        mine, theirs = self._calls[rank], {peer: self._calls[peer] for peer in peers}
+        """The calls of `rank`, and of one of each sort of peers, from the first one on that most of them still hold."""
+        mine = self._calls[rank]
+        theirs = {min(self._alike[peer]): self._calls[peer] for peer in peers if peer != rank and peer in self._calls}
         if not any(self.traces[each].truncated for each in (rank, *theirs)):
             return mine, theirs
         held = {peer: {call: at for at, call in enumerate(calls) if call[1]} for peer, calls in theirs.items()}
@@ -73,6 +90,23 @@ class Programs:
             if call[1] and 2 * len(holding) > len(held):
                 return mine[at:], {peer: theirs[peer][held[peer][call] :] for peer in holding}
         return [], {}
+
+    @cached_property
+    def _alike(self) -> dict[int, tuple[int, ...]]:
+        """For each rank all that made the same calls within its family, itself included."""
+        classes: dict[object, list[int]] = defaultdict(list)
+        for rank, calls in self._calls.items():
+            classes[self._families.get(rank), tuple(calls), self.traces[rank].truncated].append(rank)
+        return {rank: tuple(sorted(ranks)) for ranks in classes.values() for rank in ranks}
+
+    @cached_property
+    def _roles(self) -> dict[int, frozenset[str]]:
+        """The roles of the groups that each rank is a member of."""
+        roles: dict[int, set[str]] = defaultdict(set)
+        for group in self.groups:
+            for rank in group.members:
+                roles[rank].add(role_of(group, self.groups))
+        return {rank: frozenset(mine) for rank, mine in roles.items()}
 
     @cached_property
     def _calls(self) -> dict[int, list[_Call]]:
@@ -87,7 +121,7 @@ class Programs:
                     at[rank][position] = (role, sequence, known[trace.signature[position]])
         for rank, trace in self.traces.items():
             for position in _p2p_positions(trace):
-                at[rank][position] = ("p2p", 0, trace.signatures[trace.signature[position]].op)
+                at[rank][position] = (_P2P, 0, trace.signatures[trace.signature[position]].op)
         return {rank: [calls[position] for position in sorted(calls)] for rank, calls in at.items()}
 
     @cached_property

@@ -95,8 +95,9 @@ def test_two_groups_in_crossed_order_convict_the_minority() -> None:
 def test_crossed_order_between_two_ranks_is_a_tie() -> None:
     groups = {"a": (0, 1), "b": (0, 1)}
     diagnosis = judged(Job({0: [Collective("a"), Collective("b")], 1: [Collective("b"), Collective("a")]}, groups))
-    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (0, 1))]
+    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, ())]
     assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+    assert [wait.rank for wait in diagnosis.findings[0].cycle] == [0, 1]
 
 
 def test_a_send_that_never_comes_convicts_the_sender() -> None:
