@@ -31,6 +31,7 @@ class Looks:
     stacks: str
     count: int
     interval_seconds: float
+    ras: bool = False
 
 
 def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> None:
@@ -52,7 +53,8 @@ def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> No
 
 async def _look(looks: Looks, agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> NodeSnapshot:
     named = {} if looks.job is None else {"job": looks.job}
-    requests = [Request(agent, "/v1/snapshot", {"stacks": looks.stacks, **named}) for agent in agents]
+    asked = {"stacks": looks.stacks, "ras": "true" if looks.ras else "false", **named}
+    requests = [Request(agent, "/v1/snapshot", asked) for agent in agents]
     answers = await Fanout(client, node_seconds=_LOOK_SECONDS).ask(
         requests, NodeSnapshot, deadline=Deadline.within(_LOOK_SECONDS)
     )

@@ -34,13 +34,16 @@ Examples:
 )
 @click.option("--looks", type=click.IntRange(1, 100), default=1, show_default=True, help="Looks; two tell what moves.")
 @click.option("--interval", type=click.FloatRange(0, 600), default=3.0, show_default=True, help="Seconds between.")
+@click.option("--ras", is_flag=True, help="Ask NCCL RAS about the whole job, too; on one node of a job, not on all.")
 @verbose_option
-def snapshot(job: str | None, directory: str, stacks: str, looks: int, interval: float, verbose: bool) -> None:
+def snapshot(
+    job: str | None, directory: str, stacks: str, looks: int, interval: float, ras: bool, verbose: bool
+) -> None:
     """Look at the ranks on this machine and keep what was seen, one file per look.
 
     Prints the path of each file. Run it on every node of a job, then judge the directory with diagnose --from.
     """
     from cli.snapshots import Looks, take_snapshots
 
-    wanted = Looks(job=job, stacks=stacks, count=looks, interval_seconds=interval)
+    wanted = Looks(job=job, stacks=stacks, count=looks, interval_seconds=interval, ras=ras)
     take_snapshots(wanted, None if directory == "-" else Path(directory), verbose=verbose)
