@@ -99,6 +99,9 @@ class Process(Value):
     oom_kills: int | None = Field(default=None, description="OOM kills counted in its cgroup.")
     untraceable: str | None = Field(default=None, description="Why its stacks cannot be read; None where they can.")
     blocked_threads: tuple[BlockedThread, ...] = ()
+    group_threads: dict[str, int] = Field(
+        default_factory=dict, description="Threads by name, of those names of which each process group has one."
+    )
     lock_holders: tuple[Holder, ...] = Field(default=(), description="Who holds the file lock that it waits for.")
     before: Beat | None = None
     after: Beat | None = None

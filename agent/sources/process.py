@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from functools import partial
 
 from agent.beat import take_beat
@@ -27,6 +28,8 @@ _MOST_KERNEL_FRAMES = 64
 _MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _MOST_THREADS = 512
 _MOST_BLOCKED = 8
+_ONE_PER_GROUP = ("gloo_tcp_loop", "pt_nccl_watchdg")
+"""Names of threads of which each process group of a backend has one."""
 
 
 class ProcessSource:
@@ -41,8 +44,10 @@ class ProcessSource:
         pid = rank.stat.pid
         log_bytes = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
         process = read_process(scene, pid, children=rank.children, log_bytes=log_bytes)
+        blocked, group_threads = _other_threads(scene.procfs, pid)
         told = {
-            "blocked_threads": _blocked_threads(scene.procfs, pid),
+            "blocked_threads": blocked,
+            "group_threads": group_threads,
             "untraceable": trace_obstacle(scene.procfs, pid),
         }
         return {"process": with_path(process.model_copy(update=told), scene, self._crew, deadline)}
@@ -116,16 +121,21 @@ def _kernel_stack(procfs: ProcFs, pid: int, folder: str = "") -> tuple[str, ...]
     return tuple(frame for frame in frames if frame)
 
 
-def _blocked_threads(procfs: ProcFs, pid: int) -> tuple[BlockedThread, ...]:
-    """Return the threads beside the main one that are in uninterruptible sleep, such as one that saves a checkpoint."""
+def _other_threads(procfs: ProcFs, pid: int) -> tuple[tuple[BlockedThread, ...], dict[str, int]]:
+    """Return the threads beside the main one that are in state D, such as one that saves a checkpoint, and how many
+    have each of the names that tell how many process groups there are.
+    """
     found: list[BlockedThread] = []
+    names: Counter[str] = Counter()
     for tid in procfs.tids(pid)[:_MOST_THREADS]:
         try:
-            if tid != pid and len(found) < _MOST_BLOCKED and (stat := procfs.stat(pid, tid)).state == "D":
+            stat = procfs.stat(pid, tid)
+            names[stat.name] += 1
+            if tid != pid and len(found) < _MOST_BLOCKED and stat.state == "D":
                 found.append(_blocked_thread(procfs, pid, tid, stat.name))
         except (Gone, NotPermitted):
             continue
-    return tuple(found)
+    return tuple(found), {name: names[name] for name in _ONE_PER_GROUP if names[name]}
 
 
 def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThread:
