@@ -5,10 +5,10 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
  1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.        roster
  2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.                motion, straggler
  3. Line up each group by (lane, sequence), inferring members where no dump names them.        groups
- 4. Same sequence, different signature: the minority against the majority.                     signatures
- 5. Who waits for whom, by record; what the record cannot hold, by stack.                      waits, hidden
- 6. Follow the edges to the root; a cycle is a deadlock.                                       graph, orders, faults
- 7. All issued, none completed: stuck together, and nobody is blamed for it.                   faults
+ 4. Same sequence, different signature: the minority against the majority.           disputes, signatures
+ 5. Who waits for whom, by record; what the record cannot hold, by stack.                 waits, queues, hidden
+ 6. Follow the edges to the root; a cycle is a deadlock.                           graph, roots, circles, programs
+ 7. All issued, none completed: stuck together, and nobody is blamed for it.                           stuck
  8. Where is the root now, and why?                                                            activity, patterns
  9. Without a recorder, the same from RAS's counts, logs, stacks and process state.    by_ras, by_logs, by_stacks
 10. Say it, with its ground.                                                                   findings, wording
@@ -21,7 +21,7 @@ from collector.diagnose.activity import activity_of, spread_native
 from collector.diagnose.by_kernel import with_endings, with_nodes
 from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs, with_logs
 from collector.diagnose.by_ras import faults_by_ras
-from collector.diagnose.by_stacks import faults_by_stacks
+from collector.diagnose.by_stacks import faults_by_stacks, may_be_slow
 from collector.diagnose.check import check_job
 from collector.diagnose.classes import classes_of
 from collector.diagnose.coverage import coverage_of
@@ -93,12 +93,16 @@ def _read(scene: Scene) -> Reading:
     faults = faults or with_counts(faults_by_stacks(scene), scene)
     if not faults:
         return _quiet(scene)
-    doubt = _doubt(faults, scene)
-    if doubt is not None:
-        return doubt
-    faults = [with_descriptors(with_nodes(_tempered(fault, scene), scene), scene) for fault in faults]
-    findings = tuple(finding_of(fault, scene) for fault in faults)
-    return Reading(Verdict.HUNG, "", findings=findings)
+    doubts = [_doubt(fault, scene) for fault in faults]
+    due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
+    if not due:
+        return min((doubt for doubt in doubts if doubt is not None), key=_decided_after)
+    told = [with_descriptors(with_nodes(_tempered(fault, scene), scene), scene) for fault in due]
+    return Reading(Verdict.HUNG, "", findings=tuple(finding_of(fault, scene) for fault in told))
+
+
+def _decided_after(doubt: Reading) -> float:
+    return float("inf") if doubt.decided_after is None else doubt.decided_after
 
 
 def _nobody_left(scene: Scene) -> Reading:
@@ -141,17 +145,18 @@ def _quiet(scene: Scene) -> Reading:
     return Reading(Verdict.CANNOT_TELL, "no rank is seen to wait for another, and none moves")
 
 
-def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
+def _doubt(fault: Fault, scene: Scene) -> Reading | None:
     """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
     if not scene.roster.live:
         return None
     motion = scene.motion
-    suspects = tuple(sorted({rank for fault in faults for rank in fault.culprits} or scene.activities))
-    stall = _stall(faults, scene)
+    suspects = tuple(sorted({*fault.culprits} or scene.activities))
+    stall = _stall(fault, scene)
     if any(scene.activities[rank].may_be_idle for rank in suspects if rank in scene.activities):
         return Reading(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
-    at_once = any(fault.kind in _NEVER_PASSES for fault in faults)
-    needed = motion.needed(busy=_takes_time(faults, suspects, scene), at_once=at_once)
+    recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
+    at_once = fault.kind in _NEVER_PASSES and recorded
+    needed = motion.needed(busy=_takes_time(fault, suspects, scene), at_once=at_once)
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
@@ -159,24 +164,24 @@ def _doubt(faults: list[Fault], scene: Scene) -> Reading | None:
     return Reading(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall)
 
 
-def _takes_time(faults: list[Fault], suspects: tuple[int, ...], scene: Scene) -> bool:
+def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Scene) -> bool:
     """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
     motions = {rank: scene.motion.by_rank[rank] for rank in suspects if rank in scene.motion.by_rank}
     working = [rank for rank, what in motions.items() if what is Motion.BUSY and not _only_waits(rank, scene)]
     may_pass = any(scene.activities[rank].may_pass for rank in suspects if rank in scene.activities)
     unseen = set(motions.values()) == {Motion.UNKNOWN}
-    return bool(working) or may_pass or unseen or _is_starting(faults)
+    return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, scene)
 
 
-def _is_starting(faults: list[Fault]) -> bool:
-    return any(fault.kind is Kind.STARTUP_INCOMPLETE for fault in faults)
+def _is_starting(fault: Fault) -> bool:
+    return fault.kind is Kind.STARTUP_INCOMPLETE
 
 
-def _stall(faults: list[Fault], scene: Scene) -> float:
-    if _is_starting(faults):
+def _stall(fault: Fault, scene: Scene) -> float:
+    if _is_starting(fault):
         ages = [_age(look) for view in scene.roster.present() for look in view.looks[-1:]]
         return min((age for age in ages if age is not None), default=scene.motion.seconds)
-    return scene.motion.stall(r for fault in faults for r in fault.victims if scene.doing(r) is not Doing.STORE)
+    return scene.motion.stall(rank for rank in fault.victims if scene.doing(rank) is not Doing.STORE)
 
 
 def _age(look: RankSnapshot) -> float | None:

@@ -1,0 +1,133 @@
+"""Step 6: the roots of the wait-for graph as faults, one for all that are waited for in the same operation.
+
+Most roots are behind. Where a few wait for the many, the few may be the odd ones, ahead by a call of their own.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from collector.diagnose.graph import WaitGraph
+from collector.diagnose.programs import Programs
+from collector.diagnose.roster import Presence
+from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
+from collector.diagnose.shifts import shift_of
+from collector.diagnose.waits import Edge
+from shared.diagnosis import Cause, Certainty, Kind
+from shared.ranks import ranks_in_words
+
+
+def root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fault]:
+    """One fault for all roots of one kind that are waited for in the same operation."""
+    together: dict[tuple[Kind, Cause | None, str, int | None], list[int]] = defaultdict(list)
+    for root in roots:
+        edge = first_edge(graph.edges_to([root]))
+        kind = kind_of(root, scene)
+        cause = scene.activities[root].cause if root in scene.activities and kind is Kind.RANK_NOT_JOINED else None
+        together[kind, cause, "" if edge is None else edge.group.name, edge.sequence if edge else None].append(root)
+    faults = [_root_fault(key[0], tuple(ranks), graph, scene) for key, ranks in together.items()]
+    return [_turned(fault, scene, programs) for fault in faults]
+
+
+def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: Scene) -> Fault:
+    edges = graph.edges_to(culprits)
+    first = first_edge(edges)
+    if first is not None and first.is_p2p and kind is Kind.RANK_NOT_JOINED:
+        kind = Kind.P2P_UNMATCHED
+    begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
+    certainty = _root_certainty(kind, culprits, first, scene)
+    return Fault(
+        kind=kind if begun else Kind.STUCK_TOGETHER,
+        culprits=culprits,
+        victims=tuple(sorted(graph.victims_of(culprits))),
+        certainty=certainty if begun else Certainty.SUPPORTED,
+        edges=(*edges, *graph.edges_among(graph.victims_of(culprits))),
+        group=None if first is None else first.group,
+        op=None if first is None else first.signature.op,
+        sequence=None if first is None else first.sequence,
+        remarks=(
+            *_membership_remark(first),
+            *(() if begun else (f"{ranks_in_words(culprits)} issued it, and the device has not begun it",)),
+            *_shift_remark(culprits, first, scene),
+        ),
+    )
+
+
+def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, scene: Scene) -> tuple[str, ...]:
+    """A rank that is one operation short may have skipped it long ago: call sites tell where."""
+    if edge is None or edge.is_p2p or len(culprits) != 1:
+        return ()
+    shift = shift_of(edge.group, culprits[0], edge.waiter, scene.traces)
+    return () if shift is None else (str(shift),)
+
+
+def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, scene: Scene) -> Certainty:
+    """Proven where marks or process state show it; what rests on elimination or inference is weaker."""
+    views = [scene.roster.ranks[rank] for rank in culprits]
+    if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
+        return Certainty.PROVEN
+    if kind is Kind.RANK_UNREACHABLE:
+        return (
+            Certainty.PROVEN
+            if all(v.unanswered is not None and v.unanswered.ranks for v in views)
+            else Certainty.SUPPORTED
+        )
+    if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
+        marked = all(rank in edge.group.lanes for rank in culprits)
+        if marked and not (edge.group.inferred and edge.group.name != "0"):
+            return Certainty.PROVEN
+        return Certainty.SUPPORTED
+    return Certainty.SUSPECTED
+
+
+def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
+    if edge is None or not edge.group.inferred or edge.group.name == "0":
+        return ()
+    return (f"no dump names the members of group {edge.group.name}; they were inferred from the records",)
+
+
+def _turned(fault: Fault, scene: Scene, programs: Programs) -> Fault:
+    """The odd rank may be ahead: a few wait where the many, communicating elsewhere or done, will never come."""
+    if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
+        return fault
+    waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
+    if len(fault.culprits) <= len(waiting) or 2 * len(waiting) >= len(fault.group.members):
+        return fault
+    if all(_went_on(rank, scene) for rank in fault.culprits):
+        return _convicting(waiting, fault, "most of the group went on without this operation")
+    shifts = [shift_of(fault.group, rank, fault.culprits[0], scene.traces) for rank in sorted(waiting)]
+    if all(shift is not None and shift.by < 0 for shift in shifts):
+        return _convicting(waiting, fault, *map(str, shifts))
+    strays = programs.strays(waiting)
+    if len(strays) == len(waiting):
+        return _convicting(waiting, fault, *map(str, strays))
+    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, scene) for rank in fault.culprits):
+        return fault
+    remark = "most of the group has not issued this operation: either they are held, or the few who wait are astray"
+    return replace(fault, culprits=(), certainty=Certainty.SUSPECTED, remarks=(*fault.remarks, remark))
+
+
+def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:
+    return replace(
+        fault,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=tuple(sorted(waiting)),
+        victims=tuple(sorted((set(fault.culprits) | set(fault.victims)) - waiting)),
+        certainty=Certainty.SUPPORTED,
+        cause=Cause.USER_CODE,
+        remarks=(*fault.remarks, *remarks),
+    )
+
+
+def _held_elsewhere(rank: int, scene: Scene) -> bool:
+    """Does its stack or state tell what holds it, whatever the others do?"""
+    activity = scene.activities.get(rank)
+    return activity is not None and (activity.cause in TELLING or activity.kernel_tells)
+
+
+def _went_on(rank: int, scene: Scene) -> bool:
+    view = scene.roster.ranks[rank]
+    if view.presence is Presence.EXITED:
+        return view.exited is not None and view.exited.exit_code == 0
+    activity = scene.activities.get(rank)
+    return activity is not None and (activity.waits_for_ranks or activity.cause is Cause.TEARDOWN)

@@ -1,0 +1,76 @@
+"""Step 7 of the verdict: what everybody has issued and nobody completes.
+
+No record differs, so nobody is blamed, unless a rank came there by a way of its own: then its call may be another one.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from collector.diagnose.graph import WaitGraph
+from collector.diagnose.programs import Programs, Stray
+from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.signatures import ROOTED
+from collector.diagnose.waits import Edge
+from shared.coalesced import COALESCED
+from shared.diagnosis import Cause, Certainty, Kind
+
+
+def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fault]:
+    """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
+    stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
+    for edge in scene.edges:
+        paired = edge.is_p2p and edge.signature.op != COALESCED
+        whole = not edge.group.unknown and (paired or len(edge.group.issued_at(edge.sequence or 0)) > 1)
+        if not edge.holders and whole:
+            stuck[edge.group.name, edge.sequence].append(edge)
+    if not stuck:
+        return []
+    edges = min(stuck.values(), key=lambda each: (min(edge.created_ns for edge in each), each[0].group.name))
+    victims = {edge.waiter for each in stuck.values() for edge in each}
+    together = Fault(
+        kind=Kind.STUCK_TOGETHER,
+        culprits=(),
+        victims=tuple(sorted(victims | graph.victims_of(victims))),
+        certainty=_stuck_certainty(edges, scene),
+        cause=Cause.UNKNOWN,
+        edges=tuple(edges),
+        group=edges[0].group,
+        op=edges[0].signature.op,
+        sequence=edges[0].sequence,
+        remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
+    )
+    strays = programs.strays({edge.waiter for edge in edges})
+    return [_astray(together, strays) if strays else together]
+
+
+def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
+    """All have issued it, and one of them by a way of its own: to the others its call is another one."""
+    return replace(
+        fault,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=tuple(stray.rank for stray in strays),
+        victims=tuple(rank for rank in fault.victims if rank not in {stray.rank for stray in strays}),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        remarks=tuple(map(str, strays)),
+    )
+
+
+def _no_divergence(op: str) -> str:
+    if op in ROOTED:
+        return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
+    return "every member has issued it with equal sizes and types, so the code does not diverge here"
+
+
+def _stuck_certainty(edges: list[Edge], scene: Scene) -> Certainty:
+    if _open_world(edges[0], scene):
+        return Certainty.SUSPECTED
+    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
+    return Certainty.PROVEN if complete else Certainty.SUPPORTED
+
+
+def _open_world(edge: Edge, scene: Scene) -> tuple[str, ...]:
+    """Dumps that name no members do not show that the rank above the highest seen has left none."""
+    if not edge.group.inferred or scene.roster.world_size is not None:
+        return ()
+    return ("nothing tells the world size: a rank that left no dump may be the one that is missing",)
