@@ -1,7 +1,7 @@
 """What the checks look at: every process of the job's newest attempt, with its settings and surroundings."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -20,6 +20,8 @@ _MOST_SIDES = 6
 _LONGEST_VALUE = 80
 _MOST_HOSTS = 64
 DEFAULT_PORT = "29500"
+_OWN = frozenset("RANK LOCAL_RANK GROUP_RANK SLURM_PROCID SLURM_LOCALID SLURM_NODEID HOSTNAME".split())
+"""Variables that differ from rank to rank as they should."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,17 @@ class RankFacts:
 
     look: RankSnapshot
     host: str | None
+    identity: Identity
+    rank: int
+    setup: Setup | None
+    variables: Mapping[str, str]
 
-    @property
-    def identity(self) -> Identity:
-        return self.look.identity
-
-    @property
-    def rank(self) -> int:
-        return self.look.identity.rank
-
-    @property
-    def setup(self) -> Setup | None:
-        return self.look.setup if isinstance(self.look.setup, Setup) else None
+    @classmethod
+    def of(cls, look: RankSnapshot, host: str | None) -> "RankFacts":
+        """Return the facts of one look."""
+        setup = look.setup if isinstance(look.setup, Setup) else None
+        variables = {} if setup is None else setup.variables
+        return cls(look, host, look.identity, look.identity.rank, setup, variables)
 
     @property
     def traced(self) -> bool:
@@ -53,8 +54,10 @@ class RankFacts:
 
     def variable(self, *names: str) -> str | None:
         """Return the first of these variables that is set."""
-        variables = {} if self.setup is None else self.setup.variables
-        return next((variables[name] for name in names if name in variables), None)
+        for name in names:
+            if name in self.variables:
+                return self.variables[name]
+        return None
 
     @property
     def port(self) -> str:
@@ -67,6 +70,10 @@ class RankFacts:
         if not isinstance(fds, Fds):
             return False
         return any(s.state == "ESTABLISHED" and s.remote.endswith(f":{self.port}") for s in fds.sockets)
+
+
+Side = tuple[str, list[RankFacts]]
+"""A value, and the processes that have it."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +96,45 @@ class JobFacts:
         return grouped(self.processes, lambda each: each.rank)
 
     @cached_property
+    def read(self) -> tuple[RankFacts, ...]:
+        """The processes whose settings were read."""
+        return tuple(each for each in self.processes if each.setup is not None)
+
+    @cached_property
+    def with_nccl(self) -> bool:
+        """Has any of them NCCL loaded?"""
+        return any(each.setup is not None and each.setup.nccl_loaded for each in self.read)
+
+    @cached_property
+    def _settings(self) -> dict[str, dict[str, list[RankFacts]]]:
+        """Who has which value, by variable: read once, for large jobs are asked about many variables."""
+        found: dict[str, dict[str, list[RankFacts]]] = {}
+        for each in self.read:
+            for name, value in each.variables.items():
+                if name not in _OWN:
+                    found.setdefault(name, {}).setdefault(value, []).append(each)
+        return found
+
+    def values(self, name: str) -> dict[str, list[RankFacts]]:
+        """Return who has which value of a variable; those without it are not in it."""
+        return self._settings.get(name, {})
+
+    def sides(self, name: str, *, unset: bool = False) -> list[Side]:
+        """Return the different values of a variable, the most common first; [] where all agree.
+
+        With `unset` to have none counts as a value, "".
+        """
+        values = self.values(name)
+        having = sum(map(len, values.values()))
+        if unset and 0 < having < len(self.read):
+            lacking = [each for each in self.read if name not in each.variables]
+            values = {**values, "": [*values.get("", []), *lacking]}
+        return sorted_sides(values)
+
+    @cached_property
     def in_several_steps(self) -> bool:
         """Do the processes belong to several steps of a Slurm job? Then they need not be one job of PyTorch's."""
-        return bool(differing(self.processes, lambda each: each.variable("SLURM_STEP_ID", "SLURM_STEPID")))
+        return bool(self.sides("SLURM_STEP_ID") or self.sides("SLURM_STEPID"))
 
     @property
     def several_hosts(self) -> bool:
@@ -115,7 +158,7 @@ def facts_of(snapshots: Sequence[NodeSnapshot], expected: Expected) -> JobFacts:
             identity = look.identity
             if 0 <= identity.rank < MOST_RANKS and (expected.job is None or identity.job in (expected.job, None)):
                 host = identity.host or snapshot.host
-                last[identity.rank, host, identity.pid, identity.started_at] = RankFacts(look, host)
+                last[identity.rank, host, identity.pid, identity.started_at] = RankFacts.of(look, host)
     attempt = max((each.identity.attempt for each in last.values()), default=0)
     current = [each for each in last.values() if each.identity.attempt == attempt]
     current.sort(key=lambda each: (each.rank, each.host or "", each.identity.pid or 0))
@@ -131,14 +174,15 @@ def grouped(processes: Iterable[RankFacts], key: Callable[[RankFacts], H]) -> di
     return dict(groups)
 
 
-def differing(
-    processes: Iterable[RankFacts], value: Callable[[RankFacts], str | None]
-) -> list[tuple[str, list[RankFacts]]]:
+def differing(processes: Iterable[RankFacts], value: Callable[[RankFacts], str | None]) -> list[Side]:
     """Return the different values with whom they are of, the most common first; [] where all agree. None: left out."""
-    known = [each for each in processes if value(each) is not None]
-    sides = [(str(said), who) for said, who in grouped(known, value).items()]
-    sides.sort(key=lambda side: (-len(side[1]), side[0]))
-    return sides if len(sides) > 1 else []
+    groups = grouped(processes, value)
+    return sorted_sides({said: who for said, who in groups.items() if said is not None})
+
+
+def sorted_sides(values: Mapping[str, list[RankFacts]]) -> list[Side]:
+    """Return the values with whom they are of, the most common first; [] where there are not two."""
+    return sorted(values.items(), key=lambda side: (-len(side[1]), side[0])) if len(values) > 1 else []
 
 
 def in_sides(sides: Sequence[tuple[str, Sequence[RankFacts]]], *, verb: str = "have") -> str:

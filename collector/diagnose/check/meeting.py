@@ -118,7 +118,7 @@ def masters(facts: JobFacts) -> Iterator[Check]:
     """Ranks of one world that look for the store in different places."""
     if facts.in_several_steps or _parts(facts):
         return
-    ports = differing(facts.processes, lambda each: each.variable("MASTER_PORT"))
+    ports = facts.sides("MASTER_PORT")
     addresses = [] if ports else _other_addresses(facts)
     sides = ports or addresses
     lost = [each for each in minority(sides) if not each.has_met] if sides else []
@@ -137,6 +137,8 @@ def masters(facts: JobFacts) -> Iterator[Check]:
 
 def _other_addresses(facts: JobFacts) -> list[tuple[str, list[RankFacts]]]:
     """The addresses of the store that are not known to be names of one host."""
+    if len({_short(address) for address in facts.values("MASTER_ADDR")}) < 2:
+        return []
     known: dict[str, frozenset[str]] = {}
     for each in facts.processes:
         for name, addresses in each.setup.hosts.items() if each.setup is not None else ():

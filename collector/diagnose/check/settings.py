@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from collector.diagnose.check.facts import JobFacts, RankFacts, Rule, differing, in_sides, minority, told, who_in_words
+from collector.diagnose.check.facts import JobFacts, RankFacts, Rule, in_sides, minority, told, who_in_words
 from shared.checks import Check, CheckId, Severity
 
 _NO = frozenset({"0", "n", "no", "f", "false"})
@@ -104,7 +104,8 @@ MUST_AGREE = (
 
 def bad_value(row: Setting, facts: JobFacts) -> Iterator[Check]:
     """Return what one row of the table says."""
-    who = [each for each in facts.processes if _concerns(row, each) and _is_bad(row, each)]
+    having = {id(e): e for name in row.names for who in facts.values(name).values() for e in who}.values()
+    who = [each for each in having if _concerns(row, each) and _is_bad(row, each)]
     if who:
         name = next(name for name in row.names if who[0].variable(name) is not None)
         seen = f"{name} is {who[0].variable(name)} for {who_in_words(who)}"
@@ -123,7 +124,7 @@ def _is_bad(row: Setting, each: RankFacts) -> bool:
 def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
     """Versions of PyTorch that record nothing unless told to."""
     names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-    who = [e for e in facts.processes if _records_nothing(e) and e.variable(*names) is None and not e.traced]
+    who = [e for e in facts.read if _records_nothing(e) and e.variable(*names) is None and not e.traced]
     if who and who[0].setup is not None:
         yield told(
             CheckId.RECORDER_OFF,
@@ -144,7 +145,7 @@ def _records_nothing(each: RankFacts) -> bool:
 
 def nccl_silent(facts: JobFacts) -> Iterator[Check]:
     """On several nodes NCCL's own warnings are half of every diagnosis, and it prints none by default."""
-    who = [e for e in facts.processes if e.setup is not None and e.setup.nccl_loaded and not e.variable("NCCL_DEBUG")]
+    who = [e for e in facts.read if e.setup is not None and e.setup.nccl_loaded and not e.variable("NCCL_DEBUG")]
     if who and facts.several_hosts:
         yield told(
             CheckId.NCCL_SILENT,
@@ -158,11 +159,8 @@ def nccl_silent(facts: JobFacts) -> Iterator[Check]:
 
 def settings_differ(facts: JobFacts) -> Iterator[Check]:
     """Return the settings that must be the same everywhere, and are not."""
-    if not any(each.setup is not None and each.setup.nccl_loaded for each in facts.processes):
-        return
-    told_of = [each for each in facts.processes if each.setup is not None]
-    for name in MUST_AGREE:
-        sides = differing(told_of, partial(_or_nothing, name))
+    for name in MUST_AGREE if facts.with_nccl else ():
+        sides = facts.sides(name, unset=True)
         if sides:
             yield told(
                 CheckId.SETTINGS_DIFFER,
@@ -172,10 +170,6 @@ def settings_differ(facts: JobFacts) -> Iterator[Check]:
                 why="ranks that choose differently how to talk wait for messages that nobody sends",
                 change=f"set one {name} for all ranks, in the job's script and not in a login profile",
             )
-
-
-def _or_nothing(name: str, each: RankFacts) -> str:
-    return each.variable(name) or ""
 
 
 RULES: tuple[Rule, ...] = (

@@ -1,12 +1,12 @@
 """Do names, ports, interfaces and devices lead where the job believes?"""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from collector.diagnose.check.facts import (
     JobFacts,
     RankFacts,
     Rule,
-    differing,
     in_sides,
     minority,
     shown,
@@ -101,7 +101,7 @@ def port_taken(facts: JobFacts) -> Iterator[Check]:
 def interface_missing(facts: JobFacts) -> Iterator[Check]:
     """An interface is asked for that the node has not; NCCL takes prefixes, Gloo whole names."""
     for name in _SOCKETS:
-        lost = [each for each in facts.processes if _lacks_interface(each, name)]
+        lost = [each for who in facts.values(name).values() for each in who if _lacks_interface(each, name)]
         if not lost:
             continue
         there = ", ".join(lost[0].setup.interfaces[:12]) if lost[0].setup is not None else ""
@@ -124,6 +124,7 @@ def _lacks_interface(each: RankFacts, name: str) -> bool:
     return not matches(wanted, each.setup.interfaces, whole=not name.startswith("NCCL"))
 
 
+@lru_cache(maxsize=4096)
 def matches(wanted: str, there: tuple[str, ...], *, whole: bool) -> bool:
     """Does any of `there` fit a list such as `eth,ib0`, `=mlx5_0:1` or `^docker0`? A list of exclusions always does."""
     if wanted.startswith("^") or not wanted.strip("= ,"):
@@ -136,9 +137,9 @@ def matches(wanted: str, there: tuple[str, ...], *, whole: bool) -> bool:
 def interfaces_differ(facts: JobFacts) -> Iterator[Check]:
     """Nodes that talk over interfaces of different names may be on different networks."""
     for name in _SOCKETS:
-        if name.startswith("NCCL") and not any(e.setup is not None and e.setup.nccl_loaded for e in facts.processes):
+        if name.startswith("NCCL") and not facts.with_nccl:
             continue
-        sides = differing(_with_setup(facts), lambda each, name=name: each.variable(name) or "")  # type: ignore[misc]
+        sides = facts.sides(name, unset=True)
         if sides and facts.several_hosts:
             partly = any(value == "" for value, _ in sides)
             yield told(
@@ -153,7 +154,8 @@ def interfaces_differ(facts: JobFacts) -> Iterator[Check]:
 
 def hca_missing(facts: JobFacts) -> Iterator[Check]:
     """RDMA devices that some nodes have and others have not."""
-    asked = [e for e in _with_setup(facts) if e.variable("NCCL_IB_HCA") and e.setup is not None and e.setup.nccl_loaded]
+    asking = [each for value, who in facts.values("NCCL_IB_HCA").items() if value for each in who]
+    asked = [each for each in asking if each.setup is not None and each.setup.nccl_loaded]
     lost = [e for e in asked if e.setup is not None and not _has_hca(e, e.setup.hcas)]
     if lost and len(lost) < len(asked):
         yield told(
@@ -169,10 +171,6 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
 
 def _has_hca(each: RankFacts, there: tuple[str, ...]) -> bool:
     return matches(each.variable("NCCL_IB_HCA") or "", there, whole=False)
-
-
-def _with_setup(facts: JobFacts) -> list[RankFacts]:
-    return [each for each in facts.processes if each.setup is not None]
 
 
 SURROUNDINGS: tuple[Rule, ...] = (
