@@ -19,7 +19,7 @@ from agent.sources.all import make_sources
 from agent.sources.gpu import read_gpus
 from agent.sources.helper import find_program
 from agent.sources.kernel_log import KernelLog
-from agent.sources.ras import RasSource
+from agent.sources.ras import RasSource, Told, Visit
 from agent.sources.source import Question
 from agent.surroundings import Surroundings
 from agent.users import parse_users
@@ -96,7 +96,7 @@ class Agent:
         asking = None if choice.pids else self._surroundings.begin(deadline)
         snapshots = self._looker.look_at_all(ranks, scene, question, deadline)
         exited = tuple(e for e in found.exited if _belongs(e.identity, e.sibling_jobs, choice.job))
-        told, unasked = self._ras.look(ranks, found.ranks, snapshots, exited, scene, deadline, ask=ras)
+        told, unasked = self._ask_ras(Visit(ranks, found.ranks, snapshots, exited, ras), scene, deadline)
         idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
         return NodeSnapshot(
@@ -113,6 +113,14 @@ class Agent:
             missing=(*found.missing, *unasked),
             ras=told,
         )
+
+    def _ask_ras(self, visit: Visit, scene: Scene, deadline: Deadline) -> Told:
+        begun = time.monotonic()
+        told, unasked = self._ras.look(visit, scene, deadline)
+        if visit.ask and (told is not None or unasked):
+            reason = unasked[0].reason if unasked else None
+            self.metrics.source_done(self._ras.name, time.monotonic() - begun, reason)
+        return told, unasked
 
     def one(self, pid: int, question: Question, timeout_seconds: float | None = None) -> NodeSnapshot:
         """Look at one rank. Raises NotFound when no rank of this node has that process id."""

@@ -64,6 +64,21 @@ class _Behind(NamedTuple):
     inner_pid: int
 
 
+class Visit(NamedTuple):
+    """What one look at a node brings along. `everyone` may share the doors of `ranks`."""
+
+    ranks: Sequence[Rank]
+    everyone: Sequence[Rank]
+    looks: Sequence[RankSnapshot]
+    exited: Sequence[Exited]
+    ask: bool
+    """Without it only by what RAS would know the ranks is told."""
+
+
+Told = tuple[RasLook | None, tuple[Missing, ...]]
+"""What RAS tells, and what it does not; None where no rank has RAS."""
+
+
 class RasSource:
     """Fills `ras` of a node's snapshot."""
 
@@ -76,66 +91,45 @@ class RasSource:
         self._asking = threading.Lock()
         self._kept: dict[object, tuple[float, tuple[RasNetwork, ...]]] = {}
 
-    def look(
-        self,
-        ranks: Sequence[Rank],
-        everyone: Sequence[Rank],
-        looks: Sequence[RankSnapshot],
-        exited: Sequence[Exited],
-        scene: Scene,
-        deadline: Deadline,
-        *,
-        ask: bool,
-    ) -> tuple[RasLook | None, tuple[Missing, ...]]:
-        """Return what RAS tells of `ranks`, and what it does not; None where no rank has RAS.
-
-        Without `ask` only by what RAS would know them. `everyone` may share their doors.
-        """
-        if self._policy == "never" and ask:
+    def look(self, visit: Visit, scene: Scene, deadline: Deadline) -> Told:
+        """Ask for the ranks of a visit. Never raises: what fails is told."""
+        if self._policy == "never" and visit.ask:
             return None, (Missing(source=self.name, reason=Reason.NOT_ENABLED, detail="RAS is switched off here"),)
         inner = deadline.sooner(_SECONDS_TO_TELL).at_most(_SECONDS)
-        work = partial(self._look, ranks, everyone, looks, exited, scene, inner, ask)
-        outcome = self._crew.run({self.name: work}, deadline, owner=self.name)[self.name]
+        outcome = self._crew.run({self.name: partial(self._look, visit, scene, inner)}, deadline, owner=self.name)[
+            self.name
+        ]
         return (None, (missing_for(self.name, outcome),)) if isinstance(outcome, Exception) else outcome
 
-    def _look(
-        self,
-        ranks: Sequence[Rank],
-        everyone: Sequence[Rank],
-        looks: Sequence[RankSnapshot],
-        exited: Sequence[Exited],
-        scene: Scene,
-        deadline: Deadline,
-        ask: bool,
-    ) -> tuple[RasLook | None, tuple[Missing, ...]]:
-        doors, missing = _doors(ranks, scene)
-        if not doors:
-            return None, missing if ask else ()
-        crowd = _doors(everyone, scene)[0] if ask else {}
+    def _look(self, visit: Visit, scene: Scene, deadline: Deadline) -> Told:
+        doors, missing = _doors(visit.ranks, scene)
+        if not doors or not visit.ask:
+            return _known_by(doors, (), scene) if doors else None, missing if visit.ask else ()
+        crowd = _doors(visit.everyone, scene)[0]
         networks: list[RasNetwork] = []
-        unasked: list[Missing] = list(missing) if ask else []
-        for door, behind in doors.items() if ask else ():
+        unasked: list[Missing] = list(missing)
+        for door, behind in doors.items():
             try:
-                self._refuse_where_unsafe(behind, looks, exited, scene)
+                self._refuse_where_unsafe(door, crowd.get(door, behind), visit, scene)
                 alone = len({one.rank.identity.job for one in crowd.get(door, behind)}) == 1
                 networks.extend(self._told_at(door, behind, scene, deadline, alone=alone))
             except (Unavailable, Gone, NotPermitted) as error:
                 unasked.append(missing_for(self.name, error))
         return _known_by(doors, networks, scene), tuple(dict.fromkeys(unasked))
 
-    def _refuse_where_unsafe(
-        self, behind: Sequence[_Behind], looks: Sequence[RankSnapshot], exited: Sequence[Exited], scene: Scene
-    ) -> None:
-        """Step 2."""
+    def _refuse_where_unsafe(self, door: Door, crowd: Sequence[_Behind], visit: Visit, scene: Scene) -> None:
+        """Step 2. Whoever listens there may be the one that answers, of this job or not."""
         if self._policy == "always":
             return
-        signs = signs_of(looks, exited)
-        for version in {self._versions.of(scene.procfs, one.rank.stat.pid) for one in behind}:
+        if len(_listeners(crowd[0].rank, scene, door)) > len(crowd):
+            raise _refused("processes that are not known as ranks share the door, with who knows which NCCL")
+        signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in crowd))
+        for version in {self._versions.of(scene.procfs, one.rank.stat.pid) for one in crowd}:
             if version is not None and version < FIRST:
                 raise Unavailable(Reason.NOT_FOUND, f"NCCL {version} has no RAS, which came with {FIRST}")
             why = refusal(version, signs)
             if why is not None:
-                raise Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks all the same")
+                raise _refused(why)
 
     def _told_at(
         self, door: Door, behind: Sequence[_Behind], scene: Scene, deadline: Deadline, *, alone: bool
@@ -172,19 +166,32 @@ def _doors(ranks: Iterable[Rank], scene: Scene) -> tuple[dict[Door, list[_Behind
     return dict(doors), tuple(dict.fromkeys(missing))
 
 
+def _refused(why: str) -> Unavailable:
+    return Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks all the same")
+
+
+def _listeners(rank: Rank, scene: Scene, door: Door) -> list[int]:
+    """All sockets that share a door, by inode."""
+    listening = scene.sockets(rank.stat.pid).listening(door.address.port)
+    return [inode for inode, address in listening.items() if _address(address) == door.address]
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(_ANYWHERE.get(host.strip("[]"), host.strip("[]")), int(port))
+
+
 def _door_of(rank: Rank, scene: Scene) -> Door | None:
     """Return where the rank's own RAS thread listens; None where it does not."""
     pid = rank.stat.pid
     named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
-    listeners = scene.sockets(pid).listening(PORT if named is None else int(named[1]))
-    sockets = {f"socket:[{inode}]": address for inode, address in listeners.items()}
+    listening = scene.sockets(pid).listening(PORT if named is None else int(named[1]))
+    sockets = {f"socket:[{inode}]": address for inode, address in listening.items()}
     for fd in scene.procfs.fds(pid) if sockets else ():
         with suppress(Gone):
             address = sockets.get(scene.procfs.link(pid, f"fd/{fd}"))
             if address is not None:
-                host, _, port = address.rpartition(":")
-                host = host.strip("[]")
-                return Door(scene.procfs.link(pid, "ns/net"), Address(_ANYWHERE.get(host, host), int(port)))
+                return Door(scene.procfs.link(pid, "ns/net"), _address(address))
     return None
 
 

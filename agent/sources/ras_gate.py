@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent.nccl import NcclVersion
-from shared.snapshot import Exited, Process, RankSnapshot
+from shared.snapshot import Exited, Identity, Process, RankSnapshot
 from shared.stacks import Stacks
 
 FIRST = NcclVersion(2, 24, 0)
@@ -52,11 +52,13 @@ def refusal(version: NcclVersion | None, signs: Signs) -> str | None:
     return None
 
 
-def signs_of(looks: Iterable[RankSnapshot], exited: Iterable[Exited]) -> Signs:
-    """Return what the looks at a job's ranks on this node show."""
+def signs_of(looks: Iterable[RankSnapshot], exited: Iterable[Exited], crowd: Iterable[Identity] = ()) -> Signs:
+    """Return what the looks at a job's ranks on this node show; `crowd`: all ranks that might answer in their place."""
     looks = tuple(looks)
+    now = max((look.looked_at_ns or 0 for look in looks), default=0) / 1e9
+    everyone = (*(look.identity for look in looks), *crowd)
     making = next((f"rank {look.identity.rank} is making communicators" for look in looks if _is_making(look)), "")
-    young = next((f"rank {look.identity.rank} is young" for look in looks if _is_young(look)), "")
+    young = next((f"rank {identity.rank} is young" for identity in everyone if _is_young(identity, now)), "")
     gone = next((f"process {gone.pid} has ended" for gone in exited), "")
     stopped = next((f"rank {look.identity.rank} is stopped" for look in looks if _is_stopped(look)), "")
     return Signs(making, young, gone or stopped)
@@ -69,9 +71,8 @@ def _is_making(look: RankSnapshot) -> bool:
     )
 
 
-def _is_young(look: RankSnapshot) -> bool:
-    begun, looked = look.identity.started_at, look.looked_at_ns
-    return begun is None or looked is None or looked / 1e9 - begun < _YOUNG_SECONDS
+def _is_young(identity: Identity, now: float) -> bool:
+    return identity.started_at is None or now - identity.started_at < _YOUNG_SECONDS
 
 
 def _is_stopped(look: RankSnapshot) -> bool:

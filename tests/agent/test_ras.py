@@ -16,7 +16,7 @@ from agent.procfs import ProcFs
 from agent.scene import Scene
 from agent.settings import AgentSettings
 from agent.sources.addresses import addresses_of
-from agent.sources.ras import RasSource
+from agent.sources.ras import RasSource, Visit
 from shared.missing import Reason
 from shared.snapshot import NodeSnapshot
 from tests.agent.processes import find_rank, rank_environment, running
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.ptrace
 def test_every_version_answers(tmp_path: Path, version: str) -> None:
     """JSON where NCCL can, text where it says that it knows no such command."""
     with ras_rank(tmp_path, port=free_port(), version=version) as process:
-        look, missing = ask([find_rank(process.pid)])
+        look, missing = ask([find_rank(process.pid)], policy="always")
     assert missing == ()
     assert look is not None
     (network,) = look.networks
@@ -75,7 +75,7 @@ def test_half_a_text_is_not_taken_for_a_whole(tmp_path: Path) -> None:
 
 def test_broken_characters_in_a_text(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port(), mode="broken_utf8", version="2.26.2") as process:
-        look, missing = ask([find_rank(process.pid)])
+        look, missing = ask([find_rank(process.pid)], policy="always")
     assert missing == () and look is not None and look.networks[0].nccl_version == "2.26.2"
 
 
@@ -93,13 +93,27 @@ def test_two_jobs_behind_one_door_are_told_apart(tmp_path: Path) -> None:
     assert mine.pid in pids and not pids & {process.pid for process in others}
 
 
+def test_another_job_on_a_dangerous_version_is_not_asked_by_chance(tmp_path: Path) -> None:
+    """Whoever shares the door may be the one that answers; of a stranger there nothing is known at all."""
+    port = free_port()
+    with ExitStack() as jobs:
+        mine = jobs.enter_context(ras_rank(tmp_path, port=port, job_port=29400))
+        other = jobs.enter_context(ras_rank(tmp_path, port=port, job_port=29500, version="2.27.3"))
+        ranks = [find_rank(process.pid) for process in (mine, other)]
+        _, (known,) = ask(ranks[:1], everyone=ranks)
+        _, (stranger,) = ask(ranks[:1])
+    assert known.reason is stranger.reason is Reason.REFUSED
+    assert "2.27.3" in known.detail and "not known as ranks" in stranger.detail
+
+
 def test_a_stopped_rank_does_not_keep_its_neighbours_silent(tmp_path: Path) -> None:
     """It accepts connections and never greets; another try reaches somebody else."""
     port = free_port()
     with ExitStack() as job:
         ranks = [job.enter_context(ras_rank(tmp_path, port=port, rank=rank)) for rank in range(2)]
+        found = [find_rank(process.pid) for process in ranks]
         os.kill(ranks[1].pid, signal.SIGSTOP)
-        look, missing = ask([find_rank(ranks[0].pid)], seconds=9.0)
+        look, missing = ask(found[:1], everyone=found, seconds=9.0)
     assert missing == () and look is not None and len(look.networks) == 1
 
 
@@ -117,7 +131,7 @@ def test_nobody_is_asked_unasked(tmp_path: Path) -> None:
     """Without the question only by what RAS would know the node is told, and connections are none."""
     with ras_rank(tmp_path, port=free_port(), mode="garbage") as process:
         source, rank = RasSource("safe", Crew()), find_rank(process.pid)
-        look, missing = source.look([rank], [rank], (), (), Scene(ProcFs(), "here"), Deadline(5), ask=False)
+        look, missing = source.look(Visit([rank], [rank], (), (), False), Scene(ProcFs(), "here"), Deadline(5))
     assert missing == () and look is not None
     assert look.networks == () and look.addresses == addresses_of(ProcFs(), os.getpid())
 

@@ -13,7 +13,7 @@ from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.procfs import ProcFs
 from agent.scene import Scene
-from agent.sources.ras import RasSource
+from agent.sources.ras import RasSource, Visit
 from shared.missing import Missing
 from shared.ras import RasLook
 from shared.snapshot import RankSnapshot
@@ -67,4 +67,4 @@ def ask(
 ) -> tuple[RasLook | None, tuple[Missing, ...]]:  # fmt: skip
     source = source or RasSource(policy, Crew())
     scene = Scene(ProcFs(), "here")
-    return source.look(ranks, everyone or ranks, looks, (), scene, Deadline(seconds), ask=True)
+    return source.look(Visit(ranks, everyone or ranks, looks, (), True), scene, Deadline(seconds))
