@@ -1,11 +1,13 @@
 """Step 9 of the verdict: the same questions without a recorder, from stacks and process state.
 
 Weaker ground, so weaker words: a rank is named only where it stands outside communication while others wait, or
-where it is alone in another collective than a clear majority. Operations with a root or a peer rightly differ
-between ranks and are never held against anyone.
+where it is alone in another collective than a clear majority, in a job without smaller groups: in one of those it may
+rightly wait for a partner who is the one that strayed. Operations with a root or a peer rightly differ between ranks
+and are never held against anyone. Where a rank's stack is not known, the odd one among the rest is not, either.
 """
 
 from collections import defaultdict
+from dataclasses import replace
 
 from collector.diagnose.activity import Activity
 from collector.diagnose.hidden import outsiders
@@ -14,6 +16,7 @@ from collector.diagnose.roster import Presence
 from collector.diagnose.scene import TELLING, Fault, Scene, kind_of
 from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
+from shared.snapshot import Fds
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
 _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
@@ -29,11 +32,22 @@ def faults_by_stacks(scene: Scene) -> list[Fault]:
     outside = outsiders(scene)
     if outside:
         return _outsider_faults(outside, waiting, scene)
-    if all(scene.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
-        return [_p2p_fault(waiting, scene)]
     if _starting(waiting, scene):
         return [_shared_fault(waiting, scene, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
+    if len(waiting) < len(scene.roster.ranks):
+        return [_shared_fault(waiting, scene)]
+    if all(scene.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
+        return [_p2p_fault(waiting, scene)]
     return [_in_rendezvous(waiting, scene) or _odd_fault(waiting, scene) or _shared_fault(waiting, scene)]
+
+
+def may_be_slow(fault: Fault, scene: Scene) -> bool:
+    """All wait, and no record tells for how long: a device may be at work for all of them, or the network."""
+    if scene.traces or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
+        return False
+    looks = [look for view in scene.roster.present() for look in view.looks[-1:]]
+    on_device = any(isinstance(look.fds, Fds) and look.fds.devices for look in looks)
+    return on_device or bool(scene.motion.carrying) or any(scene.doing(rank) is Doing.DEVICE for rank in fault.victims)
 
 
 def _waits(rank: int, activity: Activity, scene: Scene) -> bool:
@@ -111,21 +125,36 @@ def _p2p_fault(waiting: tuple[int, ...], scene: Scene) -> Fault:
 
 
 def _in_rendezvous(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
-    """A few wait in the store, say to make a group, while the many wait in collectives: the few are the odd ones."""
-    odd = tuple(rank for rank in waiting if scene.doing(rank) is Doing.STORE)
-    if not odd or 2 * len(odd) >= len(waiting):
+    """A few wait in the store while the many wait in collectives, or a few went past a group that the many make."""
+    storing = tuple(rank for rank in waiting if scene.doing(rank) is Doing.STORE)
+    others = tuple(rank for rank in waiting if rank not in storing)
+    if not storing or not others or len(storing) == len(others):
         return None
-    others = tuple(rank for rank in waiting if rank not in odd)
-    remark = f"{ranks_in_words(odd)} wait in the store, the others in collectives; {NO_RECORD}"
+    odd, most = (storing, others) if len(storing) < len(others) else (others, storing)
+    if odd is others and not all(_makes_group(rank, scene) for rank in storing):
+        return None
+    where = f"{ranks_in_words(storing)} wait in the store, {ranks_in_words(others)} in collectives"
+    rule = "; all ranks must make a new group" if odd is others else ""
     return Fault(
-        Kind.RANK_NOT_JOINED, odd, others, Certainty.SUSPECTED, op=_common_op(others, scene), remarks=(remark,)
+        Kind.RANK_NOT_JOINED,
+        odd,
+        most,
+        Certainty.SUSPECTED,
+        cause=Cause.USER_CODE if odd is others else None,
+        op=_common_op(most, scene),
+        remarks=(f"{where}{rule}; {NO_RECORD}",),
     )
+
+
+def _makes_group(rank: int, scene: Scene) -> bool:
+    return any(frame.function.rpartition(".")[2] == "new_group" for frame in scene.activities[rank].frames)
 
 
 def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
     """The minority that is in another operation than a clear majority, if there is one.
 
     Another line with the same operation is no ground: a rank may rightly wait for its partner in a smaller group.
+    Nor is another operation where there are such groups; then the odd rank is told, and nobody is named.
     """
     places: dict[str | None, list[int]] = defaultdict(list)
     for rank in waiting:
@@ -135,6 +164,10 @@ def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
     symmetric = all(_is_symmetric(scene.activities[rank]) for rank in waiting)
     if not odd or not symmetric or 2 * len(largest) <= len(waiting) or len(places) > 2:
         return None
+    remark = f"{ranks_in_words(odd)} in {scene.activities[odd[0]].op}, the others in {scene.activities[largest[0]].op}"
+    if not _has_one_group(waiting, scene):
+        told = f"{remark}: perhaps a victim in a smaller group; {NO_RECORD}"
+        return replace(_shared_fault(waiting, scene), remarks=(told,))
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH if not scene.groups else Kind.RANK_NOT_JOINED,
         culprits=odd,
@@ -142,8 +175,14 @@ def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
         op=scene.activities[odd[0]].op,
-        remarks=(f"{ranks_in_words(odd)} in another operation than the others; {NO_RECORD}",),
+        remarks=(f"{remark}; {NO_RECORD}",),
     )
+
+
+def _has_one_group(ranks: tuple[int, ...], scene: Scene) -> bool:
+    """Has every rank the threads of one process group, and of no second one?"""
+    threads = [process.group_threads for rank in ranks if (process := scene.roster.ranks[rank].process) is not None]
+    return len(threads) == len(ranks) and all(each and max(each.values()) == 1 for each in threads)
 
 
 def _is_symmetric(activity: Activity) -> bool:

@@ -52,6 +52,8 @@ class JobMotion:
     """The longest usual pause between two operations of one rank; None: too few records."""
     woken: frozenset[int] = frozenset()
     """Ranks whose main thread changed its stack or slept anew: CPU time alone may be a waiter that spins."""
+    carrying: frozenset[int] = frozenset()
+    """Ranks that read or wrote much: a waiter that does has data on its way."""
     idle_seconds: Mapping[int, float] = field(default_factory=dict)
     """How long the agent had seen each rank stand still before the first look, where it was there to see it."""
 
@@ -77,9 +79,7 @@ class JobMotion:
 def motion_of(roster: Roster) -> JobMotion:
     """Compare each rank's first look with its last, and the job's stall with its rhythm."""
     launched = roster.ras.advanced if roster.ras is not None else frozenset()
-    by_rank = {
-        view.rank: Motion.ADVANCED if view.rank in launched else _rank_motion(view) for view in roster.present()
-    }
+    by_rank = {view.rank: Motion.ADVANCED if view.rank in launched else _rank_motion(view) for view in roster.present()}
     seconds = max((_seconds_between(view) for view in roster.present()), default=0.0)
     traced = [view for view in roster.present() if view.trace is not None and len(view.trace)] if roster.live else []
     stalls = [stall for stall in map(_stall, traced) if stall is not None]
@@ -95,6 +95,7 @@ def motion_of(roster: Roster) -> JobMotion:
             if view.looks and view.looks[0].idle_for_seconds is not None
         },
         woken=frozenset(view.rank for view in roster.present() if _woke(view)),
+        carrying=frozenset(view.rank for view in roster.present() if _carried(view)),
     )
 
 
@@ -171,9 +172,21 @@ def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
         used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
     if used > max(0.03, BUSY_CPU_SHARE * seconds):
         return True
-    if first.io_bytes is not None and second.io_bytes is not None and second.io_bytes - first.io_bytes > BUSY_BYTES:
-        return True
-    return _switched(first, second)
+    return _moved_bytes(first, second) or _switched(first, second)
+
+
+def _carried(view: RankView) -> bool:
+    return any(
+        _moved_bytes(a.process.after, b.process.before)
+        for a, b in pairwise(view.looks)
+        if isinstance(a.process, Process) and isinstance(b.process, Process)
+    )
+
+
+def _moved_bytes(first: Beat | None, second: Beat | None) -> bool:
+    if first is None or second is None or first.io_bytes is None or second.io_bytes is None:
+        return False
+    return second.io_bytes - first.io_bytes > BUSY_BYTES
 
 
 def _switched(first: Beat | None, second: Beat | None) -> bool:

@@ -95,10 +95,12 @@ def _read(scene: Scene) -> Reading:
         return _quiet(scene)
     doubts = [_doubt(fault, scene) for fault in faults]
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
-    if not due:
-        return min((doubt for doubt in doubts if doubt is not None), key=_decided_after)
+    first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
+    if first is not None and not due:
+        return first
     told = [with_descriptors(with_nodes(_tempered(fault, scene), scene), scene) for fault in due]
-    return Reading(Verdict.HUNG, "", findings=tuple(finding_of(fault, scene) for fault in told))
+    findings = tuple(finding_of(fault, scene) for fault in told)
+    return Reading(Verdict.HUNG, "", findings=findings, decided_after=None if first is None else first.decided_after)
 
 
 def _decided_after(doubt: Reading) -> float:
