@@ -121,6 +121,7 @@ class _Row(NamedTuple):
     pg_id: str
 
 
+_BYTE = 256
 _SHARED = ("group", "signature", "call_site", "is_p2p", "state")
 _NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "completed_ns")
 
@@ -242,9 +243,11 @@ class _Builder:
 
 
 def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
+    """Give each record the value of its row, in C: there are millions of records and few rows."""
     column = narrow(values)
-    spread = map(column.__getitem__, order)
-    return array("B", bytes(spread)) if column.typecode == "B" else array(column.typecode, spread)
+    if len(column) <= _BYTE and column.typecode == "B":
+        return array("B", bytes(order).translate(column.tobytes().ljust(_BYTE)))
+    return array(column.typecode, map(column.__getitem__, order))
 
 
 def _marks(status: Mapping[str, Any], group_of_id: Mapping[str, int]) -> tuple[Mark, ...]:

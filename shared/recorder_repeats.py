@@ -12,6 +12,8 @@ This is no wall against hostile bytes: what comes out is a pickle that is as lit
 
 import re
 import struct
+import sys
+from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -25,7 +27,7 @@ _TIME = rb"(?:\x8a\x08(.{8})|N)"  # LONG1 of eight bytes, NONE
 _TEXTS = rb"\]\(%b*+e" % _GET  # EMPTY_LIST MARK ... APPENDS
 _SIZES = rb"\]\((?:\]\(%b*+e)*+e" % _NUMBER
 
-# The first group is all of it. Of the others six hold numbers and times, and what lies between them tells the kind.
+# The first group is all of it. Of the others four hold sequences and times, and what lies between them tells the kind.
 _ENTRY = re.compile(
     b"".join(
         (
@@ -33,9 +35,9 @@ _ENTRY = re.compile(
             rb"(%b%b" % (_GET, _NUMBER),  # pg_id
             rb"%b%b%b\x86" % (_GET, _GET, _GET),  # process_group, TUPLE2
             rb"(?:%b%b%b%b)?+" % (_GET, _GET, _GET, _GET),  # thread_name, thread_id
-            rb"%b)(%b)" % (_GET, _NUMBER),  # collective_seq_id
-            rb"(%b)(%b)" % (_GET, _NUMBER),  # p2p_seq_id
-            rb"(%b)(%b)" % (_GET, _NUMBER),  # op_id
+            rb"%b)(%b" % (_GET, _NUMBER),  # collective_seq_id
+            rb"%b%b" % (_GET, _NUMBER),  # p2p_seq_id
+            rb"%b%b)" % (_GET, _NUMBER),  # op_id
             rb"(%b%b" % (_GET, _GET),  # profiling_name
             rb"%b)\x8a\x08(.{8})" % _GET,  # time_created_ns
             rb"(?:(%b)G.{8})?+" % _GET,  # duration_ms, BINFLOAT
@@ -49,10 +51,13 @@ _ENTRY = re.compile(
     ),
     re.DOTALL,
 )
+_FIVE = re.compile(rb"%b|%b" % (_NUMBER, _GET), re.DOTALL)
+
 _WHOLE = 1
-_KIND = (2, 3, 5, 7, 9, 11, 12, 14, 16)
-_NUMBERS = (4, 6, 8, 10, 13, 15)
-"""Collective sequence, point-to-point sequence, op id; times of creation, start, completion."""
+_KIND = (2, 3, 5, 7, 8, 10, 12)
+_SEQUENCES = 4
+_TIMES = (6, 9, 11)
+"""Of creation, start and completion."""
 _STEP = _ENTRY.groups + 1
 """`split` yields what stands before an entry and then its groups."""
 
@@ -74,7 +79,8 @@ class Repeats:
     """What was taken out of one dump; nothing where the dump is of any other shape, such as JSON."""
 
     def __init__(self) -> None:
-        self._numbers: tuple[list[Any], ...] = tuple([] for _ in _NUMBERS)
+        self._sequences: list[bytes] = []
+        self._times: tuple[list[bytes | None], ...] = tuple([] for _ in _TIMES)
         self._firsts: list[int] = []
         """Of each kind, the index of its first entry among those that `unfold` returns."""
         self._alone: list[int] = []
@@ -82,12 +88,13 @@ class Repeats:
 
     def __len__(self) -> int:
         """How many entries were taken out, the first of each kind included."""
-        return len(self._numbers[0])
+        return len(self._sequences)
 
     def take_out(self, data: bytes) -> bytes:
         """Return the pickle with `(entry, kind)` in the place of each first entry, `kind` in that of the others."""
         parts = _ENTRY.split(data)
-        self._numbers = tuple(parts[group::_STEP] for group in _NUMBERS)
+        self._sequences = parts[_SEQUENCES::_STEP]
+        self._times = tuple(parts[group::_STEP] for group in _TIMES)
         kinds = zip(*(parts[group::_STEP] for group in _KIND), strict=True)
         stand_ins: dict[tuple[bytes | None, ...], bytes] = {}
         kept: list[bytes] = []
@@ -121,15 +128,18 @@ class Repeats:
             raise UnreadableDump("entries stand where none should")
         return entries, order
 
-    def weave(self, own: Sequence[tuple[int, ...]], order: Sequence[int]) -> list[list[int]]:
-        """Return the columns of numbers of all records, those of entries left alone from `own`."""
+    def weave(self, own: Sequence[tuple[int, ...]], order: Sequence[int]) -> "list[array[int]]":
+        """Return the sequences, op ids and times of all records as columns, those of entries left alone from `own`.
+
+        Raises UnreadableDump where the fields change places within the dump.
+        """
         return [
             self._woven(repeated, [own[order[position]][place] for position in self._alone])
             for place, repeated in enumerate(self._columns())
         ]
 
-    def _woven(self, repeated: Sequence[int], alone: Sequence[int]) -> list[int]:
-        woven: list[int] = []
+    def _woven(self, repeated: "array[int]", alone: Sequence[int]) -> "array[int]":
+        woven = array("q")
         taken = 0
         for position, number in zip(self._alone, alone, strict=True):
             until = taken + position - len(woven)
@@ -139,10 +149,13 @@ class Repeats:
         woven += repeated[taken:]
         return woven
 
-    def _columns(self) -> tuple[Sequence[int], ...]:
-        sequences, p2p_sequences, op_ids, created, started, completed = self._numbers
-        small = (_small(column) for column in (sequences, p2p_sequences, op_ids))
-        return (*small, *(_times(column) for column in (created, started, completed)))
+    def _columns(self) -> "tuple[array[int], ...]":
+        if not self:
+            return (array("q"),) * (len(_TIMES) + 3)
+        *sequences, keys = zip(*map(_sequences, self._sequences), strict=True)
+        if len(set(keys)) > 1:
+            raise UnreadableDump("its fields change places")
+        return (*(array("q", column) for column in sequences), *map(_times, self._times))
 
     def _first(self, item: tuple[Any, ...], index: int) -> Any:
         entry, kind = item if len(item) == 2 else (None, None)
@@ -152,16 +165,20 @@ class Repeats:
         return entry
 
 
-def _small(column: list[bytes]) -> tuple[int, ...]:
-    numbers = {opcode: _number(opcode) for opcode in set(column)}
-    return tuple(map(numbers.__getitem__, column))
-
-
 @lru_cache(maxsize=16_384)
+def _sequences(opcodes: bytes) -> tuple[int, int, int, bytes]:
+    """Read the two sequences and the op id, and the keys between them. Ranks of one job count alike: many ask again."""
+    collective, first_key, p2p, second_key, op_id = _FIVE.findall(opcodes)
+    return _number(collective), _number(p2p), _number(op_id), first_key + second_key
+
+
 def _number(opcode: bytes) -> int:
-    signed = opcode[:1] in (b"J", b"\x8a")
-    return int.from_bytes(opcode[2:] if opcode[:1] == b"\x8a" else opcode[1:], "little", signed=signed)
+    operand = opcode[2:] if opcode[:1] == b"\x8a" else opcode[1:]
+    return int.from_bytes(operand, "little", signed=opcode[:1] in (b"J", b"\x8a"))
 
 
-def _times(column: list[bytes | None]) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(column)}q", b"".join([_UNSET if time is None else time for time in column]))
+def _times(column: list[bytes | None]) -> "array[int]":
+    times = array("q", b"".join([_UNSET if time is None else time for time in column]))
+    if sys.byteorder == "big":
+        times.byteswap()
+    return times
