@@ -55,10 +55,7 @@ class Programs:
         return tuple(stray for stray in found if stray is not None)
 
     def _stray(self, rank: int) -> Stray | None:
-        peers = self._families.get(rank, ())
-        if not peers or any(peer in self._alike[rank] for peer in peers if peer != rank):
-            return None
-        mine, theirs = self._aligned(rank, peers)
+        mine, theirs = self._aligned(rank, self._families.get(rank, ()))
         for at, call in enumerate(mine):
             choices: Counter[_Call] = Counter()
             for peer, calls in theirs.items():
@@ -72,7 +69,8 @@ class Programs:
     def _decided(self, rank: int, call: _Call, choices: "Counter[_Call]", peers: list[int]) -> Stray | None:
         """All peers must agree, and both calls must be such as either side could make."""
         (common, votes), *others = choices.most_common()
-        comparable = {call[0], common[0]} - {_P2P} <= self._roles[rank] & self._roles[peers[0]]
+        shared = self._roles[rank].intersection(*(self._roles[peer] for peer in peers))
+        comparable = {call[0], common[0]} - {_P2P} <= shared
         if others or votes < LEAST_AGREEING or not comparable:
             return None
         agreeing = tuple(sorted(rank for peer in peers for rank in self._alike[peer]))
@@ -93,10 +91,10 @@ class Programs:
 
     @cached_property
     def _alike(self) -> dict[int, tuple[int, ...]]:
-        """For each rank all that made the same calls within its family, itself included."""
+        """For each rank all of its family with groups of the same roles and the same calls, itself included."""
         classes: dict[object, list[int]] = defaultdict(list)
         for rank, calls in self._calls.items():
-            classes[self._families.get(rank), tuple(calls), self.traces[rank].truncated].append(rank)
+            classes[self._families.get(rank, (-1,))[0], self._roles[rank], tuple(calls)].append(rank)
         return {rank: tuple(sorted(ranks)) for ranks in classes.values() for rank in ranks}
 
     @cached_property
