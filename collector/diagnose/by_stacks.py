@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from collector.diagnose.activity import Activity
-from collector.diagnose.hidden import outsiders
+from collector.diagnose.hidden import makes_group, outsiders
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import TELLING, Fault, Scene, kind_of
@@ -131,7 +131,7 @@ def _in_rendezvous(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
     if not storing or not others or len(storing) == len(others):
         return None
     odd, most = (storing, others) if len(storing) < len(others) else (others, storing)
-    if odd is others and not all(_makes_group(rank, scene) for rank in storing):
+    if odd is others and not all(makes_group(rank, scene) for rank in storing):
         return None
     where = f"{ranks_in_words(storing)} wait in the store, {ranks_in_words(others)} in collectives"
     rule = "; all ranks must make a new group" if odd is others else ""
@@ -144,10 +144,6 @@ def _in_rendezvous(waiting: tuple[int, ...], scene: Scene) -> Fault | None:
         op=_common_op(most, scene),
         remarks=(f"{where}{rule}; {NO_RECORD}",),
     )
-
-
-def _makes_group(rank: int, scene: Scene) -> bool:
-    return any(frame.function.rpartition(".")[2] == "new_group" for frame in scene.activities[rank].frames)
 
 
 def _odd_fault(waiting: tuple[int, ...], scene: Scene) -> Fault | None:

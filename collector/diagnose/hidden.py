@@ -57,10 +57,30 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Scene) -> li
     )
     if any(_peers_unknown(rank, scene) for rank in hidden):
         return [_unmatched_fault(base, hidden, scene)]
+    if all(scene.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
+        return [_group_fault(base, hidden, scene)]
     inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
     remark = f"{ranks_in_words(hidden)} are inside the call and have not got past it" if inside else ""
     cause = Cause.COMMUNICATION if inside else None
     return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
+
+
+def _group_fault(base: Fault, hidden: tuple[int, ...], scene: Scene) -> Fault:
+    """The many wait in the store: for the few who went past a group that all must make, or for nobody knows whom."""
+    makers = len(hidden) > len(base.victims) and all(makes_group(rank, scene) for rank in hidden)
+    rule = "; all ranks must make a new group, and the others went past it" if makers else ""
+    return replace(
+        base,
+        culprits=base.victims if makers else (),
+        victims=hidden if makers else tuple(sorted({*base.victims, *hidden})),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE if makers else Cause.RENDEZVOUS,
+        remarks=(f"{ranks_in_words(hidden)} wait in the store{rule}",),
+    )
+
+
+def makes_group(rank: int, scene: Scene) -> bool:
+    return any(frame.function.rpartition(".")[2] == "new_group" for frame in scene.activities[rank].frames)
 
 
 def _peers_unknown(rank: int, scene: Scene) -> bool:

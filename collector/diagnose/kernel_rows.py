@@ -15,8 +15,10 @@ KERNEL: tuple[KernelPattern, ...] = (
         "waiting for memory that its cgroup does not have",
         wchan=r"^(mem_cgroup_oom_synchronize|mem_cgroup_handle_over_high)$",
     ),
-    # syscall read, fd 9 -> pipe:[81234], wchan anon_pipe_read (pipe_read before Linux 6.14)
-    kernel_row(Cause.PIPE_BLOCKED, "reading an empty pipe", wchan=r"pipe_read$"),
+    # syscall read, fd 9 -> /tmp/feed, wchan anon_pipe_read (pipe_read before Linux 6.14): a FIFO, fed from elsewhere
+    kernel_row(Cause.PIPE_BLOCKED, "reading an empty FIFO", target=r"^/(?!dev/)", wchan=r"pipe_read$"),
+    # syscall read, fd 9 -> pipe:[81234], wchan anon_pipe_read: `curl` at the other end may be slow
+    kernel_row(Cause.PIPE_BLOCKED, "reading an empty pipe", wchan=r"pipe_read$", may_pass=True),
     # syscall write, fd 1 -> pipe:[81234], wchan anon_pipe_write (pipe_write before Linux 6.14)
     kernel_row(Cause.PIPE_BLOCKED, "writing to a full pipe", wchan=r"pipe_write$"),
     # syscall openat, wchan wait_for_partner: a FIFO that nobody has open at the other end
