@@ -30,7 +30,12 @@ _MOST_EVENTS = 128
 _MOST_FRAMES = 12
 _MOST_LINES_OF_A_STACK = 64
 _BETWEEN_DEADLINE_CHECKS = 256
-_ADVICE = "run the agent as root or with CAP_SYSLOG, or set kernel.dmesg_restrict=0"
+_REFUSED = (errno.EPERM, errno.EACCES, errno.ENXIO)
+"""The last is what systemd's ProtectKernelLogs puts in the place of the device."""
+_ADVICE = (
+    "run the agent as root or with CAP_SYSLOG, under systemd by the drop-in kernel-log.conf, or set "
+    "kernel.dmesg_restrict=0"
+)
 
 # 6,1234,98765432,-;NVRM: Xid (PCI:0000:3b:00): 79, …        the facility and level, a number, microseconds since boot
 _HEAD = re.compile(rb"(\d{1,5}),(\d{1,20}),(\d{1,20}),[^;]{0,200};")
@@ -151,7 +156,7 @@ def _shape(event: KernelEvent) -> str:
 def _open(path: Path) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except PermissionError as error:
-        raise NotPermitted("not allowed to read the kernel log", advice=_ADVICE) from error
     except OSError as error:
+        if error.errno in _REFUSED:
+            raise NotPermitted("not allowed to read the kernel log", advice=_ADVICE) from error
         raise Unavailable(Reason.NOT_FOUND, f"no kernel log: {path}: {error.strerror}") from error

@@ -1,7 +1,10 @@
 """The kernel's log: the machine's own, and made-up ones read record by record."""
 
+import errno
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -172,11 +175,35 @@ def test_no_log_at_all(tmp_path: Path) -> None:
     assert missing.value.reason is Reason.NOT_FOUND
 
 
-def test_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+READ = """
+from agent.deadline import Deadline
+from agent.procfs import ProcFs
+from agent.sources.kernel_log import KernelLog
+print(KernelLog(ProcFs()).read(Deadline(10)).since)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("capabilities", ["+dac_read_search,+syslog", "+dac_read_search"])
+def test_capability_that_the_log_needs(capabilities: str) -> None:
+    """What the optional drop-in of the unit grants, and nothing else, is enough."""
+    sets = [f"--{name}=-all,{capabilities}" for name in ("inh-caps", "ambient-caps", "bounding-set")]
+    user = ["--reuid", "61004", "--regid", "61004", "--clear-groups", *sets]
+    command = ["setpriv", *user, sys.executable, "-c", READ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    restricted = Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "0"
+    if "syslog" in capabilities or not restricted:
+        assert float(done.stdout) > 0, done.stderr
+    else:
+        assert "NotPermitted: not allowed to read the kernel log" in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.ENXIO])
+def test_log_that_may_not_be_read(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The advice says how."""
 
     def refuse(*_: object) -> int:
-        raise PermissionError(1, "Operation not permitted")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("agent.sources.kernel_log.os.open", refuse)
     with pytest.raises(NotPermitted) as refused:

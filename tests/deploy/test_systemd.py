@@ -47,6 +47,23 @@ def test_unit_is_narrow(service: str, runnable_units: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_agent_that_may_read_the_kernel_log_is_narrow_as_well(runnable_units: Path) -> None:
+    """The optional drop-in adds what it names, and systemd accepts it with the unit."""
+    folder = runnable_units / "unhang-agent.service.d"
+    folder.mkdir()
+    optional = (SYSTEMD / folder.name / "kernel-log.conf").read_text(encoding="utf-8")
+    (folder / "kernel-log.conf").write_text(optional, encoding="utf-8")
+    done = run("systemd-analyze", "verify", "--man=no", runnable_units / "unhang-agent.service")
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    whole = runnable_units / "unhang-whole.service"
+    whole.write_text(unit_text("agent") + optional, encoding="utf-8")
+    done = run(
+        "systemd-analyze", "security", "--offline=yes", "--no-pager", f"--threshold={MOST_EXPOSURE['agent']}", whole
+    )
+    assert done.returncode == 0, done.stdout
+    assert "CAP_SYSLOG" in optional
+
+
 def test_agent_holds_two_capabilities_and_the_collector_none() -> None:
     """What the agent may become is what it is."""
     for name in ("AmbientCapabilities", "CapabilityBoundingSet"):
