@@ -51,6 +51,13 @@ def torchrun(order: Order) -> Plan:
     return Plan(order.name, (Command(arguments, {}),))
 
 
+def first_node(order: Order) -> Plan:
+    """The first of two nodes that a script starts, rank by rank; nobody starts the second one."""
+    meeting = _meeting_point()
+    world = {"WORLD_SIZE": str(2 * order.ranks), **meeting}
+    return Plan(_address(meeting), _each_rank(order, lambda rank: {**_torch_variables(rank, order.ranks), **world}))
+
+
 def direct(order: Order) -> Plan:
     """No launcher: every rank is a process of its own, and stays when another one dies."""
     meeting = _meeting_point()
@@ -95,6 +102,7 @@ def accelerate(order: Order) -> Plan:
 
 LAUNCHERS: Mapping[str, Callable[[Order], Plan]] = {
     "torchrun": torchrun,
+    "first_node": first_node,
     "direct": direct,
     "slurm": slurm,
     "open_mpi": open_mpi,

@@ -1,0 +1,43 @@
+"""A ring of batched sends and receives: the faulty rank believes that it is the last one, and leaves its send out.
+
+Its neighbour waits for that in a work handle, and Gloo's recorder has neither sends nor receives.
+"""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["p2p_unmatched"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "or_silent": True,
+}
+
+
+def shift(block: torch.Tensor, place: rig.Place, is_last: bool) -> torch.Tensor:
+    """Pass `block` one rank to the right."""
+    received = torch.empty_like(block)
+    operations = [dist.P2POp(dist.irecv, received, (place.rank - 1) % place.world_size)]
+    if not is_last:
+        operations.append(dist.P2POp(dist.isend, block, (place.rank + 1) % place.world_size))
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    return received
+
+
+def main() -> None:
+    """Train; in every step shift a block around the ring."""
+    place = rig.start()
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+        activations = shift(activations, place, is_last=step == rig.FAULTY_STEP and place.is_faulty)
+        dist.all_reduce(gradients)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Somebody attached a debugger to the faulty rank from outside, and left it stopped there.
+
+Nobody else can attach as long as that one does, so no stack can be read: the process's own state tells.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+import rig
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined", "rank_stopped"],
+    "causes": ["debugger"],
+    "culprits": [2],
+    "victims": "0-1,3",
+}
+
+PR_SET_PTRACER = 0x59616D61
+PTRACE_ATTACH = 16
+ATTACH = f"""
+import ctypes, os, time
+ctypes.CDLL(None).ptrace({PTRACE_ATTACH}, os.getppid(), None, None)
+time.sleep(1e9)
+"""
+
+
+def be_debugged() -> None:
+    """Let a child attach to this process, and never be let go."""
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, os.getpid(), 0, 0, 0)
+    subprocess.Popen([sys.executable, "-S", "-c", ATTACH])
+    time.sleep(rig.NEVER)
+
+
+def main() -> None:
+    """Train; at the faulty step one rank is stopped from outside."""
+    place = rig.start()
+    rig.train(place, be_debugged)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""The faulty rank sends its log to a collector that has stopped reading: the socket is full, and sending blocks."""
+
+import socket
+
+import rig
+
+TRUTH = {
+    "or_silent": True,  # for the first minute a healthy rank may be there, too
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["network", "pipe_blocked"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "where": "ship_log",
+}
+
+
+def ship_log() -> None:
+    """Send more than both ends' buffers hold."""
+    collector, shipper = socket.socketpair()
+    with collector, shipper:
+        shipper.sendall(bytes(1 << 26))
+
+
+def main() -> None:
+    """Train; at the faulty step one rank ships its log."""
+    place = rig.start()
+    rig.train(place, ship_log)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""All ranks wait in the store for a word that a scheduler outside the job should give: no rank is the odd one."""
+
+from datetime import timedelta
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["stuck_together"],
+    "causes": ["unknown", "rendezvous"],
+    "culprits": [],
+    "victims": "0-3",
+    "or_silent": True,
+}
+
+
+def wait_for_permission() -> None:
+    """Wait for a key that nobody sets."""
+    store = dist.distributed_c10d._get_default_store()
+    store.wait(["permission"], timedelta(hours=1))
+
+
+def main() -> None:
+    """Train; at the faulty step all wait."""
+    place = rig.start()
+    gradients = torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(gradients)
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+            wait_for_permission()
+
+
+if __name__ == "__main__":
+    main()

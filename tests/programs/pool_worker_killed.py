@@ -1,0 +1,42 @@
+"""A worker of the faulty rank's process pool is killed, as by the kernel when memory runs out.
+
+`multiprocessing.Pool` starts another one and forgets the task: the rank waits for its result for ever.
+"""
+
+import multiprocessing
+import os
+import signal
+
+import rig
+
+TRUTH = {
+    "or_silent": True,  # for the first minute a healthy rank may be there, too
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "where": "tokenize_all",
+}
+
+
+def tokenize(document: str) -> int:
+    """Take more memory than there is."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return len(document)
+
+
+def tokenize_all() -> list[int]:
+    """Let one worker process do it."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.map(tokenize, ["a very large document"])
+
+
+def main() -> None:
+    """Train; at the faulty step one rank tokenizes."""
+    place = rig.start()
+    rig.train(place, tokenize_all)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The faulty rank compiles an extension, and finds the lock of a compilation that was killed long ago."""
+
+import tempfile
+from pathlib import Path
+
+import rig
+from torch.utils import cpp_extension
+
+TRUTH = {
+    "or_silent": True,  # for the first minute a healthy rank may be there, too
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["compile"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "busy": [2],  # it looks at the lock ten times a second
+    "where": "load_kernels",
+}
+
+
+def load_kernels() -> None:
+    """Build what the model needs, in a directory that is kept from run to run."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "lock").touch()
+        Path(directory, "kernels.cpp").write_text("int nothing;")
+        cpp_extension.load("kernels", [f"{directory}/kernels.cpp"], build_directory=directory)
+
+
+def main() -> None:
+    """Train; at the faulty step one rank builds its kernels."""
+    place = rig.start()
+    rig.train(place, load_kernels)
+
+
+if __name__ == "__main__":
+    main()

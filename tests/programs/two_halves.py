@@ -1,0 +1,31 @@
+"""Two halves of the job disagree: ranks 0 and 1 reduce, ranks 2 and 3 gather. No majority, so nobody is to blame."""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["collective_mismatch", "stuck_together"],
+    "causes": ["user_code", "unknown"],
+    "culprits": [],
+    "victims": "0-3",
+}
+
+
+def main() -> None:
+    """Train; at the faulty step each half takes its own branch."""
+    place = rig.start()
+    activations, gradients = torch.ones(8, 4), torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(activations, group=place.pair)
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+        if step == rig.FAULTY_STEP and place.rank >= place.world_size // 2:
+            dist.all_gather([torch.empty_like(gradients) for _ in range(place.world_size)], gradients)
+        else:
+            dist.all_reduce(gradients)
+
+
+if __name__ == "__main__":
+    main()
