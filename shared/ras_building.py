@@ -61,7 +61,7 @@ class CommunicatorBuilder:
         return Communicator(
             hash=self.key[0],
             secondary_hash=self.key[1],
-            size=self.size,
+            size=self._size(),
             launched={
                 op: tuple(Launched(count, tally.number, fold(tally.ranks)) for count, tally in sorted(counts.items()))
                 for op, counts in sorted(self._launched.items())
@@ -71,6 +71,16 @@ class CommunicatorBuilder:
             ranks=array("q", ranks),
             peers=array("q", (self.homes[rank] for rank in ranks)),
         )
+
+    def _size(self) -> int | None:
+        """As told; else, where a report was cut, as many as were counted and missed."""
+        counted = [sum(tally.number for tally in counts.values()) for counts in self._launched.values()]
+        if self.size is not None or not counted:
+            return self.size
+        return max(counted) + sum(self._standings[status].number for status in _UNCOUNTED if status in self._standings)
+
+
+_UNCOUNTED = (Status.SILENT, Status.DEAD, Status.NOCOMM, Status.UNKNOWN)
 
 
 class NetworkBuilder:

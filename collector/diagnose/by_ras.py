@@ -75,7 +75,8 @@ def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: Ras
     seen = kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is Status.DEAD for rank in ranks)
-    weaker = Certainty.SUPPORTED if elsewhere or dead else Certainty.SUSPECTED
+    unseen_too = all(view.gone for view in views)
+    weaker = Certainty.SUPPORTED if elsewhere or (dead and unseen_too) else Certainty.SUSPECTED
     unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
     return Fault(
         kind=kind,

@@ -97,8 +97,8 @@ def culprit_of(rank: int, scene: Scene) -> Culprit:
     view = scene.roster.ranks[rank]
     identity = view.identity
     if identity is None:
-        pid = view.exited.pid if view.exited is not None else None
-        return Culprit(rank=rank, host=view.host, pid=pid)
+        host, pid = _place_by_ras(rank, scene)
+        return Culprit(rank=rank, host=view.host or host, pid=pid if view.exited is None else view.exited.pid)
     return Culprit(
         rank=rank,
         local_rank=identity.local_rank,
@@ -106,6 +106,11 @@ def culprit_of(rank: int, scene: Scene) -> Culprit:
         pid=identity.pid,
         gpu=identity.gpu,
     )
+
+
+def _place_by_ras(rank: int, scene: Scene) -> tuple[str | None, int | None]:
+    """Host and pid of a rank that no agent has seen, as RAS knows it."""
+    return (None, None) if scene.roster.ras is None else scene.roster.ras.places.get(rank, (None, None))
 
 
 def cause_of(fault: Fault, scene: Scene) -> Cause:

@@ -161,6 +161,7 @@ def test_a_dead_peer_that_no_agent_sees(text: bool) -> None:
     assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_UNREACHABLE, (3,), "0-2")
     assert finding.certainty is Certainty.SUPPORTED
     assert "pid 1003 on 10.3.0.14" in finding.summary
+    assert finding.culprits[0].pid == 1003
 
 
 def test_a_dead_peer_that_has_ended() -> None:

@@ -64,3 +64,12 @@ def test_files_alone_a_dead_peer() -> None:
     verdict = judge(bare(parse_ras(json_report([comm([9] * 4, r3=Member(3, status="dead"))]))))
     (finding,) = verdict.findings
     assert (finding.kind, finding.culprit_ranks) == (Kind.RANK_UNREACHABLE, (3,))
+    assert finding.certainty is Certainty.SUSPECTED
+
+
+def test_what_is_left_of_a_report() -> None:
+    """People keep the lines that seem to matter: then the counts tell how many ranks there are."""
+    kept = text_report([comm([6650] * 26 + [6649] * 6)], version="2.24.3").rpartition(b"========\n\n")[2]
+    verdict = judge(bare(parse_ras(kept)))
+    assert verdict.coverage.expected == 32
+    assert "ranks 26-31 launched any collective up to 6649" in verdict.headline
