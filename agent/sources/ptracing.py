@@ -1,6 +1,7 @@
 """Runs a program that traces a process, and makes sure that it leaves nobody stopped behind."""
 
 import os
+import shutil
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +13,8 @@ from agent.sources.helper import Output, run_bounded
 from agent.sources.pyspy import may_be_paused
 from agent.tracing import trace_obstacle
 from shared.missing import Reason
+
+_LATER_SECONDS = 5.0
 
 
 def require_traceable(procfs: ProcFs, pid: int) -> None:
@@ -35,10 +38,17 @@ def trace_process(
     """Run `command`, which traces `pid`, to its end or to the deadline. Raises Unavailable or Gone before it begins."""
     require_traceable(procfs, pid)
     begun = procfs.stat(pid).start_ticks
-    output = run_bounded(command, deadline, ask_to_end=ask_to_end)
+    output = run_bounded([*_last_resort(deadline, ask_to_end), *command], deadline, ask_to_end=ask_to_end)
     if output.status is None or output.status < 0:
         _let_go(procfs, pid, begun)
     return output
+
+
+def _last_resort(deadline: Deadline, ask_to_end: signal.Signals) -> list[str]:
+    """Return what ends a tracer whose parent was killed: nobody else would take it off the rank."""
+    timeout = shutil.which("timeout")
+    seconds = f"{deadline.left() + _LATER_SECONDS:.0f}"
+    return [] if timeout is None else [timeout, "-s", ask_to_end.name.removeprefix("SIG"), "-k", "2", seconds]
 
 
 def _let_go(procfs: ProcFs, pid: int, begun: int) -> None:

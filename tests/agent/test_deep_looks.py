@@ -162,7 +162,7 @@ def test_a_killed_debugger_leaves_nobody_stopped(hanging: int) -> None:
 
     def kill_it() -> None:
         until(lambda: ProcFs().fields(hanging, "status")["TracerPid"], lambda tracer: tracer != "0")
-        os.killpg(int(ProcFs().fields(hanging, "status")["TracerPid"]), signal.SIGKILL)
+        os.killpg(os.getpgid(int(ProcFs().fields(hanging, "status")["TracerPid"])), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_it)
     killer.start()

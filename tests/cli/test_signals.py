@@ -31,6 +31,16 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def tracer_of(pid: int) -> int:
+    """Return who traces a process; 0: nobody."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition("TracerPid:")[2].split()[0])
+
+
+def state_of(pid: int) -> str:
+    """Return the letter of a process's state."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
@@ -52,6 +62,31 @@ def test_interrupted_while_it_looks(number: signal.Signals, status: int, job: Jo
     assert "Traceback" not in err
     assert [pid for pid in map(int, started.read_text().split()) if is_alive(pid)] == []
     assert all(is_alive(rank.pid) for rank in job.ranks)
+
+
+@pytest.mark.ptrace
+@pytest.mark.parametrize("how", ["gdb", "syscalls"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
+def test_interrupted_while_it_traces(how: str, number: signal.Signals, status: int, job: Job) -> None:
+    """The rank runs on, untraced, as soon as the command is gone."""
+    rank = job.ranks[0]
+    process = subprocess.Popen(
+        command("look", "--rank", str(rank.rank), "--with", how, "--seconds", "20"),
+        env=environment(job.env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not tracer_of(rank.pid):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (status, ""), err
+    assert tracer_of(rank.pid) == 0
+    deadline = time.monotonic() + 5
+    while (state := state_of(rank.pid)) != "S":
+        assert time.monotonic() < deadline, state
 
 
 def test_interrupted_while_it_waits(job: Job) -> None:
