@@ -24,6 +24,7 @@ from agent.missing import missing_for
 from agent.own_logs import own_log_fds, total_bytes
 from agent.scene import Scene
 from agent.sources.source import Answer, Question, Source
+from shared.errors import UnhangError
 from shared.missing import Missing, Reason
 from shared.snapshot import Beat, Process, RankSnapshot
 
@@ -163,9 +164,13 @@ class Looker:
 def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> tuple[Answer, float]:
     """Ask one source, of the very process that was found and not of one that has its number now."""
     begun = time.monotonic()
-    if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
-        raise Gone(f"process {rank.stat.pid} ended, and another has its number now")
-    return source.look(rank, scene, question, deadline), time.monotonic() - begun
+    try:
+        if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
+            raise Gone(f"process {rank.stat.pid} ended, and another has its number now")
+        answer = source.look(rank, scene, question, deadline)
+    except UnhangError as error:
+        answer = {source.name: missing_for(source.name, error)}
+    return answer, time.monotonic() - begun
 
 
 def _last_beat(rank: Rank, scene: Scene) -> Beat:

@@ -167,6 +167,7 @@ async def test_metrics_tell_of_ranks_and_sources() -> None:
     assert samples["unhang_ranks", (("job", JOB),)] == 2
     assert samples["unhang_agent_snapshots_total", ()] == 1
     assert samples["unhang_agent_source_seconds_count", (("source", "stacks"),)] >= 2
+    assert 0 < samples["unhang_agent_source_seconds_sum", (("source", "recorder"),)] < 5  # it has nothing, at once
     assert samples["unhang_agent_source_missing_total", (("reason", "not_enabled"), ("source", "recorder"))] >= 2
     assert ("unhang_rank_idle_seconds", (("job", JOB), ("rank", "0"))) in samples
     assert samples["unhang_agent_abandoned_tasks", ()] == 0

@@ -4,16 +4,24 @@ import os
 import platform
 import sys
 
-from tests.bench import snapshot
+from tests.bench import from_disk, overhead, snapshot
+
+_BENCHMARKS = (
+    ("snapshots", snapshot.measure),
+    ("overhead", overhead.measure),
+    ("dumps on disk", from_disk.measure),
+)
 
 
 def main() -> int:
     """Run them all; figures go to standard output, progress to standard error."""
     print(f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    print("measuring snapshots …", file=sys.stderr)
-    print("| what | figure |\n| --- | --- |")
-    for what, figure in snapshot.measure().items():
-        print(f"| {what} | {figure} |")
+    for name, measure in _BENCHMARKS:
+        print(f"measuring {name} …", file=sys.stderr)
+        print("| what | figure |\n| --- | --- |")
+        for what, figure in measure().items():
+            print(f"| {what} | {figure} |")
+        print()
     return 0
 
 

@@ -5,88 +5,19 @@ the idle agent uses < 0.2 % of a core and < 80 MiB.
 """
 
 import os
-import socket
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 import httpx
-import psutil
 
-from agent.probe.path import probe_path
+from tests.bench.jobs import a_job, an_agent
 
 RANKS = 8
 JOB = f"bench-{os.getpid()}"
 LOOKS = 20
 IDLE_SECONDS = 30.0
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-@contextmanager
-def eight_ranks(directory: Path) -> Iterator[None]:
-    """Run eight ranks that hang, under the probe, until the block ends."""
-    rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", f"--rdzv-id={JOB}"]
-    job = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            *rendezvous,
-            f"--nproc-per-node={RANKS}",
-            str(Path(__file__).with_name("pulse.py")),
-        ],
-        env={**os.environ, "PYTHONPATH": str(probe_path()), "PULSE_DIRECTORY": str(directory), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(lambda: len(list(directory.glob("ready-*"))) == RANKS, seconds=180)
-        time.sleep(2.0)
-        yield
-    finally:
-        job.terminate()
-        job.wait(timeout=60)
-
-
-@contextmanager
-def an_agent() -> Iterator[tuple[str, psutil.Process]]:
-    """Run an agent on a free port; gives its URL and its process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "cli", "agent", "--listen", f"127.0.0.1:{port}"]
-    agent = subprocess.Popen(
-        command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, stderr=subprocess.DEVNULL
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(lambda: answers(url), seconds=30)
-        yield url, psutil.Process(agent.pid)
-    finally:
-        agent.terminate()
-        agent.wait(timeout=30)
-
-
-def wait_for(true: object, *, seconds: float) -> None:
-    """Wait until the function `true` returns true. Raises TimeoutError after `seconds`."""
-    assert callable(true)
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
-            raise TimeoutError(f"not ready within {seconds:.0f} s")
-        time.sleep(0.05)
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz", timeout=2.0).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def pauses(directory: Path, begun_ns: int, ended_ns: int) -> list[float]:
@@ -101,7 +32,11 @@ def pauses(directory: Path, begun_ns: int, ended_ns: int) -> list[float]:
 
 def measure() -> dict[str, str]:
     """Run the benchmark and return its rows: what -> figure."""
-    with tempfile.TemporaryDirectory() as name, eight_ranks(Path(name)), an_agent() as (url, agent):
+    with (
+        tempfile.TemporaryDirectory() as name,
+        a_job("pulse.py", Path(name), name=JOB, ranks=RANKS),
+        an_agent() as (url, agent),
+    ):
         directory = Path(name)
         quiet_from = time.monotonic_ns()
         used = agent.cpu_times()
