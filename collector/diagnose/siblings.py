@@ -38,7 +38,8 @@ def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], trace
     if not culprits or len(culprits) == len(mismatch.ranks):
         return mismatch
     remark = f"ranks {fold(witnesses)}, in groups of the same role, do what {_others(mismatch, culprits)} did"
-    return replace(mismatch, culprits=culprits, certain=False, remarks=(*mismatch.remarks, remark))
+    sides = tuple(sorted(mismatch.sides, key=lambda side: side[0][0] in culprits))
+    return replace(mismatch, sides=sides, culprits=culprits, certain=False, remarks=(*mismatch.remarks, remark))
 
 
 def _others(mismatch: Mismatch, culprits: tuple[int, ...]) -> str:

@@ -39,7 +39,7 @@ def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fau
         sequence=edges[0].sequence,
         remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
     )
-    strays = programs.strays({edge.waiter for edge in edges})
+    strays = () if edges[0].is_p2p else programs.strays({edge.waiter for edge in edges})
     return [_astray(together, strays) if strays else together]
 
 

@@ -143,14 +143,14 @@ def _mismatch(fault: Fault, at: str) -> str:
     if not who:
         told = " against ".join(f"{ranks_in_words(ranks)} ({signature.op})" for ranks, signature in sides)
         return f"the ranks disagree on{at}: {told}, and no side has a majority"
-    other = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
-    what = other.op if other.op != sides[0][1].op else f"{other.op} with other sizes or types"
+    wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
+    what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with other sizes or types"
     return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
 
 
 def _inversion(fault: Fault, at: str) -> str:
-    if set(fault.culprits) == {edge.waiter for edge in fault.cycle}:
-        who = ranks_in_words(fault.culprits)
+    if not fault.culprits:
+        who = ranks_in_words(sorted({edge.waiter for edge in fault.cycle}))
         return f"{who} wait for each other across groups: they took operations in different orders"
     who = ranks_in_words(fault.culprits)
     return f"{who} took the groups' operations in another order than the others, who wait in{at}"
