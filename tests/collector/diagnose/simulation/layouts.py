@@ -43,6 +43,8 @@ class Style:
     batched_p2p: bool = True
     lists: bool = False
     """all_to_all on lists of tensors, rather than on one tensor with splits."""
+    load_seconds: float = 0.1
+    """What a rank's host does on its own in each step, about."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,14 @@ def draw_layout(random: Random, style: Style, name: str | None = None) -> Layout
 
 def _programs(teams: _Teams, body: _Body, random: Random, style: Style) -> dict[int, list[Step]]:
     programs: dict[int, list[Step]] = {}
-    load = random.uniform(0.02, 0.2)
     for rank in teams.world.ranks:
         mine: list[Step] = [barrier(teams.world, gloo=style.gloo, line=20)]
         for number in range(style.steps):
-            mine += [Work(load * random.uniform(0.9, 1.1)), *body(rank, number), *_rooted(teams.world, rank, style)]
+            mine += [
+                Work(style.load_seconds * random.uniform(0.9, 1.1)),
+                *body(rank, number),
+                *_rooted(teams.world, rank, style),
+            ]
             if (number + 1) % style.synchronises_each == 0:
                 mine.append(Synchronise())
         programs[rank] = [*mine, barrier(teams.world, gloo=style.gloo, line=90), Synchronise()]

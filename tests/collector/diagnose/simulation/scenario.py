@@ -1,7 +1,7 @@
 """A job with a fault, drawn from one number: the same number gives the same job, dumps and truth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
@@ -14,6 +14,7 @@ from tests.collector.diagnose.simulation.dumpfile import as_json, dump_of, pickl
 from tests.collector.diagnose.simulation.engine import Machine, Run, Semantics, run
 from tests.collector.diagnose.simulation.faults import FAULTS, Injected, inject
 from tests.collector.diagnose.simulation.layouts import Layout, Style, draw_layout
+from tests.collector.diagnose.simulation.program import Work
 from tests.collector.diagnose.simulation.recorder import Recorder
 from tests.collector.diagnose.simulation.truth import Evidence, Truth, truth_of
 
@@ -107,6 +108,34 @@ def draw(
     raise AssertionError(f"seed {seed}: no job has a place for {fault!r} within {_TRIES} tries")
 
 
+@dataclass(frozen=True)
+class Healthy:
+    """A job without a fault, from its beginning to its end."""
+
+    style: Style
+    layout: Layout
+    run: Run
+    recorders: dict[int, Recorder]
+
+
+def draw_healthy(seed: int, *, slow_rank: int | None = None, load_seconds: float | None = None) -> Healthy:
+    """Draw a job that ends well. `slow_rank` (modulo the ranks) takes four times as long for its own work."""
+    random = Random(seed)
+    semantics = random.choice(list(Semantics))
+    style = replace(draw_style(random, semantics), load_seconds=load_seconds or random.uniform(0.05, 4.0))
+    if slow_rank is not None:
+        style = replace(style, synchronises_each=1, steps=7)
+    layout = draw_layout(random, style)
+    programs = dict(layout.programs)
+    if slow_rank is not None:
+        slow = slow_rank % layout.world.size
+        steps = layout.programs[slow]
+        programs[slow] = [Work(4 * step.seconds) if isinstance(step, Work) else step for step in steps]
+    machine = Machine(semantics, one_queue=random.random() < 0.6, eager_sends=random.random() < 0.5)
+    recorders = draw_recorders(random, layout, semantics, readable=False)
+    return Healthy(style, layout, run(programs, machine, random=random), recorders)
+
+
 def _given(injected: Injected, layout: Layout, random: Random, fault: str) -> frozenset[int]:
     """Who has left a dump: not the crashed, and now and then a healthy rank has not either."""
     healthy = sorted(set(layout.world.ranks) - injected.culprits)
@@ -125,6 +154,7 @@ def draw_style(random: Random, semantics: Semantics) -> Style:
         rooted=random.choice([None, None, "broadcast", "gather", "scatter"]),
         coalesced=random.choice([None, None, "fast", "slow"]),
         batched_p2p=random.random() < 0.6,
+        load_seconds=random.uniform(0.02, 0.2),
         lists=random.random() < 0.5,
     )
 
