@@ -29,6 +29,7 @@ MOST_EVENTS = 1000
 LONGEST_LINE = 4000
 _LONGEST_TEXT = 500
 _MOST_WRAPPED = 3
+_HINTS = (TRACEBACK_HINT, FINGERPRINT_HINT, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 # … [repeated 15x across cluster]
@@ -37,6 +38,8 @@ _REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
 
 def clean_line(line: str) -> str:
     """Return a line without colours, control characters and Ray's notes, cut to 4000 characters."""
+    if line.isprintable() and "[repeated " not in line:
+        return line[:LONGEST_LINE].rstrip()
     return _REPEATED.sub("", _ESCAPES.sub("", line[: 2 * LONGEST_LINE]))[:LONGEST_LINE].rstrip()
 
 
@@ -48,6 +51,9 @@ def find_events(
     `rank` is whose file it is, None where several ranks write into it; a line's own mark goes before it.
     `written_at`: when the file was last written to, in Unix seconds, if it was written on this machine.
     """
+    lines = list(lines)
+    if not _may_tell("\n".join(lines)):
+        return ()
     pieces = [piece for line in lines for piece in cut_apart(clean_line(line))]
     text = "\n".join(pieces)
     matchers = tuple(matcher for matcher in MATCHERS if matcher.hint in text)
@@ -57,6 +63,11 @@ def find_events(
     found.sort(key=lambda event: event[0])
     events = (_event(*event[1:], path=path, rank=rank) for event in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
+
+
+def _may_tell(text: str) -> bool:
+    """Is there any hint of an event? Colours may hide one; most logs have neither."""
+    return "\x1b" in text or any(hint in text for hint in _HINTS)
 
 
 _Found = tuple[int, EventKind, str, dict[str, str]]

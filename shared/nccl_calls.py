@@ -19,7 +19,10 @@ MOST_CALLS = 256
 """Of each communicator, the last."""
 MOST_COMMUNICATORS = 512
 _LONGEST_LINE = 4000
-_HINTS = ("opCount ", " nranks ")
+_MOST_CALL_LINES = 20_000
+"""Of one file, the last."""
+_CALL_HINT = "opCount "
+_INIT_HINT = "- Init "
 P2P = frozenset({"Send", "Recv"})
 
 # node1:4242:4250 [3] NCCL INFO …
@@ -52,7 +55,7 @@ class LoggedCall(NamedTuple):
     number: int
     op: str
     """NCCL's word, e.g. `AllReduce`."""
-    count: int
+    elements: int
     datatype: int
     reduction: int
     root: int
@@ -98,12 +101,12 @@ class _Reading:
         headers = [(match.end(), match["host"], int(match["pid"])) for match in _HEADER.finditer(line)]
         if not headers:
             return
-        for match in _INIT.finditer(line):
+        for match in _INIT.finditer(line) if _INIT_HINT in line else ():
             self._begin(match, *_writer(headers, match.start()))
-        calls = list(_CALL.finditer(line))
+        calls = list(_CALL.finditer(line)) if _CALL_HINT in line else []
         for match in calls:
             self._call(match, *_writer(headers, match.start()))
-        self.mangled = self.mangled or line.count("opCount ") > len(calls)
+        self.mangled = self.mangled or line.count(_CALL_HINT) > len(calls)
 
     def _begin(self, match: re.Match[str], host: str, pid: int) -> None:
         key = (host, pid, match["comm"])
@@ -156,8 +159,12 @@ def find_communicators(
     `whole`: are all its lines here? Where the middle is left out, calls without numbers cannot be counted.
     """
     reading = _Reading()
-    for line in lines:
-        if any(hint in line for hint in _HINTS):
+    telling = [line for line in lines if _CALL_HINT in line or _INIT_HINT in line]
+    spare = sum(_CALL_HINT in line for line in telling) - _MOST_CALL_LINES
+    for line in telling:
+        if spare > 0 and _CALL_HINT in line:
+            spare, whole = spare - 1, False
+        else:
             reading.add(line[:_LONGEST_LINE])
     opened = sorted((*reading.done, *reading.open.values()), key=lambda each: (each.host, each.pid))
     cut = reading.mangled or not ended

@@ -152,7 +152,7 @@ def _op(call: LoggedCall) -> str:
 
 
 def _in_words(calls: tuple[LoggedCall, ...]) -> str:
-    told = [f"{call.op} of {call.count} {_dtype(call)}" + _rooted(call) for call in calls[:3]]
+    told = [f"{call.op} of {call.elements} {_dtype(call)}" + _rooted(call) for call in calls[:3]]
     return ", ".join(told) + (f" and {len(calls) - 3} more" if len(calls) > 3 else "")
 
 
@@ -166,7 +166,7 @@ def _rooted(call: LoggedCall) -> str:
 
 def _side(calls: tuple[LoggedCall, ...], ranks: list[int]) -> Side:
     first = calls[0]
-    return Side(ranks=fold(ranks), op=_op(first), sizes=str(first.count) + _rooted(first), dtypes=_dtype(first))
+    return Side(ranks=fold(ranks), op=_op(first), sizes=str(first.elements) + _rooted(first), dtypes=_dtype(first))
 
 
 def _behind(identity: str, size: int, lanes: list[_Lane], heard: Statements) -> Opinion | None:
