@@ -22,20 +22,28 @@ MOST_DEEP_LOOKS = 8
 
 
 def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[tuple[str | None, int], ...]:
-    """Return (host, pid) of the ranks whose native stacks would help, at most eight; often none."""
+    """Return (host, pid) of the ranks whose native stacks would help, at most eight; often none.
+
+    One rank stands for all that have the same Python stack; a stack that was looked at natively is not looked at again.
+    Of many stacks those that fewest ranks have come first: the odd ones are the suspects.
+    """
     roster = call_roll(snapshots, expected)
     motion = motion_of(roster)
     if motion.ranks(Motion.ADVANCED):
         return ()
-    asked: dict[tuple[Frame, ...], tuple[str | None, int]] = {}
+    alike: dict[tuple[Frame, ...], list[tuple[str | None, int]]] = {}
+    known: set[tuple[Frame, ...]] = set()
     for view in roster.present():
         pid = None if view.identity is None else view.identity.pid
         if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING:
             continue
         activity = activity_of(view)
-        if _unclear(activity) and view.native_stacks is None:
-            asked.setdefault(activity.frames, (view.host, pid))
-    return tuple(asked.values())[:MOST_DEEP_LOOKS]
+        if _unclear(activity) or view.native_stacks is not None:
+            alike.setdefault(activity.frames, []).append((view.host, pid))
+        if view.native_stacks is not None:
+            known.add(activity.frames)
+    asked = [who for frames, who in alike.items() if frames not in known]
+    return tuple(who[0] for who in sorted(asked, key=len)[:MOST_DEEP_LOOKS])
 
 
 def _unclear(activity: Activity) -> bool:
