@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 
-from tests.bench import from_disk, overhead, snapshot
+from tests.bench import accuracy, from_disk, overhead, snapshot
 
 _BENCHMARKS = (
     ("snapshots", snapshot.measure),
@@ -22,6 +22,9 @@ def main() -> int:
         for what, figure in measure().items():
             print(f"| {what} | {figure} |")
         print()
+    print("judging simulated faults …", file=sys.stderr)
+    for line in accuracy.measure():
+        print(line, flush=True)
     return 0
 
 
