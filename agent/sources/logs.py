@@ -35,6 +35,7 @@ _SHOWN_LINES = 40
 _MOST_LINES = 2000
 _LONGEST_LINE = 2000
 _MOST_EVENTS = 200
+_MOST_NETWORKS = 16
 _STREAMS = (1, 2)
 
 
@@ -61,9 +62,10 @@ class LogsSource:
                     found = os.fstat(opened)
                     key = (found.st_dev, found.st_ino)
                     if key not in files:
-                        files[key], new = _read(log, opened, found, rank, question)
-                        events.extend(new)
-                        communicators.extend(_communicators(log, opened, found, rank, scene))
+                        ends = _read_ends(opened, found.st_size)
+                        files[key], new = _read(log, ends.tail, found, rank, question)
+                        events.extend((*_chosen_networks(log, ends, rank), *new))
+                        communicators.extend(_communicators(log, ends, rank, scene))
             except (Gone, NotPermitted, Unavailable) as error:
                 refusals.append(str(error))
         if not files:
@@ -79,10 +81,24 @@ def _nothing(refusals: list[str]) -> Unavailable:
     return Unavailable(Reason.NOT_FOUND, f"{detail} ({'; '.join(refusals[:3])})" if refusals else detail)
 
 
+class _Ends(NamedTuple):
+    """A file's beginning, as far as it does not belong to the end, and its end."""
+
+    head: bytes
+    tail: bytes
+    whole: bool
+    """Is nothing left out between them?"""
+
+
+def _read_ends(opened: int, size: int) -> _Ends:
+    tail = read_tail(opened, _TAIL_BYTES)
+    head = os.pread(opened, max(0, min(_HEAD_BYTES, size - len(tail))), 0)
+    return _Ends(head, tail, size <= len(head) + len(tail))
+
+
 def _read(
-    log: _Log, opened: int, found: os.stat_result, rank: Rank, question: Question
+    log: _Log, data: bytes, found: os.stat_result, rank: Rank, question: Question
 ) -> tuple[LogFile, tuple[LogEvent, ...]]:
-    data = read_tail(opened, _TAIL_BYTES)
     own = rank.identity.rank
     lines = [clean_line(line) for line in data.decode(errors="replace").split("\n")[-_MOST_LINES:]]
     lines = [line for line in lines if line and rank_of_line(line) in (None, own)]
@@ -99,16 +115,18 @@ def _read(
     return file, events
 
 
-def _communicators(
-    log: _Log, opened: int, found: os.stat_result, rank: Rank, scene: Scene
-) -> Iterator[LoggedCommunicator]:
+def _chosen_networks(log: _Log, ends: _Ends, rank: Rank) -> tuple[LogEvent, ...]:
+    """NCCL says when it begins which network it takes; nothing else that old counts."""
+    lines = ends.head.decode(errors="replace").split("\n")
+    early = find_events(lines, path=log.path, rank=None if log.shared else rank.identity.rank)
+    return tuple(event for event in early if event.kind is EventKind.INTERFACE)[:_MOST_NETWORKS]
+
+
+def _communicators(log: _Log, ends: _Ends, rank: Rank, scene: Scene) -> Iterator[LoggedCommunicator]:
     """What this rank's NCCL logs of its calls, by the log's beginning and end."""
-    tail = read_tail(opened, _TAIL_BYTES)
-    head = os.pread(opened, max(0, min(_HEAD_BYTES, found.st_size - len(tail))), 0)
-    lines = (head + b"\n" + tail).decode(errors="replace").split("\n")
-    whole = found.st_size <= len(head) + len(tail)
+    lines = (ends.head + b"\n" + ends.tail).decode(errors="replace").split("\n")
     own = own_pid(scene.procfs, rank.stat.pid)
-    for each in find_communicators(lines, ended=tail.endswith(b"\n"), whole=whole):
+    for each in find_communicators(lines, ended=ends.tail.endswith(b"\n"), whole=ends.whole):
         if each.pid == own or not log.shared:
             yield each.model_copy(update={"rank": rank.identity.rank})
 

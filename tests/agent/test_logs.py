@@ -126,6 +126,28 @@ def test_nccl_debug_file(tmp_path: Path) -> None:
     assert [event.kind for event in found.events] == [EventKind.COLLECTIVE_MISMATCH]
 
 
+def test_calls_at_the_end_of_a_large_debug_file_and_what_nccl_said_when_it_began(tmp_path: Path) -> None:
+    """Communicators and networks stand at the beginning, calls at the end; what lies between is not read."""
+    with running() as process:
+        pid = process.pid
+        head = (
+            f"node1:{pid}:9 [0] NCCL INFO Bootstrap : Using eth0:10.1.2.3<0>\n"
+            f"node1:{pid}:9 [0] NCCL INFO ncclCommInitRank comm 0x55d0 rank 1 nranks 4 cudaDev 0 nvmlDev 0 busId 30 "
+            "commId 0x9f2c - Init START\n"
+        )
+        call = (
+            "node1:{}:9 [0] NCCL INFO AllReduce: opCount {:x} sendbuff 0x7f00 recvbuff 0x7f00 count 64 datatype 7 op 0 "
+            "root 0 comm 0x55d0 [nranks=4] stream 0x55e0\n"
+        )
+        text = head + "between\n" * 100_000 + call.format(pid, 30) + call.format(pid, 31)
+        (tmp_path / "nccl").write_text(text)
+        found = logs_of(pid, NCCL_DEBUG_FILE=str(tmp_path / "nccl"))
+    (communicator,) = found.communicators
+    assert (communicator.identity, communicator.rank, communicator.comm_rank) == ("0x9f2c", 0, 1)
+    assert [called.number for called in communicator.calls] == [30, 31]
+    assert [event.kind for event in found.events] == [EventKind.INTERFACE]
+
+
 def test_names_in_the_path_of_a_debug_file() -> None:
     """`%%` is a per cent sign."""
     assert expand_nccl_path("/x/%h/%p/%%/%q", host="node1", pid=7) == "/x/node1/7/%/%q"
