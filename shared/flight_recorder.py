@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from shared.coalesced import settle_batches
 from shared.errors import UnreadableDump, quoted
 from shared.recorder_fields import (
+    MOST_RECORDS,
     MOST_TEXT,
     parse_mapping,
     parse_mark,
@@ -38,7 +39,6 @@ from shared.stacks import Frame
 from shared.trace import Group, Mark, Signature, State, Trace
 from shared.value import narrow
 
-MOST_RECORDS = 1_000_000
 MOST_FRAMES = 256
 _MOST_GROUPS = 65_536
 

@@ -13,6 +13,7 @@ from shared.ranks import MOST_RANKS, fold
 from shared.trace import State
 from shared.value import whole
 
+MOST_RECORDS = 1_000_000
 MOST_TENSORS = 65_536
 MOST_DIMENSIONS = 64
 MOST_TEXT = 512

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from shared.errors import UnreadableDump
+from shared.recorder_fields import MOST_RECORDS
 
 _GET = rb"(?:h.|j.{4})"  # BINGET, LONG_BINGET: a string or a frame that was written before
 _NUMBER = rb"(?:K.|M..|J.{4}|\x8a\x08.{8})"  # BININT1, BININT2, BININT, LONG1 of eight bytes
@@ -91,9 +92,14 @@ class Repeats:
         return len(self._sequences)
 
     def take_out(self, data: bytes) -> bytes:
-        """Return the pickle with `(entry, kind)` in the place of each first entry, `kind` in that of the others."""
-        parts = _ENTRY.split(data)
+        """Return the pickle with `(entry, kind)` in the place of each first entry, `kind` in that of the others.
+
+        Raises UnreadableDump where there are more than MOST_RECORDS.
+        """
+        parts = _ENTRY.split(data, MOST_RECORDS + 1)
         self._sequences = parts[_SEQUENCES::_STEP]
+        if len(self) > MOST_RECORDS:
+            raise UnreadableDump(f"more than {MOST_RECORDS} entries")
         self._times = tuple(parts[group::_STEP] for group in _TIMES)
         kinds = zip(*(parts[group::_STEP] for group in _KIND), strict=True)
         stand_ins: dict[tuple[bytes | None, ...], bytes] = {}

@@ -26,6 +26,10 @@ _FIXED = re.compile(
     rb")*+",
     re.DOTALL,
 )
+_MAKING = b"])}ld\x85\x86\x87t"
+"""Opcodes of one byte that make a list, dict or tuple of fifty and more."""
+_MOST_MADE = 16_000_000
+"""A million entries of PyTorch's make eight million; what stands in operands counts too, which is little."""
 _STOP = ord(".")
 _TEXT = {ord("X"): 4, 0x8C: 1, ord("U"): 1}
 """BINUNICODE, SHORT_BINUNICODE and SHORT_BINSTRING: bytes of their length field."""
@@ -54,6 +58,8 @@ def load_plain(data: bytes) -> Any:
 
 
 def _check_opcodes(data: bytes) -> None:
+    if len(data) > _MOST_MADE and sum(map(data.count, _MAKING)) > _MOST_MADE:
+        raise UnreadableDump(f"the pickle makes more than {_MOST_MADE} lists and dicts")
     position = 0
     while True:
         run = _FIXED.match(data, position)

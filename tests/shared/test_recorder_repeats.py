@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared import recorder_repeats
 from shared.errors import UnreadableDump
 from shared.flight_recorder import parse_dump
 from shared.recorder_repeats import Repeats
@@ -197,3 +198,10 @@ def test_hostile_bytes_cost_time_in_proportion(hostile: bytes) -> None:
     with pytest.raises(UnreadableDump):
         parse_dump(b"\x80\x02" + hostile * (2_000_000 // len(hostile)))
     assert time.monotonic() - began < 10
+
+
+def test_more_entries_than_anyone_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_repeats, "MOST_RECORDS", 100)
+    with pytest.raises(UnreadableDump, match="more than 100 entries"):
+        parse_dump(as_torch_writes(dump([entry()] * 102)))
+    assert len(parse_dump(as_torch_writes(dump([entry()] * 101)))) == 101

@@ -87,3 +87,10 @@ def test_nesting_of_a_million_does_not_exhaust_the_stack() -> None:
     with contextlib.suppress(UnreadableDump):
         load_plain(b"\x80\x02" + b"]" * 1_000_000 + b"a" * 999_999 + b".")
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("opcode", [b"]", b"}", b"K\0\x85", b"K\0K\0\x86"])
+def test_millions_of_empty_containers_are_refused_before_they_are_made(opcode: bytes) -> None:
+    """One byte makes a list of 56: a quarter of a gigabyte would make fourteen."""
+    with pytest.raises(UnreadableDump, match="more than 16000000 lists"):
+        load_plain(b"\x80\x02" + opcode * 16_000_001)
