@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
 from collector.diagnose.expected import Expected, Neighbour
 from collector.diagnose.roster import MOST_RANKS
 from shared.checks import Check, CheckId, Severity
+from shared.gpus import Gpu, Gpus
 from shared.ranks import fold, ranks_in_words
 from shared.setup import Setup
 from shared.snapshot import Fds, Identity, NodeSnapshot, RankSnapshot
@@ -84,6 +85,8 @@ class JobFacts:
     neighbours: tuple[Neighbour, ...]
     job: str | None
     all_answered: bool
+    gpus: Mapping[str | None, tuple[Gpu, ...]] = field(default_factory=dict)
+    """The GPUs of each host, where a driver was asked; they know who computes on them."""
 
     @cached_property
     def by_host(self) -> dict[str | None, list[RankFacts]]:
@@ -163,7 +166,8 @@ def facts_of(snapshots: Sequence[NodeSnapshot], expected: Expected) -> JobFacts:
     current = [each for each in last.values() if each.identity.attempt == attempt]
     current.sort(key=lambda each: (each.rank, each.host or "", each.identity.pid or 0))
     quiet = not expected.unanswered and not any(snapshot.missing for snapshot in snapshots)
-    return JobFacts(tuple(current), expected.neighbours, expected.job, quiet)
+    gpus = {each.host: each.gpus.gpus for each in snapshots if isinstance(each.gpus, Gpus)}
+    return JobFacts(tuple(current), expected.neighbours, expected.job, quiet, gpus)
 
 
 def grouped(processes: Iterable[RankFacts], key: Callable[[RankFacts], H]) -> dict[H, list[RankFacts]]:

@@ -55,8 +55,8 @@ def _is_step(each: RankFacts) -> bool:
 def devices_shared(facts: JobFacts) -> Iterator[Check]:
     """Several ranks of one host that take the same GPU."""
     for who in facts.by_host.values():
-        on_gpus = [each for each in who if each.setup is not None and each.setup.gpus and _device(each) is not None]
-        for device, sharing in grouped(on_gpus, _device).items():
+        on_gpus = [each for each in who if each.setup is not None and each.setup.gpus and _device(each, facts)]
+        for device, sharing in grouped(on_gpus, lambda each: _device(each, facts)).items():
             if len(sharing) > 1 and len({each.rank for each in sharing}) > 1:
                 yield told(
                     CheckId.DEVICES_SHARED,
@@ -69,8 +69,11 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
                 )
 
 
-def _device(each: RankFacts) -> str | None:
-    """Return the device that LOCAL_RANK leads to; None where the variables do not tell."""
+def _device(each: RankFacts, facts: JobFacts) -> str | None:
+    """Return the device that it computes on, or that LOCAL_RANK leads to; None where nothing tells."""
+    used = _used(each, facts)
+    if used:
+        return next(iter(used)) if len(used) == 1 else None
     local_rank = each.identity.local_rank
     visible = each.variable(_VISIBLE, "HIP_VISIBLE_DEVICES")
     if visible is None:
@@ -79,6 +82,16 @@ def _device(each: RankFacts) -> str | None:
     if len(devices) == 1:
         return devices[0]
     return devices[local_rank] if local_rank is not None and local_rank < len(devices) else None
+
+
+def _used(each: RankFacts, facts: JobFacts) -> set[str]:
+    """Return the devices on which the driver sees the process itself."""
+    return {
+        f"GPU {gpu.index}" + (f" (MIG {process.instance})" if process.instance else "")
+        for gpu in facts.gpus.get(each.host, ())
+        for process in gpu.processes
+        if process.pid == each.identity.pid
+    }
 
 
 def _values(who: list[RankFacts], name: str) -> str:
@@ -112,7 +125,7 @@ def gpus_idle(facts: JobFacts) -> Iterator[Check]:
     visible = only.variable(_VISIBLE)
     there = only.setup.gpus or 0 if only.setup is not None else 0
     usable = there if visible is None else min(there, len([part for part in visible.split(",") if part.strip()]))
-    if usable > 1:
+    if usable > 1 and len(_used(only, facts)) < 2:
         yield told(
             CheckId.GPUS_IDLE,
             Severity.NOTE,

@@ -8,6 +8,7 @@ from collector.diagnose import check_job, diagnose
 from collector.diagnose.check.surroundings import matches
 from collector.diagnose.expected import Expected, Neighbour, Unanswered
 from shared.checks import Check, CheckId, Severity
+from shared.gpus import Gpu, GpuProcess, Gpus
 from shared.missing import Missing, Reason
 from shared.setup import Listener, Versions
 from shared.snapshot import NodeSnapshot, RankSnapshot
@@ -375,6 +376,22 @@ HEALTHY = {
 def test_innocent_settings_are_passed_over(name: str) -> None:
     """Near misses, each of them found in jobs that run well."""
     assert checks(HEALTHY[name]) == ()
+
+
+def with_gpus(snapshots: list[NodeSnapshot], *pids: int) -> list[NodeSnapshot]:
+    """Let the driver of each node tell which processes compute on its GPUs, one each."""
+    gpus = Gpus(gpus=tuple(Gpu(index=n, processes=(GpuProcess(pid=pid),)) for n, pid in enumerate(pids)))
+    return [each.model_copy(update={"gpus": gpus}) for each in snapshots]
+
+
+def test_drivers_know_better_than_variables() -> None:
+    """Ranks that choose their device otherwise, and one process that drives all of them."""
+    alike = nodes(*(rank(n, host="node1", settings={"LOCAL_RANK": "0", "WORLD_SIZE": "2"}) for n in (0, 1)))
+    assert [check.id for check in checks(alike)] == [CheckId.DEVICES_SHARED]
+    assert checks(with_gpus(alike, 1000, 1001)) == ()
+    lone = nodes(rank(0, settings={"WORLD_SIZE": "1"}, gpus=2))
+    assert [check.id for check in checks(with_gpus(lone, 1000))] == [CheckId.GPUS_IDLE]
+    assert checks(with_gpus(lone, 1000, 1000)) == ()
 
 
 def test_other_half_of_a_job() -> None:
