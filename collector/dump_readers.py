@@ -27,6 +27,10 @@ _MOST_WORKERS = 8
 _MOST_SECONDS = 120.0
 """For one dump: the largest that is read takes about a quarter of it on a slow machine."""
 
+_ENDING_SECONDS = 5.0
+"""For a worker that was killed to be gone."""
+_ENDINGS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+
 _Parse = Callable[[bytes], Trace]
 
 
@@ -131,7 +135,11 @@ def _start(parse: _Parse) -> _Worker:
     fork = get_context("fork")  # it takes milliseconds, a fresh interpreter with our imports half a second
     ours, theirs = fork.Pipe()
     process = fork.Process(target=_serve, args=(theirs, ours, parse), daemon=True, name="unhang-dump-reader")
-    process.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)  # until the worker has made up its mind about them
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return _Worker(process, ours)
 
@@ -139,15 +147,15 @@ def _start(parse: _Parse) -> _Worker:
 def _end(worker: _Worker) -> None:
     worker.pipe.close()
     worker.process.kill()
-    worker.process.join()
-    worker.process.close()
+    worker.process.join(_ENDING_SECONDS)
 
 
 def _serve(pipe: "Connection[Any, Any]", parents_end: "Connection[Any, Any]", parse: _Parse) -> None:
     """The worker: answer dumps until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told by the same key
-    for ending in (signal.SIGTERM, signal.SIGHUP):
+    for ending in _ENDINGS - {signal.SIGINT}:
         signal.signal(ending, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
     parents_end.close()  # else the pipe would not end with the parent
     gc.disable()
     try:
