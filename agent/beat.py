@@ -11,7 +11,7 @@ from shared.snapshot import Beat
 
 _SETTLING_SECONDS = 0.004
 _MOST_SETTLING = 8
-_AT_WORK = 0.2
+_AT_WORK = 0.1
 """Share of a CPU that what a process has started must use for it to count as at work: monitors use a few per cent."""
 
 

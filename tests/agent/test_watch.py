@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 
 from agent.beat import has_moved, take_beat, take_settled_beat
 from agent.deadline import Crew, Deadline
+from agent.discover import Found, Rank
 from agent.errors import Gone
 from agent.node import Node
 from agent.procfs import ProcFs
+from agent.sources.kernel_log import KernelLog
 from agent.users import parse_users
 from shared.errors import InvalidSettings
 from shared.missing import Reason
@@ -67,10 +70,14 @@ def test_killed_rank_that_nobody_reaps(known: bool) -> None:
     assert (None if exited.identity is None else exited.identity.rank) == (1 if known else None)
 
 
-def own(found: object, port: int) -> list[int]:
+def own(found: Found, port: int) -> list[int]:
     """Return the ranks of one of our jobs."""
-    ranks = found.ranks  # type: ignore[attr-defined]
-    return [rank.identity.rank for rank in ranks if rank.identity.job == f"127.0.0.1:{port}"]
+    return [rank.identity.rank for rank in mine(found, port)]
+
+
+def mine(found: Found, port: int) -> list[Rank]:
+    """Return who is a rank of one of our jobs."""
+    return [rank for rank in found.ranks if rank.identity.job == f"127.0.0.1:{port}"]
 
 
 KERNEL_KEEPS_EXITS = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 15)
@@ -266,6 +273,80 @@ def test_process_that_does_nothing_stands_still() -> None:
     assert moving is not None
     assert still > 1.0
     assert moving < 1.0
+
+
+GRANDCHILDREN = """
+import subprocess, sys, time
+work = "import subprocess, sys\\nwhile True: subprocess.run([sys.executable, '-S', '-c', 'sum(range(10**6))'])"
+child = subprocess.Popen([sys.executable, "-c", work])
+print("ready", flush=True)
+child.wait()
+"""
+"""Waits for a child that does nothing but wait for short-lived children of its own, as a build does."""
+
+
+def test_rank_whose_grandchildren_work_does_not_stand_still() -> None:
+    """Each is gone before anybody looks at it; what they used is found with those that waited for them."""
+    one = node()
+    with running(GRANDCHILDREN, env=rank_environment(0, port=29415)):
+        found = until(lambda: one.find(Deadline(10)), lambda f: any(r.children for r in mine(f, 29415)))
+        (rank,) = mine(found, 29415)
+        one.beat(Deadline(5))
+        time.sleep(2.0)
+
+        def idle_after_a_beat() -> float:
+            time.sleep(1.0)
+            one.beat(Deadline(5))
+            return one.watch.idle_for_seconds(rank.key) or 0.0
+
+        assert until(idle_after_a_beat, lambda idle: idle < 1.0) < 1.0
+
+
+OOM = """
+import os, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
+print("ready", flush=True)
+sys.stdin.readline()
+hoard = bytearray(256 * 1024 * 1024)
+"""
+
+
+@pytest.fixture
+def small_cgroup() -> Iterator[Path]:
+    """A control group of version 1 or 2 that may use 32 MiB."""
+    old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    parent = old if (old / "memory.limit_in_bytes").exists() else new
+    group = parent / f"unhang-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / ("memory.limit_in_bytes" if parent == old else "memory.max")).write_text(str(32 * 1024 * 1024))
+    except OSError as error:
+        if group.exists():
+            group.rmdir()
+        pytest.skip(f"no control group of our own: {error}")
+    yield group
+    until(lambda: (group / "cgroup.procs").read_text(), lambda text: not text)
+    group.rmdir()
+
+
+@pytest.mark.root
+def test_rank_that_the_kernel_kills_for_want_of_memory(small_cgroup: Path) -> None:
+    """For real: its control group counts it, the kernel log names it, and its signal is known."""
+    one, log = node(), KernelLog(ProcFs())
+    command = (sys.executable, "-c", OOM, str(small_cgroup))
+    with running(command=command, env=rank_environment(0, port=29416), stdin=-1) as process:
+        until(lambda: own(one.find(Deadline(10)), 29416), lambda ranks: ranks == [0])
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.wait(30)
+        exited = until(lambda: exited_of(one, process.pid), lambda e: e is not None)
+        assert exited is not None
+        assert exited.oom_killed or not KERNEL_KEEPS_EXITS
+        assert exited.signal in (9, None)
+        killed = [e for e in log.read(Deadline(10)).events if e.kind == "oom_kill" and e.pid == process.pid]
+        assert len(killed) == 1
+        assert abs((killed[0].at or 0.0) - time.time()) < 60
 
 
 def test_rank_that_nobody_watches_is_not_idle() -> None:

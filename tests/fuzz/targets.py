@@ -1,18 +1,21 @@
 """Every parser of foreign bytes, with good input to damage."""
 
 import socket
+import struct
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent.deadline import Deadline
+from agent.locks import parse_holders
 from agent.mounts import Mounts
 from agent.procfs import ProcFs, parse_stat
 from agent.sources.groups import parse_groups
 from agent.sources.kernel_log import parse_record
 from agent.sources.sockets import Sockets
 from agent.sources.worker_server import _receive
+from agent.unix_peers import parse_answer
 from collector.diagnose import diagnose
 from collector.diagnose.expected import Expected
 from collector.failures import NoAnswer
@@ -82,6 +85,12 @@ def _sockets(data: bytes) -> Any:
     return [entry for entry in found if entry is not None]
 
 
+def _unix_peers(data: bytes) -> Any:
+    found: dict[int, int] = {}
+    parse_answer(data, found)
+    return found
+
+
 def _mounts(data: bytes) -> Any:
     mounts = Mounts(data.decode(errors="replace"))
     return mounts.by_id(36), mounts.type_of_path("/mnt/data/x")
@@ -141,6 +150,14 @@ TARGETS = (
     Target("worker_server", _answer, (seeds.HTTP,)),
     Target("stat", parse_stat, (stat_line(20, 1, "py (thon) 3", "S", 200).encode(),)),
     Target("sockets", _sockets, (seeds.NET_TCP, seeds.NET_UNIX)),
+    Target(
+        "locks",
+        text_of(lambda text: parse_holders(text, 43)),
+        (b"2: FLOCK  ADVISORY  WRITE 42 08:01:132 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 43 08:01:132 0 EOF\n",),
+    ),
+    Target(
+        "unix_peers", _unix_peers, (struct.pack("=IHHIIBBBBIIIHHI", 40, 20, 2, 1, 0, 1, 1, 1, 0, 7, 0, 0, 8, 2, 9),)
+    ),
     Target("mounts", _mounts, (seeds.MOUNTINFO,)),
     Target("snapshot", _snapshot, (as_json(seeds.SNAPSHOT),), (seeds.SNAPSHOT,)),
     Target("rank_list", lambda data: _read(data, RankList), (as_json(seeds.RANK_LIST),), (seeds.RANK_LIST,)),
