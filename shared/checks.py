@@ -42,6 +42,7 @@ class CheckId(StrEnum):
     ERRORS_IGNORED = "errors_ignored"
     WATCHDOG_OFF = "watchdog_off"
     WATCHDOG_LATE = "watchdog_late"
+    TIMEOUT_LONG = "timeout_long"
     RECORDER_OFF = "recorder_off"
     NCCL_SILENT = "nccl_silent"
     LAUNCHES_BLOCK = "launches_block"

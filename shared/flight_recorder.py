@@ -14,7 +14,7 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 import json
 import re
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -135,6 +135,7 @@ class _Builder:
         self.signatures: dict[Signature, int] = {}
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
         self.frames: dict[int, Frame] = {}
+        self.timeouts: dict[int, int] = {}
 
     def build(self, dump: Mapping[str, Any], repeats: Repeats) -> Trace:
         self._read_config(parse_mapping(dump.get("pg_config")))
@@ -154,7 +155,7 @@ class _Builder:
             library=parse_text(dump.get("comm_lib_version") or dump.get("nccl_version") or ""),
             active_only=finished == 0 and any(mark.completed is not None for mark in marks),
             truncated=any(first > 1 for first in first_op.values()),
-            groups=tuple(self.group_values),
+            groups=tuple(self._with_timeouts()),
             signatures=tuple(self.signatures),
             call_sites=tuple(self.call_sites),
             marks=marks,
@@ -190,9 +191,17 @@ class _Builder:
             self.group_values.append(Group(name=name, description=description, members=members, order=order))
         return index
 
+    def _with_timeouts(self) -> Iterator[Group]:
+        for index, group in enumerate(self.group_values):
+            timeout_ms = self.timeouts.get(index)
+            yield group if timeout_ms is None else group.model_copy(update={"timeout_ms": timeout_ms})
+
     def _row(self, entry: Mapping[str, Any]) -> _Row:
         pg_id = str(entry.get("pg_id", ""))[:MOST_TEXT]
         group = self._entry_group(entry, pg_id)
+        timeout_ms = entry.get("timeout_ms")
+        if isinstance(timeout_ms, int) and 0 < timeout_ms < 2**63:
+            self.timeouts[group] = max(timeout_ms, self.timeouts.get(group, 0))
         signature, backend = self._signature(entry)
         state = parse_state(entry, backend)
         call_site = self._call_site(entry.get("frames"))

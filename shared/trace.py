@@ -37,6 +37,7 @@ class Group(Value):
     order: tuple[int, ...] | None = Field(
         default=None, description="Global ranks by group rank, given only where that is not ascending order."
     )
+    timeout_ms: int | None = Field(default=None, description="The longest that an operation of it may take, if told.")
 
 
 class Signature(NamedTuple):

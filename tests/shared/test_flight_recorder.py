@@ -52,6 +52,13 @@ def test_pickle_and_json_give_the_same_trace(encode: Any) -> None:
     assert (trace.marks[0].issued, trace.marks[0].started, trace.marks[0].completed) == (2, None, 1)
 
 
+def test_longest_timeout_of_each_group() -> None:
+    """Of entries that tell one; what is no time is passed over."""
+    other = entry(process_group=["1", "tensor"], timeout_ms="soon")
+    trace = parse_dump(pickle.dumps(dump(entry(timeout_ms=600_000), entry(timeout_ms=1_800_000), entry(), other)))
+    assert [group.timeout_ms for group in trace.groups] == [1_800_000, None]
+
+
 def test_on_gloo_retired_means_completed_and_on_nccl_it_means_timed_out() -> None:
     gloo = entry(profiling_name="gloo:all_reduce", retired=True)
     trace = parse_dump(pickle.dumps(dump(gloo, entry(retired=True))))

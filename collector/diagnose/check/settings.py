@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from collector.diagnose.check.facts import JobFacts, RankFacts, Rule, in_sides, minority, told, who_in_words
+from collector.diagnose.check.facts import JobFacts, RankFacts, Rule, in_sides, minority, shown, told, who_in_words
 from shared.checks import Check, CheckId, Severity
+from shared.trace import Trace
 
 _NO = frozenset({"0", "n", "no", "f", "false"})
 _YES = frozenset({"1", "y", "yes", "t", "true"})
@@ -13,6 +14,9 @@ _YES = frozenset({"1", "y", "yes", "t", "true"})
 
 _LATE_SECONDS = 2 * 3600
 """A watchdog later than this lets an idle job cost more than any checkpoint takes."""
+
+_FOR_EVER_SECONDS = 24 * 3600
+"""Nobody waits a day for one operation: who sets more means never."""
 
 _RECORDS_SINCE = (2, 8)
 """Before this version PyTorch's recorder was off unless asked for; its default is looked at in no later one."""
@@ -143,6 +147,28 @@ def _records_nothing(each: RankFacts) -> bool:
     return len(parts) == 2 and all(p.isdecimal() for p in parts) and (int(parts[0]), int(parts[1])) < _RECORDS_SINCE
 
 
+def timeouts(facts: JobFacts) -> Iterator[Check]:
+    """Groups whose operations may take so long that nobody is told of a hang before somebody looks."""
+    longest: dict[int, tuple[int, str]] = {}
+    for position, each in enumerate(facts.processes):
+        recorder = each.look.recorder
+        for group in recorder.groups if isinstance(recorder, Trace) else ():
+            if (group.timeout_ms or 0) > _LATE_SECONDS * 1000:
+                here = (group.timeout_ms or 0, group.description or group.name)
+                longest[position] = max(here, longest.get(position, here))
+    if longest:
+        milliseconds, name = max(longest.values())
+        hours = milliseconds / 3_600_000
+        yield told(
+            CheckId.TIMEOUT_LONG,
+            Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
+            [facts.processes[position] for position in longest],
+            seen=f"an operation of group {shown(name)} may take {min(hours, 1e6):.0f} hours",
+            why="so long a hang costs the whole job before PyTorch ends it",
+            change="give init_process_group and new_group a timeout of two hours at most, and slow steps their own group",
+        )
+
+
 def nccl_silent(facts: JobFacts) -> Iterator[Check]:
     """On several nodes NCCL's own warnings are half of every diagnosis, and it prints none by default."""
     who = [e for e in facts.read if e.setup is not None and e.setup.nccl_loaded and not e.variable("NCCL_DEBUG")]
@@ -175,6 +201,7 @@ def settings_differ(facts: JobFacts) -> Iterator[Check]:
 RULES: tuple[Rule, ...] = (
     *(partial(bad_value, row) for row in SETTINGS),
     recorder_off_by_default,
+    timeouts,
     nccl_silent,
     settings_differ,
 )

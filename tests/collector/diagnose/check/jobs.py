@@ -59,6 +59,7 @@ def rank(number: int, *, settings: Mapping[str, str] | None = None, drop: str = 
         "started_at": STARTED,
     }
     identity |= {name: more.pop(name) for name in tuple(more) if name in Identity.model_fields}
+    recorder = more.pop("recorder", NOTHING)
     sockets = tuple(Socket(fd=3, kind="tcp", state="ESTABLISHED", remote=remote) for remote in more.pop("talks_to", ()))
     return RankSnapshot(
         identity=Identity.model_validate(identity),
@@ -67,7 +68,7 @@ def rank(number: int, *, settings: Mapping[str, str] | None = None, drop: str = 
         stacks=NOTHING,
         fds=Fds(total=9, sockets=sockets),
         logs=NOTHING,
-        recorder=NOTHING,
+        recorder=recorder,
         setup=Setup.model_validate({**facts, "variables": said, **more}),
     )
 

@@ -12,6 +12,7 @@ from shared.gpus import Gpu, GpuProcess, Gpus
 from shared.missing import Missing, Reason
 from shared.setup import Listener, Versions
 from shared.snapshot import NodeSnapshot, RankSnapshot
+from shared.trace import Group, Trace
 from tests.collector.diagnose.check.jobs import NOTHING, STARTED, job, nodes, rank
 
 STRANGER = Listener(address="0.0.0.0:29500", pid=77, name="redis-server")
@@ -283,6 +284,20 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         "0-3",
         "off by default",
     ),
+    "a day for one operation": (
+        everywhere(recorder=Trace(groups=(Group(name="0", description="default_pg", timeout_ms=100 * 3_600_000),))),
+        CheckId.TIMEOUT_LONG,
+        Severity.RISKY,
+        "0-3",
+        "group default_pg may take 100 hours",
+    ),
+    "hours for one operation": (
+        job(rank(1, recorder=Trace(groups=(Group(name="7", timeout_ms=3 * 3_600_000),)))),
+        CheckId.TIMEOUT_LONG,
+        Severity.NOTE,
+        "1",
+        "3 hours",
+    ),
     "NCCL says nothing": (everywhere(drop="NCCL_DEBUG"), CheckId.NCCL_SILENT, Severity.NOTE, "0-3", "not set"),
     "each launch is waited for": (
         everywhere(settings={"CUDA_LAUNCH_BLOCKING": "1"}),
@@ -355,6 +370,9 @@ HEALTHY = {
         settings={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_BLOCKING_WAIT": "1"}
     ),
     "interfaces that are left out": everywhere(settings={"NCCL_SOCKET_IFNAME": "^docker0,lo"}),
+    "an hour for a group of checkpoints": everywhere(
+        recorder=Trace(groups=(Group(name="1", timeout_ms=2 * 3_600_000), Group(name="2")))
+    ),
     "no RDMA anywhere": everywhere(hcas=()),
     "an older attempt is not this job": nodes(*(rank(n, attempt=1) for n in range(4)), rank(0, world_size=9, pid=9)),
     "settings that nobody could read": [
