@@ -45,7 +45,8 @@ def reports(version: str, *, number: int = 2) -> dict[str, str | None]:
 @contextmanager
 def ras_rank(
     folder: Path, *, port: int, rank: int = 0, version: str = "2.29.2", mode: str = "well", address: str = "127.0.0.1",
-    command: Sequence[str] = (), job_port: int = 29400, **changed: Any,
+    command: Sequence[str] = (), job_port: int = 29400, world_size: int = 2, module: str = "tests.ras.server",
+    arguments: Sequence[str] = (), **changed: Any,
 ) -> Iterator[subprocess.Popen[str]]:  # fmt: skip
     """A rank that has NCCL mapped and whose RAS thread listens."""
     library = folder / f"libnccl.so.{version}"
@@ -53,11 +54,10 @@ def ras_rank(
     plan = {"address": address, "port": port, "mode": mode, "library": str(library), **reports(version), **changed}
     file = folder / f"plan-{rank}-{mode}-{job_port}.json"
     file.write_text(json.dumps(plan))
-    env = rank_environment(
-        rank, port=job_port, NCCL_RAS_ADDR=f"localhost:{port}", PYTHONPATH=str(REPOSITORY), PYTHONUNBUFFERED="1"
-    )
-    program = (*command, sys.executable, "-m", "tests.ras.server")
-    with running(env=env, command=(*program, str(file)), cwd=REPOSITORY) as process:
+    more = {"NCCL_RAS_ADDR": f"localhost:{port}", "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}
+    env = rank_environment(rank, port=job_port, world_size=world_size, **more)
+    program = (*command, sys.executable, "-m", module, str(file), *arguments)
+    with running(env=env, command=program, cwd=REPOSITORY) as process:
         yield process
 
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 MODES = ("well", "silent", "drip", "half", "garbage", "endless", "stranger", "no_greeting", "deep", "broken_utf8")
@@ -61,14 +62,21 @@ def _talk(client: socket.socket, plan: dict[str, Any]) -> None:
             as_json = lower[11:] == "json"
             client.sendall(b"OK\n" if lower[11:] in ("json", "text") else b"ERROR: Invalid format " + line[11:] + b"\n")
         elif lower == "verbose status":
-            _report(client, plan["json"] if as_json else plan["text"], mode)
+            _report(client, _with_pids(plan["json"] if as_json else plan["text"], plan), mode)
             return
         else:
             client.sendall(f"ERROR: Unknown command {command}\n".encode())
 
 
+def _with_pids(report: str, plan: dict[str, Any]) -> str:
+    """Put our own pid in the place of `{pid}`, and those that other ranks have written down in that of 4000 and up."""
+    for file in Path(plan["pids"]).iterdir() if "pids" in plan else ():
+        report = report.replace(f'"pid": {4000 + int(file.name)},', f'"pid": {file.read_text()},')
+    return report.replace("{pid}", str(os.getpid()))
+
+
 def _report(client: socket.socket, report: str, mode: str) -> None:
-    data = report.replace("{pid}", str(os.getpid())).encode()
+    data = report.encode()
     if mode == "half":
         client.sendall(data[: len(data) // 2])
     elif mode == "garbage":
