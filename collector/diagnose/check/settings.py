@@ -165,7 +165,7 @@ def timeouts(facts: JobFacts) -> Iterator[Check]:
             [facts.processes[position] for position in longest],
             seen=f"an operation of group {shown(name)} may take {min(hours, 1e6):.0f} hours",
             why="so long a hang costs the whole job before PyTorch ends it",
-            change="give init_process_group and new_group a timeout of two hours at most, and slow steps their own group",
+            change="give init_process_group and new_group a timeout of two hours at most; give slow steps their group",
         )
 
 
