@@ -8,6 +8,8 @@
    faults; else nobody is named and all are told.
 5. A rank that is seen waiting for others now has joined them: the stack stands above a counter.
 6. Nobody is named: the wait is told only where no stack could tell more.
+7. Stacks and process states beside it: what they prove stands, with the lines as further ground. Where they name
+   others, who is seen now goes before what was written; of a job that is gone, what was written goes before.
 
 Who prints the first timeout, who sends the dump signal and torchelastic's "root cause" are the earliest victims more
 often than not, and have no vote.
@@ -51,10 +53,30 @@ def faults_by_logs(scene: Scene) -> list[Fault]:
     return named or [_fault([opinion], scene) for opinion in opinions if not opinion.culprits][:1]  # 6
 
 
+def weighed(logged: list[Fault], seen: list[Fault], scene: Scene) -> list[Fault]:
+    """7. Choose between what logs and what stacks show; the two of them agree, or one of them is told as well."""
+    by_logs = {rank for fault in logged for rank in fault.culprits}
+    by_stacks = {rank for fault in seen for rank in fault.culprits}
+    if not by_logs:
+        return seen or logged
+    if not by_stacks:
+        return logged
+    proven = any(fault.certainty is Certainty.PROVEN for fault in seen)
+    if by_logs & by_stacks:
+        return _with_lines(seen, logged) if proven else logged
+    if scene.roster.live:
+        return seen
+    told = f"by the stacks it is {ranks_in_words(sorted(by_stacks))}"
+    return [replace(fault, remarks=(*fault.remarks, told)) for fault in logged]
+
+
 def with_logs(faults: list[Fault], scene: Scene) -> list[Fault]:
     """Return faults found by other sources, with the lines that agree with them as further ground."""
-    told = [fault for fault in faults_by_logs(scene) if fault.culprits] if faults else []
-    return [_joined(fault, [one for one in told if set(one.culprits) & set(fault.culprits)]) for fault in faults]
+    return _with_lines(faults, faults_by_logs(scene)) if faults else []
+
+
+def _with_lines(faults: list[Fault], logged: list[Fault]) -> list[Fault]:
+    return [_joined(fault, [one for one in logged if set(one.culprits) & set(fault.culprits)]) for fault in faults]
 
 
 def conflicts_by_logs(findings: Iterable[Finding], scene: Scene) -> tuple[Conflict, ...]:
@@ -94,7 +116,8 @@ def _as_seen(opinion: Opinion, scene: Scene) -> Opinion | None:
     """5. Compare an opinion that names ranks with where they, and those who wait for them, are seen now."""
     if not opinion.culprits:
         return None
-    waits = {rank for rank, activity in scene.activities.items() if activity.waits_for_ranks}
+    stopped = {rank for rank, view in scene.roster.ranks.items() if view.presence is Presence.STOPPED}
+    waits = {rank for rank, activity in scene.activities.items() if activity.waits_for_ranks} - stopped
     if opinion.kind is not Kind.COLLECTIVE_MISMATCH and set(opinion.culprits) & waits:
         return None
     if scene.roster.live and not any(_may_wait(rank, scene) for rank in opinion.victims or scene.activities):

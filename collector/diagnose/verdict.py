@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from collector.diagnose.activity import activity_of, spread_native
 from collector.diagnose.by_kernel import with_endings, with_nodes
-from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs, with_logs
+from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.diagnose.by_ras import faults_by_ras
 from collector.diagnose.by_stacks import faults_by_stacks, may_be_slow
 from collector.diagnose.check import check_job
@@ -89,8 +89,8 @@ def _read(scene: Scene) -> Reading:
         return _nobody_left(scene)
     if _moves(scene):
         return _moving(scene)
-    faults = with_logs(faults_by_record(scene) or faults_by_ras(scene), scene) or faults_by_logs(scene)
-    faults = faults or with_counts(faults_by_stacks(scene), scene)
+    faults = with_logs(faults_by_record(scene) or faults_by_ras(scene), scene)
+    faults = faults or weighed(faults_by_logs(scene), with_counts(faults_by_stacks(scene), scene), scene)
     if not faults:
         return _quiet(scene)
     doubts = [_doubt(fault, scene) for fault in faults]

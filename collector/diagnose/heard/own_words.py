@@ -7,10 +7,10 @@ it waited in vain is a consequence. Only a minority can be the reason for which 
 import re
 
 from collector.diagnose.heard.opinion import Opinion, Witness, is_are, line_of
-from collector.diagnose.heard.statements import Statements, is_wait
+from collector.diagnose.heard.statements import Statements, is_last_word, is_wait
 from collector.diagnose.scene import Scene, kind_of
 from shared.diagnosis import Cause, Kind, LogEvidence
-from shared.log_events import EventKind, LogEvent, Logs
+from shared.log_events import EventKind, LogEvent
 from shared.ranks import ranks_in_words
 
 # torch.distributed.DistBackendError: NCCL error in: …        RuntimeError: [… gloo/transport/tcp/pair.cc:553] …
@@ -20,8 +20,6 @@ _ECHO = re.compile(
     r"|monitoredBarrier|gloo/|NCCL|RCCL|Detected mismatch between collectives|[Tt]imed out|[Tt]imeout"
     r"|[Cc]onnection (?:closed|reset|refused)|Broken pipe|failed to recv|DDP expects same model|process group|peer"
 )
-_LAST_WORDS = 30
-"""Lines that a process may still write when an exception has ended it."""
 _CAUSES = {
     EventKind.EXCEPTION: Cause.EXCEPTION,
     EventKind.OUT_OF_MEMORY: Cause.OOM,
@@ -35,7 +33,7 @@ def opinions_by_own_words(heard: Statements, scene: Scene) -> list[Opinion]:
     failed = {
         rank: event
         for rank, events in heard.by_rank.items()
-        if (event := _first_failure(events)) is not None and not _went_on(rank, event, scene)
+        if (event := _first_failure(events)) is not None and is_last_word(event, [scene.roster.ranks[rank]])
     }
     waiting = tuple(sorted(heard.waited - failed.keys()))
     if not failed or len(failed) > len(waiting):
@@ -64,7 +62,7 @@ def _wait_line(rank: int, heard: Statements) -> LogEvidence:
 
 
 def _first_failure(events: tuple[LogEvent, ...]) -> LogEvent | None:
-    """The rank's own failure, if one stands before all waits. Who waited in an operation later had survived it."""
+    """The rank's own failure, if one stands before all waits. Who waited later had survived it, as who wrote on."""
     first = next((event for event in events if is_wait(event) or is_own_failure(event)), None)
     if first is None or is_wait(first) or any(_is_later_wait(event) for event in events):
         return None
@@ -74,16 +72,6 @@ def _first_failure(events: tuple[LogEvent, ...]) -> LogEvent | None:
 def _is_later_wait(event: LogEvent) -> bool:
     """Is it a wait for others, rather than a connection that a rank loses while it ends?"""
     return is_wait(event) and (event.kind is not EventKind.TRANSPORT_ERROR or "timeout_ms" in event.fields)
-
-
-def _went_on(rank: int, event: LogEvent, scene: Scene) -> bool:
-    """Did the rank write much behind its exception? Then it was caught, and is a story of an earlier time."""
-    for look in scene.roster.ranks[rank].looks:
-        for file in look.logs.files if isinstance(look.logs, Logs) else ():
-            if file.path == event.path and file.lines:
-                at = next((i for i, line in enumerate(reversed(file.lines)) if event.text[:100] in line), None)
-                return at is None or at > _LAST_WORDS
-    return False
 
 
 def is_own_failure(event: LogEvent) -> bool:

@@ -5,7 +5,7 @@ timeout that was survived accuses nobody now. What no rank owns is given to the 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,8 @@ from shared.nccl_calls import LoggedCommunicator
 
 _SURVIVED_SECONDS = 900.0
 """A log still written to so long after a timeout is of a job that went on; torch's own monitor ends it sooner."""
+LAST_WORDS = 30
+"""Lines that a process may still write when an exception has ended it, or a timeout holds it."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,21 @@ def _counts(event: LogEvent, view: RankView | None, scene: Scene) -> bool:
     views = list(scene.roster.ranks.values()) if view is None else [view]
     identities = [each.identity for each in views if each.identity is not None]
     if event.at is None:
-        return not any(identity.attempt for identity in identities)
+        return not any(identity.attempt for identity in identities) and is_last_word(event, views)
     begun = min((i.started_at for i in identities if i.started_at is not None), default=0.0)
     written = _written(event.path, views)
     return event.at >= begun - 1.0 and (written is None or written - event.at <= _SURVIVED_SECONDS)
+
+
+def is_last_word(event: LogEvent, views: Iterable[RankView]) -> bool:
+    """Does little follow a line in its file, as far as is known? A process that has written much since went on."""
+    files = [f for view in views for look in view.looks if isinstance(look.logs, Logs) for f in look.logs.files]
+    for file in files:
+        if file.path == event.path and file.lines:
+            after = next((i for i, line in enumerate(reversed(file.lines)) if event.text[:100] in line), None)
+            if after is None or after > LAST_WORDS:
+                return False
+    return True
 
 
 def _written(path: str, views: list[RankView]) -> float | None:

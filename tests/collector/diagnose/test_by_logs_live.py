@@ -124,3 +124,33 @@ def test_logs_that_name_another_are_told_as_a_conflict() -> None:
     (conflict,) = told.conflicts
     assert "rank 1 did not come" in conflict.text
     assert "names rank 2" in conflict.text
+
+
+def test_what_process_states_prove_stands_and_the_log_is_ground() -> None:
+    looks = bare_looks(2, Seen(state="T"))
+    (finding,) = diagnose(logging(looks, {0: [BARRIER.format("2")]}), Expected()).findings
+    assert (finding.kind, finding.certainty) == (Kind.RANK_STOPPED, Certainty.PROVEN)
+    assert any(evidence.kind == "log" for evidence in finding.evidence)
+
+
+def test_who_is_seen_outside_now_goes_before_who_is_named_by_a_log() -> None:
+    """And the log's word is told as a conflict."""
+    told = diagnose(logging(bare_looks(2, OUTSIDE), {0: [BARRIER.format("3")]}), Expected())
+    assert 3 not in {rank for finding in told.findings for rank in finding.culprit_ranks}
+
+
+def test_of_a_job_that_is_gone_the_log_goes_before_the_stacks() -> None:
+    """Files alone: whose stacks were taken when is not known, and what they say is told as well."""
+    looks = [
+        look.model_copy(
+            update={"live": False, "ranks": tuple(r.model_copy(update={"looked_at_ns": None}) for r in look.ranks)}
+        )
+        for look in bare_looks(2, OUTSIDE)[:1]
+    ]
+    (finding,) = diagnose(
+        logging(
+            looks, {0: [caught(0, 12), status(0, 12, 12)], 1: [caught(1, 12), status(1, 12, 12)], 2: [signal(2, 0, 11)]}
+        ),
+        Expected(),
+    ).findings
+    assert (finding.culprit_ranks, finding.certainty) == ((2,), Certainty.SUPPORTED)
