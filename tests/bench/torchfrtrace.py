@@ -76,7 +76,10 @@ def _answers(child: "subprocess.Popen[str]") -> Iterator[Said]:
 def main() -> None:
     """Analyse the directories that standard input lists."""
     from torch.distributed.flight_recorder import fr_trace
+    from torch.distributed.flight_recorder.components import utils
 
+    if not hasattr(utils, "tabulate"):  # it prints batches of sends by a package, and fails where that is not installed
+        utils.tabulate = str
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_analysed(fr_trace, line.strip())) + "\n")
         sys.stdout.flush()
