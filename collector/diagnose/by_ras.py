@@ -204,29 +204,33 @@ def _root_faults(edges: tuple[Edge, ...], ras: RasView, scene: Scene) -> list[Fa
     roots = [rank for rank in graph.roots() if rank in scene.roster.ranks]
     if not roots or any(_may_wait(rank, scene) for rank in roots):
         return []
-    faults = []
-    for kind in dict.fromkeys(kind_of(root, scene) for root in roots):
-        culprits = tuple(root for root in roots if kind_of(root, scene) is kind)
-        leading = graph.edges_to(culprits)
-        victims = tuple(sorted(graph.victims_of(culprits)))
-        agreed = all(scene.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, scene)
-        if not victims or not (ras.still or agreed):
-            continue
-        first = first_edge(leading)
-        faults.append(
-            Fault(
-                kind=kind,
-                culprits=culprits,
-                victims=victims,
-                certainty=_certainty(kind, culprits, agreed and ras.still, scene),
-                edges=leading,
-                group=None if first is None else first.group,
-                op=None if first is None else first.signature.op,
-                sequence=None if first is None else first.sequence,
-                remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked once: counts differ for a moment in any job"),
-            )
-        )
-    return faults
+    together: dict[tuple[Kind, str, str, int | None], list[int]] = defaultdict(list)
+    for root in roots:
+        first = first_edge(graph.edges_to([root]))
+        where = ("", "", None) if first is None else (first.group.name, first.signature.op, first.sequence)
+        together[kind_of(root, scene), *where].append(root)
+    found = (_root_fault(key[0], tuple(ranks), graph, ras, scene) for key, ranks in together.items())
+    return [fault for fault in found if fault is not None]
+
+
+def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, ras: RasView, scene: Scene) -> Fault | None:
+    """The fault of roots that are waited for in one operation; None where nothing but one report speaks for it."""
+    leading, victims = graph.edges_to(culprits), tuple(sorted(graph.victims_of(culprits)))
+    agreed = all(scene.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, scene)
+    first = first_edge(leading)
+    if first is None or not (ras.still or agreed):
+        return None
+    return Fault(
+        kind=kind,
+        culprits=culprits,
+        victims=victims,
+        certainty=_certainty(kind, culprits, agreed and ras.still, scene),
+        edges=leading,
+        group=first.group,
+        op=first.signature.op,
+        sequence=first.sequence,
+        remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked once: counts differ for a moment in any job"),
+    )
 
 
 def _may_wait(rank: int, scene: Scene) -> bool:

@@ -96,6 +96,16 @@ def test_the_root_of_a_chain() -> None:
     assert (finding.culprit_ranks, finding.victims) == ((3,), "0-2,4")
 
 
+def test_two_faults_at_once_are_two_findings() -> None:
+    """Each in its own communicator and operation."""
+    told = report(members({0: 9, 1: 9, 2: 8}), members({3: 5, 4: 5, 5: 2}, op="AllGather", first=1))
+    findings = judge(looks(seen_by(6, r2=OUTSIDE, r5=OUTSIDE), told, told)).findings
+    assert {(f.culprit_ranks, f.op, f.sequence, f.victims) for f in findings} == {
+        ((2,), "all_reduce", 9, "0-1"),
+        ((5,), "all_gather", 3, "3-4"),
+    }
+
+
 def test_crossed_communicators_name_nobody_by_counts() -> None:
     told = report(members({0: 9, 1: 9, 2: 8}), members({1: 5, 2: 5, 0: 4}, first=1))
     verdict = judge(looks(seen_by(3), told, told))
