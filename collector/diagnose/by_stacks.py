@@ -6,6 +6,7 @@ rightly wait for a partner who is the one that strayed. Operations with a root o
 and are never held against anyone. Where a rank's stack is not known, the odd one among the rest is not, either.
 """
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 
@@ -20,6 +21,9 @@ from shared.snapshot import Fds
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
 _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
+
+_ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|habana)")
+"""/dev/nvidia0, /dev/kfd, /dev/dri/renderD128, /dev/accel/accel0, /dev/davinci0."""
 
 NO_RECORD = "no recorder tells which operation each rank is in; this rests on stacks"
 
@@ -46,7 +50,7 @@ def may_be_slow(fault: Fault, scene: Scene) -> bool:
     if scene.traces or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
         return False
     looks = [look for view in scene.roster.present() for look in view.looks[-1:]]
-    on_device = any(isinstance(look.fds, Fds) and look.fds.devices for look in looks)
+    on_device = any(isinstance(look.fds, Fds) and any(map(_ACCELERATOR.match, look.fds.devices)) for look in looks)
     return on_device or bool(scene.motion.carrying) or any(scene.doing(rank) is Doing.DEVICE for rank in fault.victims)
 
 

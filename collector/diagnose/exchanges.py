@@ -2,10 +2,12 @@
 
 In an all_to_all what rank i sends to rank j must be what j expects of i; where a record holds one tensor for all
 peers, the sums must be equal at least. A gather has one rank that receives and a scatter one that sends: the root,
-which recorders show by the tensors it brings and by nothing else.
+which recorders show by the tensors it brings and by nothing else. Of two who act as the root, one may always have been.
 """
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from collector.diagnose.groups import GroupView
@@ -15,20 +17,25 @@ from shared.trace import Signature, Trace
 
 _Told = dict[int, Signature]
 """What each member has issued, in group-rank order."""
+_MOST_EARLIER = 16
+_LEAST_EARLIER = 2
+"""Fewer earlier operations than this make no habit."""
 
 
 def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
-    """Return what does not fit in the operation that all members of `group` have issued and not completed, or None."""
+    """Return what does not fit in the oldest operation of `group` that all issued and not all completed, or None."""
     pending = {lane.pending[0] for lane in group.lanes.values() if lane.pending}
-    if len(pending) != 1 or len(group.lanes) < len(group.members):
+    if not pending or len(group.lanes) < len(group.members):
         return None
-    sequence = pending.pop()
+    sequence = min(pending)  # who only sends may be done with it, and wait in the next one
     if any(not lane.at(sequence) for lane in group.lanes.values()):
         return None
     told = {rank: signature_at(group, traces, rank, sequence) for rank in group.order}
     ops = {signature.op for signature in told.values()}
     check = _CHECKS.get(ops.pop()) if len(ops) == 1 else None
-    return None if check is None else check(group, sequence, told)
+    found = None if check is None else check(group, sequence, told)
+    roots = _ROOTS.get(found.sides[0][1].op) if found is not None else None
+    return found if found is None or roots is None else _with_usual_root(found, roots, group, traces)
 
 
 def _lists_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
@@ -70,12 +77,23 @@ def _sums_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
     return _mismatch(group, sequence, told, culprits=tuple(odd) if told_apart else (), odd=odd, remark=remark)
 
 
+def _receivers(told: _Told) -> set[int]:
+    return {rank for rank, one in told.items() if _elements(one.output_sizes)}
+
+
+def _senders(told: _Told) -> set[int]:
+    return {rank for rank, one in told.items() if _elements(one.input_sizes)}
+
+
+_ROOTS = {"gather": _receivers, "scatter": _senders}
+
+
 def _one_receives(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
-    return _one_root(group, sequence, told, {rank for rank, one in told.items() if _elements(one.output_sizes)})
+    return _one_root(group, sequence, told, _receivers(told))
 
 
 def _one_sends(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
-    return _one_root(group, sequence, told, {rank for rank, one in told.items() if _elements(one.input_sizes)})
+    return _one_root(group, sequence, told, _senders(told))
 
 
 def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int]) -> Mismatch | None:
@@ -83,6 +101,24 @@ def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int]) -> 
         return None
     what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "nobody acts as the root"
     return _mismatch(group, sequence, told, culprits=(), odd=roots, remark=what)
+
+
+def _with_usual_root(
+    found: Mismatch, roots: Callable[[_Told], set[int]], group: GroupView, traces: dict[int, Trace]
+) -> Mismatch:
+    """Where one rank was the root of all operations like this one before, any other that acts as the root is odd."""
+    op = found.sides[0][1].op
+    held = set.intersection(*(set(lane.sequences) for lane in group.lanes.values()))
+    recent = sorted(at for at in held if at < found.sequence)[-_MOST_EARLIER:]
+    before = [{r: signature_at(group, traces, r, at) for r in group.order} for at in recent]
+    earlier = [roots(told) for told in before if {one.op for one in told.values()} == {op}]
+    usual = set.union(*earlier) if len(earlier) >= _LEAST_EARLIER else set()
+    acting = roots({rank: signature_at(group, traces, rank, found.sequence) for rank in group.order})
+    odd = tuple(sorted(acting - usual))
+    if len(usual) != 1 or not usual < acting or len(odd) != 1:
+        return found
+    remark = f"rank {usual.pop()} was the root of the {len(earlier)} operations of this kind before"
+    return replace(found, culprits=odd, remarks=(*found.remarks, remark))
 
 
 def _mismatch(

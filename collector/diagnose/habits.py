@@ -28,8 +28,8 @@ class BrokenHabit:
     def __str__(self) -> str:
         """The ground in one sentence, for a remark."""
         return (
-            f"before its last operation rank {self.rank} issued {self.now} operations that no recorder holds, before "
-            f"each of the {self.steps} alike {self.usual}: a send or a receive is missing"
+            f"sends and receives by Gloo's count: rank {self.rank} issued {self.now} before its last operation, and "
+            f"{self.usual} before each of the {self.steps} like it"
         )
 
 

@@ -45,7 +45,7 @@ class Rank:
     wchan: str = "futex_do_wait"
     state: ProcessState = "S"
     groups: int = 2
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("/dev/null",)
     bytes_per_second: int = 0
     seen: bool = True
 

@@ -1,5 +1,7 @@
 """Operations that differ: by fit where sizes rightly differ, by siblings where a group is split, past ones at rest."""
 
+import pytest
+
 from shared.diagnosis import Certainty, Kind
 from tests.collector.diagnose.records import DONE, ISSUED, Row, judged
 
@@ -46,6 +48,27 @@ def test_two_roots_of_a_gather_are_told_and_neither_is_convicted() -> None:
     finding = judged(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
     assert finding.remarks == ("ranks 0-1 each act as the root",)
+
+
+@pytest.mark.parametrize(("roots", "culprits"), [((0, 0), (2,)), ((0, 1), ()), ((2, 0), ()), ((0,), ())])
+def test_of_two_roots_of_a_gather_the_one_that_never_was_is_named(
+    roots: tuple[int, ...], culprits: tuple[int, ...]
+) -> None:
+    """The senders are done with theirs already, and wait in the next operation."""
+    before = [(number + 1, DONE, (root,)) for number, root in enumerate(roots)]
+    last = len(roots) + 1
+    rows = {
+        rank: [
+            Row("0", sequence, state, "gather", [4], [4, 4, 4, 4] if rank in acting else [])
+            for sequence, state, acting in (*before, (last, ISSUED if rank in (0, 2) else DONE, (0, 2)))
+        ]
+        for rank in range(4)
+    }
+    for sender in (1, 3):
+        rows[sender].append(Row("0", last + 1, ISSUED, "barrier"))
+    finding = judged(rows, WORLD).findings[0]
+    assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, culprits)
+    assert "ranks 0,2 each act as the root" in finding.remarks
 
 
 def test_a_disagreement_that_all_have_left_behind_is_not_the_root() -> None:

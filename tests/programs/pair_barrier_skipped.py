@@ -1,0 +1,34 @@
+"""The faulty rank skips the barrier of its tensor pair and goes on to the world's reduction with everybody else.
+
+Its partner waits at the barrier, alone: by the stacks the odd one is the victim.
+"""
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "verdict": "hung",
+    "kinds": ["rank_not_joined", "order_inversion"],
+    "causes": ["user_code", "communication"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "or_silent": True,
+}
+
+
+def main() -> None:
+    """Train; at the faulty step one rank does not meet its partner."""
+    place = rig.start()
+    gradients = torch.ones(16)
+    for step in range(100):
+        is_odd = step == rig.FAULTY_STEP and place.is_faulty
+        if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
+        if not is_odd:
+            dist.barrier(group=place.pair)
+        dist.all_reduce(gradients)
+
+
+if __name__ == "__main__":
+    main()
