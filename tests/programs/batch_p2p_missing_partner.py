@@ -1,6 +1,6 @@
 """A ring of batched sends and receives: the faulty rank believes that it is the last one, and leaves its send out.
 
-Its neighbour waits for that in a work handle, and Gloo's recorder has neither sends nor receives.
+Its neighbour waits for that in a work handle. Gloo's recorder has neither sends nor receives, but it counts them.
 """
 
 import rig
@@ -13,7 +13,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
-    "or_silent": True,
+    "bare": {"or_silent": True},
 }
 
 

@@ -15,7 +15,7 @@ TRUTH = {
     "culprits": [2],
     "victims": "0-1,3",
     "where": "meet_at_end",
-    "or_silent": True,
+    "bare": {"or_silent": True},
 }
 
 STEPS = 4

@@ -13,7 +13,7 @@ TRUTH = {
     "causes": ["user_code", "communication"],
     "culprits": [2],
     "victims": "0-1,3",
-    "or_silent": True,
+    "bare": {"or_silent": True},
 }
 
 

@@ -1,7 +1,7 @@
 """A pipeline: the faulty stage drops its micro-batch and goes on to the gradients, the next stage waits to receive.
 
 Its fault is a send that does not exist, and Gloo's recorder has neither sends nor receives: from the records alone
-the receiver looks like the one who did not come. It waits in a receive, though, so it is nobody's culprit.
+the receiver looks like the one who did not come. But Gloo counts them, and the faulty stage has made one fewer.
 """
 
 import rig
@@ -14,7 +14,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
-    "or_silent": True,
+    "bare": {"or_silent": True},
 }
 
 

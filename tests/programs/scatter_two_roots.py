@@ -1,7 +1,7 @@
 """The faulty rank believes that it is the source of a scatter, all others that rank 0 is.
 
 Both roots send to everybody and are done with that; each then waits for the part that the other sent under its name.
-The recorder names no root, but only a root has inputs: it shows two of them, and not which one is wrong.
+The recorder names no root, but only a root has inputs: it shows two of them, of which one was the root before.
 """
 
 import rig
@@ -14,7 +14,7 @@ TRUTH = {
     "causes": ["user_code"],
     "culprits": [2],
     "victims": "0-1,3",
-    "or_silent": True,
+    "bare": {"or_silent": True},
 }
 
 
