@@ -34,7 +34,7 @@ class Mounts:
     def _add(self, line: str) -> None:
         # 36 35 98:0 /mnt1 /mnt/data rw,noatime master:1 - nfs4 server:/export rw,errors=continue
         fields, _, kind = (part.split(" ") for part in line.partition(" - "))
-        if len(fields) < 5 or not fields[0].isdecimal():
+        if len(fields) < 5 or not fields[0].isdecimal() or len(fields[0]) > 10:
             return
         mount = Mount(_unescaped(fields[4]), kind[0], _unescaped(kind[1]) if len(kind) > 1 else "")
         self._by_id[int(fields[0])] = mount

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -15,6 +17,7 @@ from agent.deadline import Deadline
 from shared.stack_dumps import LARGEST_DUMP
 
 _LARGEST_COMPLAINT = 65_536
+_AGAIN_SECONDS = 0.2
 _GRACE_SECONDS = 2.0
 
 
@@ -44,10 +47,13 @@ def run_bounded(
     pass_fds: Sequence[int] = (),
     keep: Sequence[str] = (),
     ask_to_end: signal.Signals | None = None,
+    spare: Callable[[], bool] | None = None,
 ) -> Output:
     """Run a program until it ends or the deadline is over; then its whole process group is killed.
 
     With `ask_to_end` it gets that signal first, and two seconds to put things in order; what it wrote is kept.
+
+    While `spare` says so it is not killed but left to a thread, which ends it once it may.
 
     `pass_fds` are open in it under the same numbers; `keep` names variables of our environment that it is given.
     """
@@ -66,6 +72,7 @@ def run_bounded(
     )
     assert process.stdout is not None
     assert process.stderr is not None
+    end = _end
     try:
         readers = (_Reader(process.stdout, LARGEST_DUMP), _Reader(process.stderr, _LARGEST_COMPLAINT))
         for reader in readers:
@@ -73,6 +80,8 @@ def run_bounded(
         status = process.wait(max(deadline.left(), 0.001))
         return Output(readers[0].data, readers[1].data, status)
     except subprocess.TimeoutExpired:
+        if spare is not None and spare():
+            end = partial(_end_later, spare=spare)
         if ask_to_end is None:
             return Output(b"", b"", None)
         _ask_to_end(process, ask_to_end)
@@ -80,7 +89,20 @@ def run_bounded(
             reader.join(_GRACE_SECONDS)
         return Output(readers[0].data, readers[1].data, None)
     finally:
+        end(process)
+
+
+def _end_later(process: subprocess.Popen[bytes], spare: Callable[[], bool]) -> None:
+    """Leave a program alone for as long as it is spared, in a thread of its own, then end it."""
+
+    def wait() -> None:
+        while process.poll() is None and spare():
+            time.sleep(_AGAIN_SECONDS)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
         _end(process)
+
+    threading.Thread(target=wait, name="spared-helper", daemon=True).start()
 
 
 def _ask_to_end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:

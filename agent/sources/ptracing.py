@@ -1,16 +1,14 @@
 """Runs a program that traces a process, and makes sure that it leaves nobody stopped behind."""
 
-import os
 import shutil
 import signal
 from collections.abc import Sequence
-from contextlib import suppress
 
 from agent.deadline import Deadline
-from agent.errors import Gone, Unavailable
+from agent.errors import Unavailable
 from agent.procfs import ProcFs
 from agent.sources.helper import Output, run_bounded
-from agent.sources.pyspy import may_be_paused
+from agent.sources.pyspy import let_go, may_be_paused
 from agent.tracing import trace_obstacle
 from shared.missing import Reason
 
@@ -40,7 +38,7 @@ def trace_process(
     begun = procfs.stat(pid).start_ticks
     output = run_bounded([*_last_resort(deadline, ask_to_end), *command], deadline, ask_to_end=ask_to_end)
     if output.status is None or output.status < 0:
-        _let_go(procfs, pid, begun)
+        let_go(procfs, pid, begun)
     return output
 
 
@@ -49,14 +47,3 @@ def _last_resort(deadline: Deadline, ask_to_end: signal.Signals) -> list[str]:
     timeout = shutil.which("timeout")
     seconds = f"{deadline.left() + _LATER_SECONDS:.0f}"
     return [] if timeout is None else [timeout, "-s", ask_to_end.name.removeprefix("SIG"), "-k", "2", seconds]
-
-
-def _let_go(procfs: ProcFs, pid: int, begun: int) -> None:
-    """Wake who a killed tracer may have left stopped.
-
-    Attaching sends SIGSTOP, which may still be on its way when the tracer dies. SIGCONT takes it back wherever it is,
-    and is nothing to a process that runs.
-    """
-    with suppress(Gone, OSError):
-        if procfs.stat(pid).start_ticks == begun:
-            os.kill(pid, signal.SIGCONT)

@@ -7,6 +7,8 @@ blocked in the kernel: attaching to such a one would wait for ever.
 
 import os
 import signal
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from agent.deadline import Deadline
@@ -14,7 +16,7 @@ from agent.errors import Gone, Unavailable
 from agent.procfs import ProcFs
 from agent.sources.helper import run_bounded
 from agent.tracing import permission_advice, trace_obstacle
-from shared.errors import UnreadableDump
+from shared.errors import NotPermitted, UnreadableDump
 from shared.missing import Reason
 from shared.stack_dumps import parse_pyspy_json
 from shared.stacks import Stacks
@@ -32,9 +34,11 @@ def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool,
         raise Unavailable(Reason.NOT_PERMITTED, obstacle)
     pausing = may_be_paused(procfs, pid)
     how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
-    output = run_bounded([str(program), "dump", "--json", "--pid", str(pid), *how], deadline)
-    if output.status is None or output.status < 0:  # killed, at the deadline or by who ends this process
-        _let_go(procfs, pid, pausing)
+    begun = procfs.stat(pid).start_ticks
+    spare = partial(_would_stop, procfs, pid, begun) if pausing else None
+    output = run_bounded([str(program), "dump", "--json", "--pid", str(pid), *how], deadline, spare=spare)
+    if pausing and (output.status is None or output.status < 0):  # killed, at the deadline or by who ends this process
+        let_go(procfs, pid, begun)
     if output.status is None:
         raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
     if output.status != 0:
@@ -58,18 +62,40 @@ def may_be_paused(procfs: ProcFs, pid: int) -> bool:
     return True
 
 
-def _let_go(procfs: ProcFs, pid: int, paused: bool) -> None:
-    """Make sure that a py-spy killed while it attached left nobody stopped behind.
+def let_go(procfs: ProcFs, pid: int, begun: int) -> None:
+    """Wake who a killed tracer may have left stopped; `begun` is when the process started, in ticks.
 
-    Attaching sends SIGSTOP; a tracer that dies before it has seen the stop leaves the process in it.
+    Attaching sends SIGSTOP, which may still be on its way when the tracer dies. SIGCONT takes it back wherever it is,
+    and is nothing to a process that runs. An agent that is not root may not send it: hence `_would_stop`.
     """
-    if not paused:
-        return
-    try:
-        if procfs.stat(pid).state == "T":
+    with suppress(Gone, OSError):
+        if procfs.stat(pid).start_ticks == begun:
             os.kill(pid, signal.SIGCONT)
-    except (Gone, OSError):
-        return
+
+
+def _would_stop(procfs: ProcFs, pid: int, begun: int) -> bool:
+    """Would the process stop for ever if its tracer were killed now?
+
+    It has got the SIGSTOP of an attach and cannot take it, because it is blocked in the kernel. Once it can, the tracer
+    sees it stop and lets it go as always.
+    """
+    try:
+        if procfs.stat(pid).start_ticks != begun:
+            return False
+        return any(_is_stopping(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_THREADS])
+    except (Gone, NotPermitted):
+        return False
+
+
+def _is_stopping(procfs: ProcFs, pid: int, tid: int) -> bool:
+    """Is a SIGSTOP on its way to this thread?"""
+    # SigPnd:	0000000000040000        the thread's own; ShdPnd is the process's
+    try:
+        status = procfs.fields(pid, f"task/{tid}/status")
+        pending = int(status.get("SigPnd", "0"), 16) | int(status.get("ShdPnd", "0"), 16)
+    except (Gone, ValueError):
+        return False
+    return bool(pending >> (signal.SIGSTOP - 1) & 1)
 
 
 def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:

@@ -4,15 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from agent.procfs import ProcFs
 from shared.missing import Missing
 from shared.snapshot import NodeSnapshot
 from shared.stacks import Stacks
 from shared.trace import Trace
-from tests.agent.processes import rank_environment, running
+from tests.agent.processes import rank_environment, running, until
 from tests.agent.test_recorder import HANDLERS, SERVER, dump, entry
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
@@ -35,11 +37,11 @@ print(Agent(AgentSettings(host_name="here")).snapshot(Choice(job=sys.argv[1]), Q
 """
 
 
-def look(job: str, capabilities: str) -> NodeSnapshot:
+def look(job: str, capabilities: str, program: str = LOOK) -> NodeSnapshot:
     """Look at a job as a user that owns nothing, with some capabilities."""
     identity = ("--reuid", str(AGENT), "--regid", str(AGENT), "--clear-groups")
     sets = (f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", f"--bounding-set={capabilities}")
-    command = ("setpriv", *identity, *sets, "--no-new-privs", sys.executable, "-c", LOOK, job)
+    command = ("setpriv", *identity, *sets, "--no-new-privs", sys.executable, "-c", program, job)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=env, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -86,3 +88,49 @@ def test_agent_without_capabilities_says_what_it_lacks(folder: Path) -> None:
     (missing,) = found.missing
     assert missing.reason == "not_permitted"
     assert "CAP_SYS_PTRACE" in missing.detail
+
+
+SLOW_SPY = """#!{python}
+import ctypes, os, sys, time
+pid = int(sys.argv[sys.argv.index("--pid") + 1])
+open({trigger!r}, "w").close()
+def state():
+    return open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0]
+while state() != "D":
+    time.sleep(0.01)
+ptrace = ctypes.CDLL(None).ptrace
+ptrace(16, pid, None, None)  # PTRACE_ATTACH
+os.waitpid(pid, 0x40000000)  # __WALL
+ptrace(17, pid, None, None)  # PTRACE_DETACH
+"""
+"""Attaches just when the process has begun to be blocked in the kernel, as py-spy may by bad luck."""
+
+BLOCKED_SOON = """
+os.mkfifo(sys.argv[1]); os.chmod(sys.argv[1], 0o666)
+print('ready', flush=True)
+while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 3, sys.argv[1], os.O_RDONLY, 0)])
+time.sleep(600)
+"""
+
+
+def test_late_spy_leaves_nobody_stopped_whom_the_agent_may_not_wake(folder: Path, tmp_path: Path) -> None:
+    """Killed at its deadline, it would leave a SIGSTOP behind that only root could take back."""
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    trigger, fifo = open_to_all / "trigger", open_to_all / "fifo"
+    spy = open_to_all / "py-spy"
+    spy.write_text(SLOW_SPY.format(python=sys.executable, trigger=str(trigger)))
+    spy.chmod(0o755)
+    command = (sys.executable, "-c", BECOME_OWNER + BLOCKED_SOON, str(fifo), str(trigger))
+    with running(command=command, env=rank_environment(0, port=29433)) as process:
+        program = LOOK.replace('host_name="here"', f'host_name="here", py_spy={str(spy)!r}, look_timeout_seconds=2')
+        (rank,) = look("127.0.0.1:29433", "-all,+sys_ptrace,+dac_read_search", program).ranks
+        assert isinstance(rank.stacks, Missing)
+        assert rank.stacks.reason == "timed_out"
+        with fifo.open("w"):
+            until(lambda: ProcFs().fields(process.pid, "status"), lambda s: s["State"][0] == "S")
+        time.sleep(0.5)
+        status = ProcFs().fields(process.pid, "status")
+        assert (status["State"][0], status["TracerPid"]) == ("S", "0")
