@@ -27,6 +27,7 @@ class CheckId(StrEnum):
     RANK_BEYOND_WORLD = "rank_beyond_world"
     MASTERS_DIFFER = "masters_differ"
     TWO_RENDEZVOUS = "two_rendezvous"
+    RESTARTED_ALONE = "restarted_alone"
     MASTER_IS_LOCAL = "master_is_local"
     HOST_NAME_IS_LOCAL = "host_name_is_local"
     PORT_TAKEN = "port_taken"

@@ -15,8 +15,12 @@ from collector.diagnose.check.facts import (
 )
 from shared.checks import Check, CheckId, Severity
 from shared.ranks import fold, ranks_in_words, unfold
+from shared.trace import Trace
 
 _AS_ONE = "start all nodes with the same --nnodes, --rdzv-id and --rdzv-endpoint HEAD:29500, and without --standalone"
+_ANEW_SECONDS = 60.0
+"""Nodes' clocks differ by less."""
+
 _TOGETHER_SECONDS = 600.0
 """Two halves of one job start within ten minutes of each other; what starts later was not started with it."""
 
@@ -114,6 +118,41 @@ def split_job(facts: JobFacts) -> Iterator[Check]:
             )
 
 
+def restarted_alone(facts: JobFacts) -> Iterator[Check]:
+    """A rank that began when others had already worked together, which they cannot without all ranks."""
+    if _parts(facts) or any(len(who) > 1 for who in facts.by_rank.values()):
+        return
+    begun = {each.identity.world_size: _first_operation(facts, each.identity.world_size) for each in facts.processes}
+    late = []
+    for each in facts.processes:
+        first, started = begun[each.identity.world_size], each.identity.started_at
+        if first is not None and started is not None and started > first + _ANEW_SECONDS and not _has_worked(each):
+            late.append(each)
+    if late:
+        yield told(
+            CheckId.RESTARTED_ALONE,
+            Severity.WRONG,
+            late,
+            seen=f"{who_in_words(late)} began after other ranks of the job had already worked together",
+            why="it was started anew, and meets nobody: the others still are in the groups of the process before it",
+            change="start all ranks anew; torchrun does so by itself with --max-restarts",
+        )
+
+
+def _first_operation(facts: JobFacts, world_size: int | None) -> float | None:
+    """Return when any rank of a world recorded its first operation, in Unix seconds; records may have been lost."""
+    traces = [e.look.recorder for e in facts.processes if e.identity.world_size == world_size and e.traced]
+    times = [min(trace.created_ns) for trace in traces if isinstance(trace, Trace) and len(trace)]
+    first = min((at for at in times if at > 0), default=None)
+    return None if first is None else first / 1e9
+
+
+def _has_worked(each: RankFacts) -> bool:
+    """Has it operations of its own? Then its world was formed anew with it."""
+    recorder = each.look.recorder
+    return isinstance(recorder, Trace) and len(recorder) > 0
+
+
 def masters(facts: JobFacts) -> Iterator[Check]:
     """Ranks of one world that look for the store in different places."""
     if facts.in_several_steps or _parts(facts):
@@ -200,4 +239,4 @@ def _number(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-MEETING: tuple[Rule, ...] = (world_sizes, ranks_beyond, duplicates, two_rendezvous, split_job, masters)
+MEETING: tuple[Rule, ...] = (world_sizes, ranks_beyond, duplicates, two_rendezvous, split_job, restarted_alone, masters)

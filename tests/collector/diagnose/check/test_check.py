@@ -1,6 +1,7 @@
 """What is wrong in how a job was started, a table: the spoilt job, what is said of whom, and the near misses."""
 
 import random
+from array import array
 
 import pytest
 
@@ -12,7 +13,7 @@ from shared.gpus import Gpu, GpuProcess, Gpus
 from shared.missing import Missing, Reason
 from shared.setup import Listener, Versions
 from shared.snapshot import NodeSnapshot, RankSnapshot
-from shared.trace import Group, Trace
+from shared.trace import COLUMNS, Group, Signature, Trace
 from tests.collector.diagnose.check.jobs import NOTHING, STARTED, job, nodes, rank
 
 STRANGER = Listener(address="0.0.0.0:29500", pid=77, name="redis-server")
@@ -38,6 +39,13 @@ def half(number: int, address: str, *, of: int, **more: object) -> RankSnapshot:
     """A rank of one of two halves that do not know of each other: the second half counts from 0 again."""
     settings = {"WORLD_SIZE": str(of), "MASTER_ADDR": address}
     return rank(number, settings=settings, **more)  # type: ignore[arg-type]
+
+
+def recorded(at: float) -> Trace:
+    """The record of one operation."""
+    one = array("q", [0])
+    columns = dict.fromkeys(COLUMNS, one) | {"created_ns": array("q", [int(at * 1e9)])}
+    return Trace(groups=(Group(name="0"),), signatures=(Signature(op="all_reduce", backend="nccl"),), **columns)
 
 
 SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
@@ -112,6 +120,13 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         Severity.WRONG,
         "0-2",
         "cannot find each other",
+    ),
+    "a rank started anew without the others": (
+        job(rank(0, started_at=STARTED + 3600), rank(1, recorder=recorded(STARTED + 90))),
+        CheckId.RESTARTED_ALONE,
+        Severity.WRONG,
+        "0",
+        "already worked together",
     ),
     "localhost on several nodes": (
         everywhere(settings={"MASTER_ADDR": "localhost"}),
@@ -372,6 +387,12 @@ HEALTHY = {
     "interfaces that are left out": everywhere(settings={"NCCL_SOCKET_IFNAME": "^docker0,lo"}),
     "an hour for a group of checkpoints": everywhere(
         recorder=Trace(groups=(Group(name="1", timeout_ms=2 * 3_600_000), Group(name="2")))
+    ),
+    "a rank that came late, and was waited for": job(
+        rank(0, started_at=STARTED + 500), rank(1, recorder=recorded(STARTED + 510))
+    ),
+    "a world formed anew with the late rank": job(
+        rank(0, started_at=STARTED + 3600, recorder=recorded(STARTED + 3700)), rank(1, recorder=recorded(STARTED + 90))
     ),
     "no RDMA anywhere": everywhere(hcas=()),
     "an older attempt is not this job": nodes(*(rank(n, attempt=1) for n in range(4)), rank(0, world_size=9, pid=9)),
