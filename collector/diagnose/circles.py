@@ -10,6 +10,7 @@ from collector.diagnose.waits import Edge
 from shared.diagnosis import Cause, Certainty, Kind
 
 _MOST_TOLD = 4
+_LOST = "sends and receives wait for each other, and the records that would tell which one is lacking are overwritten"
 _TIED = "the ranks took the operations in different orders, and no order has a majority"
 
 
@@ -17,24 +18,47 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Scene, program
     """One set of ranks that wait for each other: a deadlock, and who of them strayed from the usual order."""
     inside = tuple(e for e in scene.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
     p2p = all(edge.is_p2p for edge in inside)
-    strays = () if p2p else programs.strays(cycle)
-    breaker = None if p2p or strays else order_breaker(cycle, inside, scene.groups, scene.traces)
-    culprits = cycle if p2p else tuple(stray.rank for stray in strays) if breaker is None else (breaker,)
-    sure = all(not edge.queued for edge in inside) and bool(culprits)
+    culprits, remarks = _partners(cycle, inside, scene) if p2p else _breakers(cycle, inside, scene, programs)
+    shown = bool(culprits) and not any(edge.queued for edge in inside)
+    inferred = Certainty.SUPPORTED if culprits and not p2p else Certainty.SUSPECTED
     first = first_edge(inside)
     return Fault(
         kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
-        certainty=Certainty.PROVEN if sure else Certainty.SUSPECTED if p2p or not culprits else Certainty.SUPPORTED,
+        certainty=Certainty.PROVEN if shown else inferred,
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
-        remarks=tuple(map(str, strays[:_MOST_TOLD])) if culprits else (_TIED,),
+        remarks=remarks,
     )
+
+
+_Named = tuple[tuple[int, ...], tuple[str, ...]]
+"""(culprits, remarks)."""
+
+
+def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Scene) -> _Named:
+    """All receive, or all send: everybody is part of it. Where both occur, a lost record may be the missing half."""
+    if _overwritten(cycle, scene) and len({edge.signature.op for edge in edges}) > 1:
+        return (), (_LOST,)
+    return cycle, ()
+
+
+def _breakers(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Scene, programs: Programs) -> _Named:
+    strays = programs.strays(cycle)
+    if strays and not (len(strays) > 1 and _overwritten(cycle, scene)):
+        return tuple(stray.rank for stray in strays), tuple(map(str, strays[:_MOST_TOLD]))
+    breaker = None if strays else order_breaker(cycle, edges, scene.groups, scene.traces)
+    return ((), (_TIED,)) if breaker is None else ((breaker,), ())
+
+
+def _overwritten(cycle: tuple[int, ...], scene: Scene) -> bool:
+    """May records that would tell be gone: the counterpart of a send, or what came before a call?"""
+    return any(scene.traces[rank].truncated for rank in cycle if rank in scene.traces)
 
 
 def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:

@@ -14,6 +14,7 @@ from functools import cached_property
 from collector.diagnose.groups import GroupView
 from collector.diagnose.roles import role_of
 from collector.diagnose.signatures import Facts, facts_of
+from collector.diagnose.tallies import odd_tally, tallies
 from shared.trace import Trace
 
 LEAST_AGREEING = 2
@@ -21,6 +22,9 @@ LEAST_AGREEING = 2
 
 _MOST_ASKED = 64
 """A stray is alone: where more ranks than this each made calls of their own, nothing is usual."""
+
+_MOST_COUNTED = 512
+"""Ranks whose calls are tallied, the lowest first: enough to tell what is usual."""
 
 _P2P = "p2p"
 _Call = tuple[str, int, Facts | str]
@@ -51,8 +55,19 @@ class Programs:
     def strays(self, ranks: Collection[int]) -> tuple[Stray, ...]:
         """Return those of `ranks` whose program alone differs from that of their peers."""
         alone = [rank for rank in sorted(ranks) if rank in self._calls and len(self._alike[rank]) == 1]
-        found = (self._stray(rank) for rank in alone[:_MOST_ASKED])
-        return tuple(stray for stray in found if stray is not None)
+        found = [stray for stray in map(self._stray, alone[:_MOST_ASKED]) if stray is not None]
+        return tuple(found or (stray for stray in map(self._miscounted, alone[:_MOST_ASKED]) if stray is not None))
+
+    def _miscounted(self, rank: int) -> Stray | None:
+        partners = {
+            role_of(group, self.groups): [member for member in group.members if member != rank]
+            for group in self.groups
+            if rank in group.lanes
+        }
+        if rank not in self._tallies:
+            return None
+        odd = odd_tally(rank, self._tallies, partners)
+        return None if odd is None else Stray(rank, odd[0], odd[2], odd[1])
 
     def _stray(self, rank: int) -> Stray | None:
         mine, theirs = self._aligned(rank, self._families.get(rank, ()))
@@ -88,6 +103,10 @@ class Programs:
             if call[1] and 2 * len(holding) > len(held):
                 return mine[at:], {peer: theirs[peer][held[peer][call] :] for peer in holding}
         return [], {}
+
+    @cached_property
+    def _tallies(self) -> dict[int, dict[tuple[str, int], dict[str, int]]]:
+        return {rank: tallies(calls) for rank, calls in list(self._calls.items())[:_MOST_COUNTED]}
 
     @cached_property
     def _alike(self) -> dict[int, tuple[int, ...]]:

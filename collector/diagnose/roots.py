@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from collector.diagnose.graph import WaitGraph
+from collector.diagnose.groups import GroupView
 from collector.diagnose.programs import Programs
+from collector.diagnose.queues import Queue
+from collector.diagnose.roles import role_of
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
 from collector.diagnose.shifts import shift_of
@@ -91,7 +94,7 @@ def _turned(fault: Fault, scene: Scene, programs: Programs) -> Fault:
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
         return fault
     waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
-    if len(fault.culprits) <= len(waiting) or 2 * len(waiting) >= len(fault.group.members):
+    if not _few_have_come(fault.group, fault.sequence, scene):
         return fault
     if all(_went_on(rank, scene) for rank in fault.culprits):
         return _convicting(waiting, fault, "most of the group went on without this operation")
@@ -105,6 +108,21 @@ def _turned(fault: Fault, scene: Scene, programs: Programs) -> Fault:
         return fault
     remark = "most of the group has not issued this operation: either they are held, or the few who wait are astray"
     return replace(fault, culprits=(), certainty=Certainty.SUSPECTED, remarks=(*fault.remarks, remark))
+
+
+def _few_have_come(group: GroupView, sequence: int | None, scene: Scene) -> bool:
+    """Have more members, with nothing in flight that would keep them, not come to this operation than have?
+
+    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too.
+    """
+    if sequence is None:
+        return False
+    role, size = role_of(group, scene.groups), len(group.members)
+    alike = [other for other in scene.groups if len(other.members) == size]
+    lanes = [other.lanes for other in alike if other is group or role_of(other, scene.groups) == role]
+    come = {rank for members in lanes for rank, lane in members.items() if lane.issued >= sequence}
+    behind = {rank for members in lanes for rank, lane in members.items() if lane.issued < sequence}
+    return sum(not Queue.of(scene.traces[rank]).unfinished for rank in behind) > len(come)
 
 
 def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:

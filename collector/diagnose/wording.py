@@ -84,7 +84,8 @@ def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
     if fault.kind is Kind.COLLECTIVE_MISMATCH:
         return _mismatch(fault, at)
     if fault.kind is Kind.P2P_DEADLOCK:
-        return f"{ranks_in_words(fault.culprits)} wait for each other in point-to-point operations: a deadlock"
+        who = ranks_in_words(fault.culprits or sorted({edge.waiter for edge in fault.cycle}))
+        return f"{who} wait for each other in point-to-point operations: a deadlock"
     if fault.kind is Kind.ORDER_INVERSION:
         return _inversion(fault, at)
     if fault.kind is Kind.STUCK_TOGETHER:
