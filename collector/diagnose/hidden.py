@@ -68,14 +68,17 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Scene) -> li
 def _group_fault(base: Fault, hidden: tuple[int, ...], scene: Scene) -> Fault:
     """The many wait in the store: for the few who went past a group that all must make, or for nobody knows whom."""
     makers = len(hidden) > len(base.victims) and all(makes_group(rank, scene) for rank in hidden)
-    rule = "; all ranks must make a new group, and the others went past it" if makers else ""
+    where = f"{ranks_in_words(hidden)} wait in the store"
+    if not makers:
+        everybody = tuple(sorted({*base.victims, *hidden}))
+        return Fault(Kind.STUCK_TOGETHER, (), everybody, Certainty.SUSPECTED, cause=Cause.RENDEZVOUS, remarks=(where,))
     return replace(
         base,
-        culprits=base.victims if makers else (),
-        victims=hidden if makers else tuple(sorted({*base.victims, *hidden})),
+        culprits=base.victims,
+        victims=hidden,
         certainty=Certainty.SUSPECTED,
-        cause=Cause.USER_CODE if makers else Cause.RENDEZVOUS,
-        remarks=(f"{ranks_in_words(hidden)} wait in the store{rule}",),
+        cause=Cause.USER_CODE,
+        remarks=(f"{where}; all ranks must make a new group, and the others went past it",),
     )
 
 

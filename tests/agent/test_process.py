@@ -204,3 +204,21 @@ def test_scene_knows_the_mounts() -> None:
     assert mounts.type_of_path("/proc/self/stat") == "proc"
     assert mounts.type_of_path("/nowhere/at/all") == mounts.type_of_path("/")
     assert mounts.type_of_mount(-1) is None
+
+
+NAMED_THREADS = """
+import ctypes, threading, time
+def work():
+    ctypes.CDLL(None).prctl(15, b"gloo_tcp_loop", 0, 0, 0)
+    time.sleep(600)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+
+
+def test_threads_of_which_each_process_group_has_one_are_counted() -> None:
+    """Two of Gloo's event loops are two process groups; a thread of another name is none."""
+    with running(NAMED_THREADS + SLEEP) as process:
+        found = until(lambda: process_of(process.pid), lambda p: p.group_threads.get("gloo_tcp_loop") == 2)
+    assert found.group_threads == {"gloo_tcp_loop": 2}
