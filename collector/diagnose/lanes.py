@@ -113,7 +113,7 @@ def _what_lanes_show(trace: Trace) -> object:
     """Everything that a lane is made of."""
     columns = (trace.group, trace.collective_seq, trace.is_p2p, trace.state)
     marks = tuple((mark.group, mark.issued, mark.completed) for mark in trace.marks)
-    flags = (len(trace.groups), trace.active_only, trace.truncated)
+    flags = (len(trace), len(trace.groups), trace.active_only, trace.truncated)
     return (*(column.tobytes() for column in columns), marks, flags)
 
 

@@ -126,3 +126,19 @@ def test_where_most_have_not_come_and_nothing_tells_why_nobody_is_named() -> Non
     rows[1] = [Row("0", 1), Row("0", 2, ISSUED)]
     finding = judged(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_NOT_JOINED, (), Certainty.SUSPECTED)
+
+
+def test_in_a_pair_the_one_who_came_is_no_ground_where_no_other_pair_came_so_far() -> None:
+    """Ranks 2 to 5 have done all they had to do in their pairs, too: rank 0 may have made a call too many."""
+    groups = {"tp0": (0, 1), "tp1": (2, 3), "tp2": (4, 5)}
+    rows = {rank: [Row(f"tp{rank // 2}", 1)] for rank in range(6)}
+    rows[0] = [Row("tp0", 1), Row("tp0", 2, ISSUED)]
+    assert judged(rows, groups).findings[0].culprit_ranks == ()
+
+
+def test_in_a_pair_the_absent_one_is_named_where_the_other_pairs_have_gone_on() -> None:
+    groups = {"tp0": (0, 1), "tp1": (2, 3), "tp2": (4, 5)}
+    rows = {rank: [Row(f"tp{rank // 2}", 1), Row(f"tp{rank // 2}", 2)] for rank in range(6)}
+    rows[0] = [Row("tp0", 1), Row("tp0", 2, ISSUED)]
+    rows[1] = [Row("tp0", 1)]
+    assert judged(rows, groups).findings[0].culprit_ranks == (1,)

@@ -82,6 +82,20 @@ def test_stages_of_a_pipeline_are_not_held_against_each_other() -> None:
     assert [stray.rank for stray in programs(rows, groups).strays(range(6))] == [4]
 
 
+def test_across_stages_the_count_before_a_landmark_tells_who_left_a_call_out() -> None:
+    """Two ranks to a stage, three stages that send and reduce in orders of their own: only the counts compare."""
+    groups = {"0": range(6), "tp0": (0, 1), "tp1": (2, 3), "tp2": (4, 5), "pp": range(6)}
+    send = Row("pp", 1, op="send", peers=(0, 1))
+    rows = {
+        rank: [*[send] * (rank // 2), Row(f"tp{rank // 2}", 1), Row(f"tp{rank // 2}", 2), send, Row("0", 1)]
+        for rank in range(6)
+    }
+    rows[2] = [row for row in rows[2] if (row.group, row.sequence) != ("tp1", 2)]
+    strays = programs(rows, groups).strays(range(6))
+    assert [stray.rank for stray in strays] == [2]
+    assert "#1 of group tp last before #1 of group 0" in str(strays[0])
+
+
 def test_a_stray_among_those_who_are_stuck_together_is_suspected_and_no_more() -> None:
     rows = {rank: [*usual(rank, 2), Row(f"tp{rank // 2}", 3), Row("0", 3, ISSUED)] for rank in range(6)}
     rows[3] = [*usual(3, 2), Row("0", 3, ISSUED)]
