@@ -117,11 +117,12 @@ OPERATIONS = (
         "Received data size doesn't match expected size",
         r"(?:(?P<received_bytes>\d{1,18}) vs (?P<expected_bytes>\d{1,18})\. )?Received data size doesn't match",
     ),
-    # RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms
+    # RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms           with wait_all_ranks=True
+    # RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 30000 ms                 else: only the first
     row(
         EventKind.BARRIER_FAILED,
         "failed to pass monitoredBarrier",
-        r"(?:\[Rank (?P<speaker>\d{1,7})\]: )?Ranks? (?P<ranks>\d{1,7}(?:, \d{1,7}){0,5000}) failed to pass "
+        r"(?:\[Rank (?P<speaker>\d{1,7})\]: )?Rank(?P<all>s)? (?P<ranks>\d{1,7}(?:, \d{1,7}){0,5000}) failed to pass "
         r"monitoredBarrier(?: in (?P<timeout_ms>\d{1,12}) ms)?",
     ),
     # Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0.

@@ -83,6 +83,13 @@ def _barriers(heard: Statements, membership: Membership) -> Iterable[Opinion | N
         yield _barrier(rank, int(place), told, reached if len(speakers) == 1 else {}, heard, membership)
 
 
+def _unheard(came: set[int], named: tuple[int, ...], membership: Membership) -> int:
+    """Ranks of which nothing is known where rank 0 names only the first that did not come, in the order of ranks."""
+    if membership.world_size is None:
+        return max(0, 2 - len(came))
+    return max(0, membership.world_size - len(came) - len(named))
+
+
 def _barrier(
     rank: int | None,
     place: int,
@@ -95,8 +102,11 @@ def _barrier(
     known = {at: who for at, who in {**reached, place: rank}.items() if who is not None}
     translated = membership.translate(named, known)
     waiters = tuple(sorted({who for who in known.values() if who not in (translated or ())}))
-    came = {each for each in (*reached, place) if each not in named}
-    culprits = translated if translated is not None and len(named) <= len(came) else ()
+    came = {place, *reached, *range(max(named, default=0))} - set(named)
+    missing = len(named) + (
+        0 if any("all" in event.fields for event in told.values()) else _unheard(came, named, membership)
+    )
+    culprits = translated if translated is not None and missing <= len(came) else ()
     elsewhere = tuple(r for r in culprits if any("sequence" in e.fields for e in heard.by_rank.get(r, ())))
     culprits = tuple(r for r in culprits if r not in elsewhere)
     who = ranks_in_words(culprits) if culprits else f"group ranks {_words(named)}"

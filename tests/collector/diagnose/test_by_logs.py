@@ -173,6 +173,13 @@ class TestReports:
         lines = {0: ["RuntimeError: [Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 120000 ms"]}
         assert all(not finding.culprits for finding in judged(lines, world_size=3).findings)
 
+    @pytest.mark.parametrize(("named", "world_size", "culprits"), [(1, 4, ()), (2, 4, (2,)), (1, 2, (1,)), (3, 9, ())])
+    def test_where_only_the_first_is_named_the_later_ones_may_be_missing_too(
+        self, named: int, world_size: int, culprits: tuple[int, ...]
+    ) -> None:
+        lines = {0: [f"RuntimeError: [Rank 0]: Rank {named} failed to pass monitoredBarrier in 30000 ms"]}
+        assert only(judged(lines, world_size=world_size)).culprit_ranks == culprits
+
     def test_a_rank_that_waits_elsewhere_is_not_the_one(self) -> None:
         lines = {
             0: ["RuntimeError: [Rank 0]: Ranks 2 failed to pass monitoredBarrier in 30000 ms"],
