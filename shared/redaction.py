@@ -24,10 +24,14 @@ _SHAPES = tuple(
     for pattern in (
         # Authorization: Bearer eyJhbGciOi…
         r"(?i)(?<=bearer )[\w.~+/=-]{8,2000}",
-        # https://alice:hunter2@registry.example.com/v2
-        r"(?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)",
-        # hf_, ghp_, github_pat_, glpat-, sk-, xoxb-: tokens of well-known services
-        r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-)[\w-]{12,255}",
+        # Authorization: Basic YWxpY2U6aHVudGVyMg==
+        r"(?i)(?<=authorization: basic )[a-z0-9+/=]{4,2000}",
+        # https://alice:hunter2@registry.example.com/v2        redis://:hunter2@cache.example.com
+        r"(?<=://)[^\s/:@]{0,200}:[^\s/@]{1,200}(?=@)",
+        # https://data.example.com/shard?X-Amz-Signature=0f3c…&sig=…: whoever has the URL has the file
+        r"(?i)(?<=signature=)[\w%/+=-]{8,500}|(?<=[?&]sig=)[\w%/+=-]{8,500}",
+        # hf_, ghp_, github_pat_, glpat-, sk-, xoxb-, nvapi-, npm_, pypi-, AIza: tokens of well-known services
+        r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|nvapi-|npm_|pypi-|AIza)[\w-]{12,255}",
         # AKIAEXAMPLEEXAMPLE12
         r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
         # eyJhbGciOi.eyJzdWIi.c2ln: a JSON web token

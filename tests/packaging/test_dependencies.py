@@ -10,6 +10,7 @@ import pytest
 from tests.architecture.import_graph import PACKAGES, REPOSITORY, imports_under, sources
 
 INDIRECT = {
+    "h11": "uvicorn",
     "anyio": "httpx",
     "pydantic_core": "pydantic",
     "starlette": "fastapi",

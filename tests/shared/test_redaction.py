@@ -20,6 +20,14 @@ from shared.redaction import redact
         ("using hf_abcdefghijklmnop today", "using *** today"),
         ("AKIAABCDEFGHIJKLMNOP is the id", "*** is the id"),
         ("aws_secret_access_key=abc/def+ghi", "aws_secret_access_key=***"),
+        ("Authorization: Basic YWxpY2U6aHVudGVyMg==", "Authorization: Basic ***"),
+        ("redis://:hunter2@cache.example.com:6379/0", "redis://***@cache.example.com:6379/0"),
+        (
+            "GET /shard-7?X-Amz-Expires=60&X-Amz-Signature=0f3c9a7712aa",
+            "GET /shard-7?X-Amz-Expires=60&X-Amz-Signature=***",
+        ),
+        ("https://data.example.com/x?se=2026&sig=aB%2Fc3d4e5f6g7", "https://data.example.com/x?se=2026&sig=***"),
+        ("export NGC=nvapi-abcdefghijklmnop", "export NGC=***"),
     ],
 )
 def test_secrets_are_hidden(text: str, expected: str) -> None:
@@ -37,6 +45,10 @@ def test_secrets_are_hidden(text: str, expected: str) -> None:
         "RuntimeError: password is wrong",
         "http://node1.example:8471/v1/ranks",
         "MASTER_ADDR=node1 --sk-learn",
+        "a basic configuration with Basic BLAS and basic arithmetic_that_is_long",
+        "design=8 signal=9 CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE)",
+        "tcp://10.3.0.7:29500 and [2001:db8::7]:29500",
+        "installing pypi-simple and npm_config, AIzawa et al.",
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:
