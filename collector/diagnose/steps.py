@@ -32,6 +32,9 @@ _BY_KIND = {
 }
 
 
+_UNRECORDED = "compare what the ranks' stacks call and with which sizes; look at network, GPU and driver on these nodes"
+
+
 def next_steps_for(fault: Fault, cause: Cause, scene: Scene) -> tuple[NextStep, ...]:
     """Return what to do about `fault`, most useful first."""
     steps = (
@@ -42,7 +45,8 @@ def next_steps_for(fault: Fault, cause: Cause, scene: Scene) -> tuple[NextStep, 
             NextStep(text=f"compare the root (src or dst) that each rank gives {fault.op}: no recorder tells it")
         )
     if fault.kind in _BY_KIND:
-        steps.append(NextStep(text=_BY_KIND[fault.kind]))
+        unrecorded = fault.kind is Kind.STUCK_TOGETHER and not scene.traces
+        steps.append(NextStep(text=_UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
     for rank in fault.culprits[:2]:
         steps.extend(_commands(rank, fault.kind, scene))
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not scene.traces:

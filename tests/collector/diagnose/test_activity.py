@@ -19,6 +19,8 @@ WORKER_LOOP = Frame("_worker_loop", f"{SITE}/torch/utils/data/_utils/worker.py",
 FETCH = Frame("_MapDatasetFetcher.fetch", f"{SITE}/torch/utils/data/_utils/fetch.py", 52)
 READ_SHARD = Frame("Shards.read_shard", "/home/ada/data.py", 12)
 SAVE = Frame("save", f"{SITE}/torch/serialization.py", 944)
+EXPORT = Frame("export_trace", "/home/ada/profile.py", 7)
+PIPE_RECV = Frame("Connection._recv", "/usr/lib/python3.11/multiprocessing/connection.py", 395)
 QUEUE_GET = Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)
 JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)
 ALL_REDUCE = Frame("all_reduce", f"{SITE}/torch/distributed/distributed_c10d.py", 3252)
@@ -137,6 +139,41 @@ def test_a_kept_gil_is_the_cause_only_where_nothing_else_is_told(
     seen = activity_of(view(look(keeping_the_gil(*frames), process=process)))
     assert (seen.doing, seen.cause) == (Doing.OUTSIDE, cause)
     assert "GIL" in seen.label
+
+
+def test_a_thread_that_keeps_the_gil_is_the_story_and_not_the_main_thread() -> None:
+    table = (USER, EXPORT)
+    threads = (
+        Thread(tid=10, name="MainThread", active=True, holds_gil=False, frames=(0,)),
+        Thread(tid=11, name="exporter", active=False, holds_gil=True, frames=(1,)),
+    )
+    seen = activity_of(view(look(Stacks(pid=10, frames=table, threads=threads))))
+    assert (seen.cause, seen.thread, seen.user) == (Cause.GIL, "exporter", EXPORT)
+
+
+def test_a_debugger_from_outside_holds_a_rank_but_is_not_held_against_one_that_waits() -> None:
+    held = blocked("running", "ptrace_stop").model_copy(update={"state": "t", "tracer_pid": 77})
+    assert activity_of(view(look(stacks(USER), process=held))).cause is Cause.DEBUGGER
+    assert activity_of(view(look(stacks(USER, ALL_REDUCE), process=held))).doing is Doing.COLLECTIVE
+
+
+@pytest.mark.parametrize("frame", [QUEUE_GET, PIPE_RECV], ids=["queue", "pipe"])
+def test_who_reads_a_queue_is_idle_though_the_kernel_shows_an_empty_pipe(frame: Frame) -> None:
+    seen = activity_of(view(look(stacks(USER, frame), process=blocked("read", "pipe_read", "pipe:[1]"))))
+    assert (seen.may_be_idle, seen.may_pass) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "wchan", "may_pass"),
+    [("/mnt/data/shard-3", "folio_wait_bit_common", True), ("/feed", "pipe_read", False)],
+)
+def test_a_rank_may_wait_for_its_dataloader_as_long_as_the_worker_may_for_what_it_reads(
+    target: str, wchan: str, may_pass: bool
+) -> None:
+    worker = Child(
+        process=blocked("read", wchan, target, pid=21), stacks=stacks(WORKER_LOOP, FETCH, READ_SHARD, pid=21)
+    )
+    assert activity_of(view(look(stacks(USER, LOADER), children=(worker,)))).may_pass is may_pass
 
 
 def test_state_d_is_no_wait_for_other_ranks_even_where_no_stack_can_be_read() -> None:
