@@ -1,6 +1,7 @@
 """What lines of the kernel tell, one of each kind, beside those that healthy nodes print as well."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -197,3 +198,10 @@ def test_secrets_in_names_are_hidden() -> None:
     assert event == KernelEvent(
         kind=KernelEventKind.STORAGE, text="nfs: server https://***@nas1/x not responding, still trying"
     )
+
+
+def test_page_about_nodes_names_every_kind() -> None:
+    """But for links that come back, which take back what was said."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "nodes.md").read_text(encoding="utf-8")
+    unnamed = [kind.value for kind in KernelEventKind if f"`{kind.value}`" not in page]
+    assert unnamed == ["link_up"]
