@@ -262,7 +262,8 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     told = [(child, _child_activity(child)) for child in children]
     blocked = [(child, doing) for child, doing in told if doing is not None]
     if not blocked:
-        return seen
+        unread = any(not isinstance(child.stacks, Stacks) for child in children)
+        return replace(seen, may_pass=seen.may_pass or unread)
     child, doing = blocked[0]
     at = f" at {place(doing.user)}" if doing.user is not None else ""
     text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"

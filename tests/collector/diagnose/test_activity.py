@@ -76,6 +76,13 @@ def test_a_rank_that_waits_for_its_dataloader_tells_which_worker_is_blocked_and_
     assert "/mnt/data/shard-3" in seen.child
 
 
+def test_a_worker_whose_stack_cannot_be_read_may_yet_deliver() -> None:
+    nothing = Missing(source="stacks", reason=Reason.NOT_PERMITTED)
+    worker = Child(process=blocked("poll", "poll_schedule_timeout", pid=20), stacks=nothing)
+    seen = activity_of(view(look(stacks(USER, LOADER), children=(worker,))))
+    assert (seen.child, seen.may_pass) == ("", True)
+
+
 def test_idle_workers_are_not_named() -> None:
     idle = Child(
         process=blocked("poll", "poll_schedule_timeout", pid=20), stacks=stacks(WORKER_LOOP, QUEUE_GET, pid=20)
