@@ -72,7 +72,9 @@ class LoggedCommunicator(Value):
     size: int
     calls: tuple[LoggedCall, ...] = Field(default=(), description="The last 256, oldest first.")
     counted: bool = Field(default=True, description="Whether calls have numbers that mean the same on all ranks.")
-    cut: bool = Field(default=False, description="Calls may be lost: the log ends in mid-line, or lines are mangled.")
+    cut: bool = Field(
+        default=False, description="The last calls may be lost: the log is written in blocks, or mangled."
+    )
 
 
 @dataclass
@@ -155,10 +157,13 @@ def find_communicators(
 ) -> tuple[LoggedCommunicator, ...]:
     """Return every communicator that some lines of one file tell of, in the order of hosts and pids.
 
-    `ended`: does the file end with a whole line? One written in blocks does not, and lacks the last calls.
+    `ended`: does the file end with a whole line? One written in blocks does not, and lacks the last calls. NCCL writes
+    its debug file line by line, but a standard output that is no terminal in blocks (`src/debug.cc`), which is told by
+    the lines of others in it.
     `whole`: are all its lines here? Where the middle is left out, calls without numbers cannot be counted.
     """
     reading = _Reading()
+    lines = list(lines)
     telling = [line for line in lines if _CALL_HINT in line or _INIT_HINT in line]
     spare = sum(_CALL_HINT in line for line in telling) - _MOST_CALL_LINES
     for line in telling:
@@ -167,8 +172,13 @@ def find_communicators(
         else:
             reading.add(line[:_LONGEST_LINE])
     opened = sorted((*reading.done, *reading.open.values()), key=lambda each: (each.host, each.pid))
-    cut = reading.mangled or not ended
+    cut = reading.mangled or not ended or (bool(opened) and any(_is_strange(line) for line in lines))
     return tuple(_closed(each, cut=cut, whole=whole) for each in opened[:MOST_COMMUNICATORS])
+
+
+def _is_strange(line: str) -> bool:
+    """Has somebody else than NCCL written it?"""
+    return "NCCL " not in line and not line.isspace() and line != ""
 
 
 def _closed(opened: _Open, *, cut: bool, whole: bool) -> LoggedCommunicator:

@@ -93,7 +93,8 @@ class _Ends(NamedTuple):
 def _read_ends(opened: int, size: int) -> _Ends:
     tail = read_tail(opened, _TAIL_BYTES)
     head = os.pread(opened, max(0, min(_HEAD_BYTES, size - len(tail))), 0)
-    return _Ends(head, tail, size <= len(head) + len(tail))
+    whole = size <= len(head) + len(tail)
+    return _Ends(head if whole else head.rpartition(b"\n")[0], tail, whole)
 
 
 def _read(

@@ -76,6 +76,11 @@ def test_a_mangled_call_or_a_last_line_that_is_cut_is_told() -> None:
     assert only([header() + call()], ended=False).cut
 
 
+def test_a_stream_that_others_write_too_lacks_what_is_still_in_the_buffer() -> None:
+    assert only([header() + call(), "step 3"]).cut
+    assert not only(["NCCL version 2.30.7+cuda12.8", "", header() + call()]).cut
+
+
 def test_calls_without_numbers_are_counted_where_the_log_is_whole() -> None:
     """NCCL 2.27 prints opCount 0 on a single node."""
     calls = [header() + call(count=count) for count in range(600)]

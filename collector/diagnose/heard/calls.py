@@ -6,7 +6,8 @@
    an earlier one, so it is named only if the others stand at one same call and its own log does not say that it waits.
 
 Not lined up: communicators without an identity, those that carry sends and receives (every rank counts its own), and
-those without numbers. A log that is written in blocks lacks its last lines: nobody is behind by such a log.
+those without numbers. A log that is written in blocks, as NCCL writes a redirected standard output, lacks its last
+lines: nobody is behind by such a log. An `NCCL_DEBUG_FILE` is written line by line.
 """
 
 from collections import defaultdict
