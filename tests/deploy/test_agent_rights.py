@@ -14,6 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from collector.app import create_app
+from collector.settings import CollectorSettings
+from shared.diagnosis import Diagnosis
 from tests.deploy.sandbox import command_under
 from tests.deploy.units import RUN_SECONDS
 
@@ -93,6 +96,18 @@ def test_agent_sees_a_rank_of_another_user(job: subprocess.Popen[str], agent: st
     assert rank["process"]["syscall"]["name"] == "clock_nanosleep"
     assert "step 3" in str(rank["logs"])
     assert rank["fds"]["total"] > 0
+
+
+async def test_job_of_another_user_is_diagnosed(job: subprocess.Popen[str], agent: str, tmp_path: Path) -> None:
+    """From the question to the verdict: a collector asks the agent, and says where the one rank is."""
+    settings = CollectorSettings(agents=agent, looks=2, interval_seconds=0.2, store=tmp_path / "store.sqlite3")
+    app = create_app(settings)
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://c") as client:
+        answer = await client.post(f"/v1/jobs/{JOB_NAME}/diagnoses", params={"wait": 30}, timeout=RUN_SECONDS)
+    diagnosis = Diagnosis.model_validate(answer.raise_for_status().json())
+    assert (diagnosis.coverage.expected, diagnosis.coverage.with_stacks) == (1, 1)
+    assert "wait_for_neighbour" in answer.text
 
 
 @pytest.mark.parametrize("options", [(), ("--native",), ("--nonblocking",)], ids=" ".join)
