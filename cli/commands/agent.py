@@ -27,6 +27,9 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--only-users", metavar="USERS", help="Tell of these users' processes alone, e.g. alice,1234.")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")
 @click.option("--py-spy", metavar="FILE", help="The py-spy program. [default: beside our Python, else on PATH]")
+@click.option(
+    "--debuggers/--no-debuggers", default=None, help="Let callers have gdb, pystack and strace run. [default: no]"
+)
 @click.option("--look-timeout-seconds", metavar="S", help="How long one snapshot may take. [default: 10]")
 @click.option("--beat-seconds", metavar="S", help="How often to check for progress; 0: never. [default: 5]")
 @click.option("--discover-seconds", metavar="S", help="How often to search for ranks. [default: 20]")
