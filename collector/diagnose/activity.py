@@ -33,7 +33,8 @@ _STATES = {
 
 
 ASLEEP = "asleep in user code"
-_PLAIN_LABELS = frozenset({"in user code", "in library code"})
+IN_LIBRARY = "in library code"
+_PLAIN_LABELS = frozenset({"in user code", IN_LIBRARY})
 """What is said where neither a frame nor the kernel tells anything."""
 
 
@@ -181,7 +182,7 @@ def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
     if not frames or frames[-1] == base.user:
         return base
     cause = Cause.UNKNOWN if base.user is None else base.cause
-    return replace(base, cause=cause, label="in library code", may_pass=True)
+    return replace(base, cause=cause, label=IN_LIBRARY, may_pass=True)
 
 
 def _with_native(told: Activity, native: Stacks | None) -> Activity:

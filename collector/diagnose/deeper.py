@@ -8,7 +8,7 @@ handle's wait, a lock in C or a backward pass leave no telling Python frame.
 
 from collections.abc import Sequence
 
-from collector.diagnose.activity import Activity, activity_of
+from collector.diagnose.activity import IN_LIBRARY, Activity, activity_of
 from collector.diagnose.expected import Expected
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.patterns import Doing
@@ -47,10 +47,10 @@ def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -
 
 
 def _unclear(activity: Activity) -> bool:
-    """Does C code that the user called hold it, and nothing tells which? The name of the caller does not."""
+    """Does C code hold it that the user or an unknown library called? The name of the caller does not tell which."""
     if activity.doing is Doing.WORK:
         return True
-    in_c = activity.user is not None and activity.frames[-1] == activity.user
+    in_c = activity.label == IN_LIBRARY or (activity.user is not None and activity.frames[-1] == activity.user)
     return activity.doing is Doing.OUTSIDE and in_c and not activity.kernel_tells
 
 

@@ -63,6 +63,19 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
         r"^(_wait_all_workers|_all_gather|_barrier|synchronize|join)$",
         r"(^|/)(torch/distributed/rpc/api|horovod/torch/mpi_ops)\.py$",
     ),
+    # wait_for_unshard (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py:420): a work handle's wait, inside C
+    # _wait_batch_p2p (torch/distributed/pipelining/schedules.py:610)
+    # _communicate (megatron/core/pipeline_parallel/p2p_communication.py:320)
+    # finish_grad_sync (megatron/core/distributed/param_and_grad_buffer.py:350)
+    # wait (deepspeed/runtime/zero/partition_parameters.py:700); wait (accelerate/utils/operations.py:420)
+    frame_row(
+        Doing.WORK,
+        Cause.COMMUNICATION,
+        "waiting for a work handle",
+        r"(^|_)(wait|communicate|finish|finalize|synchronize)(_|$)",
+        r"(^|/)(torch/distributed/(fsdp|tensor|pipelining|_composable|algorithms|optim|nn)|deepspeed/(runtime|comm)"
+        r"|megatron/core/(pipeline_parallel|distributed|tensor_parallel|optimizer)|accelerate/utils|fairscale|colossalai)/",
+    ),
     # _engine_run_backward (torch/autograd/graph.py:869)
     frame_row(
         Doing.WORK, Cause.COMMUNICATION, "in backward", r"^_engine_run_backward$", r"(^|/)torch/autograd/graph\.py$"

@@ -105,6 +105,16 @@ def test_native_frames_tell_what_python_frames_hide(native: Frame, doing: Doing)
     assert activity_of(view(plain, deep)).doing is doing
 
 
+def test_native_frames_are_asked_for_where_a_library_s_c_code_holds_it() -> None:
+    library = Frame("wait_until_ready", f"{SITE}/someones_library/handles.py", 9)
+    process = blocked("futex", "futex_do_wait")
+    looks = [
+        NodeSnapshot(host="a", taken_at_ns=at, ranks=(look(stacks(USER, library), process=process, at=at),))
+        for at in (1, 2)
+    ]
+    assert pids_to_look_deeper(looks, Expected()) == (("a", 10),)
+
+
 @pytest.mark.parametrize(
     ("function", "process", "asked"),
     [
