@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from collector.diagnose.findings import cause_of
-from collector.diagnose.kernel_stacks import StackRow, stack_row
+from collector.diagnose.kernel_stacks import stack_row
 from collector.diagnose.nodes import (
     NodeFacts,
     breaks_device,
@@ -88,7 +88,7 @@ def with_nodes(fault: Fault, scene: Scene) -> Fault:
 def _with_culprits(fault: Fault, scene: Scene) -> Fault:
     """Step 2."""
     views = [scene.roster.ranks[rank] for rank in fault.culprits]
-    ground = [item for view in views for item in (*_of_node(view, scene), *_of_threads(view))]
+    ground = [item for view in views for item in (*_of_node(view, scene), *_of_threads(view, scene))]
     causes = {_cause(view, fault, scene) for view in views}
     cause = causes.pop() if len(causes) == 1 else None
     changed = replace(fault, ground=(*fault.ground, *ground)) if ground else fault
@@ -102,7 +102,7 @@ def _cause(view: RankView, fault: Fault, scene: Scene) -> Cause | None:
     mine = [event for event in facts.events if concerns(event, view, facts)]
     if fault.kind in _ENDED:
         return _cause_of_end(now, mine)
-    row = _blocked_in(view)
+    row = stack_row(_kernel_stack(view, mine))
     if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
         return row.cause
     sick = any(gpu_trouble(gpu) for gpu in facts.gpus_of(pids_of(view)))
@@ -124,18 +124,28 @@ def _cause_of_end(now: Cause, events: Iterable[KernelEvent]) -> Cause | None:
     return Cause.SIGNAL if crashed and now is Cause.UNKNOWN else None
 
 
-def _blocked_in(view: RankView) -> StackRow | None:
+def _kernel_stack(view: RankView, events: Iterable[KernelEvent]) -> tuple[str, ...]:
+    """Where in the kernel a rank in state D is: by its own stack, else by a hung-task line.
+
+    Without CAP_SYS_ADMIN nobody may read /proc/PID/stack; what the kernel prints by itself may be had with CAP_SYSLOG.
+    """
     process = view.process
-    return None if process is None or process.state != "D" or view.gone else stack_row(process.kernel_stack)
+    if process is None or process.state != "D" or view.gone:
+        return ()
+    told = (event.stack for event in events if event.kind is KernelEventKind.HUNG_TASK and event.stack)
+    return process.kernel_stack or next(told, ())
 
 
-def _of_threads(view: RankView) -> Iterable[Evidence]:
+def _of_threads(view: RankView, scene: Scene) -> Iterable[Evidence]:
     """What the kernel holds a rank in: its main thread, and others beside it."""
-    process, row = view.process, _blocked_in(view)
+    process = view.process
     if process is None or view.gone:
         return
+    facts = scene.nodes.get(view.host or "", NodeFacts(""))
+    stack = _kernel_stack(view, [event for event in facts.events if concerns(event, view, facts)])
+    row = stack_row(stack)
     if row is not None:
-        text = f"rank {view.rank} is {row.label}: {' < '.join(process.kernel_stack[:4])}"
+        text = f"rank {view.rank} is {row.label}: {' < '.join(stack[:4])}"
         yield ProcessEvidence(ranks=str(view.rank), text=text, host=view.host, pid=process.pid, state=process.state)
     if process.lock_holders:
         held = ", ".join(f"pid {holder.pid} ({holder.name})" for holder in process.lock_holders)
@@ -174,9 +184,11 @@ def _with_suspects(fault: Fault, scene: Scene) -> Fault:
             hosts.setdefault(host, []).append(rank)
     broken = {host: _broken(scene.nodes[host]) for host in hosts if host in scene.nodes}
     suspects = {host: facts for host, facts in broken.items() if facts.events or facts.gpus}
-    if not suspects or (len(suspects) > 1 and 2 * len(suspects) > len(hosts)):
+    if not suspects:
         return fault
     ground = [item for host, facts in suspects.items() for item in _all_evidence(facts, hosts[host])]
+    if len(suspects) > 1 and 2 * len(suspects) > len(hosts):  # a habit of these nodes, or a fault of what they share
+        return replace(fault, ground=(*fault.ground, *ground))
     networks = {host: facts for host, facts in suspects.items() if _network_events(facts)}
     devices = any(
         facts.gpus or any(_breaks_gpu(e, scene.nodes[host]) for e in facts.events) for host, facts in suspects.items()

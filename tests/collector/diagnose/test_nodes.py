@@ -101,6 +101,13 @@ def test_what_most_nodes_tell_accuses_none() -> None:
     assert judged(looks).findings[0].cause is Cause.UNKNOWN
 
 
+def test_two_nodes_that_both_tell_are_shown_and_not_suspected() -> None:
+    """Two have no majority."""
+    finding = judged(telling(telling(stuck(), "a", XID_79), "b", XID_79)).findings[0]
+    assert (finding.cause, finding.links) == (Cause.UNKNOWN, ())
+    assert len([e for e in finding.evidence if isinstance(e, KernelEvidence)]) == 2
+
+
 def test_what_was_told_before_the_job_began_is_somebody_elses() -> None:
     """A kernel log reaches back for weeks."""
     assert lines(judged(telling(stuck(), "b", event("xid", code=79, at=-3600.0)))) == []
@@ -209,6 +216,14 @@ def test_rank_that_a_driver_holds_in_the_kernel() -> None:
     finding = judged(with_rank(absent(3, state="D"), 3, process=process)).findings[0]
     assert (finding.culprit_ranks, finding.cause) == ((3,), Cause.NETWORK)
     assert any("blocked in the RDMA driver" in e.text for e in finding.evidence)
+
+
+def test_hung_task_line_tells_what_the_agent_may_not_read() -> None:
+    """Without root nobody reads /proc/PID/stack, and the kernel prints it by itself after two minutes."""
+    looks = with_rank(absent(3, state="D"), 3, process=Process(pid=1003, state="D"))
+    hung = event("hung_task", pid=1003, stack=STACK)
+    assert judged(telling(looks, "b", hung)).findings[0].cause is Cause.NETWORK
+    assert judged(telling(looks, "b", event("hung_task", pid=1002, stack=STACK))).findings[0].cause is Cause.UNKNOWN
 
 
 def test_thread_beside_the_main_one_and_holder_of_a_lock() -> None:
