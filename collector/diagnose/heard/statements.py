@@ -53,7 +53,7 @@ def is_wait(event: LogEvent) -> bool:
     if event.kind is EventKind.TRANSPORT_ERROR:
         return "local_rank" not in fields
     if event.kind is EventKind.RENDEZVOUS:
-        return event.text.find("imed out") >= 0 or "waiter" in fields or "wait timeout" in event.text
+        return "imed out" in event.text or "wait timeout" in event.text or ("waiter" in fields and "peer" in fields)
     return event.kind is EventKind.BARRIER_FAILED
 
 

@@ -34,10 +34,19 @@ def opinions_by_transport(heard: Statements, scene: Scene) -> list[Opinion]:
     """Return the links on which errors were logged, or the dead at their other end."""
     homes = _homes(heard, scene)
     broken = _broken(heard, scene, homes)
-    if not broken:
+    if not broken or _only_parted(broken, heard):
         return []
     dead = _dead(broken, scene, homes)
     return [_of_the_dead(dead, broken, scene) if dead else _of_links(broken, heard, scene)]
+
+
+def _only_parted(broken: list[_Broken], heard: Statements) -> bool:
+    """Do connections just close, and nobody fails of it? So does every job that ends."""
+    if not all("closed" in each.event.fields.get("type", "") for each in broken):
+        return False
+    fatal = (EventKind.EXCEPTION, EventKind.WATCHDOG_TIMEOUT, EventKind.DEVICE_ERROR)
+    lost = any(event.fields.get("type") == "ncclRemoteError" for _, event in heard.of_kind(EventKind.TRANSPORT_ERROR))
+    return not lost and not any(True for _ in heard.of_kind(*fatal))
 
 
 def _homes(heard: Statements, scene: Scene) -> dict[str, str]:

@@ -272,6 +272,11 @@ class TestOwnWords:
         lines = [*TRACEBACK, caught(2, 12), status(2, 12, 12)]
         assert all(not finding.culprits for finding in judged({0: self.WAITS, 1: self.WAITS, 2: lines}).findings)
 
+    def test_nobody_waited_in_vain_at_a_start_that_went_well(self) -> None:
+        line = "Waiting for rank: {}, key: store_based_barrier_key:1 (world_size=3, worker_count=2, timeout=0:30:00)"
+        found = judged({rank: [line.format(rank), *(TRACEBACK if rank == 2 else ())] for rank in range(3)})
+        assert found.verdict is Verdict.CANNOT_TELL
+
     def test_what_most_fail_of_is_nobodys(self) -> None:
         found = judged({0: self.WAITS, 1: TRACEBACK, 2: TRACEBACK})
         assert all(not finding.culprits for finding in found.findings)
@@ -359,6 +364,12 @@ class TestConnections:
     def test_a_flushed_queue_is_told_only_where_nothing_else_is(self) -> None:
         found = only(judged({0: [self.error("10.1.2.3"), self.error("10.9.9.9", status=5)]}))
         assert [link.to.host for link in found.links] == ["10.1.2.3"]
+
+    def test_connections_that_only_close_are_how_jobs_end(self) -> None:
+        closed = "node1:42:51 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node2<4>"
+        assert judged({0: ["Training complete", closed]}).verdict is Verdict.CANNOT_TELL
+        lost = "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+        assert only(judged({0: [closed, lost]})).links != ()
 
     def test_the_odd_interface_is_a_conflict_and_no_verdict(self) -> None:
         lines = {
