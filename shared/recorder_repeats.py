@@ -20,6 +20,7 @@ from typing import Any
 
 from shared.errors import UnreadableDump
 from shared.recorder_fields import MOST_RECORDS
+from shared.recorder_skeletons import TIME_BYTES, Skeletons
 
 _GET = rb"(?:h.|j.{4})"  # BINGET, LONG_BINGET: a string or a frame that was written before
 _NUMBER = rb"(?:K.|M..|J.{4}|\x8a\x08.{8})"  # BININT1, BININT2, BININT, LONG1 of eight bytes
@@ -41,7 +42,7 @@ _ENTRY = re.compile(
             rb"%b%b)" % (_GET, _NUMBER),  # op_id
             rb"(%b%b" % (_GET, _GET),  # profiling_name
             rb"%b)\x8a\x08(.{8})" % _GET,  # time_created_ns
-            rb"(?:(%b)G.{8})?+" % _GET,  # duration_ms, BINFLOAT
+            rb"(?:(%b)G(.{8}))?+" % _GET,  # duration_ms, BINFLOAT
             rb"(%b%b%b%b" % (_GET, _SIZES, _GET, _TEXTS),  # input_sizes, input_dtypes
             rb"%b%b%b%b" % (_GET, _SIZES, _GET, _TEXTS),  # output_sizes, output_dtypes
             rb"%b%b" % (_GET, _GET),  # state
@@ -55,10 +56,11 @@ _ENTRY = re.compile(
 _FIVE = re.compile(rb"%b|%b" % (_NUMBER, _GET), re.DOTALL)
 
 _WHOLE = 1
-_KIND = (2, 3, 5, 7, 8, 10, 12)
+_KIND = (2, 3, 5, 7, 9, 11, 13)
 _SEQUENCES = 4
-_TIMES = (6, 9, 11)
+_TIMES = (6, 10, 12)
 """Of creation, start and completion."""
+_DURATION_MS = 8
 _STEP = _ENTRY.groups + 1
 """`split` yields what stands before an entry and then its groups."""
 
@@ -73,7 +75,9 @@ _LAYOUTS = frozenset(
 )
 """The keys of an entry in their order, by version and by whether the operation was timed."""
 
-_UNSET = bytes(8)
+_UNSET = bytes(TIME_BYTES)
+_SKELETONS = Skeletons()
+"""A cache, as good as empty: the next dump is likely of a rank that runs the same program."""
 
 
 class Repeats:
@@ -81,7 +85,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self._sequences: list[bytes] = []
-        self._times: tuple[list[bytes | None], ...] = tuple([] for _ in _TIMES)
+        self._times: tuple[array[int], ...] = (array("q"),) * len(_TIMES)
         self._firsts: list[int] = []
         """Of each kind, the index of its first entry among those that `unfold` returns."""
         self._alone: list[int] = []
@@ -96,22 +100,51 @@ class Repeats:
 
         Raises UnreadableDump where there are more than MOST_RECORDS.
         """
-        parts = _ENTRY.split(data, MOST_RECORDS + 1)
+        first = _ENTRY.search(data)
+        if first is None:
+            return data
+        before, body = data[: first.start()], data[first.start() :]
+        skeleton = _SKELETONS.find(body)
+        if skeleton is not None:
+            self._sequences, self._times = skeleton.sequences, skeleton.times(body)
+            return before + skeleton.kept(body)
+        pieces = self._split(body)
+        if _SKELETONS.wants(body):
+            self._keep_skeleton(body, pieces)
+        return before + b"".join(map(b"".join, pieces))
+
+    def _split(self, body: bytes) -> list[tuple[bytes, bytes]]:
+        """Read all entries of `body`; return what is left: what stands before each entry, and what in its place."""
+        parts = _ENTRY.split(body, MOST_RECORDS + 1)
         self._sequences = parts[_SEQUENCES::_STEP]
         if len(self) > MOST_RECORDS:
             raise UnreadableDump(f"more than {MOST_RECORDS} entries")
-        self._times = tuple(parts[group::_STEP] for group in _TIMES)
+        self._times = tuple(_times(parts[group::_STEP]) for group in _TIMES)
         kinds = zip(*(parts[group::_STEP] for group in _KIND), strict=True)
         stand_ins: dict[tuple[bytes | None, ...], bytes] = {}
-        kept: list[bytes] = []
+        pieces: list[tuple[bytes, bytes]] = []
         for before, entry, kind in zip(parts[:-1:_STEP], parts[_WHOLE::_STEP], kinds, strict=True):
             stand_in = stand_ins.get(kind)
             if stand_in is None:
                 stand_in = stand_ins[kind] = b"J" + struct.pack("<i", len(stand_ins))
-                kept += (before, entry, stand_in, b"\x86")
+                pieces.append((before, entry + stand_in + b"\x86"))
             else:
-                kept += (before, stand_in)
-        return b"".join((*kept, parts[-1]))
+                pieces.append((before, stand_in))
+        return [*pieces, (parts[-1], b"")]
+
+    def _keep_skeleton(self, body: bytes, pieces: Sequence[tuple[bytes, bytes]]) -> None:
+        entries = list(_ENTRY.finditer(body))
+        times = [tuple(map(entry.start, _TIMES)) for entry in entries]
+        durations = [entry.start(_DURATION_MS) for entry in entries if entry[_DURATION_MS] is not None]
+        ends = (*(entry.start() for entry in entries), len(body))
+        left: list[bytes | slice] = []
+        in_common = bytearray()
+        for end, (gap, stand_in) in zip(ends, pieces, strict=True):
+            if gap:
+                left += (bytes(in_common), slice(end - len(gap), end))
+                in_common.clear()
+            in_common += stand_in
+        _SKELETONS.keep(body, times, durations, self._sequences, [*left, bytes(in_common)])
 
     def unfold(self, items: Sequence[Any]) -> tuple[list[Any], list[int]]:
         """Return the entries that are there, and for each record of the whole dump the index of the one that tells it.
@@ -157,11 +190,11 @@ class Repeats:
 
     def _columns(self) -> "tuple[array[int], ...]":
         if not self:
-            return (array("q"),) * (len(_TIMES) + 3)
+            return (array("q"),) * (3 + len(_TIMES))
         *sequences, keys = zip(*map(_sequences, self._sequences), strict=True)
         if len(set(keys)) > 1:
             raise UnreadableDump("its fields change places")
-        return (*(array("q", column) for column in sequences), *map(_times, self._times))
+        return (*(array("q", column) for column in sequences), *self._times)
 
     def _first(self, item: tuple[Any, ...], index: int) -> Any:
         entry, kind = item if len(item) == 2 else (None, None)

@@ -13,6 +13,7 @@ from shared import recorder_repeats
 from shared.errors import UnreadableDump
 from shared.flight_recorder import parse_dump
 from shared.recorder_repeats import Repeats
+from shared.recorder_skeletons import Skeletons
 from shared.stacks import Frame
 from shared.trace import Trace
 from tests.bench.dumps import TorchPickle
@@ -122,6 +123,41 @@ def test_both_ways_give_the_same(made: list[dict[str, Any]]) -> None:
     slow = pickle.dumps(plain(dump(made)), protocol=2)
     assert taken_out(slow) == 0
     assert outcome(as_torch_writes(dump(made))) == outcome(slow)
+
+
+@given(entries(), st.sets(st.sampled_from(sorted(VALUES)), max_size=2), st.integers(0, 5))
+def test_dumps_of_one_program_are_read_as_if_they_were_the_only_one(
+    made: list[dict[str, Any]], odd: set[str], number: int
+) -> None:
+    """The third of equal size is read by the skeleton of the second, or told from it where more than times differ."""
+    recorder_repeats._SKELETONS = Skeletons()
+    for rank in range(4):
+        later = [shifted(one, 1_000 * rank) for one in [entry(), *made, entry(), entry()]]
+        if rank == 3 and number < len(later):
+            later[number] |= {key: entry()[key] for key in odd}
+        assert outcome(as_torch_writes(dump(later))) == outcome(pickle.dumps(plain(dump(later)), protocol=2))
+
+
+def shifted(one: dict[str, Any], by: int) -> dict[str, Any]:
+    """The same call at another time, which takes as many bytes."""
+    times = {key: value + by for key, value in one.items() if key.endswith("_ns") and is_time(value)}
+    return one | times | ({"duration_ms": 0.25 * by} if isinstance(one.get("duration_ms"), float) else {})
+
+
+def is_time(value: Any) -> bool:
+    return isinstance(value, int) and 2**60 < value < 2**62
+
+
+def test_a_skeleton_serves_ranks_that_differ_in_times_and_in_what_does_not_repeat() -> None:
+    recorder_repeats._SKELETONS = Skeletons()
+    for rank in range(4):
+        odd = entry(op_id=40 + rank, timeout_ms="odd")
+        calls = [entry(op_id=1), entry(op_id=2), odd, *(entry(op_id=at) for at in range(3, 9))]
+        data = as_torch_writes(dump([shifted(call, rank) for call in calls]))
+        trace = parse_dump(data)
+        assert trace.op_id.tolist() == [1, 2, 40 + rank, *range(3, 9)]
+        assert set(trace.created_ns) == {entry()["time_created_ns"] + rank}
+    assert len(recorder_repeats._SKELETONS._kept) == 1
 
 
 def outcome(data: bytes) -> Trace | type[UnreadableDump]:
