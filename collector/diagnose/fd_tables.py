@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from collector.diagnose.roster import RankView
 from collector.diagnose.scene import Fault, Scene
-from shared.diagnosis import FdEvidence
+from shared.diagnosis import Cause, FdEvidence, Kind, Link, LinkEnd
 from shared.snapshot import Fds, Process, Socket
 
 _MOST = 6
@@ -21,6 +21,8 @@ _MOST = 6
 _MOST_RANKS = 8
 _RETRANSMITS = 3
 """A lost packet or two is everyday's; each further one doubles the wait."""
+_RETRANSMITS_OF_A_BROKEN_LINK = 5
+"""Five unanswered repetitions take six seconds at least: TCP_RTO_MIN of 200 ms, doubled each time."""
 _NEARLY_ALL = 0.9
 _FEWEST_OTHERS = 2
 _FULL = 0.95
@@ -32,12 +34,30 @@ def with_descriptors(fault: Fault, scene: Scene) -> Fault:
     found: list[FdEvidence] = []
     for rank in fault.culprits[:_MOST_RANKS]:
         found += list(_of_rank(scene.roster.ranks[rank], scene))[:_MOST]
-    if not fault.culprits:
-        for rank in fault.victims:
-            found += _of_connections(scene.roster.ranks[rank], scene)
-            if len(found) >= _MOST:
-                break
-    return replace(fault, ground=(*fault.ground, *found[: _MOST * _MOST_RANKS])) if found else fault
+    if fault.culprits:
+        return replace(fault, ground=(*fault.ground, *found)) if found else fault
+    views = [scene.roster.ranks[rank] for rank in fault.victims]
+    stuck = [(view, socket) for view in views for socket in _stuck_sockets(view)][:_MOST]
+    if not stuck:
+        return fault
+    found = [_of_connection(view, socket, scene) for view, socket in stuck]
+    fault = replace(fault, ground=(*fault.ground, *found))
+    return _with_links(fault, stuck, scene) if fault.kind is Kind.STUCK_TOGETHER else fault
+
+
+def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], scene: Scene) -> Fault:
+    """Where all are stuck together, data that nobody acknowledges for long tells the link, with both ends."""
+    lossy = [(view, s) for view, s in stuck if s.state == _CONNECTED and s.retransmits >= _RETRANSMITS_OF_A_BROKEN_LINK]
+    if not lossy:
+        return fault
+    links = tuple(Link(from_=LinkEnd(rank=view.rank, host=view.host), to=_end(socket, scene)) for view, socket in lossy)
+    cause = Cause.NETWORK if fault.cause in (None, Cause.UNKNOWN) else fault.cause
+    return replace(fault, cause=cause, links=(*fault.links, *links))
+
+
+def _end(socket: Socket, scene: Scene) -> LinkEnd:
+    owner = _owner(socket, scene)
+    return LinkEnd(host=socket.remote) if owner is None else LinkEnd(rank=owner.rank, host=owner.host)
 
 
 def fds_of(view: RankView) -> Fds | None:
@@ -50,21 +70,22 @@ def _of_rank(view: RankView, scene: Scene) -> Iterable[FdEvidence]:
     if fds is None or view.gone:
         return
     others = [table for other in scene.roster.present() if other is not view and (table := fds_of(other)) is not None]
-    yield from _of_connections(view, scene)  # 1, 2
+    yield from (_of_connection(view, socket, scene) for socket in _stuck_sockets(view))  # 1, 2
     yield from _of_store(view, fds, others)  # 3
     yield from _of_pipes(view, fds)  # 4
     yield from _of_files(view, fds, others)  # 5
     yield from _of_limit(view, fds)
 
 
-def _of_connections(view: RankView, scene: Scene) -> list[FdEvidence]:
+def _stuck_sockets(view: RankView) -> list[Socket]:
     fds = fds_of(view)
-    sockets = () if fds is None else fds.sockets
-    return [
-        _evidence(view, _connection_in_words(view, socket, _owner(socket, scene)), fd=socket.fd, target=socket.remote)
-        for socket in sockets
-        if _is_stuck(socket)
-    ]
+    return [] if fds is None else [socket for socket in fds.sockets if _is_stuck(socket)]
+
+
+def _of_connection(view: RankView, socket: Socket, scene: Scene) -> FdEvidence:
+    owner = _owner(socket, scene)
+    told = _connection_in_words(view, socket, "" if owner is None else f" (rank {owner.rank})")
+    return _evidence(view, told, fd=socket.fd, target=socket.remote)
 
 
 def _is_stuck(socket: Socket) -> bool:
@@ -88,14 +109,14 @@ def _connection_in_words(view: RankView, socket: Socket, owner: str) -> str:
     )
 
 
-def _owner(socket: Socket, scene: Scene) -> str:
+def _owner(socket: Socket, scene: Scene) -> RankView | None:
     """Which rank holds the other end, where one does by its own table."""
     for view in scene.roster.present():
         fds = fds_of(view)
         ends = () if fds is None else fds.sockets
         if any(end.local == socket.remote and end.remote in (socket.local, "0.0.0.0:0", "[::]:0") for end in ends):
-            return f" (rank {view.rank})"
-    return ""
+            return view
+    return None
 
 
 def _of_store(view: RankView, fds: Fds, others: list[Fds]) -> Iterable[FdEvidence]:

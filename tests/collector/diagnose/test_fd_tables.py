@@ -3,10 +3,11 @@
 import pytest
 
 from collector.diagnose import Expected, diagnose
-from shared.diagnosis import FdEvidence
+from shared.diagnosis import Cause, FdEvidence, Kind
 from shared.snapshot import Fds, NodeSnapshot, NotableFile, Pipe, Process, Socket, Syscall
 from tests.collector.diagnose.placed import placed, with_rank
 from tests.collector.diagnose.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.collector.diagnose.test_nodes import stuck
 
 STORE = Socket(fd=9, kind="tcp", local="10.0.0.2:41000", remote="10.0.0.1:29500", state="ESTABLISHED", to_store=True)
 
@@ -120,6 +121,21 @@ def test_files_that_one_rank_alone_has() -> None:
 def test_table_that_is_full() -> None:
     """The next open fails."""
     assert told(with_fds(total=1020)) == ["rank 3 has 1020 of at most 1024 descriptors open"]
+
+
+def test_stuck_together_over_a_link_that_loses_everything() -> None:
+    """The link is named with both ends, its cause is the network, and no rank is blamed."""
+    here = Socket(
+        fd=30, kind="tcp", local="10.0.0.1:7", remote="10.0.0.8:9", state="ESTABLISHED", unsent_bytes=9, retransmits=8
+    )
+    there = Socket(fd=31, kind="tcp", local="10.0.0.8:9", remote="10.0.0.1:7", state="ESTABLISHED")
+    changed = with_rank(stuck(), 0, fds=Fds(total=1, sockets=(here,)))
+    (finding,) = diagnose(with_rank(changed, 3, fds=Fds(total=1, sockets=(there,))), Expected(world_size=4)).findings
+    assert (finding.kind, finding.cause, finding.culprits) == (Kind.STUCK_TOGETHER, Cause.NETWORK, ())
+    assert [(link.from_.rank, link.to.rank, link.to.host) for link in finding.links] == [(0, 3, "b")]
+    barely = here.model_copy(update={"retransmits": 3})
+    (finding,) = diagnose(with_rank(stuck(), 0, fds=Fds(total=1, sockets=(barely,))), Expected(world_size=4)).findings
+    assert (finding.cause, finding.links) == (Cause.UNKNOWN, ())
 
 
 def test_descriptors_alone_convict_nobody() -> None:
