@@ -27,6 +27,7 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--only-users", metavar="USERS", help="Tell of these users' processes alone, e.g. alice,1234.")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")
 @click.option("--py-spy", metavar="FILE", help="The py-spy program. [default: beside our Python, else on PATH]")
+@click.option("--ras", metavar="WHEN", help="Whether to ask NCCL RAS: safe, always or never. [default: safe]")
 @click.option(
     "--debuggers/--no-debuggers", default=None, help="Let callers have gdb, pystack and strace run. [default: no]"
 )

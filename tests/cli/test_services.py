@@ -40,7 +40,9 @@ def test_help_tells_the_real_defaults(chosen: click.Command, settings: type[Base
     for option in chosen.params:
         assert isinstance(option, click.Option)
         default = settings.model_fields[option.name or ""].default
-        if isinstance(default, float | int) and default < 10_000:
+        if isinstance(default, bool):
+            assert f"[default: {'yes' if default else 'no'}]" in (option.help or "")
+        elif isinstance(default, float | int) and default < 10_000:
             assert f"[default: {default:g}]" in (option.help or "")
         if isinstance(default, str) and default:
             assert f"[default: {default}]" in (option.help or "")

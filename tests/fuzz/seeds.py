@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot, RankList
+from tests.collector.diagnose.check.jobs import rank
 from tests.collector.fake_agents import case_ranks
 
 _DATA = Path(__file__).parents[1] / "data"
@@ -50,6 +52,33 @@ TRACES: tuple[dict[str, Any], ...] = (
             for number in range(4)
         ],
     },
+)
+
+GDB = b"""Thread 2 (LWP 4786 "pt_nccl"):
+#0  0x00007f66449af7b in ?? () from /lib/x86_64-linux-gnu/libc.so.6
+#1  0x00007f66449af7c in c10d::TCPStore::wait(std::vector<int> const&) (this=...) at TCPStore.cpp:512
+
+Thread 1 (Thread 0x7f31c0a1 (LWP 4784) "python"):
+#0  __GI___libc_read (nbytes=..., buf=..., fd=...) at ../sysdeps/read.c:26
+"""
+
+STRACE = b"""4787  10:14:50.865293 clock_nanosleep(CLOCK_MONOTONIC, 0,  <unfinished ...>
+[pid  4788] 10:14:50.865343 futex(0x7fe0, FUTEX_WAIT <unfinished ...>
+4788  10:14:51.000000 <... futex resumed>) = 0 <0.13>
+"""
+
+_STATUS = struct.pack("<iiih2xQQi", 11, 0, 0, 11, 0, 0, 4242) + bytes(300)
+_FILE = struct.pack("<QQQQQ", 1, 4096, 0x400000, 0x401000, 0) + b"/usr/bin/python3\0"
+_NOTES = b"".join(
+    struct.pack("<III", 5, len(desc), kind) + b"CORE\0\0\0\0" + desc + bytes(-len(desc) % 4)
+    for kind, desc in ((1, _STATUS), (3, bytes(136)), (6, struct.pack("<QQ", 3, 0x400040)), (0x46494C45, _FILE))
+)
+CORE = (
+    b"\x7fELF\x02\x01"
+    + bytes(10)
+    + struct.pack("<HHIQQQIHHHHHH", 4, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    + struct.pack("<IIQQQQQQ", 4, 0, 120, 0, 0, len(_NOTES), 0, 0)
+    + _NOTES
 )
 
 PYSPY: list[dict[str, Any]] = [
@@ -220,7 +249,9 @@ RAS: dict[str, Any] = {
 
 def _snapshot() -> NodeSnapshot:
     silent = Missing(source="gpu", reason=Reason.NOT_FOUND, detail="no GPU")
-    return NodeSnapshot(host="node1", ranks=case_ranks("missing_rank2", (0, 1), host="node1"), missing=(silent,))
+    ranks = case_ranks("missing_rank2", (0, 1), host="node1")
+    told = tuple(each.model_copy(update={"setup": rank(each.identity.rank).setup}) for each in ranks)
+    return NodeSnapshot(host="node1", ranks=told, missing=(silent,))
 
 
 SNAPSHOT: dict[str, Any] = json.loads(_snapshot().model_dump_json())

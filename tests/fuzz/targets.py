@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agent.core_notes import read_notes
 from agent.deadline import Deadline
 from agent.locks import parse_holders
 from agent.mounts import Mounts
@@ -14,6 +15,7 @@ from agent.procfs import ProcFs, parse_stat
 from agent.sources.groups import parse_groups
 from agent.sources.kernel_log import parse_record
 from agent.sources.sockets import Sockets
+from agent.sources.strace import parse_strace
 from agent.sources.worker_server import _receive
 from agent.unix_peers import parse_answer
 from collector.diagnose import diagnose
@@ -34,7 +36,13 @@ from shared.ras_reports import parse_ras
 from shared.redaction import redact
 from shared.safe_pickle import load_plain
 from shared.snapshot import NodeSnapshot, RankList
-from shared.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text, parse_pystack_text
+from shared.stack_dumps import (
+    parse_faulthandler,
+    parse_gdb_text,
+    parse_pyspy_json,
+    parse_pyspy_text,
+    parse_pystack_text,
+)
 from tests.agent.proc_trees import stat_line
 from tests.fuzz import seeds
 from tests.fuzz.damage import Writer, as_json, as_pickle
@@ -83,6 +91,13 @@ def _sockets(data: bytes) -> Any:
         sockets.listening(8080)
         sockets.other_end(43210)
     return [entry for entry in found if entry is not None]
+
+
+def _core(data: bytes) -> Any:
+    with tempfile.TemporaryFile() as core:
+        core.write(data)
+        core.flush()
+        return read_notes(core.fileno())
 
 
 def _unix_peers(data: bytes) -> Any:
@@ -136,6 +151,9 @@ TARGETS = (
     Target("pyspy_text", text_of(parse_pyspy_text), (seeds.PYSPY_TEXT,)),
     Target("faulthandler", text_of(parse_faulthandler), (seeds.FAULTHANDLER,)),
     Target("pystack", text_of(parse_pystack_text), (seeds.PYSTACK,)),
+    Target("gdb", text_of(parse_gdb_text), (seeds.GDB,)),
+    Target("strace", text_of(lambda text: parse_strace(text.splitlines(), pid=7, seconds=1.0)), (seeds.STRACE,)),
+    Target("core", _core, (seeds.CORE,)),
     Target("log_lines", _events, seeds.LOGS),
     Target("kernel_line", text_of(read_kernel_line), seeds.KERNEL),
     Target(
