@@ -47,7 +47,9 @@ class Spell(NamedTuple):
     looked: bool
     begun_ns: int
     ended_ns: int
-    looks: tuple[tuple[int, int], ...] = ()
+    looks: tuple[tuple[int, int], ...]
+    grown_bytes: int
+    """Memory of the job, from the begin of the spell to its end: recorders fill up without any look too."""
 
 
 class Held(NamedTuple):
@@ -79,11 +81,11 @@ def measure() -> dict[str, str]:
     ):
         ranks = [psutil.Process(pid) for pid in _pids(client)]
         pairs = max(2, LOOKS // LOOKS_OF_A_SPELL)
-        _pair(client)
+        _pair(client, ranks)
         warm = pairs // 10
-        spells = [spell for _ in range(warm) for spell in _pair(client)]
+        spells = [spell for _ in range(warm) for spell in _pair(client, ranks)]
         before = Held.of([agent]), Held.of(ranks)
-        spells += [spell for _ in range(pairs - warm) for spell in _pair(client)]
+        spells += [spell for _ in range(pairs - warm) for spell in _pair(client, ranks)]
         time.sleep(3.0)
         after = Held.of([agent]), Held.of(ranks)
         steps = [_steps(Path(name) / str(rank)) for rank in range(RANKS)]
@@ -92,6 +94,7 @@ def measure() -> dict[str, str]:
             **_source_rows(client),
             **_left_rows("agent", before[0], after[0]),
             **_left_rows("job", before[1], after[1]),
+            **_memory_row(spells),
         }
 
 
@@ -102,13 +105,14 @@ def _pids(client: httpx.Client) -> list[int]:
     return pids
 
 
-def _pair(client: httpx.Client) -> list[Spell]:
+def _pair(client: httpx.Client, ranks: Sequence[psutil.Process]) -> list[Spell]:
     order = random.sample((True, False), 2)
-    return [_spell(client, looked) for looked in order]
+    return [_spell(client, ranks, looked) for looked in order]
 
 
-def _spell(client: httpx.Client, looked: bool) -> Spell:
+def _spell(client: httpx.Client, ranks: Sequence[psutil.Process], looked: bool) -> Spell:
     looks = []
+    held = Held.of(ranks).rss
     begun = time.monotonic_ns()
     for number in range(LOOKS_OF_A_SPELL):
         if looked:
@@ -118,7 +122,15 @@ def _spell(client: httpx.Client, looked: bool) -> Spell:
             looks.append((asked, time.monotonic_ns()))
         due = begun + (number + 1) * SECONDS_BETWEEN * 1e9
         time.sleep(max(0.0, (due - time.monotonic_ns()) / 1e9))
-    return Spell(looked, begun, time.monotonic_ns(), tuple(looks))
+    return Spell(looked, begun, time.monotonic_ns(), tuple(looks), Held.of(ranks).rss - held)
+
+
+def _memory_row(spells: Sequence[Spell]) -> dict[str, str]:
+    """Tell what the looks make the job's memory grow from what it grows by itself."""
+    late = spells[len(spells) // 2 :]
+    grown = {kind: [s.grown_bytes / 1024 for s in late if s.looked is kind] for kind in (True, False)}
+    figure = ", ".join(f"{sum(each) / len(each):+.0f} KiB" for each in (grown[False], grown[True]))
+    return {f"job, memory in the later half, per {LOOKS_OF_A_SPELL * SECONDS_BETWEEN:g} s: without looks, with": figure}
 
 
 def _steps(path: Path) -> Steps:
