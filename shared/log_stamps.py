@@ -43,3 +43,16 @@ def moment_of(stamp: str, *, written_at: float) -> float | None:
         return moment.timestamp()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def seconds_between(earlier: str, later: str) -> float | None:
+    """Return how much later one stamp is than another of the same writers; the year is left out of account."""
+    times = (_in_one_year(earlier), _in_one_year(later))
+    return None if times[0] is None or times[1] is None else (times[1] - times[0]).total_seconds()
+
+
+def _in_one_year(stamp: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat("2000-" + (stamp if stamp[2:3] == "-" else stamp[5:]))
+    except ValueError:
+        return None

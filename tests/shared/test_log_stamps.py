@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from shared.log_stamps import moment_of, stamp_of
+from shared.log_stamps import moment_of, seconds_between, stamp_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,9 @@ def test_a_stamp_without_a_year_is_of_the_year_before_if_it_would_lie_ahead() ->
 @pytest.mark.parametrize("stamp", ["", "13-45 99:99:99", "2026-02-30 00:00:00", "x"])
 def test_what_is_no_time_is_none(stamp: str) -> None:
     assert moment_of(stamp, written_at=1.8e9) is None
+
+
+def test_stamps_are_compared_without_their_years() -> None:
+    assert seconds_between("11-21 09:00:00", "2026-11-21 09:00:01.500000") == 1.5
+    assert seconds_between("11-21 09:00:00", "") is None
+    assert seconds_between("x", "11-21 09:00:00") is None

@@ -115,6 +115,6 @@ def test_no_line_breaks_it(pieces: list[str]) -> None:
     "filler", ["a", ":1", "node:1:1 [0] ", "comm 0x1 rank 1 nranks 1 cudaDev ", "AllReduce: opCount 1 "]
 )
 def test_no_line_takes_long(filler: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     find_communicators([" nranks opCount " + filler * 5000] * 20)
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1

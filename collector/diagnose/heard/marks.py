@@ -5,17 +5,20 @@ N looks the same as one that never came. A completed count above the enqueued on
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from collector.diagnose.heard.membership import UNTOLD, GroupKey, key_of
 from collector.diagnose.heard.statements import Statements
 from collector.diagnose.signatures import Facts, facts_of
 from shared.log_events import EventKind, LogEvent
+from shared.log_stamps import seconds_between
 from shared.trace import Signature
 
 _NOT_COMPARABLE = frozenset({"send", "recv", "coalesced"})
 """Their sequence numbers count what one rank sends or receives."""
+_INCIDENT_SECONDS = 900.0
+"""The watchdogs of a job lose patience within minutes of each other, and end it."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,13 @@ class GroupMarks:
 def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
     """Return every group's marks, in the order of groups."""
     groups: dict[GroupKey, GroupMarks] = defaultdict(GroupMarks)
-    kinds = (EventKind.WATCHDOG_TIMEOUT, EventKind.DUMP_SIGNAL)
-    for rank, events in heard.by_rank.items():
-        own = [event for event in events if event.kind in kinds]
+    told = list(heard.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.DUMP_SIGNAL))
+    newest = _newest(event.stamp for _, event in told)
+    by_rank: dict[int, list[LogEvent]] = defaultdict(list)
+    for rank, event in told:
+        if rank is not None and not _is_earlier(event, newest):
+            by_rank[rank].append(event)
+    for rank, own in by_rank.items():
         groups_at = _groups_by_sequence(own)
         for event in own:
             key = key_of(event) or _key_by_neighbour(event, rank, groups_at)
@@ -65,6 +72,20 @@ def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
     for marks in groups.values():
         marks.stuck.update({rank: told[min(told)] for rank, told in marks.timeouts.items()})
     return dict(sorted(groups.items()))
+
+
+def _newest(stamps: Iterable[str]) -> str:
+    newest = ""
+    for stamp in stamps:
+        if stamp and (not newest or (seconds_between(newest, stamp) or 0.0) > 0.0):
+            newest = stamp
+    return newest
+
+
+def _is_earlier(event: LogEvent, newest: str) -> bool:
+    """Is a line of an earlier incident, after which the job was started again into the same log?"""
+    apart = seconds_between(event.stamp, newest)
+    return apart is not None and apart > _INCIDENT_SECONDS
 
 
 def _put_with_the_told(groups: dict[GroupKey, GroupMarks]) -> None:

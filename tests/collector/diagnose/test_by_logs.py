@@ -134,6 +134,13 @@ class TestCounters:
         assert finding.culprits == ()
         assert "the other 14" in finding.summary
 
+    def test_lines_of_an_earlier_attempt_in_the_same_log_are_passed_over(self) -> None:
+        """Rank 3 did not come in the morning; now it is rank 2."""
+        early = {rank: [caught(rank, 500), status(rank, 500, 900)] for rank in (0, 1, 2)} | {3: [signal(3, 0, 499)]}
+        late = {rank: [caught(rank, 12), status(rank, 12, 12)] for rank in (0, 1, 3)} | {2: [signal(2, 0, 11)]}
+        lines = {rank: [*(line.replace(" 09:", " 06:") for line in early[rank]), *late[rank]] for rank in range(4)}
+        assert reading(judged(lines))[:2] == (Kind.RANK_NOT_JOINED, (2,))
+
     def test_receives_are_not_compared(self) -> None:
         lines = {rank: [caught(rank, 12 + rank, "RECV"), status(rank, 12 + rank, 12 + rank)] for rank in range(3)}
         assert judged(lines | {3: [signal(3, 0, 5)]}).verdict is Verdict.CANNOT_TELL
