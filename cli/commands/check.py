@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import choose_source, colour_option, job_argument, json_option, rank_option, read_ranks, source_options
+from cli.options import choose_source, colour_option, job_argument, json_option, source_options
 from cli.terminal import emit, emit_json, wants_colour, width
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ checked; 1 it failed, 2 called wrongly.""",
 @job_argument
 @source_options
 @json_option
-@rank_option
 @colour_option
 @click.pass_context
 def check(
@@ -38,21 +37,19 @@ def check(
     directory: Path | None,
     token_file: Path | None,
     as_json: bool,
-    ranks: str | None,
     colour: str,
 ) -> None:
     """Check how JOB was started: ranks, meeting places, ports, interfaces, devices, versions, settings.
 
     Says of each thing that is wrong or risky on which ranks it was seen, why it matters, and the line to change.
     """
-    chosen = read_ranks(ranks)
     source = choose_source(collector, directory, token_file)
     from cli.sources.aspects import CHECKS
     from cli.sources.source import Choice
     from cli.views import ask_view, tell_gaps
     from collector.render.checks import render_checks
 
-    view = ask_view(source, CHECKS, Choice(job, chosen))
+    view = ask_view(source, CHECKS, Choice(job))
     if as_json:
         emit_json(view)
     else:

@@ -97,8 +97,14 @@ async def _without_stacks(job: JobName, service: ServiceDependency, ranks: Ranks
     return await _looked(service, job, ranks, diagnosis, stacks=False)
 
 
+async def _every_rank(job: JobName, service: ServiceDependency, diagnosis: Earlier = None) -> Looked:
+    return await _looked(service, job, None, diagnosis, stacks=False)
+
+
 WithStacks = Annotated[Looked, Depends(_with_stacks)]
 WithoutStacks = Annotated[Looked, Depends(_without_stacks)]
+EveryRank = Annotated[Looked, Depends(_every_rank)]
+"""A few ranks of a job do not tell whether it was started as a whole."""
 
 
 @router.get(
@@ -129,7 +135,7 @@ async def get_stacks(
 
 
 @router.get("/{job:path}/check", response_model=ChecksView, summary="Is anything wrong in how the job was started?")
-async def get_checks(looked: WithoutStacks) -> Response:
+async def get_checks(looked: EveryRank) -> Response:
     """Check ranks, meeting places, ports, interfaces, devices, versions and settings; each with the line to change."""
     return json_answer(await asyncio.to_thread(view_checks, *looked))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot, RankList
+from tests.agent.test_core import STATUS, made_up
 from tests.collector.diagnose.check.jobs import rank
 from tests.collector.fake_agents import case_ranks
 
@@ -67,19 +68,8 @@ STRACE = b"""4787  10:14:50.865293 clock_nanosleep(CLOCK_MONOTONIC, 0,  <unfinis
 4788  10:14:51.000000 <... futex resumed>) = 0 <0.13>
 """
 
-_STATUS = struct.pack("<iiih2xQQi", 11, 0, 0, 11, 0, 0, 4242) + bytes(300)
 _FILE = struct.pack("<QQQQQ", 1, 4096, 0x400000, 0x401000, 0) + b"/usr/bin/python3\0"
-_NOTES = b"".join(
-    struct.pack("<III", 5, len(desc), kind) + b"CORE\0\0\0\0" + desc + bytes(-len(desc) % 4)
-    for kind, desc in ((1, _STATUS), (3, bytes(136)), (6, struct.pack("<QQ", 3, 0x400040)), (0x46494C45, _FILE))
-)
-CORE = (
-    b"\x7fELF\x02\x01"
-    + bytes(10)
-    + struct.pack("<HHIQQQIHHHHHH", 4, 62, 1, 0, 64, 0, 0, 64, 56, 1, 0, 0, 0)
-    + struct.pack("<IIQQQQQQ", 4, 0, 120, 0, 0, len(_NOTES), 0, 0)
-    + _NOTES
-)
+CORE = made_up((1, STATUS), (3, bytes(136)), (6, struct.pack("<QQ", 3, 0x400040)), (0x46494C45, _FILE))
 
 PYSPY: list[dict[str, Any]] = [
     {
