@@ -19,8 +19,8 @@ from collector.diagnose import Expected, diagnose
 from shared.diagnosis import Diagnosis
 from tests.bench.torchfrtrace import Said, analyse
 from tests.collector.diagnose.dumps import CASES, snapshots_of
-from tests.collector.diagnose.simulation.engine import Semantics
 from tests.collector.diagnose.simulation.faults import FAULTS
+from tests.collector.diagnose.simulation.run import Semantics
 from tests.collector.diagnose.simulation.scenario import Scenario, draw
 from tests.collector.diagnose.simulation.truth import Judgement, judge
 

@@ -14,8 +14,8 @@ from collector.diagnose import Expected, diagnose
 from collector.files import read_directory
 from shared.diagnosis import Diagnosis, Kind, Verdict
 from shared.snapshot import NodeSnapshot
-from tests.collector.diagnose.simulation.engine import BEGUN_NS
 from tests.collector.diagnose.simulation.looks import LOADER, Watched, looked_at_later
+from tests.collector.diagnose.simulation.run import BEGUN_NS
 from tests.collector.diagnose.simulation.scenario import draw, draw_healthy
 from tests.collector.diagnose.simulation.truth import judge
 

@@ -5,10 +5,10 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from tests.collector.diagnose.simulation.engine import Run, Semantics
 from tests.collector.diagnose.simulation.layouts import Layout
 from tests.collector.diagnose.simulation.program import Operation, Team
 from tests.collector.diagnose.simulation.recorder import Entry, Recorder, entries_of, marks_of
+from tests.collector.diagnose.simulation.run import Run, Semantics
 
 _NCCL_NAMES = {
     "all_gather_into_tensor": "_all_gather_base",

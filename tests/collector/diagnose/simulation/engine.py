@@ -8,11 +8,11 @@ has its own. Gloo blocks its caller, and does not wait for those from whom it ne
 """
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from random import Random
 
+from tests.collector.diagnose.simulation.fitting import fitting
 from tests.collector.diagnose.simulation.program import (
     Batch,
     Call,
@@ -24,59 +24,8 @@ from tests.collector.diagnose.simulation.program import (
     Synchronise,
     Team,
     Work,
-    numel,
 )
-
-BEGUN_NS = 1_700_000_000_000_000_000
-
-
-class Semantics(StrEnum):
-    NCCL = "nccl"
-    GLOO = "gloo"
-
-
-@dataclass(frozen=True)
-class Machine:
-    """How operations behave, apart from what they are."""
-
-    semantics: Semantics
-    one_queue: bool = True
-    """NCCL: do operations of all groups wait for each other, or of one group only?"""
-    eager_sends: bool = False
-    """NCCL: does a send complete without its receive, as small ones do?"""
-
-
-class Host(StrEnum):
-    """Where a rank's host ends up."""
-
-    DONE = "done"
-    WAITS = "waits"
-    STAYS = "stays"
-    CRASHED = "crashed"
-
-
-@dataclass(eq=False)
-class Issued:
-    """One call on one rank, and its times in nanoseconds; None: not yet."""
-
-    rank: int
-    call: Call | Kernel
-    issued_ns: int
-    takes_ns: int
-    started_ns: int | None = None
-    completed_ns: int | None = None
-    after: "Issued | None" = None
-    parts_left: int = 0
-    never_starts: bool = False
-
-
-@dataclass(frozen=True)
-class Pause:
-    """A host waits: in an operation, or for its device (`call` is None). `until_ns` is None if for ever."""
-
-    from_ns: int
-    until_ns: int | None
-    call: Operation | None
+from tests.collector.diagnose.simulation.run import BEGUN_NS, Host, Issued, Machine, Pause, Run, Semantics
 
 
 @dataclass(eq=False)
@@ -96,34 +45,6 @@ class _Rank:
 
 _Key = tuple[object, ...]
 _Side = tuple[Issued, Operation]
-
-
-@dataclass(frozen=True)
-class Run:
-    """What came of a job. `issued` holds each rank's operations in the order of calls."""
-
-    machine: Machine
-    issued: dict[int, list[Issued]]
-    hosts: dict[int, Host]
-    reached: dict[int, int]
-    """The step that each rank's host is at."""
-    programs: Mapping[int, Program]
-    waiting: dict[int, frozenset[int]]
-    """Whom each rank really waits for: those who have not started what it has started."""
-    pauses: dict[int, list["Pause"]]
-    """When each rank's host waited, and in what."""
-
-    @property
-    def ended_ns(self) -> int:
-        """When the last thing happened."""
-        times = (
-            t for ops in self.issued.values() for op in ops for t in (op.issued_ns, op.started_ns, op.completed_ns)
-        )
-        return max((time for time in times if time is not None), default=BEGUN_NS)
-
-    @property
-    def hung(self) -> bool:
-        return any(host is not Host.DONE for host in self.hosts.values())
 
 
 def run(
@@ -309,32 +230,3 @@ class _Engine:
         op.completed_ns = max(at_ns, op.started_ns or 0) + op.takes_ns
         self.starting.append(op)
         self.todo.append(self.ranks[op.rank])
-
-
-def fitting(sides: Sequence[tuple[int, Operation]]) -> bool:
-    """Can these calls, each with its rank, be one operation?"""
-    calls = [call for _, call in sides]
-    first = calls[0]
-    if first.is_p2p:
-        return all(numel(call.inputs) == numel(first.inputs) and call.dtype == first.dtype for call in calls)
-    if any(call.op != first.op or call.root != first.root or call.dtype != first.dtype for call in calls):
-        return False
-    if first.op == "all_to_all":
-        return _splits_fit(sides)
-    return len({(_own(call, call.inputs), _own(call, call.outputs)) for call in calls}) == 1
-
-
-def _own(call: Operation, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
-    """Sizes that must agree on all members: not those of which only the root passes a list."""
-    rooted = call.inputs if call.op == "scatter" else call.outputs if call.op == "gather" else None
-    return None if rooted is not None and shapes is rooted else numel(shapes)
-
-
-def _splits_fit(sides: Sequence[tuple[int, Operation]]) -> bool:
-    for rank, call in sides:
-        for other, theirs in sides:
-            assert call.splits is not None and theirs.splits is not None
-            to, me = call.team.group_rank(other), call.team.group_rank(rank)
-            if call.splits[0][to] != theirs.splits[1][me]:
-                return False
-    return True

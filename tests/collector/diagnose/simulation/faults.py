@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from tests.collector.diagnose.simulation.engine import Semantics
 from tests.collector.diagnose.simulation.layouts import Layout
 from tests.collector.diagnose.simulation.program import (
     Batch,
@@ -21,11 +20,16 @@ from tests.collector.diagnose.simulation.program import (
     Team,
     Work,
     all_reduce,
-    gather,
     recv,
-    resized,
-    scatter,
     send,
+)
+from tests.collector.diagnose.simulation.run import Semantics
+from tests.collector.diagnose.simulation.wrong_calls import (
+    other_dtype,
+    other_op,
+    other_root,
+    other_size,
+    other_splits,
 )
 
 
@@ -133,55 +137,6 @@ def _only_on_nccl(put: _Inject) -> _Inject:
     return lambda layout, programs, random, semantics: (
         None if semantics is Semantics.GLOO else put(layout, programs, random, semantics)
     )
-
-
-_OTHER_OPS = {
-    "all_reduce": "all_gather_into_tensor",
-    "all_gather_into_tensor": "reduce_scatter_tensor",
-    "reduce_scatter_tensor": "all_reduce",
-    "all_gather": "all_reduce",
-    "broadcast": "all_reduce",
-    "gather": "broadcast",
-    "scatter": "all_reduce",
-    "all_to_all": "all_reduce",
-    "all_reduce_coalesced": "all_reduce",
-    "barrier": "all_reduce",
-}
-
-
-def _other_op(call: Operation, random: Random, rank: int) -> Operation:
-    shape = (max(1, call.inputs[0][0] if call.inputs else 1),)
-    outputs = (shape[0] * call.team.size,) if _OTHER_OPS[call.op] == "all_gather_into_tensor" else shape
-    root = call.team.ranks[0] if _OTHER_OPS[call.op] == "broadcast" else None
-    return Operation(_OTHER_OPS[call.op], call.team, (shape,), (outputs,), root=root, line=80)
-
-
-def _other_size(call: Operation, random: Random, rank: int) -> Operation:
-    return replace(resized(call, random.choice([1, 2, 16])), line=81)
-
-
-def _other_dtype(call: Operation, random: Random, rank: int) -> Operation:
-    return replace(call, dtype="BFloat16", line=82)
-
-
-def _other_root(call: Operation, random: Random, rank: int) -> Operation | None:
-    """Either the rank takes itself for the root, or the root takes another for it."""
-    root = rank if rank != call.root else random.choice([r for r in call.team.ranks if r != rank])
-    if call.op == "broadcast":
-        return replace(call, root=root, line=83)
-    if call.op == "gather":
-        return gather(call.team, call.inputs[0][0], root, rank, line=83)
-    return scatter(call.team, call.outputs[0][0], root, rank, line=83)
-
-
-def _other_splits(call: Operation, random: Random, rank: int) -> Operation | None:
-    """The rank sends more than the others expect: to one of them, or to all."""
-    assert call.splits is not None
-    others = [i for i in range(call.team.size) if i != call.team.group_rank(rank)]
-    wrong = others if random.random() < 0.5 else [random.choice(others)]
-    sends = tuple(n + 3 if i in wrong else n for i, n in enumerate(call.splits[0]))
-    inputs = tuple((n, 8) for n in sends) if len(call.inputs) > 1 else ((sum(sends), 8),)
-    return replace(call, inputs=inputs, splits=(sends, call.splits[1]), line=84)
 
 
 def _skips(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
@@ -335,11 +290,11 @@ def _of_type(*ops: str) -> Callable[[int, Step], bool]:
 FAULTS: dict[str, _Inject] = {
     "stays": _ended_by(Stay(), "stays"),
     "crashes": _ended_by(Crash(), "crashes"),
-    "wrong op": _changed("wrong op", lambda rank, step: _collective(step), _other_op),
-    "wrong size": _changed("wrong size", lambda rank, step: _sized(step), _other_size),
-    "wrong dtype": _changed("wrong dtype", lambda rank, step: _sized(step), _other_dtype),
-    "wrong root": _only_on_nccl(_changed("wrong root", _of_type("gather", "scatter", "broadcast"), _other_root)),
-    "wrong splits": _changed("wrong splits", _of_type("all_to_all"), _other_splits),
+    "wrong op": _changed("wrong op", lambda rank, step: _collective(step), other_op),
+    "wrong size": _changed("wrong size", lambda rank, step: _sized(step), other_size),
+    "wrong dtype": _changed("wrong dtype", lambda rank, step: _sized(step), other_dtype),
+    "wrong root": _only_on_nccl(_changed("wrong root", _of_type("gather", "scatter", "broadcast"), other_root)),
+    "wrong splits": _changed("wrong splits", _of_type("all_to_all"), other_splits),
     "skips": _skips,
     "shuns group": _shuns,
     "extra": _extra,

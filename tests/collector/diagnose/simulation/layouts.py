@@ -19,32 +19,11 @@ from tests.collector.diagnose.simulation.program import (
     barrier,
     broadcast,
     gather,
-    recv,
     reduce_scatter,
     scatter,
-    send,
 )
-
-
-@dataclass(frozen=True)
-class Style:
-    """How a job is written, whatever its topology."""
-
-    steps: int
-    gloo: bool
-    names: str = "counted"
-    """`counted` through the job, or `repeated`: every rank counts its own groups, so that names recur."""
-    described: bool = True
-    synchronises_each: int = 1
-    rooted: str | None = None
-    """A rooted operation on the world in each step: broadcast, gather or scatter."""
-    coalesced: str | None = None
-    """`fast`: gradients go as one `all_reduce_coalesced`; `slow`: as a batch of collectives."""
-    batched_p2p: bool = True
-    lists: bool = False
-    """all_to_all on lists of tensors, rather than on one tensor with splits."""
-    load_seconds: float = 0.1
-    """What a rank's host does on its own in each step, about."""
+from tests.collector.diagnose.simulation.schedules import fill_and_drain, one_forward_one_backward
+from tests.collector.diagnose.simulation.style import Style
 
 
 @dataclass(frozen=True)
@@ -165,7 +144,7 @@ def _pipeline(random: Random, style: Style) -> tuple[_Teams, _Body]:
     )
     pp = teams.family("pp", [range(i, width * stages, width) for i in range(width)])
     micro, size = random.randint(2, 4), random.randrange(128, 1024)
-    schedule = _one_forward_one_backward if random.random() < 0.5 else _fill_and_drain
+    schedule = one_forward_one_backward if random.random() < 0.5 else fill_and_drain
 
     def body(rank: int, number: int) -> list[Step]:
         layer = [all_reduce(tp[rank], size, line=60)] if rank in tp else []
@@ -173,63 +152,6 @@ def _pipeline(random: Random, style: Style) -> tuple[_Teams, _Body]:
         return [*p2p, *_gradients(dp.get(rank), [size * 2], style), all_reduce(teams.world, 1, line=61)]
 
     return teams, body
-
-
-def _fill_and_drain(pp: Team, rank: int, micro: int, size: int, layer: Sequence[Step], style: Style) -> list[Step]:
-    """GPipe: all forward passes, then all backward passes."""
-    stage, last = pp.group_rank(rank), pp.size - 1
-    steps: list[Step] = []
-    for _ in range(micro):
-        steps += [_alone(recv(pp, pp.ranks[stage - 1], size, 70), style)] if stage > 0 else []
-        steps += [Kernel(0.003), *layer]
-        steps += [_alone(send(pp, pp.ranks[stage + 1], size, 71), style)] if stage < last else []
-    for _ in range(micro):
-        steps += [_alone(recv(pp, pp.ranks[stage + 1], size, 72), style)] if stage < last else []
-        steps += [Kernel(0.006), *layer]
-        steps += [_alone(send(pp, pp.ranks[stage - 1], size, 73), style)] if stage > 0 else []
-    return steps
-
-
-def _alone(call: Operation, style: Style) -> Operation | Batch:
-    return Batch((call,)) if style.batched_p2p and not style.gloo else call
-
-
-def _one_forward_one_backward(
-    pp: Team, rank: int, micro: int, size: int, layer: Sequence[Step], style: Style
-) -> list[Step]:
-    """1F1B: in the steady state a stage sends forward and receives backward in one batch, and the other way round."""
-    if style.gloo:
-        return _fill_and_drain(pp, rank, micro, size, layer, style)
-    stage, last = pp.group_rank(rank), pp.size - 1
-    warm = min(last - stage, micro)
-    before = pp.ranks[stage - 1] if stage > 0 else None
-    after = pp.ranks[stage + 1] if stage < last else None
-    forward: list[Step] = [Kernel(0.003), *layer]
-    backward: list[Step] = [Kernel(0.006), *layer]
-    steps: list[Step] = []
-    for _ in range(warm):
-        steps += [*_batch(_taken(pp, before, size, 70)), *forward, *_batch(_given(pp, after, size, 71))]
-    steady = micro - warm
-    steps += _batch(_taken(pp, before, size, 70)) if steady else []
-    for number in range(steady):
-        steps += [*forward, *_batch([*_given(pp, after, size, 71), *_taken(pp, after, size, 72)]), *backward]
-        more = _taken(pp, before, size, 70) if number < steady - 1 else []
-        steps += _batch([*_given(pp, before, size, 73), *more])
-    for _ in range(warm):
-        steps += [*_batch(_taken(pp, after, size, 72)), *backward, *_batch(_given(pp, before, size, 73))]
-    return steps
-
-
-def _taken(pp: Team, source: int | None, size: int, line: int) -> list[Operation]:
-    return [] if source is None else [recv(pp, source, size, line)]
-
-
-def _given(pp: Team, to: int | None, size: int, line: int) -> list[Operation]:
-    return [] if to is None else [send(pp, to, size, line)]
-
-
-def _batch(calls: Sequence[Operation]) -> list[Step]:
-    return [Batch(tuple(calls))] if calls else []
 
 
 def _fsdp(random: Random, style: Style) -> tuple[_Teams, _Body]:

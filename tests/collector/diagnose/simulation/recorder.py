@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from shared.stacks import Frame
-from tests.collector.diagnose.simulation.engine import Issued, Run, Semantics
 from tests.collector.diagnose.simulation.program import Batch, Operation, Shape, Team
+from tests.collector.diagnose.simulation.run import Issued, Run, Semantics
 
 _FILE = "/home/ada/train.py"
 

@@ -11,12 +11,15 @@ from shared.missing import Missing, Reason
 from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.trace import Trace
 from tests.collector.diagnose.simulation.dumpfile import as_json, dump_of, pickled
-from tests.collector.diagnose.simulation.engine import Machine, Run, Semantics, run
+from tests.collector.diagnose.simulation.engine import run
+from tests.collector.diagnose.simulation.evidence import Evidence
 from tests.collector.diagnose.simulation.faults import FAULTS, Injected, inject
-from tests.collector.diagnose.simulation.layouts import Layout, Style, draw_layout
+from tests.collector.diagnose.simulation.layouts import Layout, draw_layout
 from tests.collector.diagnose.simulation.program import Work
 from tests.collector.diagnose.simulation.recorder import Recorder
-from tests.collector.diagnose.simulation.truth import Evidence, Truth, truth_of
+from tests.collector.diagnose.simulation.run import Machine, Run, Semantics
+from tests.collector.diagnose.simulation.style import Style
+from tests.collector.diagnose.simulation.truth import Truth, truth_of
 
 _TRIES = 200
 

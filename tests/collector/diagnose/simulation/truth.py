@@ -19,15 +19,13 @@ The rules, by what records can show:
 A rank whose dump is missing may be named as missing in any case: that is all that there is to see of it.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shared.diagnosis import Diagnosis, Kind, Verdict
-from tests.collector.diagnose.simulation.engine import Run, Semantics
+from tests.collector.diagnose.simulation.evidence import Evidence, contradicting, cycle_of
 from tests.collector.diagnose.simulation.faults import Injected
-from tests.collector.diagnose.simulation.layouts import Layout
-from tests.collector.diagnose.simulation.program import Operation, Team, numel
-from tests.collector.diagnose.simulation.recorder import Entry, Recorder, entries_of, every_entry
+from tests.collector.diagnose.simulation.program import Operation, Team
+from tests.collector.diagnose.simulation.recorder import Entry
 
 
 @dataclass(frozen=True)
@@ -69,44 +67,6 @@ def judge(answer: Diagnosis, truth: Truth) -> Judgement:
         kind_fits=bool(kinds & accepted),
         hung=answer.verdict is Verdict.HUNG,
     )
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the dumps of a job hold."""
-
-    run: Run
-    layout: Layout
-    recorders: Mapping[int, Recorder]
-    given: frozenset[int]
-    """Ranks whose dumps there are."""
-    world_told: bool
-
-    def entries(self, rank: int) -> Sequence[Entry]:
-        return entries_of(self.run, rank, self.recorders[rank]) if rank in self.given else ()
-
-    def overwritten(self, rank: int) -> bool:
-        every = every_entry(self.run, rank, self.recorders[rank])
-        return len(every) > self.recorders[rank].size
-
-    def issued(self, rank: int, team: Team) -> int:
-        """The last sequence that `rank` has really issued on `team`."""
-        mine = every_entry(self.run, rank, self.recorders[rank])
-        return max((e.collective_seq for e in mine if e.team == team and not e.is_p2p), default=0)
-
-    def progress_known(self, rank: int, team: Team) -> bool:
-        holds = any(e.team == team and not e.is_p2p for e in self.entries(rank))
-        member_known = self.recorders[rank].membership or team.role == "world" or holds
-        return rank in self.given and member_known and (holds or not self.overwritten(rank))
-
-    @property
-    def waiting(self) -> dict[int, frozenset[int]]:
-        """Who of those who have left dumps waits for whom of them."""
-        return {rank: others & self.given for rank, others in self.run.waiting.items() if rank in self.given}
-
-    @property
-    def gloo(self) -> bool:
-        return self.run.machine.semantics is Semantics.GLOO
 
 
 _NOT_JOINED = frozenset({Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED})
@@ -189,35 +149,7 @@ def _different(injected: Injected, seen: Evidence) -> Truth:
 def _voters(injected: Injected, seen: Evidence) -> int:
     """How many others contradict the culprit at one sequence, in the group where most do; 0: no record differs."""
     (rank,) = injected.culprits
-    return max((_contradicting(rank, team, seen) for team in seen.layout.of(rank)), default=0)
-
-
-def _contradicting(rank: int, team: Team, seen: Evidence) -> int:
-    mine = _by_sequence(rank, team, seen)
-    theirs = {other: _by_sequence(other, team, seen) for other in team.ranks if other != rank}
-    for sequence in sorted(mine):
-        others = [facts[sequence] for facts in theirs.values() if sequence in facts]
-        if any(facts != mine[sequence] for facts in others):
-            return len(others)
-    return 0
-
-
-_Facts = tuple[object, ...]
-
-
-def _by_sequence(rank: int, team: Team, seen: Evidence) -> dict[int, _Facts]:
-    found: dict[int, _Facts] = {}
-    for entry in seen.entries(rank):
-        if entry.team == team and not entry.is_p2p:
-            found[entry.collective_seq] = (*found.get(entry.collective_seq, ()), _facts(entry))
-    return found
-
-
-def _facts(entry: Entry) -> _Facts:
-    """What a record shows that must agree: no roots, no splits."""
-    inputs = None if entry.op in ("scatter", "all_to_all") else numel(entry.inputs)
-    outputs = None if entry.op in ("gather", "all_to_all") else numel(entry.outputs)
-    return (entry.op, inputs, outputs, "" if entry.call is None else entry.call.dtype)
+    return max((contradicting(rank, team, seen) for team in seen.layout.of(rank)), default=0)
 
 
 def _wrong_root(injected: Injected, seen: Evidence) -> Truth:
@@ -253,7 +185,7 @@ def _out_of_order(injected: Injected, seen: Evidence) -> Truth:
     voters = _voters(injected, seen)
     if voters:
         return Truth(injected.culprits, _SHIFTED, voters > 1, f"{voters} others hold the same sequence, differing")
-    cycle = _cycle_of(injected.culprits, seen.waiting)
+    cycle = cycle_of(injected.culprits, seen.waiting)
     if not cycle:
         return replace(_absent(injected, seen), kinds=_SHIFTED)
     usual = len(_usual(injected, seen))
@@ -284,22 +216,8 @@ def _time_of_fault(injected: Injected, seen: Evidence) -> int:
     return issued[min(calls, len(issued) - 1)].issued_ns
 
 
-def _cycle_of(ranks: frozenset[int], waiting: Mapping[int, frozenset[int]]) -> frozenset[int]:
-    """Everybody who waits for one of `ranks`, directly or not, and is waited for by it."""
-    return frozenset(r for r in _reached(ranks, waiting) if ranks & _reached(frozenset({r}), waiting)) - ranks
-
-
-def _reached(ranks: frozenset[int], waiting: Mapping[int, frozenset[int]]) -> frozenset[int]:
-    reached, frontier = set[int](), list(ranks)
-    while frontier:
-        for holder in waiting.get(frontier.pop(), frozenset()) - reached:
-            reached.add(holder)
-            frontier.append(holder)
-    return frozenset(reached)
-
-
 def _unsent(injected: Injected, seen: Evidence) -> Truth:
-    cycle = _cycle_of(injected.culprits, seen.run.waiting)
+    cycle = cycle_of(injected.culprits, seen.run.waiting)
     return Truth(injected.culprits, _UNSENT, False, "a send too few and a receive too many look the same", cycle)
 
 
