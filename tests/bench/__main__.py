@@ -4,12 +4,13 @@ import os
 import platform
 import sys
 
-from tests.bench import accuracy, from_disk, overhead, snapshot
+from tests.bench import accuracy, from_disk, overhead, snapshot, verdict
 
 _BENCHMARKS = (
     ("snapshots", snapshot.measure),
     ("overhead", overhead.measure),
     ("dumps on disk", from_disk.measure),
+    ("the pure verdict", verdict.measure),
 )
 
 
