@@ -1,7 +1,7 @@
 """The pure verdict: cpu seconds from snapshots in memory to a diagnosis, on one core.
 
-Every rank is in the world, in a tensor-parallel group of eight and in a data-parallel group, with a window of records of
-each; one rank stays away from its last operation. Budget (issue 3): 8,192 ranks with windows of 64 in less than 1.5 s.
+Every rank is in the world, in a tensor-parallel group of eight and in a data-parallel group, with a window of records
+of each; one rank stays away from its last operation. Budget (issue 3): 8,192 ranks, windows of 64, less than 1.5 s.
 """
 
 import gc
@@ -44,7 +44,7 @@ def judge(size: int) -> float:
 
 
 def job_of(size: int) -> list[NodeSnapshot]:
-    """Snapshots of eight ranks each; rank `size // 2` has not come to the last operation of its tensor-parallel group."""
+    """Snapshots of eight ranks each; rank `size // 2` has not come to its tensor-parallel group's last operation."""
     nodes = range(0, size, TENSOR)
     return [NodeSnapshot(live=False, ranks=tuple(_rank(r, size) for r in range(at, at + TENSOR))) for at in nodes]
 

@@ -122,7 +122,8 @@ def restarted_alone(facts: JobFacts) -> Iterator[Check]:
     """A rank that began when others had already worked together, which they cannot without all ranks."""
     if _parts(facts) or any(len(who) > 1 for who in facts.by_rank.values()):
         return
-    begun = {each.identity.world_size: _first_operation(facts, each.identity.world_size) for each in facts.processes}
+    sizes = {each.identity.world_size for each in facts.processes}
+    begun = {size: _first_operation(facts, size) for size in sizes}
     late = []
     for each in facts.processes:
         first, started = begun[each.identity.world_size], each.identity.started_at
