@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from collector.diagnose.nodes import NodeFacts, pids_of
+from collector.diagnose.roster import RankView
 from collector.diagnose.scene import Scene
 from shared.diagnosis import Cause, Conflict, Finding, GpuEvidence
 from shared.gpus import Gpu
@@ -18,13 +19,16 @@ def device_conflicts(scene: Scene) -> tuple[Conflict, ...]:
 
     A rank that has also touched another's device, as a careless `torch.load` does, shares nothing that it works on.
     """
-    return tuple(conflict for facts in scene.nodes.values() for conflict in _of_node(facts, scene))
-
-
-def _of_node(facts: NodeFacts, scene: Scene) -> Iterable[Conflict]:
-    sharing: dict[Instance, list[int]] = defaultdict(list)
+    here: dict[str, list[RankView]] = defaultdict(list)
     for view in scene.roster.present():
-        mine = _instances(facts, pids_of(view)) if view.host == facts.host else set()
+        here[view.host or ""].append(view)
+    return tuple(conflict for facts in scene.nodes.values() for conflict in _of_node(facts, here[facts.host]))
+
+
+def _of_node(facts: NodeFacts, views: Iterable[RankView]) -> Iterable[Conflict]:
+    sharing: dict[Instance, list[int]] = defaultdict(list)
+    for view in views:
+        mine = _instances(facts, pids_of(view))
         if len(mine) == 1:
             sharing[mine.pop()].append(view.rank)
     idle = [gpu.index for gpu in facts.gpus if not gpu.processes]
