@@ -7,7 +7,7 @@ from itertools import takewhile
 from collector.diagnose.frame_rows import frame_pattern
 from collector.diagnose.kernel_rows import kernel_pattern
 from collector.diagnose.native_rows import WAITS_FOR_THREAD, waits_for_work
-from collector.diagnose.patterns import WAITS_FOR_RANKS, Doing, KernelPattern
+from collector.diagnose.patterns import TELLS_OF_CALLERS, WAITS_FOR_RANKS, Doing, KernelPattern
 from collector.diagnose.roster import Presence, RankView
 from shared.diagnosis import Cause, Place, Where
 from shared.log_events import EventKind
@@ -136,12 +136,16 @@ def _at_home(seen: Activity) -> Activity:
     """A thread that waits for something in its own process: another thread that works, or work that may never come."""
     if seen.label not in _PLAIN_LABELS or not seen.frames:
         return seen
-    called = seen.frames if seen.user is None else seen.frames[seen.frames.index(seen.user) + 1 :]
-    if any(waits_for_work(frame.function, frame.file) for frame in called):
+    if any(waits_for_work(frame.function, frame.file) for frame in _called(seen)):
         return replace(seen, label="waiting for work to come", may_pass=True, may_be_idle=True)
     if WAITS_FOR_THREAD.search(seen.frames[-1].file):
         return replace(seen, label="waiting for a thread of its own", may_pass=True)
     return seen
+
+
+def _called(seen: Activity) -> tuple[Frame, ...]:
+    """The frames below the user's innermost one, innermost first; all where none is the user's."""
+    return tuple(takewhile(lambda frame: frame != seen.user, reversed(seen.frames)))
 
 
 def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | None) -> Activity:
@@ -174,9 +178,11 @@ def _with_gil(seen: Activity) -> Activity:
 
 
 def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
-    for frame in reversed(frames):
+    """A library below the user's innermost frame is what it called; one above called the user, who may do anything."""
+    called = len(frames) if base.user is None else len(_called(base)) + 1
+    for depth, frame in enumerate(reversed(frames)):
         row = frame_pattern(frame.function, frame.file, native=frame.native)
-        if row is not None:
+        if row is not None and (depth < called or row.cause in TELLS_OF_CALLERS):
             op = frame.function.lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
             return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op, may_pass=row.may_pass)
     if not frames or frames[-1] == base.user:

@@ -200,13 +200,13 @@ _HOME: tuple[FramePattern, ...] = (
         r"(^|/)multiprocess(ing)?/pool\.py$",
     ),
     # _communicate (subprocess.py:2115); wait (subprocess.py:1264)
-    # poll (multiprocessing/popen_fork.py:27); join (multiprocessing/process.py:149)
+    # poll (multiprocessing/popen_fork.py:27)
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,
         CHILD_PROCESS,
-        r".",
-        rf"{stdlib('subprocess')}|(^|/)multiprocess(ing)?/(popen_\w+|process)\.py$",
+        r"^(_communicate|communicate|wait|_wait|_try_wait|poll|join|call|run|check_\w+|__exit__|__init__|_execute_child)$",
+        rf"{stdlib('subprocess')}|(^|/)multiprocess(ing)?/popen_\w+\.py$",
     ),
     # acquire (logging/__init__.py:922); flush (logging/__init__.py:1084)
     frame_row(

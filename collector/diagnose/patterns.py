@@ -33,6 +33,9 @@ POOL = "waiting for a pool of child processes"
 MAY_PASS = frozenset({Cause.NETWORK, Cause.CHECKPOINT, Cause.COMPILE, Cause.IMPORT, Cause.FILESYSTEM})
 """Causes that a healthy job has, too, for a minute: only the kernel can say that it will not end by itself."""
 
+TELLS_OF_CALLERS = frozenset({Cause.DATALOADER, Cause.CHECKPOINT, Cause.COMPILE, Cause.IMPORT, Cause.TEARDOWN})
+"""Causes that a frame tells also where it has called user code: a data set's own reader, an exit handler, a module."""
+
 
 @dataclass(frozen=True)
 class FramePattern:

@@ -83,6 +83,22 @@ def test_a_worker_whose_stack_cannot_be_read_may_yet_deliver() -> None:
     assert (seen.child, seen.may_pass) == ("", True)
 
 
+RUN = Frame("Process.run", "/usr/lib/python3.11/multiprocessing/process.py", 108)
+RUN_UNDER_PDB = Frame("Bdb.run", "/usr/lib/python3.11/bdb.py", 598)
+RUN_BY_AGENT = Frame("Agent._run_job", f"{SITE}/wandb/agents/pyagent.py", 297)
+BACKWARD = Frame("_engine_run_backward", f"{SITE}/torch/autograd/graph.py", 869)
+
+
+@pytest.mark.parametrize("caller", [RUN, RUN_UNDER_PDB, RUN_BY_AGENT, BACKWARD])
+def test_who_called_the_user_s_code_does_not_tell_what_it_does(caller: Frame) -> None:
+    seen = activity_of(view(look(stacks(caller, USER), process=blocked("clock_nanosleep", "hrtimer_nanosleep"))))
+    assert (seen.doing, seen.cause, seen.may_pass) == (Doing.OUTSIDE, Cause.USER_CODE, False)
+
+
+def test_a_data_set_s_own_reader_is_part_of_loading() -> None:
+    assert activity_of(view(look(stacks(USER, FETCH, READ_SHARD)))).cause is Cause.DATALOADER
+
+
 def test_idle_workers_are_not_named() -> None:
     idle = Child(
         process=blocked("poll", "poll_schedule_timeout", pid=20), stacks=stacks(WORKER_LOOP, QUEUE_GET, pid=20)
