@@ -53,6 +53,6 @@ def seconds_between(earlier: str, later: str) -> float | None:
 
 def _in_one_year(stamp: str) -> datetime | None:
     try:
-        return datetime.fromisoformat("2000-" + (stamp if stamp[2:3] == "-" else stamp[5:]))
+        return datetime.fromisoformat("2000-" + (stamp if stamp[2:3] == "-" else stamp[5:])).replace(tzinfo=None)
     except ValueError:
         return None

@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.log_events import EventKind, LogEvent
 from shared.log_lines import clean_line, find_events
@@ -428,6 +430,36 @@ def test_no_line_takes_long(hint: str) -> None:
         begun = time.perf_counter()
         events((hint + filler * 3000) * 3)
         assert time.perf_counter() - begun < 0.5
+
+
+PIECES = st.sampled_from(
+    [
+        *sorted({matcher.hint for matcher in MATCHERS}),
+        *(
+            "[rank1]:",
+            "[rank2]: ",
+            "[PG ID 0 PG GUID 0(default_pg) Rank 1] ",
+            "[1,2]<stderr>:",
+            "node1:4:5 [0] NCCL WARN ",
+        ),
+        *(
+            "Traceback (most recent call last):",
+            "ValueError: x",
+            "CollectiveFingerPrint(",
+            "Rank 1 is running collective: ",
+        ),
+        *("[E1121 09:10:11.1 x.cpp:1] ", " ", "1", ", 2", "#9", "(", "<9>", "\x1b[31m", "\u0663", "\u2028"),
+    ]
+)
+
+
+@given(st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=12), st.none() | st.integers(0, 3))
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_job_writes_is_read_without_complaint(lines: list[str], rank: int | None) -> None:
+    """And every event's line is one of them, cut and redacted."""
+    for event in find_events(lines, path="x", rank=rank, written_at=1.8e9):
+        assert len(event.text) <= 500
+        assert all(len(value) <= 300 for value in event.fields.values())
 
 
 def test_long_logs_are_quick() -> None:

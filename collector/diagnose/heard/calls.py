@@ -66,7 +66,7 @@ def ranks_of_processes(
     if len(worlds) == 1 and size >= (world_size or 0):
         for each in communicators:
             if each.identity in worlds and each.comm_rank is not None:
-                told.setdefault((each.host, each.pid), each.comm_rank)
+                told.setdefault((each.host, each.pid), min(each.comm_rank, size))
     return told
 
 
@@ -158,7 +158,7 @@ def _in_words(calls: tuple[LoggedCall, ...]) -> str:
 
 
 def _dtype(call: LoggedCall) -> str:
-    return _DTYPES[call.datatype] if call.datatype < len(_DTYPES) else f"datatype {call.datatype}"
+    return _DTYPES[call.datatype] if 0 <= call.datatype < len(_DTYPES) else f"datatype {call.datatype}"
 
 
 def _rooted(call: LoggedCall) -> str:

@@ -13,7 +13,7 @@ from collector.diagnose.heard.statements import Statements
 from collector.diagnose.scene import Scene
 from shared.diagnosis import GroupRef
 from shared.log_events import LogEvent
-from shared.ranks import fold
+from shared.ranks import MOST_RANKS, fold
 
 
 @dataclass(frozen=True, order=True)
@@ -80,13 +80,13 @@ class Membership:
         """
         wanted = tuple(named)
         candidates = [*self.dumped, *(told for key, told in self.logged.items() if not self.is_mixed(key))]
-        every = range(max((*wanted, *speakers), default=0) + 1 if self.world_size is None else self.world_size)
-        candidates.append({rank: rank for rank in every})
         possible = {
             tuple(sorted(members[rank] for rank in wanted))
             for members in candidates
             if all(rank in members for rank in wanted) and all(members.get(g) == r for g, r in speakers.items())
         }
+        if all(g == r for g, r in speakers.items()) and max(wanted, default=0) < (self.world_size or MOST_RANKS):
+            possible.add(tuple(sorted(wanted)))
         return possible.pop() if len(possible) == 1 else None
 
 

@@ -21,7 +21,8 @@ def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) 
     """Ranks that wait for the unique id of a communicator wait for the one rank that makes it."""
     waits = [(rank, event) for rank, event in lines if "waiter" in event.fields and "peer" in event.fields]
     places = {int(event.fields["waiter"]): rank for rank, event in waits}
-    peers = {int(event.fields["peer"]) for _, event in waits if event.fields["peer"].isdecimal()}
+    told = (event.fields["peer"] for _, event in waits)
+    peers = {int(peer) for peer in told if peer.isdecimal() and len(peer) < 8}
     if not waits or len(peers) != 1:
         return None
     speakers = {place: rank for place, rank in places.items() if rank is not None}

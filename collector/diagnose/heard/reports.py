@@ -25,7 +25,7 @@ def opinions_by_reports(heard: Statements, membership: Membership) -> list[Opini
 
 def _numbers(text: str) -> tuple[int, ...]:
     """Read `0, 2,3` or `[0, 2, 3]`; what stands for left-out ranks is passed over."""
-    return tuple(sorted({int(part) for part in text.split(",") if part.strip().isdecimal()}))
+    return tuple(sorted({int(part) for part in text.split(",") if part.strip().isdecimal() and len(part) < 12}))
 
 
 def _desync(heard: Statements, membership: Membership) -> Opinion | None:

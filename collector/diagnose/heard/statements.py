@@ -4,6 +4,7 @@ A live job has a past. A line counts only if its process can have written it, an
 timeout that was survived accuses nobody now. What no rank owns is given to the process that its header names.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,13 @@ from shared.nccl_calls import LoggedCommunicator
 
 _SURVIVED_SECONDS = 900.0
 """A log still written to so long after a timeout is of a job that went on; torch's own monitor ends it sooner."""
+_MARK = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_NUMBERS = (
+    *("sequence", "numel_in", "numel_out", "group_rank", "rank", "other_rank", "waiter", "speaker"),
+    *("joined", "expected", "not_joined", "unfinished", "group_id"),
+)
+"""Fields that are read as numbers. A snapshot may have been written by anybody."""
 LAST_WORDS = 30
 """Lines that a process may still write when an exception has ended it, or a timeout holds it."""
 
@@ -71,7 +79,8 @@ def hear(scene: Scene) -> Statements:
         elif owner is None and _counts(event, None, scene):
             unowned.append(event)
     heard = {rank: tuple(events) for rank, events in by_rank.items() if events}
-    return Statements(heard, tuple(unowned), scene.roster.communicators)
+    called = (each for each in scene.roster.communicators if each.rank is None or each.rank in scene.roster.ranks)
+    return Statements(heard, tuple(unowned), tuple(c for c in called if c.size > 0 and (c.comm_rank or 0) >= 0))
 
 
 def _processes(scene: Scene) -> dict[tuple[str, str], int]:
@@ -89,6 +98,10 @@ def _processes(scene: Scene) -> dict[tuple[str, str], int]:
 
 
 def _counts(event: LogEvent, view: RankView | None, scene: Scene) -> bool:
+    if not all(_NUMBER.fullmatch(event.fields[name]) for name in _NUMBERS if name in event.fields):
+        return False
+    if not _MARK.fullmatch(event.fields.get("enqueued", "0")):
+        return False
     if not scene.roster.live:
         return True
     views = list(scene.roster.ranks.values()) if view is None else [view]

@@ -6,11 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.diagnose import Expected
-from collector.diagnose.by_logs import faults_by_logs
+from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs
 from collector.diagnose.verdict import set_scene
 from shared.diagnosis import Diagnosis
+from shared.log_events import EventKind, LogEvent, Logs
 from shared.log_matchers import MATCHERS
+from shared.nccl_calls import LoggedCall, LoggedCommunicator
 from shared.ranks import unfold
+from shared.snapshot import NodeSnapshot
 from tests.collector.diagnose.logged import (
     bare,
     call,
@@ -69,6 +72,53 @@ def test_nothing_breaks_it_and_every_culprit_is_grounded(
         told = {rank for evidence in finding.evidence for rank in unfold(evidence.ranks)}
         assert set(finding.culprit_ranks) <= told
         assert not set(finding.culprit_ranks) & set(unfold(finding.victims))
+
+
+FIELD = st.sampled_from(
+    """sequence enqueued numel_in op group_rank group_id group ranks rank other_rank peer waiter speaker joined expected
+    not_joined unfinished never_joined address devices writer_host writer_pid status timeout_ms elapsed_ms shape
+    other_op transport all""".split()
+)
+WORDS = st.sampled_from(
+    ["", "0", "1", "2", "-5", "9" * 5000, "x", "1, 2", "\u0663", "1e9", "nan", "all_reduce", "0x1", "1, -2"]
+)
+EVENTS = st.builds(
+    LogEvent,
+    kind=st.sampled_from(EventKind),
+    rank=st.sampled_from([None, -1, 0, 1, 10**12]),
+    text=st.sampled_from(["", "timed out", "CUDA out of memory", "Timed out"]),
+    fields=st.dictionaries(FIELD, WORDS),
+    stamp=st.sampled_from(["", "x", "11-21 09:00:00", "2026-11-21 09:00:00+02:00", "99-99 99:99:99"]),
+    at=st.sampled_from([None, 0.0, float("nan"), float("inf")]),
+)
+SMALL = st.sampled_from([-1, 0, 1, 2, 10**15])
+COMMUNICATORS = st.builds(
+    LoggedCommunicator,
+    host=st.sampled_from(["", "node1"]),
+    pid=st.integers(1, 3),
+    identity=st.sampled_from(["", "0x1"]),
+    comm_rank=st.none() | SMALL,
+    rank=st.none() | SMALL,
+    size=SMALL,
+    calls=st.lists(
+        st.builds(LoggedCall, SMALL, st.sampled_from(["AllReduce", "Send", ""]), SMALL, SMALL, SMALL, SMALL)
+    ).map(tuple),
+)
+
+
+@given(st.lists(EVENTS, max_size=8), st.lists(EVENTS, max_size=4), st.lists(COMMUNICATORS, max_size=5), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_snapshot_that_anybody_may_have_written_breaks_nothing(
+    own: list[LogEvent], common: list[LogEvent], called: list[LoggedCommunicator], huge: bool
+) -> None:
+    """What should be numbers is words, ranks are negative, the world is as large as it likes."""
+    logs = Logs(events=tuple(own), communicators=tuple(called))
+    ranks = tuple(bare(r, world_size=10**12 if huge else None).model_copy(update={"logs": logs}) for r in range(3))
+    looks = [NodeSnapshot(live=False, ranks=ranks, logs=Logs(events=tuple(common), communicators=tuple(called)))]
+    scene = set_scene(looks, Expected(world_size=3 if huge else None))
+    for fault in faults_by_logs(scene):
+        assert set(fault.culprits) <= {0, 1, 2}
+    conflicts_by_logs((), scene)
 
 
 @st.composite
