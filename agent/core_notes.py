@@ -13,6 +13,9 @@ from typing import NamedTuple
 from shared.errors import UnreadableDump
 
 _MOST_NOTES = 64 * 1024 * 1024
+_MOST_PLACES = 8
+"""Where notes lie: the kernel and gcore write one place. A forged file may name the same one a million times."""
+
 _MOST_FILES = 65_536
 _LONGEST_PATH = 4096
 _ET_CORE, _PT_NOTE, _MANY_HEADERS = 4, 4, 0xFFFF
@@ -55,7 +58,8 @@ def read_notes(core: int) -> CoreNotes:
     size = os.fstat(core).st_size
     headers = list(_headers(core))
     end = max((offset + length for _, offset, length in headers), default=0)
-    notes = [note for kind, offset, length in headers if kind == _PT_NOTE for note in _notes(core, offset, length)]
+    places = [(offset, length) for kind, offset, length in headers if kind == _PT_NOTE][:_MOST_PLACES]
+    notes = [note for place in places for note in _notes(core, *place)]
     status = [desc for kind, desc in notes if kind == _PRSTATUS and len(desc) >= 36]
     about = next((desc for kind, desc in notes if kind == _PRPSINFO and len(desc) >= 136), None)
     files = tuple(file for kind, desc in notes if kind == _FILE for file in _files(desc))
