@@ -92,9 +92,8 @@ def _processes(scene: Scene) -> dict[tuple[str, str], int]:
     for each in scene.roster.communicators:
         if each.rank is not None:
             found[each.host, str(each.pid)].add(each.rank)
-    return {
-        process: ranks.pop() for process, ranks in found.items() if len(ranks) == 1 and ranks <= set(scene.roster.ranks)
-    }
+    known = scene.roster.ranks.keys()
+    return {process: ranks.pop() for process, ranks in found.items() if len(ranks) == 1 and ranks <= known}
 
 
 def _counts(event: LogEvent, view: RankView | None, scene: Scene) -> bool:
