@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from shared.flight_recorder import parse_dump
 from shared.missing import Missing, Reason
-from shared.snapshot import Beat, Identity, NodeSnapshot, Process, RankSnapshot
+from shared.snapshot import Beat, Exited, Identity, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Frame, Stacks, Thread
 from shared.trace import Trace
 from tests.collector.diagnose.simulation.dumpfile import dump_of, pickled
 from tests.collector.diagnose.simulation.layouts import Layout
 from tests.collector.diagnose.simulation.program import Stay
 from tests.collector.diagnose.simulation.recorder import Recorder
-from tests.collector.diagnose.simulation.run import BEGUN_NS, Host, Run
+from tests.collector.diagnose.simulation.run import BEGUN_NS, Host, Pause, Run
 
 PER_NODE = 4
 _LIBRARY = "/env/lib/python3.11/site-packages/torch"
@@ -44,40 +44,49 @@ class Watched:
 
     def _node(self, number: int, ranks: Sequence[int], at_ns: int) -> NodeSnapshot:
         clock_ns = self.recorders[ranks[0]].clock_ns
-        alive = [rank for rank in ranks if self.run.hosts[rank] is not Host.CRASHED]
+        here = {rank: self._identity(rank, ranks, f"node-{number}") for rank in ranks}
+        ended = [rank for rank in ranks if self._has_ended(rank, at_ns)]
         return NodeSnapshot(
             host=f"node-{number}",
             taken_at_ns=at_ns + clock_ns,
-            ranks=tuple(
-                self._rank(rank, rank - ranks[0], len(ranks), f"node-{number}", at_ns, clock_ns) for rank in alive
+            ranks=tuple(self._rank(mine, at_ns, clock_ns) for rank, mine in here.items() if rank not in ended),
+            exited=tuple(
+                Exited(pid=1000 + rank, identity=here[rank], exit_code=0)
+                for rank in ended
+                if self.run.hosts[rank] is Host.DONE
             ),
         )
 
-    def _rank(self, rank: int, local: int, together: int, host: str, at_ns: int, clock_ns: int) -> RankSnapshot:
-        pid = 1000 + rank
-        frames, cpu_share = self._doing(rank, at_ns)
-        passed = (at_ns - BEGUN_NS) / 1e9
-        beat = Beat(
-            at_ns=at_ns + clock_ns, cpu_seconds=cpu_share * passed, main_cpu_seconds=cpu_share * passed, main_switches=0
+    def _has_ended(self, rank: int, at_ns: int) -> bool:
+        """Has its process crashed, or come to its end? Before the job's last moment nobody's has."""
+        ended = self.run.hosts[rank] in (Host.CRASHED, Host.DONE)
+        return ended and at_ns > self.run.ended_ns
+
+    def _identity(self, rank: int, together: Sequence[int], host: str) -> Identity:
+        return Identity(
+            job="sim",
+            rank=rank,
+            local_rank=rank - together[0],
+            world_size=self.layout.world.size,
+            local_world_size=len(together),
+            attempt=self.attempt,
+            host=host,
+            pid=1000 + rank,
+            started_at=float(self.attempt),
         )
+
+    def _rank(self, identity: Identity, at_ns: int, clock_ns: int) -> RankSnapshot:
+        rank, pid = identity.rank, 1000 + identity.rank
+        frames, cpu_share = self._doing(rank, at_ns)
+        used = cpu_share * (at_ns - BEGUN_NS) / 1e9
+        beat = Beat(at_ns=at_ns + clock_ns, cpu_seconds=used, main_cpu_seconds=used, main_switches=0)
+        main = Thread(tid=pid, name="MainThread", frames=tuple(range(len(frames))))
         nothing = Missing(source="agent", reason=Reason.NOT_FOUND)
         return RankSnapshot(
-            identity=Identity(
-                job="sim",
-                rank=rank,
-                local_rank=local,
-                world_size=self.layout.world.size,
-                local_world_size=together,
-                attempt=self.attempt,
-                host=host,
-                pid=pid,
-                started_at=float(self.attempt),
-            ),
+            identity=identity,
             looked_at_ns=at_ns + clock_ns,
             process=Process(pid=pid, state="S", before=beat, after=beat),
-            stacks=Stacks(
-                pid=pid, frames=frames, threads=(Thread(tid=pid, name="MainThread", frames=tuple(range(len(frames)))),)
-            ),
+            stacks=Stacks(pid=pid, frames=frames, threads=(main,)),
             fds=nothing,
             logs=nothing,
             recorder=self._trace(rank, at_ns, clock_ns),
@@ -93,26 +102,24 @@ class Watched:
         """The main thread's stack, outermost first, and its share of a CPU."""
         for pause in self.run.pauses[rank]:
             if pause.from_ns <= at_ns and (pause.until_ns is None or at_ns < pause.until_ns):
-                if pause.call is None:
-                    return (_MAIN, _STEP, _DEVICE), 0.0
-                name = _PYTHON_NAMES.get(pause.call.op, pause.call.op)
-                return (
-                    (
-                        _MAIN,
-                        replace_line(_STEP, pause.call.line),
-                        Frame(name, f"{_LIBRARY}/distributed/distributed_c10d.py", 3252),
-                    ),
-                    0.0,
-                )
+                return _waiting(pause), 0.0
         if self.run.hosts[rank] is Host.STAYS and at_ns >= self.run.ended_ns:
             step = self.run.programs[rank][self.run.reached[rank]]
             return (_MAIN, _STEP, *([LOADER] if isinstance(step, Stay) and step.where == "dataloader" else [])), 0.0
         if self.works_with is not None:
             return (_MAIN, _STEP, self.works_with), 0.0
-        return (_MAIN, replace_line(_STEP, 31 + at_ns // 1_000_000 % 5)), 0.9
+        return (_MAIN, _at_line(_STEP, 31 + at_ns // 1_000_000 % 5)), 0.9
 
 
-def replace_line(frame: Frame, line: int) -> Frame:
+def _waiting(pause: Pause) -> tuple[Frame, ...]:
+    if pause.call is None:
+        return (_MAIN, _STEP, _DEVICE)
+    name = _PYTHON_NAMES.get(pause.call.op, pause.call.op)
+    called = Frame(name, f"{_LIBRARY}/distributed/distributed_c10d.py", 3252)
+    return (_MAIN, _at_line(_STEP, pause.call.line), called)
+
+
+def _at_line(frame: Frame, line: int) -> Frame:
     return frame._replace(line=line)
 
 
