@@ -58,7 +58,7 @@ def _peer(attributes: bytes) -> int | None:
     at = 0
     while at + _ATTRIBUTE.size <= len(attributes):
         length, kind = _ATTRIBUTE.unpack_from(attributes, at)
-        if length < _ATTRIBUTE.size:
+        if length < _ATTRIBUTE.size or at + length > len(attributes):
             return None
         if kind == _ATTRIBUTE_PEER and length >= _ATTRIBUTE.size + 4:
             return int(struct.unpack_from("=I", attributes, at + _ATTRIBUTE.size)[0])
