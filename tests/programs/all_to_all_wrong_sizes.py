@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 TRUTH = {
     "launch": "direct",
+    "ready": 3,
     "verdict": "hung",
     "kinds": ["rank_exited", "rank_missing", "collective_mismatch"],
     "causes": ["signal", "exception", "user_code", "unknown"],
@@ -41,11 +42,10 @@ def main() -> None:
     place = rig.start()
     for step in range(100):
         is_odd = step == rig.FAULTY_STEP and place.is_faulty
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
         with contextlib.suppress(RuntimeError):
             dispatch(torch.ones(TOKENS // 2 if is_odd else TOKENS))
         if step == rig.FAULTY_STEP:
+            rig.say_ready(f"rank {place.rank}")
             meet_again(place)
 
 
