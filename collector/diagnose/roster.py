@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.logbook import logged_communicators, unowned_events
@@ -58,28 +59,28 @@ class RankView:
     logged: tuple[LogEvent, ...] = ()
     """What it wrote, in its own logs and in those that it shares, oldest look first."""
 
-    @property
+    @cached_property
     def identity(self) -> Identity | None:
         if self.looks:
             return self.looks[-1].identity
         return self.exited.identity if self.exited is not None else None
 
-    @property
+    @cached_property
     def process(self) -> Process | None:
         return next((p for p in self._newest_first("process") if isinstance(p, Process)), None)
 
-    @property
+    @cached_property
     def trace(self) -> Trace | None:
         """The newest flight record that any look gave."""
         return next((t for t in self._newest_first("recorder") if isinstance(t, Trace)), None)
 
-    @property
+    @cached_property
     def stacks(self) -> Stacks | None:
         """The newest Python stacks, without native frames where there are such."""
         seen = [s for s in self._newest_first("stacks") if isinstance(s, Stacks)]
         return next((s for s in seen if not s.native), seen[0] if seen else None)
 
-    @property
+    @cached_property
     def native_stacks(self) -> Stacks | None:
         return next((s for s in self._newest_first("stacks") if isinstance(s, Stacks) and s.native), None)
 

@@ -71,7 +71,7 @@ def hear(scene: Scene) -> Statements:
     for rank, view in scene.roster.ranks.items():
         by_rank[rank] += [event for event in view.logged if _counts(event, view, scene)]
     unowned = []
-    processes = _processes(scene)
+    processes = _processes(scene) if scene.roster.unowned else {}
     for event in scene.roster.unowned:
         owner = processes.get((event.fields.get("writer_host", ""), event.fields.get("writer_pid", "")))
         if owner is not None and _counts(event, scene.roster.ranks[owner], scene):
