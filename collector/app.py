@@ -10,6 +10,8 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 
+from collector.database import StoreTrouble
+from collector.ledger import Interrupted
 from collector.routes import agents, diagnoses, health, jobs, views
 from collector.routes.answers import NotAcceptable
 from collector.runs import Busy
@@ -62,7 +64,9 @@ def create_app(
     note = partial(_note, app.state.audit)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note)
     install_problem_handlers(app)
-    app.add_exception_handler(Busy, _on_busy)
+    app.add_exception_handler(Busy, _on_unavailable)
+    app.add_exception_handler(StoreTrouble, _on_unavailable)
+    app.add_exception_handler(Interrupted, _on_interrupted)
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)
     guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
     app.include_router(health.open_router)
@@ -85,8 +89,12 @@ def _note(audit: AuditLog, request: Request, status: int) -> None:
         audit.write("asked", **who_asks(request), what=f"{request.method} {path}"[:500], status=status)
 
 
-async def _on_busy(request: Request, error: Exception) -> JSONResponse:
+async def _on_unavailable(request: Request, error: Exception) -> JSONResponse:
     return _problem(HTTPStatus.SERVICE_UNAVAILABLE, request, error)
+
+
+async def _on_interrupted(request: Request, error: Exception) -> JSONResponse:
+    return _problem(HTTPStatus.GONE, request, error)
 
 
 async def _on_not_acceptable(request: Request, error: Exception) -> JSONResponse:

@@ -1,5 +1,6 @@
 """What the collector tells Prometheus about itself."""
 
+import math
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -22,6 +23,9 @@ class Counters:
             "unhang_collector_diagnoses_failed", "Diagnoses that ended in an error, unknown jobs included.",
             registry=registry,
         )  # fmt: skip
+        self._not_kept = Counter(
+            "unhang_collector_diagnoses_not_kept", "Diagnoses made that the store did not take.", registry=registry
+        )
         self._seconds = Histogram(
             "unhang_collector_diagnosis_seconds",
             "Time from the question to the verdict.",
@@ -38,6 +42,7 @@ class Counters:
                 ("running", "Diagnoses being made."),
                 ("kept", "Diagnoses kept in the store."),
                 ("kept_bytes", "Size of the diagnoses kept, compressed."),
+                ("store_up", "1 while the store can be read."),
             )
         }
         Gauge("unhang_collector_info", "Always 1.", ["version"], registry=registry).labels(VERSION).set(1)
@@ -53,13 +58,18 @@ class Counters:
         """Count one diagnosis that came to nothing."""
         self._failed.inc()
 
+    def diagnosis_not_kept(self) -> None:
+        """Count one diagnosis that only its callers have."""
+        self._not_kept.inc()
+
     def agent_silent(self, missing: Missing) -> None:
         """Count one request without an answer."""
         self._unanswered.labels(missing.reason.value).inc()
 
-    def page(self, *, agents: int, running: int, kept: int, kept_bytes: int) -> bytes:
-        """Return everything in Prometheus' text format, with how things are now."""
-        now = {"agents": agents, "running": running, "kept": kept, "kept_bytes": kept_bytes}
+    def page(self, *, agents: int, running: int, kept: tuple[int, int] | None) -> bytes:
+        """Return everything in Prometheus' text format, with how things are now; `kept` is None of a broken store."""
+        count, size = (math.nan, math.nan) if kept is None else kept
+        now = {"agents": agents, "running": running, "kept": count, "kept_bytes": size, "store_up": kept is not None}
         for name, value in now.items():
             self._now[name].set(value)
         return generate_latest(self._registry)

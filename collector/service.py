@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,18 +11,21 @@ from pathlib import Path
 import httpx
 
 from collector.counters import Counters
+from collector.database import StoreTrouble
 from collector.deep import look_closely
+from collector.desk import Desk
 from collector.fanout import Fanout, Silent, make_client
 from collector.gathering import Found, Gathered
 from collector.inventory import StaticInventory
 from collector.judgement import new_id, rfc3339
+from collector.ledger import RunState
 from collector.question import Question, Step
 from collector.runs import Run, Runs
 from collector.settings import CollectorSettings
-from collector.store import Retention, Store
-from collector.sweep import find, gather, sweep
+from collector.store import Retention, Store, no_such_diagnosis
+from collector.sweep import Sweep, find, gather, sweep
 from shared.deep_looks import DeepLook, How
-from shared.diagnosis import Diagnosis
+from shared.diagnosis import Diagnosis, NextStep
 from shared.errors import InvalidSettings, UnhangError, quoted
 from shared.snapshot import RankList
 from shared.tls import ClientTls, TlsFiles
@@ -31,6 +35,11 @@ _log = logging.getLogger(__name__)
 
 _FORGET_AFTER = 200_000
 """Agents whose last list of ranks is remembered; a bound, should addresses keep changing."""
+
+_UNKEPT = 16
+"""Diagnoses that the store did not take, for those who come for them; a bound on memory."""
+
+_NOT_KEPT = NextStep(text="save this answer: the collector's store failed, so the diagnosis is not kept there")
 
 
 class Service:
@@ -47,8 +56,10 @@ class Service:
         self.settings = settings
         self.inventory = inventory
         self.store = store
+        self.desk = Desk(store)
         self.counters = Counters()
-        self.runs = Runs(self._make)
+        self.runs = Runs(self._make, self.desk)
+        self._unkept: OrderedDict[str, Diagnosis] = OrderedDict()
         self._client = client
         self._fanout = Fanout(client, most_at_once=settings.most_at_once, on_silence=self._count_silence)
         self._lists: dict[str, RankList] = {}
@@ -62,10 +73,22 @@ class Service:
             deadline_seconds=self.settings.deadline_seconds,
         )
 
-    def start(self, question: Question) -> Run:
-        """Start a diagnosis, or join the one under way for the same job. Raises Busy."""
+    async def start(self, question: Question) -> Run:
+        """Start a diagnosis, or join the one under way for the same job, here or at a replica. Raises Busy."""
         now = time.time_ns()
-        return self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now)))
+        return await self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now)))
+
+    async def fetch(self, id: str) -> Diagnosis | RunState:
+        """Return a diagnosis, or how far it is. Raises NotFound, what ended its run, and StoreTrouble."""
+        run = self.runs.find(id)
+        if run is not None:
+            return run.state
+        if id in self._unkept:
+            return self._unkept[id]
+        found = await self.desk.ask(self.store.whereabouts, id)
+        if found is None:
+            raise no_such_diagnosis(id)
+        return found
 
     async def find(self) -> Found:
         """Ask all agents which ranks are on their nodes."""
@@ -94,8 +117,7 @@ class Service:
             made = await sweep(
                 run.question, self.inventory.addresses(), self._fanout, progress=note, earlier=self._lists
             )
-            diagnosis = made.diagnosis.model_copy(update={"id": run.id})
-            await asyncio.to_thread(self.store.save, diagnosis, made.expected, made.snapshots)
+            diagnosis = await self._keep(made, run.id)
         except BaseException:
             self.counters.diagnosis_failed()
             raise
@@ -109,6 +131,20 @@ class Service:
             diagnosis.took_seconds,
             len(made.expected.unanswered),
         )
+        return diagnosis
+
+    async def _keep(self, made: Sweep, id: str) -> Diagnosis:
+        """Keep the diagnosis under its id. Where the store fails, the caller gets it all the same, and is told."""
+        diagnosis = made.diagnosis.model_copy(update={"id": id})
+        try:
+            await self.desk.keep(self.store.save, diagnosis, made.expected, made.snapshots)
+        except StoreTrouble as trouble:
+            _log.error("diagnosis %s is not kept: %s", id, trouble)
+            self.counters.diagnosis_not_kept()
+            diagnosis = diagnosis.model_copy(update={"next_steps": (*diagnosis.next_steps, _NOT_KEPT)})
+            self._unkept[id] = diagnosis
+            while len(self._unkept) > _UNKEPT:
+                self._unkept.popitem(last=False)
         return diagnosis
 
     def _remember(self, lists: Mapping[str, RankList]) -> None:
@@ -147,7 +183,7 @@ async def open_service(
     retention = Retention(
         most_diagnoses=settings.keep_diagnoses, most_days=settings.keep_days, most_bytes=settings.keep_bytes
     )
-    store = await asyncio.to_thread(Store, settings.store, retention=retention)
+    store = await asyncio.to_thread(Store, settings.store, retention=retention, lease_seconds=settings.lease_seconds)
     try:
         async with make_client(
             auth=auth,
@@ -159,6 +195,7 @@ async def open_service(
             service = Service(settings, inventory=inventory, store=store, client=client)
             yield service
             await service.runs.stop()
+            service.desk.close()
     finally:
         await asyncio.to_thread(store.close)
 

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from shared.errors import InvalidSettings, quoted
@@ -21,6 +21,10 @@ def default_store() -> Path:
         return Path(state) / "collector.sqlite3"
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(home) / "unhang" / "collector.sqlite3"
+
+
+def _as_text(given: object) -> object:
+    return str(given) if isinstance(given, Path) else given
 
 
 class CollectorSettings(AccessSettings):
@@ -49,10 +53,18 @@ class CollectorSettings(AccessSettings):
     agent_key_file: Path | None = Field(
         default=None, description="Its private key; by default in the certificate's file."
     )
-    store: Path = Field(
-        default_factory=default_store,
-        description="The SQLite file in which diagnoses are kept. By default `collector.sqlite3` in "
-        "$STATE_DIRECTORY, or in $XDG_STATE_HOME/unhang.",
+    store: Annotated[str, BeforeValidator(_as_text)] = Field(
+        default_factory=lambda: str(default_store()),
+        repr=False,  # a URL may hold a password
+        description="Where diagnoses are kept: a file of SQLite, or `postgresql://USER@HOST/DATABASE`, which several "
+        "collectors may share. By default the file `collector.sqlite3` in $STATE_DIRECTORY, or in "
+        "$XDG_STATE_HOME/unhang.",
+    )
+    lease_seconds: float = Field(
+        default=10.0,
+        ge=1.0,
+        le=600.0,
+        description="How long a collector may be silent before others take over the jobs that it diagnoses.",
     )
     keep_diagnoses: int = Field(default=1000, ge=1, description="How many diagnoses are kept; the oldest go first.")
     keep_days: float = Field(default=30.0, gt=0.0, description="For how many days a diagnosis is kept.")

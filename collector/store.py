@@ -1,34 +1,43 @@
 """Diagnoses and the snapshots that they rest on, kept in a database within bounds.
 
-SQLite by default, in write-ahead mode: what `save` has returned from survives a restart and a SIGKILL. SQLAlchemy
-Core and plain types keep other databases possible. All calls block; a service makes them in a thread.
+SQLite by default, in write-ahead mode, or PostgreSQL: what `save` has returned from survives a restart and a SIGKILL.
+All calls block; a service makes them in threads.
 """
 
-import os
-import threading
+import logging
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import Field, ValidationError
-from sqlalchemy import Connection, Engine, create_engine, delete, event, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import StaticPool
 
+from collector.database import Database, StoreTrouble, create_private, first_line
 from collector.diagnose.expected import Expected
-from collector.store_tables import SCHEMA, diagnoses, marks, metadata, snapshots
+from collector.ledger import Ledger, RunState, end_run
+from collector.migrating import migrate
+from collector.store_place import StorePlace, parse_store_place
+from collector.store_tables import diagnoses, job_key, marks, plain, snapshots
 from shared.diagnosis import Diagnosis, Verdict
-from shared.errors import InvalidSettings, NotFound, quoted
+from shared.errors import InvalidSettings, NotFound, UnhangError, quoted
 from shared.snapshot import NodeSnapshot
 from shared.value import Value
 
 T = TypeVar("T", bound=Value)
 
+LEASE_SECONDS = 10.0
+
 _MOST_INFLATED = 1024 * 1024 * 1024
 """Of one stored blob; the file may have been tampered with."""
+
+_ADVICE = {
+    True: "name a file in a directory that this service may write, or move a damaged file away",
+    False: "is the server up, does the database exist, and may this user make tables in it?",
+}
+
+_log = logging.getLogger(__name__)
 
 
 class Retention(Value):
@@ -58,78 +67,87 @@ class Kept(Value):
 
 
 class Store:
-    """The diagnoses in one database."""
+    """The diagnoses in one database, and in `ledger` those that are being made."""
 
-    def __init__(self, path: Path | None, *, retention: Retention | None = None) -> None:
-        """Open or create the database; None keeps it in memory. Raises InvalidSettings where it cannot be used."""
+    def __init__(
+        self, place: Path | str, *, retention: Retention | None = None, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
+        """Open the database, and make its tables or bring them up to date. Raises InvalidSettings."""
         self._retention = retention or Retention()
-        self._writing = threading.Lock()
-        self._where = "memory" if path is None else str(path)
-        try:
-            if path is not None:
-                _create_private(path)
-            self._engine = _engine(path)
-            self._prepare()
-        except (OSError, SQLAlchemyError) as error:
-            raise InvalidSettings(
-                f"the store {self._where} cannot be used: {_first_line(error)}",
-                advice="name a file in a directory that this service may write, or move a damaged file away",
-            ) from error
+        self._database = _open(parse_store_place(place))
+        self.ledger = Ledger(self._database, lease_seconds=lease_seconds)
 
     def close(self) -> None:
-        """Close the database; the write-ahead log is folded into the file."""
-        self._engine.dispose()
+        """Close the database; what SQLite has written ahead is folded into the file."""
+        self._database.close()
+
+    def check(self) -> None:
+        """Raises StoreTrouble where the database does not answer."""
+        with self._database.read() as connection:
+            connection.execute(select(marks.c.value)).first()
 
     def save(self, diagnosis: Diagnosis, expected: Expected, looks: Sequence[NodeSnapshot]) -> None:
-        """Keep a diagnosis for good, then let the oldest go where a bound is reached."""
+        """Keep a diagnosis for good, then let the oldest go where a bound is reached. Raises StoreTrouble."""
         verdict_blob, expected_blob = _pack(diagnosis), _pack(expected)
         blobs = [_pack(look) for look in looks]
         row = {
             "id": diagnosis.id,
-            "job": diagnosis.job,
+            "job": None if diagnosis.job is None else plain(diagnosis.job),
+            "job_key": job_key(diagnosis.job),
             "made_at": diagnosis.made_at,
             "made_at_ms": _milliseconds(diagnosis.id),
             "verdict": diagnosis.verdict.value,
-            "headline": diagnosis.headline,
+            "headline": plain(diagnosis.headline),
             "body": verdict_blob,
             "expected": expected_blob,
             "size_bytes": len(verdict_blob) + len(expected_blob) + sum(map(len, blobs)),
         }
-        with self._write() as connection:
+        looked = [
+            {"diagnosis": diagnosis.id, "position": i, "host": plain(look.host or "") or None, "body": blob}
+            for i, (look, blob) in enumerate(zip(looks, blobs, strict=True))
+        ]
+        with self._database.write() as connection:
             connection.execute(insert(diagnoses), [row])
-            if blobs:
-                connection.execute(
-                    insert(snapshots),
-                    [
-                        {"diagnosis": diagnosis.id, "position": position, "host": look.host, "body": blob}
-                        for position, (look, blob) in enumerate(zip(looks, blobs, strict=True))
-                    ],
-                )
-            forgotten = self._forget(connection, now_ms=_milliseconds(diagnosis.id))
-        if forgotten:
-            self._give_back_space()
+            if looked:
+                connection.execute(insert(snapshots), looked)
+            end_run(connection, diagnosis.id)
+        self._let_go(now_ms=_milliseconds(diagnosis.id))
 
     def list(self, *, job: str | None = None, limit: int = 50, before: str | None = None) -> tuple[Listed, ...]:
         """Return the newest diagnoses first, at most `limit`, of one `job` where given, older than the id `before`."""
         wanted = select(diagnoses.c.id, diagnoses.c.job, diagnoses.c.made_at, diagnoses.c.verdict, diagnoses.c.headline)
         if job is not None:
-            wanted = wanted.where(diagnoses.c.job == job)
+            wanted = wanted.where(diagnoses.c.job_key == job_key(job))
         if before is not None:
-            wanted = wanted.where(diagnoses.c.id < before)
-        with self._engine.connect() as connection:
+            wanted = wanted.where(diagnoses.c.id < plain(before))
+        with self._database.read() as connection:
             rows = connection.execute(wanted.order_by(diagnoses.c.id.desc()).limit(limit)).all()
         return tuple(Listed.model_validate(row._asdict()) for row in rows)
 
     def diagnosis(self, id: str) -> Diagnosis:
         """Return one diagnosis. Raises NotFound."""
-        with self._engine.connect() as connection:
+        with self._database.read() as connection:
             row = _one(connection, id)
         return _unpack(row["body"], Diagnosis)
+
+    def whereabouts(self, id: str) -> Diagnosis | RunState | None:
+        """Return a diagnosis, or how far it is; None where neither is known.
+
+        Raises what ended its run, and StoreTrouble.
+        """
+        for _ in range(2):  # it may become ready between the two questions
+            try:
+                return self.diagnosis(id)
+            except NotFound:
+                run = self.ledger.find(id)
+            if run is not None:
+                return run
+        return None
 
     def kept(self, id: str) -> Kept:
         """Return one diagnosis with its snapshots, in the order in which they were saved. Raises NotFound."""
         wanted = select(snapshots.c.body).where(snapshots.c.diagnosis == id).order_by(snapshots.c.position)
-        with self._engine.connect() as connection:
+        with self._database.read() as connection:
             row = _one(connection, id)
             looks = connection.execute(wanted).scalars().all()
         return Kept(
@@ -140,28 +158,22 @@ class Store:
 
     def size(self) -> tuple[int, int]:
         """Return how many diagnoses are kept, and their size in bytes."""
-        with self._engine.connect() as connection:
+        with self._database.read() as connection:
             count, size = connection.execute(
                 select(func.count(), func.coalesce(func.sum(diagnoses.c.size_bytes), 0)).select_from(diagnoses)
             ).one()
         return int(count), int(size)
 
-    def _prepare(self) -> None:
-        metadata.create_all(self._engine)
-        with self._write() as connection:
-            known = connection.execute(select(marks.c.value).where(marks.c.name == "schema")).scalar_one_or_none()
-            if known is None:
-                connection.execute(insert(marks), [{"name": "schema", "value": SCHEMA}])
-            elif known != SCHEMA:
-                raise InvalidSettings(
-                    f"the store {self._where} has schema {known}, this version needs {SCHEMA}",
-                    advice="use the version of unhang that wrote it, or name another file",
-                )
-
-    @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        with self._writing, self._engine.begin() as connection:
-            yield connection
+    def _let_go(self, *, now_ms: int) -> None:
+        """Let the oldest go in a transaction of its own. Where that fails, or a replica is at it, the next one does."""
+        try:
+            with self._database.write() as connection:
+                alone = self._database.try_lock(connection, "retention")
+                forgotten = self._forget(connection, now_ms=now_ms) if alone else 0
+            if forgotten:
+                self._database.give_back_space()
+        except StoreTrouble as trouble:
+            _log.warning("old diagnoses stay for now: %s", trouble)
 
     def _forget(self, connection: Connection, *, now_ms: int) -> int:
         """Delete what the retention no longer covers, oldest first; the newest stays, however large it is."""
@@ -181,32 +193,22 @@ class Store:
             connection.execute(delete(diagnoses).where(diagnoses.c.id.in_(some)))
         return len(gone)
 
-    def _give_back_space(self) -> None:
-        """Let the file shrink. Only `executescript` steps through this pragma, which frees a page per step."""
-        if self._engine.dialect.name == "sqlite":
-            with self._writing, closing(self._engine.raw_connection()) as connection:
-                connection.cursor().executescript("PRAGMA incremental_vacuum")
 
-
-def _engine(path: Path | None) -> Engine:
-    if path is None:
-        return create_engine("sqlite://", connect_args={"check_same_thread": False}, poolclass=StaticPool)
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
-    event.listen(engine, "connect", _tune_sqlite)
-    return engine
-
-
-def _tune_sqlite(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    for pragma in ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _create_private(path: Path) -> None:
-    """Create the file and its directory for this user alone: stacks and logs are nobody else's business."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+def _open(place: StorePlace) -> Database:
+    try:
+        if place.file is not None:
+            create_private(place.file)
+        database = Database(place)
+        try:
+            migrate(database)
+        except UnhangError:
+            database.close()
+            raise
+    except (OSError, StoreTrouble) as error:
+        raise InvalidSettings(
+            f"the store {place.shown} cannot be used: {_why(error)}", advice=_ADVICE[place.file is not None]
+        ) from error
+    return database
 
 
 def _milliseconds(id: str) -> int:
@@ -215,13 +217,16 @@ def _milliseconds(id: str) -> int:
 
 
 def _one(connection: Connection, id: str) -> RowMapping:
-    wanted = select(diagnoses.c.body, diagnoses.c.expected).where(diagnoses.c.id == id)
+    wanted = select(diagnoses.c.body, diagnoses.c.expected).where(diagnoses.c.id == plain(id))
     row = connection.execute(wanted).mappings().one_or_none()
     if row is None:
-        raise NotFound(
-            f"there is no diagnosis {quoted(id)}", advice="GET /v1/diagnoses lists them; old ones are let go"
-        )
+        raise no_such_diagnosis(id)
     return row
+
+
+def no_such_diagnosis(id: str) -> NotFound:
+    """Return what is told of an id that is not there."""
+    return NotFound(f"there is no diagnosis {quoted(id)}", advice="GET /v1/diagnoses lists them; old ones are let go")
 
 
 def _pack(value: Value) -> bytes:
@@ -236,6 +241,6 @@ def _unpack(blob: bytes, kind: type[T]) -> T:
         raise InvalidSettings(f"the store is damaged: a {kind.__name__} in it cannot be read") from error
 
 
-def _first_line(error: BaseException) -> str:
-    cause = getattr(error, "orig", None) or error
-    return (str(cause).splitlines() or [type(cause).__name__])[0][:200]
+def _why(error: Exception) -> str:
+    cause = error.__cause__
+    return str(error) if cause is None else first_line(cause)

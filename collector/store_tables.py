@@ -1,19 +1,24 @@
-"""The tables of the store, in types that every database has."""
+"""The tables of the store as the newest migration leaves them, in types that every database has."""
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from hashlib import sha256
 
-SCHEMA = 1
-"""Version of these tables."""
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
+
+REVISION = "2"
+"""Version of these tables: the newest of `collector/migrations/versions/`."""
 
 metadata = MetaData()
 
+Id = String(36).with_variant(String(36, collation="C"), "postgresql")
+"""A UUID of version 7: as text it sorts by time, where no language has a say in the order."""
+
 marks = Table("marks", metadata, Column("name", String(40), primary_key=True), Column("value", Integer, nullable=False))
-"""Facts about the database itself."""
+"""Facts about the database itself; `schema` is what versions of unhang before Alembic ask for."""
 
 diagnoses = Table(
     "diagnoses",
     metadata,
-    Column("id", String(36), primary_key=True),  # sorts by time
+    Column("id", Id, primary_key=True),
     Column("job", Text, nullable=True),
     Column("made_at", String(32), nullable=False),
     Column("made_at_ms", BigInteger, nullable=False),
@@ -22,14 +27,44 @@ diagnoses = Table(
     Column("body", LargeBinary, nullable=False),  # JSON of the diagnosis, deflated
     Column("expected", LargeBinary, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
-    Index("diagnoses_by_job", "job", "id"),
+    Column("job_key", String(32), nullable=False, server_default=""),
+    Index("diagnoses_by_job_key", "job_key", "id"),
 )
 
 snapshots = Table(
     "snapshots",
     metadata,
-    Column("diagnosis", String(36), ForeignKey("diagnoses.id"), primary_key=True),
+    Column("diagnosis", Id, ForeignKey("diagnoses.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
     Column("host", Text, nullable=True),
     Column("body", LargeBinary, nullable=False),  # JSON of the snapshot, deflated
 )
+
+_RUNNING = text("status = 'running'")
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("job", Text, nullable=True),
+    Column("job_key", String(32), nullable=False),
+    Column("owner", Text, nullable=False),  # the collector that makes it
+    Column("started_at", String(32), nullable=False),
+    Column("status", String(12), nullable=False),
+    Column("step", Text, nullable=False),  # JSON
+    Column("trouble", Text, nullable=True),  # JSON of what ended it
+    Column("alive_until_ms", BigInteger, nullable=False),  # of the database's clock
+    Index("runs_of_jobs_running", "job_key", unique=True, sqlite_where=_RUNNING, postgresql_where=_RUNNING),
+)
+"""Diagnoses that are being made, and those that came to nothing. One runs per job, which the index enforces."""
+
+
+def job_key(job: str | None) -> str:
+    """Return what stands for a job's name in an index: names may be longer than an index takes, or hold any byte."""
+    named = "-" if job is None else f"+{job}"
+    return sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def plain(text: str) -> str:
+    """Return `text` as every database takes it: PostgreSQL knows no NUL, and neither takes half characters."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

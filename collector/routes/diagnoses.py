@@ -10,11 +10,11 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
 from collector.bundles import bundle_name, write_bundle
+from collector.ledger import RunState
 from collector.question import NativePolicy, Question
 from collector.render.markdown import render_markdown
 from collector.render.text import render_text
 from collector.routes.answers import JobName, ServiceDependency, choose_media, json_answer
-from collector.runs import RunState
 from collector.store import Kept, Listed
 from shared.diagnosis import Diagnosis
 from shared.value import Value
@@ -91,11 +91,12 @@ async def diagnose_job(
     """Look at the job, twice by default, and judge what was seen.
 
     Answers 200 with the diagnosis if it is ready within `wait` seconds, else 202; the work goes on in either case.
-    Whoever asks about a job that is being diagnosed joins that run: its options then stand. Which verdict it is
+    Whoever asks about a job that is being diagnosed joins that run, also at another collector that shares the
+    store: its options then stand. Which verdict it is
     says nothing about the status: a hung job is a 200 as well. 404: no agent knows such a job.
     """
     media = choose_media(accept, _MEDIA)
-    run = service.start(_with(service.question(job), options))
+    run = await service.start(_with(service.question(job), options))
     diagnosis = await run.within(wait)
     return _pending(run.state) if diagnosis is None else _ready(diagnosis, media)
 
@@ -108,7 +109,7 @@ async def list_diagnoses(
     before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
 ) -> Response:
     """Return what is kept, a page at a time. Those being made are not listed."""
-    rows = await asyncio.to_thread(service.store.list, job=job, limit=limit + 1, before=before)
+    rows = await service.desk.ask(service.store.list, job=job, limit=limit + 1, before=before)
     more = rows[limit - 1].id if len(rows) > limit else None
     return json_answer(DiagnosisList(diagnoses=rows[:limit], next=more))
 
@@ -120,12 +121,13 @@ async def list_diagnoses(
     response_model=None,
 )
 async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Accept = None) -> Response:
-    """Return the diagnosis as JSON, Markdown or plain text; 202 while it is being made; what ended it if it failed."""
+    """Return the diagnosis as JSON, Markdown or plain text; 202 while it is being made, by this collector or another.
+
+    What ended it if it failed; 410 if the collector that made it ended before it was ready.
+    """
     media = choose_media(accept, _MEDIA)
-    run = service.runs.find(id)
-    if run is not None:
-        return _pending(run.state)
-    return _ready(await asyncio.to_thread(service.store.diagnosis, id), media)
+    found = await service.fetch(id)
+    return _ready(found, media) if isinstance(found, Diagnosis) else _pending(found)
 
 
 @router.get(
@@ -136,7 +138,7 @@ async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Acc
 )
 async def get_bundle(id: DiagnosisId, service: ServiceDependency) -> Response:
     """Return the diagnosis and its snapshots as one archive; `unhang diagnose --from FILE` judges them again."""
-    kept = await asyncio.to_thread(service.store.kept, id)
+    kept = await service.desk.ask(service.store.kept, id)
     file = await asyncio.to_thread(_bundle, kept)
     disposition = f'attachment; filename="{bundle_name(kept)}"'
     return StreamingResponse(_chunks(file), media_type="application/gzip", headers={"Content-Disposition": disposition})

@@ -1,6 +1,5 @@
 """Is the service well, and what has it done? For probes and Prometheus."""
 
-import asyncio
 from typing import Literal
 
 from fastapi import APIRouter
@@ -8,6 +7,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.counters import MEDIA_TYPE
+from collector.database import StoreTrouble
 from collector.routes.answers import ServiceDependency, json_answer
 from shared import VERSION
 from shared.missing import Missing
@@ -18,27 +18,30 @@ router = APIRouter(tags=["service"])
 
 
 class Health(Value):
-    """The service answers, and its store can be read."""
+    """The service answers. `degraded`: it makes diagnoses, and cannot keep them."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok", "degraded"] = "ok"
     version: str = VERSION
     agents: int = Field(description="How many agents are in the inventory; `GET /v1/agents` asks them.")
     trouble: Missing | None = Field(default=None, description="Why the list of agents may be out of date.")
+    store: Missing | None = Field(default=None, description="Why diagnoses are not kept.")
 
 
 @open_router.get("/healthz", response_model=Health, summary="Is the service up?")
 async def healthz(service: ServiceDependency) -> Response:
-    """Answer 200 when the collector works. Needs no token."""
+    """Answer 200 when the collector works, also while its store does not. Needs no token."""
     agents = service.inventory.addresses()
-    await asyncio.to_thread(service.store.size)
-    return json_answer(Health(agents=len(agents), trouble=service.inventory.trouble))
+    store = await service.desk.trouble()
+    status: Literal["ok", "degraded"] = "ok" if store is None else "degraded"
+    return json_answer(Health(status=status, agents=len(agents), trouble=service.inventory.trouble, store=store))
 
 
 @router.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
 async def metrics(service: ServiceDependency) -> Response:
     """Return counters of diagnoses and of agents that did not answer."""
-    count, size = await asyncio.to_thread(service.store.size)
-    page = service.counters.page(
-        agents=len(service.inventory.addresses()), running=len(service.runs), kept=count, kept_bytes=size
-    )
+    try:
+        kept = await service.desk.ask(service.store.size)
+    except StoreTrouble:
+        kept = None
+    page = service.counters.page(agents=len(service.inventory.addresses()), running=len(service.runs), kept=kept)
     return Response(page, media_type=MEDIA_TYPE)

@@ -1,7 +1,5 @@
 """The jobs that the agents see."""
 
-import asyncio
-
 from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import Field
@@ -65,7 +63,7 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
         job=summary,
         ranks=tuple(sorted(ranks, key=lambda rank: (rank.rank, rank.attempt, rank.pid or 0))),
         exited=tuple(exited),
-        diagnoses=await asyncio.to_thread(service.store.list, job=job, limit=10),
+        diagnoses=await service.desk.ask(service.store.list, job=job, limit=10),
         unanswered=_unanswered(found),
     )
     return json_answer(detail)

@@ -65,7 +65,7 @@ async def _looked(
 ) -> Looked:
     """Return what there is to see of a job, now or in a diagnosis. Raises NotFound."""
     if diagnosis is not None:
-        kept = await asyncio.to_thread(service.store.kept, diagnosis)
+        kept = await service.desk.ask(service.store.kept, diagnosis)
         if kept.diagnosis.job != job:
             raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
         return only(kept.snapshots, job=job, ranks=ranks), kept.expected

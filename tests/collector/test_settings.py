@@ -71,7 +71,7 @@ def test_settings_are_frozen() -> None:
 def test_store_goes_where_the_system_wants_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """systemd's state directory first, else the user's."""
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/unhang")
-    assert read_settings().store == Path("/var/lib/unhang/collector.sqlite3")
+    assert read_settings().store == "/var/lib/unhang/collector.sqlite3"
     monkeypatch.delenv("STATE_DIRECTORY")
     monkeypatch.setenv("XDG_STATE_HOME", "/home/a/state")
-    assert read_settings().store == Path("/home/a/state/unhang/collector.sqlite3")
+    assert read_settings().store == "/home/a/state/unhang/collector.sqlite3"

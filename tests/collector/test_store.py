@@ -17,6 +17,7 @@ from shared.diagnosis import Diagnosis, Finding, Kind, Link, LinkEnd, Verdict
 from shared.errors import InvalidSettings, NotFound
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot
+from tests.collector.conftest import Opener
 from tests.collector.fake_agents import case_ranks
 
 DAY_NS = 86_400 * 10**9
@@ -40,7 +41,7 @@ def save(store: Store, *times_ns: int, job: str | None = "a") -> list[str]:
     return ids
 
 
-def test_everything_comes_back(tmp_path: Path) -> None:
+def test_everything_comes_back(opened: Opener) -> None:
     """Diagnosis, question and snapshots are after a restart what they were, in their order."""
     finding = Finding(
         kind=Kind.STUCK_TOGETHER,
@@ -51,19 +52,19 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     silent = Unanswered(host="n3", missing=Missing(source="n3", reason=Reason.TIMED_OUT), ranks="4-7")
     expected = Expected(job="a", unanswered=(silent,))
     looks = [NodeSnapshot(host=host, ranks=case_ranks("missing_rank2", (0,), host=host)) for host in ("n2", "n1")]
-    store = Store(tmp_path / "store.sqlite3")
+    store = opened()
     store.save(diagnosis, expected, looks)
     store.close()
 
-    kept = Store(tmp_path / "store.sqlite3").kept(diagnosis.id)
+    kept = opened().kept(diagnosis.id)
     assert kept.diagnosis == diagnosis
     assert kept.expected == expected
     assert [look.model_dump() for look in kept.snapshots] == [look.model_dump() for look in looks]
 
 
-def test_newest_first_and_page_by_page(tmp_path: Path) -> None:
+def test_newest_first_and_page_by_page(opened: Opener) -> None:
     """Pages follow each other without gaps or repetitions, also while new diagnoses arrive."""
-    store = Store(tmp_path / "store.sqlite3")
+    store = opened()
     ids = save(store, *(NOW_NS + i * 10**6 for i in range(7)))
     first = store.list(limit=3)
     save(store, NOW_NS + DAY_NS)
@@ -72,9 +73,9 @@ def test_newest_first_and_page_by_page(tmp_path: Path) -> None:
     assert [listed.id for page in (first, second, third) for listed in page] == ids[::-1]
 
 
-def test_list_of_one_job(tmp_path: Path) -> None:
+def test_list_of_one_job(opened: Opener) -> None:
     """Jobs do not see each other's diagnoses; those of no named job are listed with all."""
-    store = Store(tmp_path / "store.sqlite3")
+    store = opened()
     save(store, NOW_NS, NOW_NS + 10**6)
     save(store, NOW_NS + 2 * 10**6, job="b:29500/x")
     save(store, NOW_NS + 3 * 10**6, job=None)
@@ -94,9 +95,9 @@ def test_ids_of_one_millisecond_are_in_order() -> None:
     [(Retention(most_diagnoses=3), 3), (Retention(most_days=2.5), 3), (Retention(most_bytes=1), 1)],
     ids=["count", "days", "bytes"],
 )
-def test_oldest_are_let_go(tmp_path: Path, retention: Retention, left: int) -> None:
+def test_oldest_are_let_go(opened: Opener, retention: Retention, left: int) -> None:
     """Whichever bound is reached, the oldest go and the newest stay; the very last one always does."""
-    store = Store(tmp_path / "store.sqlite3", retention=retention)
+    store = opened(retention=retention)
     ids = save(store, *(NOW_NS + day * DAY_NS for day in range(10)))
     assert [listed.id for listed in store.list()] == ids[::-1][:left]
     with pytest.raises(NotFound):
@@ -120,9 +121,9 @@ def test_snapshots_go_with_their_diagnosis_and_the_file_shrinks(tmp_path: Path) 
     assert file.stat().st_size < large / 5
 
 
-def test_unknown_id(tmp_path: Path) -> None:
+def test_unknown_id(opened: Opener) -> None:
     """An id that is not there is not found, and quoted."""
-    store = Store(tmp_path / "store.sqlite3")
+    store = opened()
     with pytest.raises(NotFound, match="'nix'"):
         store.diagnosis("nix")
     with pytest.raises(NotFound):
@@ -159,19 +160,9 @@ def test_damaged_row_does_not_hide_the_others(tmp_path: Path) -> None:
     assert len(store.list()) == 2
 
 
-def test_schema_of_another_version_is_left_alone(tmp_path: Path) -> None:
-    """A database that a later version wrote is refused, not changed."""
-    Store(tmp_path / "store.sqlite3").close()
-    with sqlite3.connect(tmp_path / "store.sqlite3") as raw:
-        raw.execute("UPDATE marks SET value = 99")
-    raw.close()
-    with pytest.raises(InvalidSettings, match="schema 99"):
-        Store(tmp_path / "store.sqlite3")
-
-
-def test_many_threads_at_once(tmp_path: Path) -> None:
+def test_many_threads_at_once(opened: Opener) -> None:
     """Saving and reading from several threads neither blocks for ever nor loses anything."""
-    store = Store(tmp_path / "store.sqlite3")
+    store = opened()
 
     def work(first_ns: int) -> None:
         for i in range(10):

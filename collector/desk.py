@@ -1,0 +1,90 @@
+"""The store as coroutines see it: a slow or broken database holds up the one who asks, and for a bounded time."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from collector.database import StoreTrouble
+from collector.store import Store
+from shared.missing import Missing, Reason
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ANSWER_SECONDS = 10.0
+"""For a question to the store."""
+
+NOTE_SECONDS = 5.0
+NOTE_WHILE_BROKEN_SECONDS = 1.0
+"""For entering a run. The sweep waits for it, so that two replicas do not begin the same one."""
+
+SAVE_SECONDS = 60.0
+"""For keeping a diagnosis; that of a large job is hundreds of megabytes before it is packed."""
+
+_THREADS = 8
+
+_log = logging.getLogger(__name__)
+
+
+class Desk:
+    """Asks the store in threads of its own: judging, which also needs threads, must not wait for a database."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="store")
+        self._unwritten: StoreTrouble | None = None
+
+    async def ask(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a method of the store that reads. Raises what it raises, and StoreTrouble where it takes too long."""
+        return await self._call(lambda: what(*args, **kwargs), ANSWER_SECONDS)
+
+    async def note(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a method that writes a little. Raises as `ask` does."""
+        seconds = NOTE_SECONDS if self._unwritten is None else NOTE_WHILE_BROKEN_SECONDS
+        return await self._write(lambda: what(*args, **kwargs), seconds)
+
+    async def keep(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a method that writes much. Raises as `ask` does."""
+        return await self._write(lambda: what(*args, **kwargs), SAVE_SECONDS)
+
+    async def trouble(self) -> Missing | None:
+        """Return what is told to everybody while the store fails; what it says itself stands in the log.
+
+        A disk that was full counts as full until something is written again: reading tells nothing about it.
+        """
+        failed = self._unwritten
+        try:
+            await self.ask(self.store.check)
+        except StoreTrouble as trouble:
+            failed = trouble
+        if failed is None:
+            return None
+        return Missing(source="store", reason=Reason.UNREACHABLE, detail="the store fails; the service's log tells why")
+
+    def close(self) -> None:
+        """Take no more questions; those that wait are dropped."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _write(self, what: Callable[[], T], seconds: float) -> T:
+        try:
+            answer = await self._call(what, seconds)
+        except StoreTrouble as trouble:
+            if self._unwritten is None:
+                _log.warning("nothing is kept from now on: %s", trouble)
+            self._unwritten = trouble
+            raise
+        if self._unwritten is not None:
+            _log.warning("the store works again")
+        self._unwritten = None
+        return answer
+
+    async def _call(self, what: Callable[[], T], seconds: float) -> T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.wrap_future(self._threads.submit(what))
+        except TimeoutError as error:
+            raise StoreTrouble(
+                f"the store did not answer within {seconds:g} s", advice="see to the database"
+            ) from error
