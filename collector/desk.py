@@ -16,6 +16,9 @@ T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 """For a question to the store."""
 
+CHECK_SECONDS = 2.0
+"""For a probe, which would restart a collector that is silent for longer."""
+
 NOTE_SECONDS = 5.0
 NOTE_WHILE_BROKEN_SECONDS = 1.0
 """For entering a run. The sweep waits for it, so that two replicas do not begin the same one."""
@@ -56,7 +59,7 @@ class Desk:
         """
         failed = self._unwritten
         try:
-            await self.ask(self.store.check)
+            await self._call(self.store.check, CHECK_SECONDS)
         except StoreTrouble as trouble:
             failed = trouble
         if failed is None:

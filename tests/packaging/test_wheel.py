@@ -1,10 +1,14 @@
 """The wheel: all of ours is in it, one name lands at the top, and nobody's package is shadowed."""
 
+import socket
+import sqlite3
+import subprocess
 import zipfile
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 
 from shared import VERSION
-from tests.packaging.environments import REPOSITORY, Environment
+from tests.packaging.environments import REPOSITORY, RUN_SECONDS, Environment
 
 PACKAGES = ("agent", "cli", "collector", "shared")
 
@@ -53,3 +57,14 @@ def test_probe_path_exposes_the_probe_alone(installed: Environment, tmp_path: Pa
     folder = Path(installed.run("unhang", "probe-path", cwd=tmp_path).strip())
     assert (folder / "sitecustomize.py").is_file()
     assert not any((folder / package).exists() for package in PACKAGES)
+
+
+def test_store_is_made_by_what_the_wheel_carries(installed: Environment, tmp_path: Path) -> None:
+    """The migrations are files that Alembic reads: the collector that is installed finds its own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = (installed.folder / "bin" / "unhang", "collector", "--store", "store.sqlite3", "--listen", listen)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    assert "cannot listen" in done.stderr
+    with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as store:
+        assert store.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
