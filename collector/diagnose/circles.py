@@ -42,8 +42,8 @@ _Named = tuple[tuple[int, ...], tuple[str, ...]]
 
 
 def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Scene) -> _Named:
-    """All receive, or all send: everybody is part of it. Where both occur, a lost record may be the missing half."""
-    if _overwritten(cycle, scene) and len({edge.signature.op for edge in edges}) > 1:
+    """Everybody is part of it, unless records are overwritten that may be the missing half, or the one before."""
+    if _overwritten(cycle, scene) and (len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, scene)):
         return (), (_LOST,)
     return cycle, ()
 
@@ -54,6 +54,11 @@ def _breakers(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Scene, pro
         return tuple(stray.rank for stray in strays), tuple(map(str, strays[:_MOST_TOLD]))
     breaker = None if strays else order_breaker(cycle, edges, scene.groups, scene.traces)
     return ((), (_TIED,)) if breaker is None else ((breaker,), ())
+
+
+def _inferred(edges: tuple[Edge, ...], scene: Scene) -> bool:
+    """Is the order of the queues read from what is unfinished, where starts are not recorded?"""
+    return any(edge.queued and not any(scene.traces[edge.waiter].started_ns) for edge in edges)
 
 
 def _overwritten(cycle: tuple[int, ...], scene: Scene) -> bool:

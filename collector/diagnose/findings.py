@@ -46,8 +46,8 @@ def straggler_finding(straggler: Straggler, scene: Scene) -> Finding:
     lag = LagEvidence(
         ranks=str(rank),
         text=(
-            f"rank {rank} arrives {straggler.lag_seconds:.2f} s after the first in group {group.name}, in steps "
-            f"of {straggler.period_seconds:.2f} s, late in {straggler.last_in} of the last {straggler.sequences}"
+            f"the others wait {straggler.lag_seconds:.2f} s longer than rank {rank} in group {group.name}, in steps of "
+            f"{straggler.period_seconds:.2f} s; it waits least in {straggler.last_in} of {straggler.sequences}"
         ),
         group=group.ref,
         lag_seconds=round(straggler.lag_seconds, 4),

@@ -10,7 +10,7 @@ from collector.diagnose.graph import WaitGraph
 from collector.diagnose.habits import broken_habit
 from collector.diagnose.motion import Motion
 from collector.diagnose.patterns import Doing
-from collector.diagnose.roster import Presence
+from collector.diagnose.roster import Presence, RankView
 from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
 from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
@@ -27,10 +27,16 @@ def outsiders(scene: Scene) -> tuple[int, ...]:
     return tuple(
         view.rank
         for view in scene.roster.ranks.values()
-        if view.gone
+        if (view.gone and not _is_done(view, scene))
         or view.presence is Presence.STOPPED
         or (scene.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, scene))
     )
+
+
+def _is_done(view: RankView, scene: Scene) -> bool:
+    """Has it ended without a fault, and does by all records nobody wait for it?"""
+    well = view.exited is not None and view.exited.exit_code == 0
+    return well and bool(scene.traces) and not any(view.rank in edge.holders for edge in scene.edges)
 
 
 def _moving(rank: int, scene: Scene) -> bool:

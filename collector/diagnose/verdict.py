@@ -125,7 +125,7 @@ def _moves(scene: Scene) -> bool:
 
 
 def _moving(scene: Scene) -> Reading:
-    straggler = find_straggler(scene.groups, scene.traces)
+    straggler = find_straggler(scene.groups, scene.traces, {view.rank: view.host for view in scene.roster.present()})
     if straggler is not None:
         return Reading(Verdict.SLOW, "", findings=(with_slow_gpus(straggler_finding(straggler, scene), scene),))
     sampled = None if scene.traces else find_sampled_straggler(scene.roster)

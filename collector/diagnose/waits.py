@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from collector.diagnose.activity import Activity, place
 from collector.diagnose.groups import GroupView, PendingP2P
+from collector.diagnose.patterns import Doing
 from collector.diagnose.queues import Queue
 from collector.diagnose.roster import Presence, Roster
 from shared.diagnosis import Wait
@@ -104,8 +105,13 @@ def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Acti
         for rank in group.unknown
         if roster.ranks[rank].gone
         or roster.ranks[rank].presence is Presence.STOPPED
-        or (activities[rank].frames and not activities[rank].waits_for_ranks)
+        or (activities[rank].frames and not _may_wait(activities[rank]))
     )
+
+
+def _may_wait(activity: Activity) -> bool:
+    """On a device a rank waits for whatever it has put there: a collective like everybody's, perhaps."""
+    return activity.waits_for_ranks or activity.doing is Doing.DEVICE
 
 
 def _collective_edge(
@@ -145,7 +151,7 @@ def _p2p_edge(
     queued = bool(counterparts) and peer in queues and queues[peer].holds_back(counterparts[0].record.position)
     return Edge(
         waiter=operation.rank,
-        holders=(peer,) if peer is not None and (queued or not counterparts) else (),
+        holders=(peer,) if peer is not None and (queued or (not counterparts and _tells(peer, queues))) else (),
         group=group,
         signature=record.signature,
         sequence=None,
@@ -155,6 +161,12 @@ def _p2p_edge(
         queued=(peer,) if peer is not None and queued else (),
         begun=not queues[operation.rank].holds_back(record.position),
     )
+
+
+def _tells(peer: int, queues: dict[int, Queue]) -> bool:
+    """Would the counterpart be on record? Not where the ring buffer has overwritten what the peer is stuck in."""
+    queue = queues.get(peer)
+    return queue is None or not (queue.trace.truncated and queue.unfinished[:1] == (0,))
 
 
 def _counterpart(operation: PendingP2P) -> tuple[str, int | None, int | None]:
