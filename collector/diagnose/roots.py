@@ -113,16 +113,24 @@ def _turned(fault: Fault, scene: Scene, programs: Programs) -> Fault:
 def _few_have_come(group: GroupView, sequence: int | None, scene: Scene) -> bool:
     """Have more members, with nothing in flight that would keep them, not come to this operation than have?
 
-    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too.
+    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Where
+    most of the job has ended well, those who are left to wait are the odd ones.
     """
     if sequence is None:
         return False
     role, size = role_of(group, scene.groups), len(group.members)
     alike = [other for other in scene.groups if len(other.members) == size]
-    lanes = [other.lanes for other in alike if other is group or role_of(other, scene.groups) == role]
-    come = {rank for members in lanes for rank, lane in members.items() if lane.issued >= sequence}
-    behind = {rank for members in lanes for rank, lane in members.items() if lane.issued < sequence}
-    return sum(not Queue.of(scene.traces[rank]).unfinished for rank in behind) > len(come)
+    same = [other for other in alike if other is group or role_of(other, scene.groups) == role]
+    come = {rank for other in same for rank, lane in other.lanes.items() if lane.issued >= sequence}
+    behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
+    idle = {rank for rank in behind if not Queue.of(scene.traces[rank]).unfinished}
+    ended = [rank for rank in scene.roster.ranks if _ended_well(rank, scene)]
+    return len(idle) > len(come) or 2 * len(ended) > len(scene.roster.ranks)
+
+
+def _ended_well(rank: int, scene: Scene) -> bool:
+    exited = scene.roster.ranks[rank].exited
+    return exited is not None and exited.exit_code == 0
 
 
 def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:
@@ -144,8 +152,7 @@ def _held_elsewhere(rank: int, scene: Scene) -> bool:
 
 
 def _went_on(rank: int, scene: Scene) -> bool:
-    view = scene.roster.ranks[rank]
-    if view.presence is Presence.EXITED:
-        return view.exited is not None and view.exited.exit_code == 0
+    if scene.roster.ranks[rank].presence is Presence.EXITED:
+        return _ended_well(rank, scene)
     activity = scene.activities.get(rank)
     return activity is not None and (activity.waits_for_ranks or activity.cause is Cause.TEARDOWN)

@@ -34,6 +34,7 @@ from collector.diagnose.groups import line_up
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.nodes import node_facts
 from collector.diagnose.patterns import Doing
+from collector.diagnose.queues import Queue
 from collector.diagnose.ras_lags import doubt_of, with_counts
 from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.sampled import find_sampled_straggler
@@ -137,14 +138,19 @@ def _moving(scene: Scene) -> Reading:
 def _quiet(scene: Scene) -> Reading:
     """Nobody waits for anybody: idle, finished, or not to be told."""
     if not scene.roster.live:
-        waits = (
-            "was in flight when the dumps were taken" if scene.traces else "in stacks or logs shows who waits for whom"
-        )
-        return Reading(Verdict.CANNOT_TELL, doubt_of(scene) or f"nothing {waits}")
+        return Reading(Verdict.CANNOT_TELL, doubt_of(scene) or _nothing_shown(scene))
     busy = scene.motion.ranks(Motion.BUSY)
     if busy and not scene.roster.gone():
         return Reading(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")
     return Reading(Verdict.CANNOT_TELL, "no rank is seen to wait for another, and none moves")
+
+
+def _nothing_shown(scene: Scene) -> str:
+    if not scene.traces:
+        return "nothing in stacks or logs shows who waits for whom"
+    if any(Queue.of(trace).unfinished for trace in scene.traces.values()):
+        return "operations were in flight, and what is left of the records does not show who waits for whom"
+    return "nothing was in flight when the dumps were taken"
 
 
 def _doubt(fault: Fault, scene: Scene) -> Reading | None:
