@@ -6,7 +6,9 @@ from prometheus_client.registry import Collector
 
 from agent.node import Node
 from shared import VERSION
+from shared.audit import AuditLog
 from shared.missing import Reason
+from shared.refusals import RefusalMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -14,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Metrics:
     """The counters of one agent, in a registry of their own."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, audit: AuditLog) -> None:
         self.registry = CollectorRegistry()
         self._source_seconds = Histogram(
             "unhang_agent_source_seconds",
@@ -35,6 +37,7 @@ class Metrics:
         )
         Gauge("unhang_agent_info", "Always 1.", ["version"], registry=self.registry).labels(VERSION).set(1)
         self.registry.register(_Ranks(node))
+        self.registry.register(RefusalMetrics("unhang_agent_refused", audit))
 
     def source_done(self, source: str, seconds: float, reason: Reason | None) -> None:
         """Count one look of one source."""

@@ -22,6 +22,7 @@ from shared.audit import AuditLog
 from shared.errors import UnhangError
 from shared.gate import Gate, who_asks
 from shared.problems import PROBLEM_RESPONSES, install_problem_handlers, problem_response
+from shared.refusals import RefusalMetrics
 from shared.tokens import require_token
 
 _OF_JOBS = ("/v1/jobs", "/v1/diagnoses")
@@ -49,6 +50,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_service(settings, transport=transport, mounts=mounts) as service:
             app.state.service = service
+            service.counters.include(RefusalMetrics("unhang_collector_refused", app.state.audit))
             yield
         app.state.audit.close()
 

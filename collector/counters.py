@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
 
 from shared import VERSION
 from shared.diagnosis import Diagnosis, Verdict
@@ -65,6 +66,10 @@ class Counters:
     def agent_silent(self, missing: Missing) -> None:
         """Count one request without an answer."""
         self._unanswered.labels(missing.reason.value).inc()
+
+    def include(self, more: Collector) -> None:
+        """Show what somebody else counts on the same page."""
+        self._registry.register(more)
 
     def page(self, *, agents: int, running: int, kept: tuple[int, int] | None) -> bytes:
         """Return everything in Prometheus' text format, with how things are now; `kept` is None of a broken store."""

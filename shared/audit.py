@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -62,6 +63,7 @@ class AuditLog:
         self._path = path
         self._lock = threading.Lock()
         self._refusals = _Window(clock)
+        self._by_reason: Counter[Refused] = Counter()
         if path is not None:
             self._append(path, b"")
 
@@ -75,11 +77,17 @@ class AuditLog:
     def refused(self, refusal: Refusal) -> None:
         """Write down that somebody got nothing, or count it. Never raises: nobody is let in by a full disk."""
         with self._lock:
+            self._by_reason[refusal.reason] += 1
             lines = self._overdue()
             if self._refusals.admits(refusal.client):
                 cut = {name: text[:_LONGEST_TEXT] for name, text in refusal._asdict().items()}
                 lines += (_line("refused", **cut),)
             self._tell(lines)
+
+    def refusals(self) -> Counter[Refused]:
+        """Return how many were refused since the start, by reason."""
+        with self._lock:
+            return self._by_reason.copy()
 
     def close(self) -> None:
         """Tell how many refusals were counted and not written yet."""
