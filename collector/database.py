@@ -1,6 +1,7 @@
 """One database, SQLite or PostgreSQL: its connections, its transactions, its clock and its locks. All calls block."""
 
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -42,6 +43,9 @@ class Database:
         self._is_sqlite = place.file is not None
         self._writing = threading.Lock() if self._is_sqlite else nullcontext()
         self._writer = self._engine.execution_options(writes=True)
+        self._connected: set[Any] = set()
+        event.listen(self._engine, "connect", lambda connection, _: self._connected.add(connection))
+        event.listen(self._engine, "close", lambda connection, _: self._connected.discard(connection))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -56,8 +60,13 @@ class Database:
             yield connection
 
     def close(self) -> None:
-        """Close the connections; SQLite's write-ahead log is folded into its file."""
+        """Close the connections; SQLite's write-ahead log is folded into its file.
+
+        A thread that waits for a server's answer is woken: it would hold up the end of the process, perhaps for ever.
+        """
         self._engine.dispose()
+        for connection in () if self._is_sqlite else tuple(self._connected):
+            self._cut_off(connection)
 
     @property
     def now_ms(self) -> ColumnElement[int]:
@@ -85,6 +94,13 @@ class Database:
         if self._is_sqlite:
             with self._trouble(), self._writing, closing(self._engine.raw_connection()) as connection:
                 connection.cursor().executescript("PRAGMA incremental_vacuum")
+
+    def _cut_off(self, connection: Any) -> None:
+        try:
+            with socket.socket(fileno=os.dup(connection.fileno())) as same:
+                same.shutdown(socket.SHUT_RDWR)
+        except (OSError, self._engine.dialect.loaded_dbapi.Error):
+            pass  # it was closed meanwhile
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:

@@ -23,8 +23,9 @@ NOTE_SECONDS = 5.0
 NOTE_WHILE_BROKEN_SECONDS = 1.0
 """For entering a run. The sweep waits for it, so that two replicas do not begin the same one."""
 
-SAVE_SECONDS = 60.0
-"""For keeping a diagnosis; that of a large job is hundreds of megabytes before it is packed."""
+SAVE_SECONDS = 30.0
+SAVE_WHILE_BROKEN_SECONDS = 3.0
+"""For keeping a diagnosis, for which its callers wait; that of a large job is hundreds of megabytes to pack."""
 
 _THREADS = 8
 
@@ -50,7 +51,8 @@ class Desk:
 
     async def keep(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a method that writes much. Raises as `ask` does."""
-        return await self._write(lambda: what(*args, **kwargs), SAVE_SECONDS)
+        seconds = SAVE_SECONDS if self._unwritten is None else SAVE_WHILE_BROKEN_SECONDS
+        return await self._write(lambda: what(*args, **kwargs), seconds)
 
     async def trouble(self) -> Missing | None:
         """Return what is told to everybody while the store fails; what it says itself stands in the log.

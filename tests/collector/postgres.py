@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import psycopg
 
 START_SECONDS = 60
@@ -20,8 +21,9 @@ START_SECONDS = 60
 class Postgres:
     """A server that runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, server: int) -> None:
         self.folder = folder
+        self._server = server
 
     def new_database(self) -> str:
         """Make an empty database, and return its URL."""
@@ -40,6 +42,19 @@ class Postgres:
         self.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {str(connections).lower()}")
         if not connections:
             self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all processes of the server, connections open: the kernel takes what is sent, and nobody reads it."""
+        server = psutil.Process(self._server)
+        processes = [server, *server.children()]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
 
 def find_binaries() -> Path | None:
@@ -77,7 +92,7 @@ def running_postgres(binaries: Path) -> Iterator[Postgres]:
             )  # fmt: skip
         try:
             _wait_until_ready(folder)
-            yield Postgres(folder)
+            yield Postgres(folder, server.pid)
         finally:
             server.send_signal(signal.SIGQUIT)  # the immediate shutdown: nothing in it will be wanted again
             server.wait(START_SECONDS)

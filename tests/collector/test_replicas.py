@@ -193,6 +193,24 @@ def break_store(request: Any, place: str, pid: int, *, broken: bool) -> None:
         request.getfixturevalue("postgres").allow(place, connections=not broken)
 
 
+def test_database_that_answers_nothing(tmp_path: Path, postgres: Postgres) -> None:
+    """Frozen, with all connections open: the verdict comes, the probe is answered, and the collector ends when told."""
+    flags = {"store": postgres.new_database(), "interval_seconds": 0, "lease_seconds": LEASE_SECONDS}
+    with served(whole_job()) as url, running(tmp_path, agents=url, **flags) as (one, process):
+        assert post(one).status_code == 200
+        with postgres.frozen():
+            began = time.monotonic()
+            unkept = post(one)
+            took_seconds = time.monotonic() - began
+            ill = httpx.get(f"{one}/healthz", trust_env=False, timeout=3)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) in (0, -signal.SIGTERM)
+    assert unkept.json()["verdict"] == "hung"
+    assert "not kept" in unkept.json()["next_steps"][-1]["text"]
+    assert took_seconds < 12
+    assert ill.json()["status"] == "degraded"
+
+
 async def test_questions_to_a_broken_store(postgres: Postgres) -> None:
     """What can only be answered from the store is a 503 with advice, and names neither user nor password."""
     place = postgres.new_database()
