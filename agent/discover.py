@@ -2,7 +2,8 @@
 
 1. A process belongs to a rank when its environment says so (processes.py, launchers.py).
 2. Launchers are left out: by their command line, or because a process below them carries another identity
-   of the same job (`srun` above `torchrun`, `torchrun` above its ranks, a script that calls `mp.spawn`).
+   of the same job (`srun` above `torchrun`, `torchrun` above its ranks, a script that calls `mp.spawn`). So is
+   what merely waits for ourselves: under `srun bash -c 'unhang snapshot'` that shell is a task of Slurm's, too.
 3. Of the processes left with one identity the topmost that has torch loaded is the rank, else the topmost
    that runs Python, else the topmost: a shell that merely waits for Python inherits the same variables.
 4. What lies below a rank are its children, whatever their environment says.
@@ -53,22 +54,31 @@ class Found(NamedTuple):
 def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> Found:
     """Find the ranks in a listing."""
     families = listing.children()
-    candidates = _without_launchers(listing)
+    candidates = _without_launchers(listing, lister)
     chosen = [top for group in _by_identity(candidates) for top in _choose(group, listing, lister)]
     ranks = [_rank(candidate, families, procfs, host) for candidate in chosen]
     ranks.sort(key=lambda rank: (rank.identity.job or "", rank.identity.rank, rank.stat.pid))
     return Found(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister))
 
 
-def _without_launchers(listing: Listing) -> list[Candidate]:
+def _without_launchers(listing: Listing, lister: Lister) -> list[Candidate]:
     """Step 2."""
     launching = {pid for pid, candidate in listing.candidates.items() if candidate.is_launcher}
+    launching |= set(_waiting_for_us(listing, lister))
     for candidate in listing.candidates.values():
         for pid in listing.ancestors(candidate.stat.pid):
             above = listing.candidates.get(pid)
             if above is not None and _launched(above.identity, candidate.identity):
                 launching.add(pid)
     return [candidate for pid, candidate in listing.candidates.items() if pid not in launching]
+
+
+def _waiting_for_us(listing: Listing, lister: Lister) -> Iterable[int]:
+    """Return our own ancestors that run no Python; one that does may be a rank that asks about itself."""
+    for pid in listing.ancestors(lister.own_pid):
+        above = listing.candidates.get(pid)
+        if above is not None and lister.runs(above.stat) is Runs.OTHER:
+            yield pid
 
 
 def _launched(above: Identity, below: Identity) -> bool:

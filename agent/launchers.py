@@ -94,7 +94,7 @@ NAMES = frozenset(
 
 _LAUNCHER_PROGRAMS = frozenset(
     "torchrun accelerate deepspeed srun sbatch mpirun mpiexec orterun prterun prun orted prted hydra_pmi_proxy "
-    "mpiexec.hydra slurmstepd unhang".split()
+    "mpiexec.hydra slurmstepd unhang unhang.pyz".split()
 )
 _LAUNCHER_MODULES = frozenset(
     (

@@ -61,7 +61,7 @@ class Lister:
 
     def __init__(self, procfs: ProcFs, *, own_pid: int | None = None) -> None:
         self._procfs = procfs
-        self._own_pid = os.getpid() if own_pid is None else own_pid
+        self.own_pid = os.getpid() if own_pid is None else own_pid
         self._environments = Environments(procfs, NAMES)
         self._with_torch: set[tuple[int, int]] = set()
         self._known: dict[tuple[int, int], Candidate] = {}
@@ -77,7 +77,7 @@ class Lister:
         stats = dict(self._stats(self._dull if quick else {}))
         candidates, unreadable = {}, []
         for stat in stats.values():
-            if stat.pid == self._own_pid or stat.state in "ZX" or self._is_dull(stat):
+            if stat.pid == self.own_pid or stat.state in "ZX" or self._is_dull(stat):
                 continue
             try:
                 found = self._candidate(stat, avoid)
@@ -93,7 +93,7 @@ class Lister:
 
     def successor(self) -> "Lister":
         """Return a lister that knows what this one knows, for when a thread is stuck in this one."""
-        heir = Lister(self._procfs, own_pid=self._own_pid)
+        heir = Lister(self._procfs, own_pid=self.own_pid)
         heir._known, heir._with_torch = dict(self._known), set(self._with_torch)
         return heir
 

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,18 +33,21 @@ class Looks:
     count: int
     interval_seconds: float
     ras: bool = False
+    allow_empty: bool = False
 
 
 def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> None:
     """Take the looks, and write each to `directory` and its path to stdout; None: the snapshots to stdout.
 
-    Raises NotFound where there is no rank to look at.
+    Raises NotFound where there is no rank to look at, unless that is allowed.
     """
+    if directory is not None:
+        made(directory)  # where that fails nobody need be looked at
     for number in range(looks.count):
         if number:
             time.sleep(looks.interval_seconds)
         seen = ask(partial(_look, looks))
-        if not number and not seen.ranks and not seen.exited:
+        if not (number or looks.allow_empty or seen.ranks or seen.exited):
             raise _nobody(looks.job, seen)
         if verbose:
             note(f"look {number + 1} of {looks.count}: {len(seen.ranks)} ranks, {seen.took_seconds:.2f} s")
@@ -64,10 +68,11 @@ async def _look(looks: Looks, agents: Sequence[AgentAddress], client: httpx.Asyn
 
 
 def _write(directory: Path, seen: NodeSnapshot, data: bytes) -> Path:
-    """Write `<host>-<time>.json.gz`; the time is to the microsecond, so that looks do not meet."""
+    """Write `<host>-<time>-<chance>.json.gz`: nodes that share a name and a microsecond do not meet either."""
     at = datetime.fromtimestamp((seen.taken_at_ns or 0) / 1e9, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     host = _UNSAFE.sub("_", seen.host or "").strip("._")[:100] or "node"
-    return write_whole(made(directory) / f"{host}-{at}.json.gz", lambda to: to.write(gzip.compress(data, 6, mtime=0)))
+    name = f"{host}-{at}-{secrets.token_hex(3)}.json.gz"
+    return write_whole(directory / name, lambda to: to.write(gzip.compress(data, 6, mtime=0)))
 
 
 def _nobody(job: str | None, seen: NodeSnapshot) -> NotFound:

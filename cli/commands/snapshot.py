@@ -12,7 +12,7 @@ from cli.options import verbose_option
     epilog="""\b
 Examples:
   unhang snapshot -o incident/ --looks 2 --interval 5
-  srun --jobid 4242 --overlap --ntasks-per-node 1 unhang snapshot -o /shared/incident
+  srun --jobid 4242 --overlap --ntasks-per-node 1 unhang snapshot -o /shared/incident --allow-empty
   unhang diagnose --from /shared/incident""",
 )
 @click.option("--job", metavar="JOB", help="Only the ranks of this job.")
@@ -35,15 +35,29 @@ Examples:
 @click.option("--looks", type=click.IntRange(1, 100), default=1, show_default=True, help="Looks; two tell what moves.")
 @click.option("--interval", type=click.FloatRange(0, 600), default=3.0, show_default=True, help="Seconds between.")
 @click.option("--ras", is_flag=True, help="Ask NCCL RAS about the whole job, too; on one node of a job, not on all.")
+@click.option("--allow-empty", is_flag=True, help="Keep a look that finds no rank, too, and do not fail for it.")
+@click.option("--end-with-stdin", is_flag=True, help="End once standard input does, as when the ssh above is gone.")
 @verbose_option
 def snapshot(
-    job: str | None, directory: str, stacks: str, looks: int, interval: float, ras: bool, verbose: bool
+    job: str | None,
+    directory: str,
+    stacks: str,
+    looks: int,
+    interval: float,
+    ras: bool,
+    allow_empty: bool,
+    end_with_stdin: bool,
+    verbose: bool,
 ) -> None:
     """Look at the ranks on this machine and keep what was seen, one file per look.
 
     Prints the path of each file. Run it on every node of a job, then judge the directory with diagnose --from.
     """
+    if end_with_stdin:
+        from cli.standard_input import end_with_standard_input
+
+        end_with_standard_input()
     from cli.snapshots import Looks, take_snapshots
 
-    wanted = Looks(job=job, stacks=stacks, count=looks, interval_seconds=interval, ras=ras)
+    wanted = Looks(job, stacks, looks, interval, ras=ras, allow_empty=allow_empty)
     take_snapshots(wanted, None if directory == "-" else Path(directory), verbose=verbose)

@@ -125,6 +125,25 @@ def test_kernel_threads_and_ourselves_are_left_out(root: Path) -> None:
     assert not found_in(root).ranks
 
 
+def test_shell_that_waits_for_us_is_no_rank(root: Path) -> None:
+    """`srun --overlap bash -c "unhang snapshot"`: task 1 of that step is not rank 1 of the job."""
+    import os
+
+    add_process(root, 20, 1, slurm(1), command=("bash", "-c", "unhang snapshot"), program="/bin/bash", name="bash")
+    add_process(root, os.getpid(), 20, slurm(1))
+    add_process(root, 30, 1, {**slurm(0), **torchrun(3)}, maps=TORCH)
+    assert pids(found_in(root)) == {("slurm-4242", 3): 30}
+
+
+def test_rank_that_asks_about_itself_stays_one(root: Path) -> None:
+    """A training script may start `unhang` when a step takes too long."""
+    import os
+
+    add_process(root, 20, 1, slurm(1), maps=TORCH)
+    add_process(root, os.getpid(), 20, slurm(1))
+    assert pids(found_in(root)) == {("slurm-4242", 1): 20}
+
+
 @pytest.mark.parametrize(
     ("status", "exit_code", "signal"), [(0, 0, None), (256, 1, None), (9, None, 9), (139, None, 11)]
 )
