@@ -28,7 +28,7 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses
 	$(BIN)/python -m pytest -m 'not bench and not repeated' $(PYTEST_ARGS)
 
-repeat: $(INSTALLED) ## the same questions twenty times in a row, about jobs that move; takes ten minutes
+repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collector.store import Store
+from tests.collector.nursery import Nursery, open_nursery
 from tests.collector.postgres import Postgres, find_binaries, running_postgres
 
 
@@ -19,6 +20,13 @@ def postgres() -> Iterator[Postgres]:
         pytest.skip("needs PostgreSQL's server programs, such as Debian's package postgresql")
     with running_postgres(binaries) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """One process that has imported the collector, for all tests that start some."""
+    with open_nursery() as nursery:
+        yield nursery
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

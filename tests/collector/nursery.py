@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ from typing import Any
 
 import httpx
 
+from tests.collector.test_serve import free_port
+
 REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 30.0
 
@@ -21,28 +24,28 @@ from collector.serve import serve
 from collector.settings import read_settings
 import alembic.command, anyio._backends._asyncio, uvicorn.lifespan.on, uvicorn.protocols.http.h11_impl
 for line in sys.stdin:
+    asked = json.loads(line)
+    if isinstance(asked, int):
+        print(os.waitpid(asked, 0)[1], flush=True)
+        continue
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        serve(read_settings(json.loads(line)))
-        os._exit(0)
+        serve(read_settings(asked))
+        sys.exit(0)
     print(child, flush=True)
-    print(os.waitpid(child, 0)[1], flush=True)
 """
 
 
 class Nursery:
-    """Makes one collector after the other."""
+    """Makes collectors."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def start(self, **flags: Any) -> int:
         """Fork a collector with these settings, wait until it answers, and return its process id."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(flags) + "\n")
-        self._process.stdin.flush()
-        pid = int(self._line())
+        pid = self._ask(flags)
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             try:
@@ -52,26 +55,39 @@ class Nursery:
                 time.sleep(0.01)
         raise AssertionError("the collector did not start")
 
-    def end(self, pid: int, signal: int) -> int:
-        """Send a signal to the collector, and return its wait status once it is gone."""
-        os.kill(pid, signal)
-        return int(self._line())
+    def end(self, pid: int, by: signal.Signals) -> int:
+        """Send a signal to a collector, and return its wait status once it is gone."""
+        os.kill(pid, by)
+        return self._ask(pid)
 
-    def _line(self) -> str:
-        assert self._process.stdout is not None
+    @contextmanager
+    def running(self, **flags: Any) -> Iterator[tuple[str, int]]:
+        """A collector, by URL and process id, that is killed in the end if it is still there."""
+        listen = f"127.0.0.1:{free_port()}"
+        pid = self.start(listen=listen, **flags)
+        try:
+            yield f"http://{listen}", pid
+        finally:
+            if Path(f"/proc/{pid}").exists():
+                self.end(pid, signal.SIGKILL)
+
+    def _ask(self, what: object) -> int:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the nursery has died"
-        return line
+        return int(line)
 
 
 @contextmanager
-def nursery() -> Iterator[Nursery]:
-    """Open the nursery; a collector that is still there ends with it."""
-    command = [sys.executable, "-c", _PROGRAM]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    process: subprocess.Popen[str]
-    with subprocess.Popen(command, cwd=REPOSITORY, text=True, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
+def open_nursery() -> Iterator[Nursery]:
+    """Open a nursery; collectors that are still there end with it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM], cwd=REPOSITORY, text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
         try:
             yield Nursery(process)
         finally:
-            os.killpg(process.pid, 9)
+            os.killpg(process.pid, signal.SIGKILL)

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,9 +15,9 @@ import httpx
 from collector.app import create_app
 from collector.settings import CollectorSettings
 from tests.collector.fake_agents import JOB, FakeAgent, mounts, two_nodes
+from tests.collector.nursery import Nursery
 from tests.collector.postgres import Postgres
 from tests.collector.served_agents import served, whole_job
-from tests.collector.test_serve import running
 
 LEASE_SECONDS = 1.0
 
@@ -116,19 +115,19 @@ def post(url: str, *, wait: float = 30.0) -> httpx.Response:
     return httpx.post(f"{url}/v1/jobs/{JOB}/diagnoses", params={"wait": wait}, timeout=60, trust_env=False)
 
 
-def test_replica_killed_in_mid_sweep(tmp_path: Path, postgres: Postgres) -> None:
+def test_replica_killed_in_mid_sweep(nursery: Nursery, postgres: Postgres) -> None:
     """Two real collectors, one PostgreSQL, SIGKILL: who waits at the other one gets the verdict, seconds later."""
     flags = {"store": postgres.new_database(), "lease_seconds": LEASE_SECONDS, "interval_seconds": 1.0}
     agent = whole_job()
     with (
         served(agent) as url,
-        running(tmp_path, agents=url, **flags) as (one, process),
-        running(tmp_path, agents=url, **flags) as (two, _),
+        nursery.running(agents=url, **flags) as (one, pid),
+        nursery.running(agents=url, **flags) as (two, _),
     ):
         begun = post(one, wait=0)
         answer = in_background(lambda: post(two))
         time.sleep(0.4)
-        process.kill()
+        nursery.end(pid, signal.SIGKILL)
         killed_at = time.monotonic()
         assert answer().json()["verdict"] == "hung"
         assert time.monotonic() - killed_at < 15
@@ -136,41 +135,41 @@ def test_replica_killed_in_mid_sweep(tmp_path: Path, postgres: Postgres) -> None
         assert (old.status_code, answer().json()["id"] != begun.json()["id"]) == (410, True)
 
 
-def test_replica_that_was_frozen_follows_the_one_that_took_over(tmp_path: Path, postgres: Postgres) -> None:
+def test_replica_that_was_frozen_follows_the_one_that_took_over(nursery: Nursery, postgres: Postgres) -> None:
     """Stopped for longer than its lease and woken while another one is at work: the callers of both get that one's."""
     flags = {"store": postgres.new_database(), "lease_seconds": LEASE_SECONDS}
     with (
         served(whole_job()) as url,
-        running(tmp_path, agents=url, interval_seconds=8, **flags) as (one, frozen),
-        running(tmp_path, agents=url, interval_seconds=4, **flags) as (two, _),
+        nursery.running(agents=url, interval_seconds=6, **flags) as (one, pid),
+        nursery.running(agents=url, interval_seconds=3, **flags) as (two, _),
     ):
         begun = post(one, wait=0)
         early = in_background(lambda: post(one))
         time.sleep(0.3)
-        os.kill(frozen.pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)
         late = in_background(lambda: post(two))
-        time.sleep(2.5 * LEASE_SECONDS)
-        os.kill(frozen.pid, signal.SIGCONT)
+        time.sleep(2 * LEASE_SECONDS)
+        os.kill(pid, signal.SIGCONT)
         assert early().json()["id"] == late().json()["id"] != begun.json()["id"]
         listed = httpx.get(f"{one}/v1/diagnoses", trust_env=False).json()["diagnoses"]
         assert len(listed) == 1
 
 
-def test_store_that_fails_costs_the_keeping_and_not_the_verdict(place: str, tmp_path: Path, request: Any) -> None:
+def test_store_that_fails_costs_the_keeping_and_not_the_verdict(nursery: Nursery, place: str, request: Any) -> None:
     """A disk that is full, a database that refuses: the verdict comes with a note, `/healthz` tells, and it heals."""
     with (
         served(whole_job()) as url,
-        running(tmp_path, agents=url, store=place, interval_seconds=0, lease_seconds=LEASE_SECONDS) as (one, process),
+        nursery.running(agents=url, store=place, interval_seconds=0, lease_seconds=LEASE_SECONDS) as (one, pid),
     ):
         kept = post(one)
-        break_store(request, place, process.pid, broken=True)
+        break_store(request, place, pid, broken=True)
         began = time.monotonic()
         unkept = post(one)
         took_seconds = time.monotonic() - began
         ill = httpx.get(f"{one}/healthz", trust_env=False)
         again = httpx.get(f"{one}{unkept.headers['location']}", trust_env=False)
         metrics = httpx.get(f"{one}/metrics", trust_env=False).text
-        break_store(request, place, process.pid, broken=False)
+        break_store(request, place, pid, broken=False)
         healed = post(one)
         well = httpx.get(f"{one}/healthz", trust_env=False)
         listed = httpx.get(f"{one}/v1/diagnoses", trust_env=False).json()["diagnoses"]
@@ -193,21 +192,23 @@ def break_store(request: Any, place: str, pid: int, *, broken: bool) -> None:
         request.getfixturevalue("postgres").allow(place, connections=not broken)
 
 
-def test_database_that_answers_nothing(tmp_path: Path, postgres: Postgres) -> None:
+def test_database_that_answers_nothing(nursery: Nursery, postgres: Postgres) -> None:
     """Frozen, with all connections open: the verdict comes, the probe is answered, and the collector ends when told."""
     flags = {"store": postgres.new_database(), "interval_seconds": 0, "lease_seconds": LEASE_SECONDS}
-    with served(whole_job()) as url, running(tmp_path, agents=url, **flags) as (one, process):
+    with served(whole_job()) as url, nursery.running(agents=url, **flags) as (one, pid):
         assert post(one).status_code == 200
         with postgres.frozen():
             began = time.monotonic()
             unkept = post(one)
             took_seconds = time.monotonic() - began
             ill = httpx.get(f"{one}/healthz", trust_env=False, timeout=3)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(15) in (0, -signal.SIGTERM)
+            began = time.monotonic()
+            nursery.end(pid, signal.SIGTERM)
+            ended_seconds = time.monotonic() - began
     assert unkept.json()["verdict"] == "hung"
     assert "not kept" in unkept.json()["next_steps"][-1]["text"]
     assert took_seconds < 12
+    assert ended_seconds < 15
     assert ill.json()["status"] == "degraded"
 
 
