@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.database import StoreTrouble
 from collector.diagnose.expected import Expected, Unanswered
 from collector.judgement import new_id, rfc3339
 from collector.store import Retention, Store
@@ -175,6 +176,27 @@ def test_many_threads_at_once(opened: Opener) -> None:
     for thread in threads:
         thread.join()
     assert store.size()[0] == 40
+
+
+def test_replicas_let_go_side_by_side(opened: Opener) -> None:
+    """Several that save at once into a full store stand in each other's way neither by locks nor by deleting twice."""
+    stores = [opened(retention=Retention(most_diagnoses=3)) for _ in range(4)]
+    failed: list[BaseException] = []
+
+    def work(store: Store, first_ns: int) -> None:
+        try:
+            save(store, *(first_ns + i * 10**6 for i in range(15)))
+        except StoreTrouble as trouble:
+            failed.append(trouble)
+
+    threads = [threading.Thread(target=work, args=(store, NOW_NS + n)) for n, store in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    save(stores[0], NOW_NS + DAY_NS)
+    assert failed == []
+    assert stores[1].size()[0] == 3
 
 
 _SAVER = """
