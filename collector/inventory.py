@@ -16,7 +16,7 @@ _Stamp = tuple[int, int, int]
 
 
 class Inventory(Protocol):
-    """Anything that knows the agents; discovery by other means is another class of this shape."""
+    """Anything that knows the agents: the static lists, and `discovery/directory.py`, which adds all other ways."""
 
     def addresses(self) -> tuple[AgentAddress, ...]:
         """Return the agents as known now."""
@@ -48,9 +48,13 @@ class StaticInventory:
 
     def addresses(self) -> tuple[AgentAddress, ...]:
         """Return the agents: those of the host lists, then those of the file, repetitions folded."""
+        return fold_addresses(address for _, addresses in self.by_source() for address in addresses)
+
+    def by_source(self) -> tuple[tuple[str, tuple[AgentAddress, ...]], ...]:
+        """Return the agents by the setting that names them, `agents` or `agents_file`, repetitions included."""
         if self._file is not None:
             self._refresh(self._file)
-        return fold_addresses((*self._named, *self._from_file))
+        return ("agents", self._named), ("agents_file", self._from_file)
 
     def _refresh(self, file: Path) -> None:
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Generator, Mapping
@@ -14,9 +15,11 @@ from collector.counters import Counters
 from collector.database import StoreTrouble
 from collector.deep import look_closely
 from collector.desk import Desk
+from collector.discovery.choosing import make_directory
+from collector.discovery.directory import Directory
+from collector.discovery.metrics import SourceMetrics
 from collector.fanout import Fanout, Silent, make_client
 from collector.gathering import Found, Gathered
-from collector.inventory import StaticInventory
 from collector.judgement import new_id, rfc3339
 from collector.ledger import RunState
 from collector.question import Question, Step
@@ -26,10 +29,10 @@ from collector.store import Retention, Store, no_such_diagnosis
 from collector.sweep import Sweep, find, gather, sweep
 from shared.deep_looks import DeepLook, How
 from shared.diagnosis import Diagnosis, NextStep
-from shared.errors import InvalidSettings, UnhangError, quoted
+from shared.errors import quoted
 from shared.snapshot import RankList
 from shared.tls import ClientTls, TlsFiles
-from shared.tokens import TokenFile
+from shared.tokens import TokenFile, require_token
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ class Service:
         self,
         settings: CollectorSettings,
         *,
-        inventory: StaticInventory,
+        inventory: Directory,
         store: Store,
         client: httpx.AsyncClient,
     ) -> None:
@@ -57,7 +60,9 @@ class Service:
         self.inventory = inventory
         self.store = store
         self.desk = Desk(store)
+        self.may_register = require_token(settings.registration_token_file)
         self.counters = Counters()
+        self.counters.include(SourceMetrics(inventory))
         self.runs = Runs(self._make, self.desk)
         self._unkept: OrderedDict[str, Diagnosis] = OrderedDict()
         self._client = client
@@ -193,7 +198,8 @@ async def open_service(
             most_at_once=settings.most_at_once,
         ) as client:
             service = Service(settings, inventory=inventory, store=store, client=client)
-            yield service
+            async with inventory.kept_fresh():
+                yield service
             await service.runs.stop()
             service.desk.close()
     finally:
@@ -206,9 +212,6 @@ def agent_tls(settings: CollectorSettings) -> ClientTls | None:
     return ClientTls(files) if files.named else None
 
 
-def make_inventory(settings: CollectorSettings) -> StaticInventory:
-    """Return the agents that the settings name. Raises InvalidSettings."""
-    try:
-        return StaticInventory([settings.agents], file=settings.agents_file)
-    except UnhangError as error:
-        raise InvalidSettings(str(error), advice=error.advice) from error
+def make_inventory(settings: CollectorSettings) -> Directory:
+    """Return the agents that the settings name, and where more are learnt of. Raises InvalidSettings."""
+    return make_directory(settings, os.environ)

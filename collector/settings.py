@@ -39,6 +39,58 @@ class CollectorSettings(AccessSettings):
     agents_file: Path | None = Field(
         default=None, description="A file of host lists, one per line, `#` comments; read again when it changes."
     )
+    agent_url: str = Field(
+        default="http://{host}:8471",
+        description="How an agent is asked that DNS, Slurm or Kubernetes names by host or address alone.",
+    )
+    file_sd: str = Field(
+        default="",
+        description="Files of agents in Prometheus' format, JSON or YAML (by their ending), parted by commas; `*` and "
+        "`?` as in a shell. Read again when they change.",
+    )
+    http_sd: str = Field(
+        default="", description="URLs that answer with agents in Prometheus' http_sd format, parted by commas."
+    )
+    http_sd_token_file: Path | None = Field(default=None, description="The bearer token to send to them.")
+    dns: str = Field(
+        default="",
+        description="Names, parted by commas: `_unhang._tcp.example.org` is asked for SRV records, any other, such as "
+        "that of a headless service, for its addresses.",
+    )
+    dns_server: str = Field(default="", description="The name server, ADDRESS:PORT; by default the machine's own.")
+    slurm: bool = Field(
+        default=False, description="Ask `squeue` on which nodes jobs run, else take the allocation we run in."
+    )
+    kubernetes: str = Field(
+        default="", description="Agents are the pods with these labels, e.g. `app.kubernetes.io/name=unhang-agent`."
+    )
+    kubernetes_namespace: str = Field(default="", description="Where these pods are; by default where ours is.")
+    kubernetes_job_namespaces: str = Field(
+        default="",
+        description="Where the pods of jobs are, parted by commas, `*` for everywhere: names are told with ranks.",
+    )
+    kubernetes_api: str = Field(default="", description="The API server's URL; by default that of our own cluster.")
+    kubernetes_account: Path = Field(
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        description="Where the service account's `token`, `ca.crt` and `namespace` are.",
+    )
+    registration_seconds: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=86_400.0,
+        description="Let agents register themselves (`PUT /v1/agents/{host}`), and count one as lost that has not done "
+        "so again for so long; 0: they may not.",
+    )
+    registration_token_file: Path | None = Field(
+        default=None,
+        description="Only callers with a token of this file may register agents. It must stand in `token_file` too.",
+    )
+    discovery_seconds: float = Field(
+        default=15.0, ge=0.05, le=3600.0, description="How often files, servers, DNS, Slurm and Kubernetes are asked."
+    )
+    discovery_deadline_seconds: float = Field(
+        default=5.0, gt=0.0, le=60.0, description="How long one of them may take to answer."
+    )
     agent_token_file: Path | None = Field(
         default=None, description="The bearer token to send to the agents: the first line that is one."
     )

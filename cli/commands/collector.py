@@ -18,6 +18,26 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
 @click.option("--listen", metavar="HOST:PORT", help="Where to serve the API. [default: 127.0.0.1:8470]")
 @click.option("--agents", metavar="HOSTLIST", help="The agents, e.g. node[01-16]:8471 or URLs.")
 @click.option("--agents-file", metavar="FILE", help="Host lists, one a line; read again when it changes.")
+@click.option(
+    "--agent-url", metavar="URL", help="How agents known by host alone are asked. [default: http://{host}:8471]"
+)
+@click.option("--file-sd", metavar="FILES", help="Agents in Prometheus' file_sd format; * and ? are allowed.")
+@click.option("--http-sd", metavar="URLS", help="Servers that answer with agents in Prometheus' http_sd format.")
+@click.option("--http-sd-token-file", metavar="FILE", help="The bearer token to send to them.")
+@click.option("--dns", metavar="NAMES", help="Agents by SRV records (_unhang._tcp.example.org) or all addresses.")
+@click.option("--dns-server", metavar="ADDRESS:PORT", help="The name server. [default: the machine's own]")
+@click.option("--slurm/--no-slurm", default=None, help="Agents on the nodes of Slurm's running jobs. [default: no]")
+@click.option("--kubernetes", metavar="LABELS", help="Agents are the pods with these labels.")
+@click.option("--kubernetes-namespace", metavar="NAME", help="Where these pods are. [default: our own namespace]")
+@click.option("--kubernetes-job-namespaces", metavar="NAMES", help="Where the pods of jobs are; * for everywhere.")
+@click.option("--kubernetes-api", metavar="URL", help="The API server. [default: that of our own cluster]")
+@click.option("--kubernetes-account", metavar="DIR", help="Where the service account's token and ca.crt are.")
+@click.option(
+    "--registration-seconds", metavar="S", help="Agents may register, for so long. [default: 0: they may not]"
+)
+@click.option("--registration-token-file", metavar="FILE", help="Only with these tokens may agents register.")
+@click.option("--discovery-seconds", metavar="S", help="How often sources of agents are asked. [default: 15]")
+@click.option("--discovery-deadline-seconds", metavar="S", help="How long each may take. [default: 5]")
 @click.option("--token-file", metavar="FILE", help="Bearer tokens of clients; needed to listen beyond loopback.")
 @click.option("--tls-cert-file", metavar="FILE", help="Our certificate: serve HTTPS.")
 @click.option("--tls-key-file", metavar="FILE", help="Its private key, unless it is in the same file.")

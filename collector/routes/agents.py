@@ -1,14 +1,19 @@
-"""Who the agents are, and whether they answer."""
+"""Who the agents are, whether they answer, and how one makes itself known."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 from pydantic import Field
 
+from collector.discovery.merging import KnownAgent
+from collector.discovery.sightings import parse_one
 from collector.fanout import Silent
-from collector.hostlists import AgentAddress
 from collector.jobs import summarise_jobs
 from collector.routes.answers import ServiceDependency, json_answer
-from shared.missing import Missing
+from shared.errors import InvalidHostlist, NotPermitted, quoted
+from shared.missing import Missing, Reason
+from shared.registration import Lease, Registration
 from shared.snapshot import RankList
 from shared.value import Value
 
@@ -27,6 +32,13 @@ class AgentState(Value):
     missing: tuple[Missing, ...] = Field(
         default=(), description="Why it does not answer, or what it cannot see on its node."
     )
+    learnt_from: tuple[str, ...] = Field(
+        default=(), description="Who knows it: `agents`, `agents_file`, `registered`, `slurm`, `dns NAME` …"
+    )
+    labels: dict[str, str] = Field(default_factory=dict, description="What its source says of it, e.g. its pod.")
+    lost_at: float | None = Field(
+        default=None, description="When it last registered, where it should have done so again; Unix seconds."
+    )
 
 
 class AgentStates(Value):
@@ -34,6 +46,9 @@ class AgentStates(Value):
 
     agents: tuple[AgentState, ...]
     trouble: Missing | None = Field(default=None, description="Why the list itself may be out of date.")
+    troubles: tuple[Missing, ...] = Field(
+        default=(), description="All that is wrong with the sources of agents: failures, and what they disagree on."
+    )
 
 
 @router.get("", response_model=AgentStates, summary="List the agents")
@@ -42,22 +57,57 @@ async def list_agents(service: ServiceDependency) -> Response:
     found = await service.find()
     silent = {each.address.url: each for each in found.silent}
     states = [
-        _state(address, found.lists.get(address.url), silent.get(address.url))
-        for address in service.inventory.addresses()
+        _state(agent, found.lists.get(agent.address.url), silent.get(agent.address.url))
+        for agent in service.inventory.agents()
     ]
-    return json_answer(AgentStates(agents=tuple(states), trouble=service.inventory.trouble))
+    troubles = service.inventory.troubles
+    return json_answer(AgentStates(agents=tuple(states), trouble=next(iter(troubles), None), troubles=troubles))
 
 
-def _state(address: AgentAddress, ranks: RankList | None, silent: Silent | None) -> AgentState:
-    if ranks is None:
-        missing = () if silent is None else (silent.missing,)
-        return AgentState(host=address.host, url=address.url, answers=False, missing=missing)
-    return AgentState(
-        host=address.host,
-        url=address.url,
-        answers=True,
-        calls_itself=ranks.host,
-        ranks=len(ranks.ranks),
-        jobs=tuple(job.name for job in summarise_jobs([ranks])),
-        missing=ranks.missing,
+@router.put("/{host}", response_model=Lease, summary="An agent makes itself known")
+async def register(
+    host: Annotated[str, Path(max_length=253, description="The node's name.", examples=["node07"])],
+    body: Registration,
+    request: Request,
+    service: ServiceDependency,
+) -> Response:
+    """Know this agent for `lease_seconds`. One that does not register again is lost, and its node told as silent."""
+    await service.may_register(request)
+    leases = service.inventory.leases
+    if leases is None:
+        raise NotPermitted(
+            "this collector takes no registrations", advice="set registration_seconds, or name the agent by other means"
+        )
+    name = parse_one(host)
+    if ":" in host:
+        raise InvalidHostlist(f"{quoted(host)} is no name of a node")
+    address = parse_one(body.url or _where_from(request, body)).model_copy(update={"host": name.host})
+    leases.renew(address)
+    return json_answer(Lease(host=address.host, url=address.url, lease_seconds=leases.seconds))
+
+
+def _where_from(request: Request, body: Registration) -> str:
+    sender = "" if request.client is None else request.client.host.removeprefix("::ffff:")
+    shown = f"[{sender}]" if ":" in sender else sender
+    return f"{body.scheme}://{shown}:{body.port}"
+
+
+def _state(agent: KnownAgent, ranks: RankList | None, silent: Silent | None) -> AgentState:
+    known = AgentState(
+        host=agent.address.host,
+        url=agent.address.url,
+        answers=ranks is not None,
+        learnt_from=agent.learnt_from,
+        labels=agent.labels,
+        lost_at=agent.lost_at,
     )
+    if ranks is None:
+        return known.model_copy(update={"missing": (_NOT_ASKED if silent is None else silent.missing,)})
+    jobs = tuple(job.name for job in summarise_jobs([ranks]))
+    seen = {"calls_itself": ranks.host, "ranks": len(ranks.ranks), "jobs": jobs, "missing": ranks.missing}
+    return known.model_copy(update=seen)
+
+
+_NOT_ASKED = Missing(
+    source="registered", reason=Reason.GONE, detail="it was not asked: it is lost for long, or has just become known"
+)

@@ -24,6 +24,7 @@ class Health(Value):
     version: str = VERSION
     agents: int = Field(description="How many agents are in the inventory; `GET /v1/agents` asks them.")
     trouble: Missing | None = Field(default=None, description="Why the list of agents may be out of date.")
+    troubles: tuple[Missing, ...] = Field(default=(), description="All that is wrong with the sources of agents.")
     store: Missing | None = Field(default=None, description="Why diagnoses are not kept.")
 
 
@@ -33,7 +34,9 @@ async def healthz(service: ServiceDependency) -> Response:
     agents = service.inventory.addresses()
     store = await service.desk.trouble()
     status: Literal["ok", "degraded"] = "ok" if store is None else "degraded"
-    return json_answer(Health(status=status, agents=len(agents), trouble=service.inventory.trouble, store=store))
+    troubles = service.inventory.troubles
+    trouble = next(iter(troubles), None)
+    return json_answer(Health(status=status, agents=len(agents), trouble=trouble, troubles=troubles, store=store))
 
 
 @router.get("/metrics", response_class=Response, summary="Metrics for Prometheus")

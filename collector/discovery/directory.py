@@ -1,0 +1,123 @@
+"""All agents that the collector knows, by whatever way: what the rest of the collector asks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import chain
+
+from collector.discovery.leases import SOURCE, Leases
+from collector.discovery.merging import KnownAgent, merge
+from collector.discovery.sightings import PodPlace, Sighting, Source
+from collector.discovery.standing import Standing
+from collector.hostlists import AgentAddress
+from collector.inventory import StaticInventory
+from shared.missing import Missing
+
+_MOST_TROUBLES = 100
+"""That are told; one broken list may name thousands."""
+
+
+class Directory:
+    """Agents from all sources, merged. What it says is what is known now: no question to it waits for a source.
+
+    The order of the sources decides whose URL is asked: what people wrote down comes first, then what the agents say
+    of themselves, then the others in the order given.
+    """
+
+    def __init__(
+        self,
+        static: StaticInventory,
+        sources: Sequence[Source] = (),
+        *,
+        leases: Leases | None = None,
+        period_seconds: float = 15.0,
+        deadline_seconds: float = 5.0,
+    ) -> None:
+        self.leases = leases
+        self.standings = tuple(Standing(source, deadline_seconds=deadline_seconds) for source in sources)
+        self._static = static
+        self._period_seconds = period_seconds
+
+    @asynccontextmanager
+    async def kept_fresh(self) -> AsyncIterator[None]:
+        """Ask every source once, within its deadline, and then again and again until the end of the context."""
+        await asyncio.gather(*(standing.refresh() for standing in self.standings))
+        tasks = [self._begin(standing) for standing in self.standings]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def addresses(self) -> tuple[AgentAddress, ...]:
+        """Return the agents to ask."""
+        return tuple(agent.address for agent in self.agents() if agent.asked)
+
+    def agents(self) -> tuple[KnownAgent, ...]:
+        """Return all agents, with those that are only remembered, and who knows each."""
+        return merge(self._sightings())[0]
+
+    @property
+    def trouble(self) -> Missing | None:
+        """The first of `troubles`."""
+        return next(iter(self.troubles), None)
+
+    @property
+    def troubles(self) -> tuple[Missing, ...]:
+        """Why the list may be out of date or wrong: sources that fail, what they miss, what they disagree on."""
+        conflicts = merge(self._sightings())[1]
+        return (*self._failing(), *conflicts)[:_MOST_TROUBLES]
+
+    @property
+    def pods(self) -> Mapping[str, PodPlace]:
+        """Pods that may run ranks, by uid."""
+        return {pod.uid: pod for standing in self.standings for pod in standing.reading.pods}
+
+    def sources(self) -> Iterator[tuple[str, bool, int]]:
+        """Give each source's name, whether its last answer could be used whole, and how many agents it knows."""
+        for name, addresses in self._static.by_source():
+            yield name, name != "agents_file" or self._static.trouble is None, len(addresses)
+        for standing in self.standings:
+            reading = standing.reading
+            yield standing.name, standing.trouble is None and not reading.missing, len(reading.sightings)
+        if self.leases is not None:
+            yield SOURCE, not self.leases.conflicts(), len(self.leases.sightings())
+
+    def nodes_of(self, job: str | None) -> frozenset[str] | None:
+        """Return the nodes on which a job runs, where a source knows; None where none does."""
+        known = [s.reading.jobs[job] for s in self.standings if job is not None and job in s.reading.jobs]
+        hosts = frozenset(chain.from_iterable(known))
+        return hosts or None
+
+    def _begin(self, standing: Standing) -> "asyncio.Task[None]":
+        task = asyncio.create_task(
+            standing.keep_fresh(period_seconds=self._period_seconds), name=f"agents from {standing.name}"
+        )
+        task.add_done_callback(partial(_note_end, standing))
+        return task
+
+    def _sightings(self) -> Iterator[Sighting]:
+        for source, addresses in self._static.by_source():
+            yield from (Sighting(address, source) for address in addresses)
+        if self.leases is not None:
+            yield from self.leases.sightings()
+        for standing in self.standings:
+            yield from standing.reading.sightings
+
+    def _failing(self) -> Iterator[Missing]:
+        if self._static.trouble is not None:
+            yield self._static.trouble
+        for standing in self.standings:
+            if standing.trouble is not None:
+                yield standing.trouble
+            yield from standing.reading.missing
+        if self.leases is not None:
+            yield from self.leases.conflicts()
+
+
+def _note_end(standing: Standing, task: "asyncio.Task[None]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        standing.give_up(error)

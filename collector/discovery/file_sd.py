@@ -1,0 +1,76 @@
+"""Agents from files in Prometheus' format, JSON or YAML, read again when they change."""
+
+import glob
+import os
+from pathlib import Path
+
+from collector.discovery.own_thread import OwnThread
+from collector.discovery.sightings import Reading, Sighting
+from collector.discovery.targets import MOST_BYTES, parse_targets, require_yaml
+from shared.errors import InvalidInput, UnhangError, quoted
+from shared.missing import Missing, Reason
+from shared.secret_files import Stamp, stamp_of
+
+_YAML = (".yml", ".yaml")
+_MOST_FILES = 1000
+
+
+class FileTargets:
+    """The files of one pattern. What a broken one said last stands, and the others are not touched by it."""
+
+    def __init__(self, pattern: str) -> None:
+        """Raise InvalidSettings where the pattern is of YAML files and there is no YAML."""
+        if pattern.endswith(_YAML):
+            require_yaml()
+        self._pattern = pattern
+        self._known: dict[Path, tuple[Stamp | None, tuple[Sighting, ...]]] = {}
+        self._thread = OwnThread("file-sd")
+
+    @property
+    def name(self) -> str:
+        """`file_sd` and the pattern."""
+        return f"file_sd {self._pattern}"
+
+    async def read(self) -> Reading:
+        """Read the files that have changed. A broken or vanished one is told of in `missing`."""
+        known, missing = await self._thread.run(self._look)
+        self._known = known
+        sightings = tuple(sighting for _, found in known.values() for sighting in found)
+        return Reading(sightings, missing)
+
+    def _look(self) -> tuple[dict[Path, tuple[Stamp | None, tuple[Sighting, ...]]], tuple[Missing, ...]]:
+        files = [Path(name) for name in sorted(glob.iglob(self._pattern))]
+        if len(files) > _MOST_FILES:
+            raise InvalidInput(f"more than {_MOST_FILES} files are there")
+        if not files and not self._known:
+            raise InvalidInput("no such file is there")
+        known, missing = {}, []
+        for file in dict.fromkeys((*files, *self._known)):
+            before = self._known.get(file, (None, ()))
+            try:
+                known[file] = _read(file, before, self.name)
+            except UnhangError as error:
+                if file in self._known:
+                    known[file] = (None, before[1])
+                missing.append(_broken(file, error))
+        return known, tuple(missing)
+
+
+def _read(
+    file: Path, before: tuple[Stamp | None, tuple[Sighting, ...]], source: str
+) -> tuple[Stamp | None, tuple[Sighting, ...]]:
+    try:
+        stamp = stamp_of(file)
+        if stamp == before[0]:
+            return before
+        opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would block for ever
+        with os.fdopen(opened, "rb") as reading:
+            content = reading.read(MOST_BYTES + 1) or b""
+    except OSError as error:
+        raise InvalidInput(f"it cannot be read: {error.strerror}") from error
+    return stamp, parse_targets(content, source=source, yaml=file.name.endswith(_YAML))
+
+
+def _broken(file: Path, error: UnhangError) -> Missing:
+    detail = f"{quoted(str(file), most=200)}: {error}; the agents read from it before are kept"
+    return Missing(source="file_sd", reason=Reason.UNREADABLE, detail=detail)

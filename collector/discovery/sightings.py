@@ -1,0 +1,99 @@
+"""What a source of agents says, and what any source must do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from collector.hostlists import AgentAddress, parse_hostlist
+from shared.errors import InvalidHostlist, quoted
+from shared.missing import Missing
+
+MOST_SIGHTINGS = 131_072
+"""Of one source, as `hostlists.MOST_AGENTS`."""
+
+HOST = "{host}"
+
+_LONGEST = 1000
+"""Of one agent's URL, in characters."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One agent, as one source knows it."""
+
+    address: AgentAddress
+    source: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    lost_at: float | None = None
+    """Since when it is not heard of, Unix seconds, where it used to tell of itself."""
+    asked: bool = True
+    """False: it is remembered, and lost for so long that asking it would only cost time."""
+
+
+@dataclass(frozen=True)
+class PodPlace:
+    """A pod that may run ranks, as Kubernetes tells of it."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str | None = None
+    job: str | None = None
+    phase: str = ""
+    reason: str = ""
+    restarts: int = 0
+    containers: Mapping[str, str] = field(default_factory=dict)
+    """Names by container id."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that one source says at one moment. `missing` is what it knows to be wrong, and no fault of the source."""
+
+    sightings: tuple[Sighting, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The nodes of each job that runs, by its name as agents tell it."""
+    pods: tuple[PodPlace, ...] = ()
+
+
+class Source(Protocol):
+    """A place that knows agents and is asked again and again."""
+
+    @property
+    def name(self) -> str:
+        """How `learnt_from` and troubles call it."""
+        ...
+
+    async def read(self) -> Reading:
+        """Ask once, and raise an UnhangError where nothing usable comes. Whoever calls sets a deadline."""
+        ...
+
+
+def parse_one(text: str) -> AgentAddress:
+    """Read the name or URL of a single agent. Raises InvalidHostlist."""
+    rest = text.rpartition("://")[2]
+    if len(text) > _LONGEST or "[" in rest[1:]:  # a range of many would be written out before it is refused
+        raise InvalidHostlist(f"{quoted(text)} is not one agent")
+    found = parse_hostlist(text)
+    if len(found) != 1:
+        raise InvalidHostlist(f"{quoted(text)} is not one agent")
+    return found[0]
+
+
+def address_at(host: str, template: str, *, name: str | None = None) -> AgentAddress:
+    """Return the agent at `host`, a name or an address, by the setting `agent_url`. Raises InvalidHostlist.
+
+    `name` is what the node is called, where `host` is an address.
+    """
+    shown = f"[{host}]" if ":" in host else host
+    found = parse_one(template.replace(HOST, shown))
+    return found if name is None else found.model_copy(update={"host": parse_one(name).host})
+
+
+def place_of(address: AgentAddress) -> tuple[str, str]:
+    """Return host and port, and the path where agents are behind a proxy."""
+    _, _, rest = address.url.partition("://")
+    authority, _, path = rest.partition("/")
+    port = authority.rpartition("]")[2].rpartition(":")[2] if ":" in authority.rpartition("]")[2] else ""
+    return address.host, f"{port}/{path}"

@@ -1,0 +1,59 @@
+"""One source, asked again and again in the background: its last good answer stands while it cannot be used."""
+
+import asyncio
+import logging
+import random
+
+from collector.discovery.sightings import MOST_SIGHTINGS, Reading, Source
+from collector.failures import NoAnswer
+from shared.errors import UnhangError
+from shared.missing import Missing, Reason
+
+_log = logging.getLogger(__name__)
+
+_JITTER = 0.2
+"""Share of the pause by which it varies, so that replicas do not ask in step."""
+
+
+class Standing:
+    """What a source said last, and what is wrong with it now. Reading it never waits."""
+
+    def __init__(self, source: Source, *, deadline_seconds: float) -> None:
+        self.name = source.name
+        self.reading = Reading()
+        self.trouble: Missing | None = None
+        self._source = source
+        self._deadline_seconds = deadline_seconds
+
+    async def refresh(self) -> None:
+        """Ask the source once, within the deadline."""
+        try:
+            async with asyncio.timeout(self._deadline_seconds):
+                reading = await self._source.read()
+            if len(reading.sightings) > MOST_SIGHTINGS:
+                raise NoAnswer(Reason.REFUSED, f"it names more than {MOST_SIGHTINGS} agents")
+        except TimeoutError:
+            self._fail(Reason.TIMED_OUT, f"no answer within {self._deadline_seconds:.1f} s")
+        except UnhangError as error:
+            self._fail(error.reason if isinstance(error, NoAnswer) else Reason.UNREADABLE, str(error))
+        else:
+            if self.trouble is not None:
+                _log.info("agents are known from %s again", self.name)
+            self.reading, self.trouble = reading, None
+
+    async def keep_fresh(self, *, period_seconds: float) -> None:
+        """Ask the source for ever."""
+        while True:
+            await asyncio.sleep(period_seconds * random.uniform(1 - _JITTER, 1 + _JITTER))
+            await self.refresh()
+
+    def give_up(self, error: BaseException) -> None:
+        """Tell of a mistake of ours that has ended the asking: what was known stands."""
+        _log.error("asking %s has ended", self.name, exc_info=error)
+        self._fail(Reason.UNREADABLE, f"asking it has ended with {type(error).__name__}, restart the collector")
+
+    def _fail(self, reason: Reason, detail: str) -> None:
+        trouble = Missing(source=self.name, reason=reason, detail=f"{detail}; the agents known before are kept")
+        if self.trouble is None or self.trouble.reason is not reason:
+            _log.warning("agents from %s: %s", self.name, trouble.detail)
+        self.trouble = trouble
