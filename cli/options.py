@@ -82,8 +82,68 @@ def _tls_option(name: str, variable: str, text: str) -> Callable[[F], F]:
     )
 
 
+def ssh_options(command: F) -> F:
+    """Add the options that look at hosts over ssh; their values wait in the context for the source."""
+    for name, details in reversed(_SSH_OPTIONS):
+        command = click.option(name, expose_value=False, callback=_keep(name), **details)(command)
+    return command
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_SSH_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--ssh", {"is_flag": True, "help": "Look at hosts over your own ssh, configured as yours is; needs no agent."}),
+    ("--hosts", {"metavar": "LIST", "help": "With --ssh: the hosts, e.g. 'node[01-64],gpu7'."}),
+    ("--slurm", {"metavar": "JOBID", "help": "With --ssh: the hosts of this Slurm job, by squeue."}),
+    ("--fanout", {"type": click.IntRange(1, 1024), "default": 64, "show_default": True, "help": "Hosts at once."}),
+    ("--ssh-command", {"metavar": "CMD", "default": "ssh", "show_default": True, "help": "The ssh client."}),
+    ("--ssh-option", {"metavar": "OPT", "multiple": True, "help": "For its -o, e.g. User=alice; may be repeated."}),
+    (
+        "--remote-command",
+        {"metavar": "CMD", "help": "How unhang, or Python with --with-zipapp, is called there. [default: unhang]"},
+    ),
+    ("--with-zipapp", {"type": _FILE, "metavar": "FILE", "help": "Bring unhang.pyz along; needs Python there."}),
+)
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        context.meta[name] = value
+
+    return keep
+
+
+def _hosts_over_ssh() -> "Source | None":
+    """Return the hosts that `--ssh` is to look at; None without it. Raises UsageError."""
+    meta = click.get_current_context().meta
+    hosts, job_id = meta.get("--hosts"), meta.get("--slurm")
+    if not meta.get("--ssh"):
+        if hosts is not None or job_id is not None:
+            raise click.UsageError("--hosts and --slurm are looked at over ssh: add --ssh")
+        return None
+    if (hosts is None) == (job_id is None):
+        raise click.UsageError("--ssh needs one of --hosts and --slurm")
+    from cli.sources.slurm import hosts_of_slurm_job
+    from cli.sources.ssh import Ssh
+    from cli.sources.ssh_command import Way, read_client, read_program
+    from collector.hostlists import parse_host_names
+
+    file = meta["--with-zipapp"]
+    program = None if file is None else read_program(file)
+    way = Way(read_client(meta["--ssh-command"]), meta["--ssh-option"], meta["--remote-command"], program)
+    names = parse_host_names(str(hosts) if job_id is None else hosts_of_slurm_job(job_id))
+    if not names:
+        raise click.UsageError("--hosts names no host")
+    return Ssh(names, way, most_at_once=meta["--fanout"])
+
+
 def choose_source(collector: str | None, directory: Path | None, token_file: Path | None) -> "Source":
     """Return what to ask. Raises UsageError where two are named."""
+    over_ssh = _hosts_over_ssh()
+    if over_ssh is not None:
+        said = click.get_current_context().get_parameter_source("collector")
+        if directory is not None or said is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--ssh, --from and --collector exclude each other")
+        return over_ssh
     if directory is not None:
         said = click.get_current_context().get_parameter_source("collector")
         if collector is not None and said is ParameterSource.COMMANDLINE:

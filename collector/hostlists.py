@@ -24,9 +24,16 @@ MOST_CHARACTERS = 8_388_608
 """Enough for every agent's full name, one per line."""
 
 _ADVICE = "write agents as node[01-16]:8471,gpu[1,3-5] or http://node7:8471, separated by commas or spaces"
+_ADVICE_NAMES = "write hosts as node[01-16],gpu[1,3-5]; ports and users belong into ~/.ssh/config"
 _RANGES = re.compile(r"\[([0-9,\- ]{1,4096})\]")
 _SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,252})")
+_SSH_NAME = re.compile(
+    r"(?:[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}@)?"
+    r"(?:[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f.]{0,15}){2,8})"
+)
+"""As ssh(1) takes it, an IPv6 address without brackets; never a port, nor an option, which begins with a dash."""
+
 _IPV6 = re.compile(r"\[([0-9A-Fa-f:.]{2,45})\]")
 _TRAILING_PORT = re.compile(r"(.*?)(?::([0-9]{1,5}))?")
 
@@ -43,6 +50,20 @@ def parse_hostlist(text: str) -> tuple[AgentAddress, ...]:
     if len(text) > MOST_CHARACTERS:
         raise InvalidHostlist(f"a host list of {len(text)} characters is too long", advice=_ADVICE)
     return fold_addresses(_address(name) for item in _items(text) for name in _expand(item))
+
+
+def parse_host_names(text: str) -> tuple[str, ...]:
+    """Read a host list for ssh: `user@` may stand before a name, ports and URLs may not. Raises InvalidHostlist."""
+    if len(text) > MOST_CHARACTERS:
+        raise InvalidHostlist(f"a host list of {len(text)} characters is too long", advice=_ADVICE_NAMES)
+    names: dict[str, None] = {}
+    for count, name in enumerate(name for item in _items(text) for name in _expand(item)):
+        if _SSH_NAME.fullmatch(name) is None:
+            raise InvalidHostlist(f"{quoted(name)} does not name a host", advice=_ADVICE_NAMES)
+        if count >= MOST_AGENTS:
+            raise InvalidHostlist(f"the host list names more than {MOST_AGENTS} hosts", advice=_ADVICE_NAMES)
+        names[name] = None
+    return tuple(names)
 
 
 def fold_addresses(addresses: Iterable[AgentAddress]) -> tuple[AgentAddress, ...]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import choose_source, colour_option, job_argument, json_option, source_options
+from cli.options import choose_source, colour_option, job_argument, json_option, source_options, ssh_options
 from cli.terminal import emit, emit_json, wants_colour, width
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ checked; 1 it failed, 2 called wrongly.""",
 )
 @job_argument
 @source_options
+@ssh_options
 @json_option
 @colour_option
 @click.pass_context

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import choose_source, colour_option, job_argument, json_option, source_options, verbose_option
+from cli.options import (
+    choose_source,
+    colour_option,
+    job_argument,
+    json_option,
+    source_options,
+    ssh_options,
+    verbose_option,
+)
 from cli.terminal import emit, emit_json, note, wants_colour, width
 
 if TYPE_CHECKING:
@@ -22,6 +30,7 @@ STATUS = {"not_hung": 0, "hung": 10, "slow": 11, "cannot_tell": 12}
 Examples:
   unhang diagnose                                  the only job on this machine
   unhang diagnose slurm-4242 --collector http://head:8470
+  unhang diagnose --ssh --hosts 'node[01-16]'        no agent needed
   unhang diagnose --from dumps/ --json | jq .headline
   unhang diagnose --markdown --output ticket.md
 
@@ -29,6 +38,7 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 it failed, 2 called wron
 )
 @job_argument
 @source_options
+@ssh_options
 @json_option
 @click.option("--markdown", is_flag=True, help="Print Markdown for a chat or a ticket.")
 @click.option("--looks", type=click.IntRange(1, 10), help="Looks to take; two tell what moves. [default: 2]")
@@ -68,8 +78,8 @@ def diagnose(
 ) -> None:
     """Find the rank that hangs JOB, where it is now, and on what ground.
 
-    Looks at the ranks on this machine, or asks a collector, or reads files. JOB may be left out where there is
-    only one. Needs the right to trace the ranks: the same user, root, or CAP_SYS_PTRACE.
+    Looks at the ranks on this machine, or on hosts over ssh, or asks a collector, or reads files. JOB may be left
+    out where there is only one. Needs the right to trace the ranks: the same user, root, or CAP_SYS_PTRACE.
     """
     if as_json and markdown:
         raise click.UsageError("--json and --markdown exclude each other")

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
-from cli.options import choose_source, json_option, source_options
+from cli.options import choose_source, json_option, source_options, ssh_options
 from cli.terminal import emit, emit_json
 
 
 @click.command(short_help="List the jobs.", epilog="Example: unhang jobs --collector http://head:8470")
 @source_options
+@ssh_options
 @json_option
 def jobs(collector: str | None, directory: Path | None, token_file: Path | None, as_json: bool) -> None:
     """List the jobs on this machine, of a collector's agents, or in files."""

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import choose_source, colour_option, job_argument, json_option, rank_option, read_ranks, source_options
+from cli.options import (
+    choose_source,
+    colour_option,
+    job_argument,
+    json_option,
+    rank_option,
+    read_ranks,
+    source_options,
+    ssh_options,
+)
 from cli.terminal import emit, emit_json, wants_colour, width
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ Examples:
 )
 @job_argument
 @source_options
+@ssh_options
 @click.option(
     "--format",
     "form",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.hostlists import MOST_AGENTS, parse_hostlist
+from collector.hostlists import MOST_AGENTS, parse_host_names, parse_hostlist
 from shared.errors import InvalidHostlist
 
 URLS: tuple[tuple[str, list[str]], ...] = (
@@ -92,3 +92,36 @@ def test_ranges_and_single_names_mean_the_same(numbers: list[int], width: int) -
     in_brackets = parse_hostlist(f"node[{','.join(names)}]")
     one_by_one = parse_hostlist(" ".join(f"node{name}" for name in names))
     assert in_brackets == one_by_one
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("node[01-03],gpu7", ("node01", "node02", "node03", "gpu7")),
+        ("alice@Node1 node1 node1", ("alice@Node1", "node1")),
+        ("::1", ("::1",)),
+        ("", ()),
+    ],
+)
+def test_names_for_ssh_stay_as_written(text: str, names: tuple[str, ...]) -> None:
+    """An alias of ssh may have capitals; users may stand before it, ports belong to its configuration."""
+    assert parse_host_names(text) == names
+
+
+@pytest.mark.parametrize(
+    "text", ["-oProxyCommand=x", "a;b", "a:22", "http://a", "a[1-2", "a@-b", "a@b@c", "$(a)", "a\x00b"]
+)
+def test_what_is_no_name_never_reaches_ssh(text: str) -> None:
+    """Least of all as an option."""
+    with pytest.raises(InvalidHostlist):
+        parse_host_names(text)
+
+
+@given(st.text(alphabet="ab01[]-,:@ ;$", max_size=40))
+def test_any_text_is_read_as_names_or_refused(text: str) -> None:
+    """No name begins with a dash."""
+    try:
+        names = parse_host_names(text)
+    except InvalidHostlist:
+        return
+    assert not [name for name in names if name.startswith("-")]

@@ -1,0 +1,166 @@
+"""One round over ssh: every host once, a bounded number at a time, under one deadline, and nothing left behind.
+
+A host that fails costs its own looks, never the others'. What a host sends is bounded and validated as bytes.
+"""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from cli.sources.ssh_command import Look, Way
+from cli.sources.ssh_failures import explain_ssh
+from collector.bodies import MOST_BODY_BYTES
+from collector.failures import NoAnswer
+from collector.fanout import Deadline, read_answer
+from shared.errors import InvalidSettings, quoted
+from shared.missing import Missing, Reason
+from shared.snapshot import NodeSnapshot
+
+_MOST_SAID = 16_384
+_LAST_WORDS_SECONDS = 0.5
+"""For standard error once the rest has ended: a connection that others share may hold it open."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What came of one host: looks, or why there are none, or both where it broke off."""
+
+    host: str
+    looks: tuple[NodeSnapshot, ...] = ()
+    missing: Missing | None = None
+
+
+class Round:
+    """Visits hosts."""
+
+    def __init__(self, way: Way, look: Look, *, most_at_once: int, host_seconds: float, deadline: Deadline) -> None:
+        self._way = way
+        self._look = look
+        self._turns = asyncio.Semaphore(most_at_once)
+        self._host_seconds = host_seconds
+        self._deadline = deadline
+
+    async def visit_all(self, hosts: Sequence[str], on_progress: Callable[[int], Awaitable[None]]) -> tuple[Visit, ...]:
+        """Visit each host, and return what came of it in the order of `hosts`, by the deadline.
+
+        The first and the last are asked for NCCL's RAS report, too: it is of the whole job, and costs it a message.
+        """
+        finished = 0
+
+        async def one(host: str) -> Visit:
+            nonlocal finished
+            visit = await self._visit(host, ras=host in (hosts[0], hosts[-1]))
+            finished += 1
+            await on_progress(finished)
+            return visit
+
+        return tuple(await asyncio.gather(*(one(host) for host in hosts)))
+
+    async def _visit(self, host: str, *, ras: bool) -> Visit:
+        out = bytearray()
+        cut: NoAnswer | None = None
+        ended: NoAnswer | None = None
+        budget = self._deadline.seconds_left
+        try:
+            async with asyncio.timeout(budget), self._turns:
+                budget = min(self._host_seconds, self._deadline.seconds_left)
+                async with asyncio.timeout(budget):
+                    ended = await self._run(self._way.command(host, self._look, ras=ras), out)
+        except TimeoutError:
+            cut = NoAnswer(Reason.TIMED_OUT, f"no answer within {budget:.1f} s")
+        except NoAnswer as error:
+            cut = error
+        looks, broken = await asyncio.to_thread(_read_looks, bytes(out), self._look.count)
+        if len(looks) == self._look.count:
+            return Visit(host, looks)
+        why = cut or broken or ended or NoAnswer(Reason.UNREADABLE, f"{len(looks)} looks came, not {self._look.count}")
+        return Visit(host, looks, Missing(source=f"ssh {host}", reason=why.reason, detail=str(why)))
+
+    async def _run(self, command: Sequence[str], out: bytearray) -> NoAnswer:
+        """Run one ssh to its end, its output going to `out`; return why nothing came, if nothing did."""
+        process = await _started(command)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = bytearray()
+        helpers = [
+            asyncio.create_task(_feed(process.stdin, self._way.program)),
+            asyncio.create_task(_read_end(process.stderr, said)),
+        ]
+        try:
+            await _read_all(process.stdout, out)
+            status = await process.wait()
+            await asyncio.wait(helpers[1:], timeout=_LAST_WORDS_SECONDS)
+            return explain_ssh(status, bytes(said))
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            await _end(process)
+
+
+async def _started(command: Sequence[str]) -> Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidSettings(
+            f"{command[0]} cannot be run: {why}", advice="install an ssh client, or name one by --ssh-command"
+        ) from error
+
+
+async def _feed(stdin: asyncio.StreamWriter, program: bytes | None) -> None:
+    """Send the program, and leave standard input open: its end tells the other side to stop."""
+    with suppress(ConnectionError):
+        if program is not None:
+            stdin.write(program)
+            await stdin.drain()
+
+
+async def _read_all(stream: asyncio.StreamReader, into: bytearray) -> None:
+    while part := await stream.read(65_536):
+        into += part
+        if len(into) > MOST_BODY_BYTES:
+            raise NoAnswer(Reason.REFUSED, f"the answer is larger than {MOST_BODY_BYTES} bytes")
+
+
+async def _read_end(stream: asyncio.StreamReader, into: bytearray) -> None:
+    while part := await stream.read(4096):
+        into += part
+        del into[:-_MOST_SAID]
+
+
+async def _end(process: Process) -> None:
+    """Kill what is left of the group, close our ends and reap."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.stdin is not None
+    process.stdin.close()
+    await process.wait()
+
+
+def _read_looks(out: bytes, most: int) -> tuple[tuple[NodeSnapshot, ...], NoAnswer | None]:
+    """Read JSON lines; what a login shell prints before them is passed over, a line cut off is no look."""
+    looks: list[NodeSnapshot] = []
+    *lines, rest = out.split(b"\n")
+    for line in lines:
+        if not line.startswith(b"{"):
+            continue
+        if len(looks) == most:
+            return (), NoAnswer(Reason.UNREADABLE, f"more than {most} looks came")
+        try:
+            look = read_answer(line, NodeSnapshot)
+        except NoAnswer as error:
+            return tuple(looks), error
+        if look.host is None:  # every field may be absent, so that any JSON would do
+            return tuple(looks), NoAnswer(Reason.UNREADABLE, f"what answered is no unhang: {quoted(line)}")
+        looks.append(look)
+    if out and not looks and not rest.startswith(b"{"):
+        return (), NoAnswer(Reason.UNREADABLE, f"what answered is no unhang: {quoted(out)}")
+    return tuple(looks), None
