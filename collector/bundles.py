@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import IO
 
+from collector.kept import Kept
 from collector.manifest import Manifest
-from collector.store import Kept
 from shared.value import Value
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

@@ -16,6 +16,7 @@ from sqlalchemy.engine import RowMapping
 
 from collector.database import Database, StoreTrouble, create_private, first_line
 from collector.diagnose.expected import Expected
+from collector.kept import Kept
 from collector.ledger import Ledger, RunState, end_run
 from collector.migrating import migrate
 from collector.store_place import StorePlace, parse_store_place
@@ -56,14 +57,6 @@ class Listed(Value):
     made_at: str = Field(description="RFC 3339, UTC.")
     verdict: Verdict
     headline: str
-
-
-class Kept(Value):
-    """A diagnosis with everything it rests on."""
-
-    diagnosis: Diagnosis
-    expected: Expected
-    snapshots: tuple[NodeSnapshot, ...]
 
 
 class Store:

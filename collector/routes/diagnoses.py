@@ -10,12 +10,13 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
 from collector.bundles import bundle_name, write_bundle
+from collector.kept import Kept
 from collector.ledger import RunState
 from collector.question import NativePolicy, Question
 from collector.render.markdown import render_markdown
 from collector.render.text import render_text
 from collector.routes.answers import JobName, ServiceDependency, choose_media, json_answer
-from collector.store import Kept, Listed
+from collector.store import Listed
 from shared.diagnosis import Diagnosis
 from shared.value import Value
 

@@ -9,9 +9,9 @@ import pytest
 from collector.bundles import bundle_name, write_bundle
 from collector.fanout import make_client
 from collector.hostlists import AgentAddress
+from collector.kept import Kept
 from collector.question import NativePolicy, Question
 from collector.recorded import diagnose_directory
-from collector.store import Kept
 from collector.sweep import sweep
 from shared.diagnosis import Diagnosis
 from tests.collector.fake_agents import CASES, JOB, mounts, two_nodes
