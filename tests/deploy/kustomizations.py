@@ -9,13 +9,11 @@ import yaml
 
 Manifest = dict[str, Any]
 
-_CLUSTER_WIDE = frozenset({"Namespace"})
+_CLUSTER_WIDE = frozenset({"Namespace", "ClusterRole", "ClusterRoleBinding"})
 _KEYS = ("name", "mountPath", "containerPort", "topologyKey")
 """What tells the items of a list apart in a strategic merge: containers, variables and volumes by name, and so on."""
 
-_KNOWN = frozenset(
-    {"apiVersion", "kind", "resources", "components", "patches", "namespace", "images", "configMapGenerator"}
-)
+_KNOWN = frozenset({"apiVersion", "kind", "resources", "components", "patches", "namespace", "images"})
 
 
 def build(folder: Path) -> list[Manifest]:
@@ -27,7 +25,6 @@ def _built(folder: Path, given: list[Manifest]) -> list[Manifest]:
     (asked,) = yaml.safe_load_all((folder / "kustomization.yaml").read_text(encoding="utf-8"))
     assert set(asked) <= _KNOWN, f"{folder} has what these tests do not know: {set(asked) - _KNOWN}"
     found = [*given, *_resources(folder, asked.get("resources", ()))]
-    found += [_config_map(folder, each) for each in asked.get("configMapGenerator", ())]
     for component in asked.get("components", ()):
         found = _built(folder / component, found)
     for patch in asked.get("patches", ()):
@@ -46,16 +43,11 @@ def _resources(folder: Path, names: Iterable[str]) -> Iterator[Manifest]:
             yield from yaml.safe_load_all((folder / name).read_text(encoding="utf-8"))
 
 
-def _config_map(folder: Path, asked: Manifest) -> Manifest:
-    assert asked["options"] == {"disableNameSuffixHash": True}
-    data = {name: (folder / name).read_text(encoding="utf-8") for name in asked["files"]}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": asked["name"]}, "data": data}
-
-
 def _place(manifest: Manifest, namespace: str | None) -> None:
-    if namespace is None or manifest["kind"] in _CLUSTER_WIDE:
+    if namespace is None:
         return
-    manifest["metadata"]["namespace"] = namespace
+    if manifest["kind"] not in _CLUSTER_WIDE:
+        manifest["metadata"]["namespace"] = namespace
     for subject in manifest.get("subjects", ()):
         subject["namespace"] = namespace
 

@@ -127,18 +127,16 @@ def test_agent_has_two_capabilities_and_no_account(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_collector_has_nothing_but_a_list_of_pods(name: str) -> None:
-    """No root, no capability, no right outside its namespace; the account is for the finders alone."""
+    """No root, no capability, no right outside its namespace; a token of an hour."""
     pod = pod_of(workload(name, "collector"))
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["automountServiceAccountToken"] is False
     for container in containers(workload(name, "collector")):
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        mounted = {mount["name"] for mount in container["volumeMounts"]}
-        assert ("kubernetes" in mounted) is ("find" in container["name"])
     assert not {"ClusterRole", "ClusterRoleBinding"} & {each["kind"] for each in overlay(name)}
     (rule,) = one(overlay(name), "Role", "unhang-collector")["rules"]
-    assert (rule["resources"], rule["verbs"]) == (["pods"], ["get", "list"])
+    assert (rule["resources"], rule["verbs"]) == (["pods"], ["list"])
     (subject,) = one(overlay(name), "RoleBinding", "unhang-collector")["subjects"]
     assert subject["name"] == pod["serviceAccountName"]
 
@@ -226,11 +224,11 @@ def test_labels_and_ports_meet(name: str) -> None:
     ports = {service: main_container(name, service)["ports"][0]["containerPort"] for service in SETTINGS}
     inward = {service: one(overlay(name), "NetworkPolicy", f"unhang-{service}")["spec"]["ingress"] for service in ports}
     assert all(rules[0]["ports"] == [{"port": ports[service]}] for service, rules in inward.items())
-    arguments = [
-        word for each in containers(workload(name, "collector")) if "find" in each["name"] for word in each["args"]
-    ]
-    assert arguments.count(f"--port={ports['agent']}") == 2
-    assert arguments.count(f"--selector=app.kubernetes.io/name={labels['agent']['app.kubernetes.io/name']}") == 2
+    found = {each["name"]: each for each in main_container(name, "collector")["env"]}["UNHANG_COLLECTOR_KUBERNETES"]
+    assert found["value"] == f"app.kubernetes.io/name={labels['agent']['app.kubernetes.io/name']}"
+    assert AgentSettings.model_fields["listen"].default.endswith(
+        f":{ports['agent']}"
+    )  # what is asked where none is named
 
 
 @pytest.mark.parametrize("name", NAMES)
