@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test repeat zoo check lint format types bench wheel constraints clean
+.PHONY: help install demo test repeat zoo check lint format types bench wheel zipapp constraints clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench: $(INSTALLED) ## measure against the budgets
 
 wheel: $(INSTALLED) ## build the distribution into dist/
 	$(BIN)/python -m build --no-isolation
+
+zipapp: $(INSTALLED) ## build dist/unhang.pyz, one file that looks at a node with nothing but Python
+	$(BIN)/python -m deploy.zipapp.build
 
 constraints: $(INSTALLED) ## write constraints.txt anew from what is installed in .venv
 	deploy/dev/constraints.sh $(BIN)/pip > constraints.new && mv constraints.new constraints.txt

@@ -4,14 +4,17 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cli.main import unhang as commands
 from shared.diagnosis import Diagnosis
-from tests.cli.processes import FIRST, NOBODY, SECOND, Job, command, environment, unhang
+from tests.cli.processes import FIRST, NOBODY, REPOSITORY, SECOND, Job, command, environment, unhang
 from tests.cli.sshd import Cluster, cluster
 
 QUICK = ("--interval", "0.2", "--native", "never")
@@ -21,8 +24,11 @@ QUICK = ("--interval", "0.2", "--native", "never")
 def nodes(tmp_path_factory: pytest.TempPathFactory, job: Job) -> Iterator[Cluster]:
     """Two hosts with a rank each, one without, and one more for what goes wrong."""
     ranks = {"node01": FIRST, "node02": SECOND, "node03": NOBODY, "node04": NOBODY}
-    seen = {n: {"UNHANG_AGENT_HOST_NAME": n, "UNHANG_AGENT_ONLY_RANKS": str(rank)} for n, rank in ranks.items()}
-    with cluster(tmp_path_factory.mktemp("ssh"), seen) as running:
+    folder = tmp_path_factory.mktemp("ssh")
+    (folder / "tmp").mkdir()
+    common = {"TMPDIR": str(folder / "tmp")}
+    seen = {n: {"UNHANG_AGENT_HOST_NAME": n, "UNHANG_AGENT_ONLY_RANKS": str(ranks[n]), **common} for n in ranks}
+    with cluster(folder, seen) as running:
         yield running
 
 
@@ -131,6 +137,51 @@ def test_connection_that_breaks_off_after_the_first_look(nodes: Cluster) -> None
     assert "only 1 of its looks came" in done.out
 
 
+@pytest.fixture(scope="module")
+def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that is brought along."""
+    target = tmp_path_factory.mktemp("zipapp") / "unhang.pyz"
+    build = [sys.executable, "-m", "deploy.zipapp.build", str(target)]
+    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
+    return target
+
+
+def bringing(nodes: Cluster, zipapp: Path) -> tuple[str, ...]:
+    """Return options that leave nothing to the other side but a Python."""
+    python = f"{Path(sys.executable).resolve()} -S -E -s"
+    return (*nodes.options[:3], "--with-zipapp", str(zipapp), "--remote-command", python, "--hosts", "node[01-02]")
+
+
+def test_hosts_with_nothing_but_python(nodes: Cluster, zipapp: Path) -> None:
+    """The program travels over standard input, and nothing of it stays there."""
+    done = unhang("diagnose", *bringing(nodes, zipapp), "--json", *QUICK)
+    coverage = Diagnosis.model_validate_json(done.out).coverage
+    assert (coverage.seen, coverage.with_stacks) == (2, 2)
+    assert list((nodes.folder / "tmp").iterdir()) == []
+
+
+def test_what_is_brought_along_is_removed_when_nobody_waits_for_it(nodes: Cluster, zipapp: Path) -> None:
+    """The one who asked is killed, and says nothing to the hosts."""
+    asked = command("diagnose", *bringing(nodes, zipapp), "--interval", "444.5")
+    process = subprocess.Popen(asked, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while len(list((nodes.folder / "tmp").iterdir())) < 2:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while list((nodes.folder / "tmp").iterdir()) or _with_argument("444.5"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_file_that_is_no_zipapp(nodes: Cluster) -> None:
+    """Said before anybody is asked."""
+    done = unhang("diagnose", *nodes.options, "--hosts", "node01", "--with-zipapp", __file__)
+    assert (done.status, done.out) == (1, "")
+    assert "no zipapp" in done.err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
 def test_nothing_is_left_behind(nodes: Cluster, number: signal.Signals) -> None:
     """Neither ssh here nor the command there outlives the one who asked, however that one ends."""
@@ -181,16 +232,15 @@ def _with_argument(*arguments: str) -> list[str]:
 )
 def test_called_wrongly(arguments: tuple[str, ...]) -> None:
     """Said in a line, with status 2."""
-    done = unhang("diagnose", *arguments)
-    assert (done.status, done.out) == (2, "")
+    assert CliRunner().invoke(commands, ["diagnose", *arguments]).exit_code == 2
 
 
 @pytest.mark.parametrize("hosts", ["-oProxyCommand=reboot", "a;b", "http://a", "a[1-2", "$(reboot)", "a b`c`"])
 def test_names_that_are_no_hosts(hosts: str) -> None:
     """None reaches ssh, least of all as an option."""
-    done = unhang("diagnose", "--ssh", f"--hosts={hosts}")
-    assert (done.status, done.out) == (1, "")
-    assert "node[01-16]" in done.err
+    done = CliRunner().invoke(commands, ["diagnose", "--ssh", f"--hosts={hosts}"])
+    assert done.exit_code == 1
+    assert "node[01-16]" in done.output
 
 
 def test_hosts_of_a_slurm_job(nodes: Cluster, tmp_path: Path) -> None:
