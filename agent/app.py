@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from agent.agent import Agent, Choice
 from agent.metrics import CONTENT_TYPE
+from agent.registration import registered
 from agent.settings import AgentSettings
 from agent.sources.source import Question
 from shared import VERSION
@@ -78,7 +79,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     agent: Agent = app.state.agent
     agent.start()
     try:
-        yield
+        with registered(agent.settings):
+            yield
     finally:
         agent.stop()
         agent.audit.close()

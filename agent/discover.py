@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from agent.errors import Gone
 from agent.launchers import LAUNCHERS
+from agent.pods import place_of
 from agent.processes import Candidate, Lister, Listing, Runs
 from agent.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
@@ -124,7 +125,10 @@ def _runner(family: list[Candidate], lister: Lister) -> Candidate:
 def _rank(candidate: Candidate, families: dict[int, list[int]], procfs: ProcFs, host: str) -> Rank:
     """Step 4."""
     stat = candidate.stat
-    known = {"host": host, "pid": stat.pid, "started_at": procfs.started_at(stat)}
+    known: dict[str, object] = {"host": host, "pid": stat.pid, "started_at": procfs.started_at(stat)}
+    place = place_of(procfs, stat.pid)
+    if place is not None:
+        known |= place._asdict()
     identity = candidate.identity.model_copy(update=known)
     return Rank(identity, stat, candidate.environment, tuple(_below(stat.pid, families)))
 
@@ -139,16 +143,23 @@ def _below(pid: int, families: dict[int, list[int]]) -> list[int]:
     return found[:_MOST_CHILDREN]
 
 
+_TOGETHER_SECONDS = 15.0
+"""A launcher starts its ranks within this; what it started at another time was no rank of the same attempt."""
+
+
 def _zombies(listing: Listing, ranks: list[Rank], procfs: ProcFs) -> list[Exited]:
-    """Step 5. A zombie of another name than the ranks beside it was some helper of the launcher."""
+    """Step 5. A zombie of another name or time than the ranks beside it was some helper of the launcher."""
     beside: dict[tuple[int, str], list[Rank]] = {}
     for rank in ranks:
         beside.setdefault((rank.stat.parent_pid, rank.stat.name), []).append(rank)
-    return [
-        exited_from(stat, beside[stat.parent_pid, stat.name], procfs)
-        for stat in listing.stats.values()
-        if stat.state == "Z" and (stat.parent_pid, stat.name) in beside
-    ]
+    ended = [stat for stat in listing.stats.values() if stat.state == "Z"]
+    siblings = [(stat, _started_with(stat, beside.get((stat.parent_pid, stat.name), []), procfs)) for stat in ended]
+    return [exited_from(stat, ranks, procfs) for stat, ranks in siblings if ranks]
+
+
+def _started_with(stat: Stat, ranks: list[Rank], procfs: ProcFs) -> list[Rank]:
+    began = procfs.started_at(stat)
+    return [rank for rank in ranks if abs((rank.identity.started_at or began) - began) <= _TOGETHER_SECONDS]
 
 
 def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:

@@ -6,6 +6,7 @@ import socket
 import uvicorn
 
 from agent.app import create_app
+from agent.registration import make_registrars
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
 from shared.listening import Address, parse_address
@@ -19,6 +20,7 @@ def serve(settings: AgentSettings) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it cannot listen, or must not."""
     app = create_app(settings)
     door = open_door(settings, app.state.audit)
+    make_registrars(settings)
     config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_level="error")
     with _listen(parse_address(settings.listen)) as listener:
         _Server(config).run(sockets=[listener])

@@ -20,6 +20,22 @@ class AgentSettings(AccessSettings):
     host_name: str | None = Field(
         default=None, description="The name of this node in answers; by default the machine's own."
     )
+    collectors: str = Field(
+        default="",
+        description="URLs of collectors, parted by commas, at which to register: each counts this node as lost when "
+        "it hears of it no more.",
+    )
+    advertise: str = Field(
+        default="",
+        description="Our own URL for them; by default the address from which they hear of us, and our port.",
+    )
+    collector_token_file: Path | None = Field(
+        default=None, description="The bearer token to send to them: the first line of the file that is one."
+    )
+    collector_ca_file: Path | None = Field(
+        default=None,
+        description="CA certificates that have signed those of the collectors; by default the machine's own.",
+    )
     only_ranks: FoldedRanks | None = Field(
         default=None,
         description="Tell of these global ranks alone, e.g. `0-3`: two agents can share one machine.",

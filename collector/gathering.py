@@ -10,6 +10,7 @@ from collector.diagnose import pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
 from collector.hostlists import AgentAddress
+from collector.job_nodes import NodesOf, of_the_job
 from collector.jobs import choose_job, concerns, neighbours_of, ranks_of
 from collector.question import NativePolicy, Progress, Question, Stage, Step
 from shared.errors import InvalidSettings
@@ -47,13 +48,19 @@ class Gathering:
     """The state of one sweep while it asks: who answered what, and who fell silent."""
 
     def __init__(
-        self, question: Question, fanout: Fanout, progress: Progress | None, earlier: Mapping[str, RankList]
+        self,
+        question: Question,
+        fanout: Fanout,
+        progress: Progress | None,
+        earlier: Mapping[str, RankList],
+        nodes_of: NodesOf | None = None,
     ) -> None:
         self.lists: dict[str, RankList] = dict(earlier)
         self._question = question
         self._job = question.job
         self._fanout = fanout
         self._progress = progress
+        self._nodes_of = nodes_of
         self._deadline = Deadline.within(question.deadline_seconds)
         self._answers: list[Answered[NodeSnapshot]] = []
         self._silent: dict[str, Silent] = {}
@@ -188,9 +195,15 @@ class Gathering:
         return Expected(
             job=self._job,
             neighbours=neighbours_of(self._job, self.lists.values()),
-            unanswered=tuple(self._unanswered(silent) for silent in self._silent.values()),
+            unanswered=self._all_unanswered(),
             unreadable=tuple(self._unreadable),
         )
+
+    def _all_unanswered(self) -> tuple[Unanswered, ...]:
+        """Tell of the nodes that gave nothing, without those that are known to be no concern of the job."""
+        nodes = None if self._nodes_of is None else self._nodes_of(self._job)
+        told = tuple(self._unanswered(silent) for silent in self._silent.values())
+        return told if nodes is None else of_the_job(told, nodes)
 
     def _unanswered(self, silent: Silent) -> Unanswered:
         known = self.lists.get(silent.address.url)

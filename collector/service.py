@@ -104,7 +104,9 @@ class Service:
 
     async def look(self, question: Question) -> Gathered:
         """Look at a job without judging it. Raises NotFound."""
-        gathered = await gather(question, self.inventory.addresses(), self._fanout, earlier=self._lists)
+        gathered = await gather(
+            question, self.inventory.addresses(), self._fanout, earlier=self._lists, nodes_of=self.inventory.nodes_of
+        )
         self._remember(gathered.lists)
         return gathered
 
@@ -120,7 +122,12 @@ class Service:
 
         try:
             made = await sweep(
-                run.question, self.inventory.addresses(), self._fanout, progress=note, earlier=self._lists
+                run.question,
+                self.inventory.addresses(),
+                self._fanout,
+                progress=note,
+                earlier=self._lists,
+                nodes_of=self.inventory.nodes_of,
             )
             diagnosis = await self._keep(made, run.id)
         except BaseException:

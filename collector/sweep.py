@@ -21,6 +21,7 @@ from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Deadline, Fanout
 from collector.gathering import FIND_SECONDS, Found, Gathered, Gathering, tell
 from collector.hostlists import AgentAddress
+from collector.job_nodes import NodesOf
 from collector.jobs import JobSummary, summarise_jobs
 from collector.judgement import judge
 from collector.question import Progress, Question, Stage, Step
@@ -56,15 +57,17 @@ async def sweep(
     *,
     progress: Progress | None = None,
     earlier: Mapping[str, RankList] | None = None,
+    nodes_of: NodesOf | None = None,
 ) -> Sweep:
     """Ask `agents` and judge what they say.
 
     `earlier` holds lists of ranks from before, by URL: they tell whose ranks are lost with a node that is silent.
+    `nodes_of` knows on which nodes a job runs: others that are silent are not told.
     Raises NotFound where every agent answered and none knows the job, InvalidInput where the job must be named,
     InvalidSettings where there are no agents.
     """
     began = time.monotonic()
-    gathered = await gather(question, agents, client, progress=progress, earlier=earlier)
+    gathered = await gather(question, agents, client, progress=progress, earlier=earlier, nodes_of=nodes_of)
     await tell(progress, Step(stage=Stage.JUDGING))
     diagnosis = await asyncio.to_thread(judge, gathered.snapshots, gathered.expected)
     diagnosis = diagnosis.model_copy(
@@ -83,9 +86,10 @@ async def gather(
     *,
     progress: Progress | None = None,
     earlier: Mapping[str, RankList] | None = None,
+    nodes_of: NodesOf | None = None,
 ) -> Gathered:
     """Take steps 1 to 4 of a sweep: look, and leave the judging to others. Raises as `sweep` does."""
-    gathering = Gathering(question, _as_fanout(client), progress, earlier or {})
+    gathering = Gathering(question, _as_fanout(client), progress, earlier or {}, nodes_of)
     snapshots, expected = await gathering.gather(agents)
     return Gathered(snapshots, expected, gathering.lists)
 

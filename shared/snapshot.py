@@ -34,6 +34,8 @@ class Identity(Value):
     pid: int | None = None
     started_at: float | None = Field(default=None, description="Start of the process, Unix seconds.")
     gpu: str | None = Field(default=None, description="Device index or UUID where known.")
+    pod_uid: str | None = Field(default=None, description="The pod of Kubernetes that it runs in.")
+    container_id: str | None = Field(default=None, description="The container within it, 64 hexadecimal digits.")
 
 
 class Beat(Value):

@@ -23,6 +23,12 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--client-ca-file", metavar="FILE", help="Callers must show a certificate signed by one of these CAs.")
 @click.option("--client-names", metavar="NAMES", help="Only callers with one of these names in their certificate.")
 @click.option("--allow-clients", metavar="NETWORKS", help="Only callers from there, e.g. 10.0.0.0/8,192.168.1.5.")
+@click.option("--collectors", metavar="URLS", help="Collectors at which to register this agent.")
+@click.option("--advertise", metavar="URL", help="Our URL for them. [default: where they hear from us]")
+@click.option("--collector-token-file", metavar="FILE", help="The bearer token to send to them.")
+@click.option(
+    "--collector-ca-file", metavar="FILE", help="CA certificates to believe of collectors with https:// URLs."
+)
 @click.option("--only-ranks", metavar="SET", help="Tell of these ranks alone, e.g. 0-3: for two agents on one box.")
 @click.option("--only-users", metavar="USERS", help="Tell of these users' processes alone, e.g. alice,1234.")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")

@@ -86,8 +86,9 @@ class Directory:
             yield SOURCE, not self.leases.conflicts(), len(self.leases.sightings())
 
     def nodes_of(self, job: str | None) -> frozenset[str] | None:
-        """Return the nodes on which a job runs, where a source knows; None where none does."""
-        known = [s.reading.jobs[job] for s in self.standings if job is not None and job in s.reading.jobs]
+        """Return the nodes on which a job runs, where a source knows, and still answers; None where none does."""
+        current = [standing.reading.jobs for standing in self.standings if standing.trouble is None]
+        known = [jobs[job] for jobs in current if job is not None and job in jobs]
         hosts = frozenset(chain.from_iterable(known))
         return hosts or None
 

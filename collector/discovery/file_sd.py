@@ -16,7 +16,7 @@ _MOST_FILES = 1000
 
 
 class FileTargets:
-    """The files of one pattern. What a broken one said last stands, and the others are not touched by it."""
+    """The files of one pattern, or one file. What a broken one said last stands; the others are not touched by it."""
 
     def __init__(self, pattern: str) -> None:
         """Raise InvalidSettings where the pattern is of YAML files and there is no YAML."""
@@ -39,13 +39,15 @@ class FileTargets:
         return Reading(sightings, missing)
 
     def _look(self) -> tuple[dict[Path, tuple[Stamp | None, tuple[Sighting, ...]]], tuple[Missing, ...]]:
-        files = [Path(name) for name in sorted(glob.iglob(self._pattern))]
+        # What a pattern does not find any more was taken away on purpose; a file that was named must be there.
+        named = [] if glob.has_magic(self._pattern) else [self._pattern]
+        files = [Path(name) for name in sorted({*glob.iglob(self._pattern), *named})]
         if len(files) > _MOST_FILES:
             raise InvalidInput(f"more than {_MOST_FILES} files are there")
-        if not files and not self._known:
+        if not files:
             raise InvalidInput("no such file is there")
         known, missing = {}, []
-        for file in dict.fromkeys((*files, *self._known)):
+        for file in files:
             before = self._known.get(file, (None, ()))
             try:
                 known[file] = _read(file, before, self.name)

@@ -16,31 +16,29 @@ class OwnThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._running: threading.Thread | None = None
+        self._busy = threading.Lock()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return what `work` returns, or raise its UnhangError. Raises Unreachable while an earlier one blocks."""
-        if self._running is not None and self._running.is_alive():
+        if not self._busy.acquire(blocking=False):
             raise Unreachable("an earlier read of it has not come back: is it on a mount that hangs?")
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
         # A daemon: the collector must be able to end while this blocks in the kernel.
-        self._running = threading.Thread(target=_carry_out, args=(work, loop, outcome), name=self._name, daemon=True)
-        self._running.start()
+        threading.Thread(target=self._carry_out, args=(work, loop, outcome), name=self._name, daemon=True).start()
         return await outcome
 
-
-def _carry_out(work: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: "asyncio.Future[T]") -> None:
-    try:
-        found = work()
-    except UnhangError as error:
-        _tell(loop, outcome, partial(outcome.set_exception, error))
-    else:
-        _tell(loop, outcome, partial(outcome.set_result, found))
-
-
-def _tell(loop: asyncio.AbstractEventLoop, outcome: "asyncio.Future[T]", how: Callable[[], object]) -> None:
-    try:
-        loop.call_soon_threadsafe(lambda: None if outcome.done() else how())
-    except RuntimeError:
-        pass  # the loop has ended, and nobody waits any more
+    def _carry_out(
+        self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: "asyncio.Future[T]"
+    ) -> None:
+        tell: Callable[[], object]
+        try:
+            tell = partial(outcome.set_result, work())
+        except UnhangError as error:
+            tell = partial(outcome.set_exception, error)
+        finally:
+            self._busy.release()
+        try:
+            loop.call_soon_threadsafe(lambda: None if outcome.done() else tell())
+        except RuntimeError:
+            pass  # the loop has ended, and nobody waits any more

@@ -5,6 +5,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.diagnose.expected import Unanswered
+from collector.discovery.placing import JobPod, pods_of
 from collector.gathering import Found
 from collector.jobs import JobSummary, choose_job, summarise_jobs
 from collector.routes.answers import JobName, ServiceDependency, json_answer
@@ -35,6 +36,10 @@ class JobDetail(Value):
     exited: tuple[Exited, ...] = Field(default=(), description="Ranks known to have ended.")
     diagnoses: tuple[Listed, ...] = Field(default=(), description="Its latest diagnoses, newest first.")
     unanswered: tuple[Unanswered, ...] = ()
+    pods: tuple[JobPod, ...] = Field(
+        default=(), description="Pods of Kubernetes in which its ranks run, where the collector may list them."
+    )
+    nodes: tuple[str, ...] = Field(default=(), description="The nodes that Slurm gave it, where Slurm is asked.")
 
 
 @router.get("", response_model=Jobs, summary="List the jobs")
@@ -65,6 +70,8 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
         exited=tuple(exited),
         diagnoses=await service.desk.ask(service.store.list, job=job, limit=10),
         unanswered=_unanswered(found),
+        pods=pods_of(ranks, service.inventory.pods),
+        nodes=tuple(sorted(service.inventory.nodes_of(job) or ())),
     )
     return json_answer(detail)
 

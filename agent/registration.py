@@ -1,0 +1,158 @@
+"""Tells collectors that this agent is there, again and again: one thread for each, so that none holds up the others."""
+
+import http.client
+import logging
+import random
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote, urlsplit
+
+from pydantic import ValidationError
+
+from agent.settings import AgentSettings
+from shared.errors import InvalidSettings, UnhangError, Unreachable, quoted
+from shared.listening import parse_address
+from shared.registration import Lease, Registration
+from shared.tls import ClientTls, TlsFiles, explain_tls
+from shared.tokens import TokenFile
+
+_log = logging.getLogger(__name__)
+
+SECONDS = 5.0
+"""For each step of talking to a collector."""
+
+_RENEWALS_PER_LEASE = 3
+_SHORTEST, _LONGEST = 0.1, 3600.0
+"""Between two registrations, whatever the collector says."""
+
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
+_JITTER = 0.2
+_MOST_COLLECTORS = 16
+_MOST_ANSWER_BYTES = 65_536
+_ADVICE = "write it as http://HOST:8470"
+
+
+class Registrar:
+    """Registers at one collector. Raises InvalidSettings where that collector's URL cannot be used."""
+
+    def __init__(self, url: str, settings: AgentSettings) -> None:
+        self._url = url
+        self._secure, self._host, self._port, base = _parse(url)
+        self._path = f"{base}/v1/agents/{quote(settings.host, safe='')}"
+        self._tls = _tls(settings) if self._secure else None
+        self._tokens = None if settings.collector_token_file is None else TokenFile(settings.collector_token_file)
+        self._body = _registration(settings).model_dump_json().encode()
+        self._works = True
+
+    def keep_on(self, stop: threading.Event) -> None:
+        """Register and renew until `stop`; the collector says how long it counts on us."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not stop.is_set():
+            try:
+                wait = min(_LONGEST, max(_SHORTEST, self.register().lease_seconds / _RENEWALS_PER_LEASE))
+                pause = _FIRST_PAUSE_SECONDS
+                self._note(None)
+            except UnhangError as error:
+                wait, pause = pause, min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                self._note(error)
+            stop.wait(wait * random.uniform(1 - _JITTER, 1 + _JITTER))  # a thousand agents must not come in step
+
+    def register(self) -> Lease:
+        """Register once. Raises Unreachable, and InvalidSettings where the token cannot be read."""
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        tokens = () if self._tokens is None else self._tokens.tokens()
+        if tokens:
+            headers["Authorization"] = "Bearer " + tokens[0].decode("latin-1")
+        connection = self._connection()
+        try:
+            connection.request("PUT", self._path, self._body, headers)
+            answer = connection.getresponse()
+            said = answer.read(_MOST_ANSWER_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"the collector {self._url} cannot be reached: {_why(error)}") from error
+        finally:
+            connection.close()
+        return self._lease(answer.status, said)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=SECONDS, context=self._tls.context())
+
+    def _lease(self, status: int, said: bytes) -> Lease:
+        if status != 200:
+            raise Unreachable(f"the collector {self._url} answers HTTP {status}: {quoted(said, most=200)}")
+        try:
+            return Lease.model_validate_json(said)
+        except ValidationError as error:
+            raise Unreachable(f"what answers at {self._url} is no collector: {quoted(said)}") from error
+
+    def _note(self, error: UnhangError | None) -> None:
+        """Write a line when it begins to fail and when it works again."""
+        if error is not None and self._works:
+            _log.warning("not registered: %s", error)
+        elif error is None and not self._works:
+            _log.info("registered at %s again", self._url)
+        self._works = error is None
+
+
+@contextmanager
+def registered(settings: AgentSettings) -> Iterator[None]:
+    """Keep this agent registered at all collectors that the settings name. Raises InvalidSettings."""
+    registrars = make_registrars(settings)
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=each.keep_on, args=(stop,), name="registration", daemon=True) for each in registrars
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(SECONDS / len(threads))
+
+
+def make_registrars(settings: AgentSettings) -> tuple[Registrar, ...]:
+    """Return one registrar for each collector. Raises InvalidSettings."""
+    urls = dict.fromkeys(settings.collectors.replace(",", " ").split())
+    if len(urls) > _MOST_COLLECTORS:
+        raise InvalidSettings(f"{len(urls)} collectors are too many", advice=f"name {_MOST_COLLECTORS} at most")
+    return tuple(Registrar(url, settings) for url in urls)
+
+
+def _parse(url: str) -> tuple[bool, str, int, str]:
+    """Return whether it is HTTPS, then host, port and path."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidSettings(f"{quoted(url)} is no URL of a collector: {error}", advice=_ADVICE) from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or not parts.path.isprintable():
+        raise InvalidSettings(f"{quoted(url)} is no URL of a collector", advice=_ADVICE)
+    secure = parts.scheme == "https"
+    return secure, parts.hostname, port or (443 if secure else 80), parts.path.rstrip("/")
+
+
+def _registration(settings: AgentSettings) -> Registration:
+    scheme = "http" if settings.tls_cert_file is None else "https"
+    url = settings.advertise or None
+    port = parse_address(settings.listen).port
+    if port == 0:
+        raise InvalidSettings("no collector can be told of port 0", advice="name the port to listen on with --listen")
+    return Registration.model_validate({"url": url, "scheme": scheme, "port": port})
+
+
+def _tls(settings: AgentSettings) -> ClientTls:
+    """Show our own certificate, where we have one."""
+    return ClientTls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.collector_ca_file))
+
+
+def _why(error: OSError | http.client.HTTPException) -> str:
+    if isinstance(error, ssl.SSLError):
+        return explain_tls(error)
+    return str(getattr(error, "strerror", None) or str(error) or type(error).__name__)

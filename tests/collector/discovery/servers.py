@@ -1,0 +1,100 @@
+"""Real servers for the tests of discovery: HTTP with or without TLS, and DNS over UDP."""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+import dns.exception
+import dns.message
+import dns.rrset
+
+Headers = Mapping[str, str]
+Answer = Callable[[str, Headers], tuple[int, bytes]]
+"""From a path with its query, and the headers, to a status and a body."""
+
+
+@contextmanager
+def http_server(answer: Answer, *, tls: ssl.SSLContext | None = None, drip_seconds: float = 0.0) -> Iterator[str]:
+    """Serve GET on loopback, and give the base URL. `drip_seconds` passes between two bytes of the body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answer(self.path, self.headers)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            try:
+                if not drip_seconds:
+                    self.wfile.write(body)
+                for at in range(len(body) if drip_seconds else 0):
+                    self.wfile.write(body[at : at + 1])
+                    time.sleep(drip_seconds)
+            except OSError:
+                pass  # the client has had enough
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Zone(NamedTuple):
+    """What a name server knows: records in the notation of zone files, by name and type."""
+
+    records: Mapping[tuple[str, str], tuple[str, ...]]
+    silent: bool = False
+
+
+@contextmanager
+def name_server(zone: Zone) -> Iterator[str]:
+    """Answer DNS over UDP on loopback, and give ADDRESS:PORT."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listening.bind(("127.0.0.1", 0))
+    listening.settimeout(0.05)
+    stop = threading.Event()
+    thread = threading.Thread(target=_answer_names, args=(listening, zone, stop), daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        stop.set()
+        thread.join()
+        listening.close()
+
+
+def _answer_names(listening: socket.socket, zone: Zone, stop: threading.Event) -> None:
+    while not stop.is_set():
+        try:
+            asked, sender = listening.recvfrom(4096)
+        except TimeoutError:
+            continue
+        if not zone.silent:
+            listening.sendto(_reply(asked, zone), sender)
+
+
+def _reply(asked: bytes, zone: Zone) -> bytes:
+    question = dns.message.from_wire(asked)
+    reply = dns.message.make_response(question)
+    name, kind = question.question[0].name, dns.rdatatype.to_text(question.question[0].rdtype)
+    texts = zone.records.get((name.to_text(omit_final_dot=True), kind), ())
+    if texts:
+        reply.answer.append(dns.rrset.from_text(name, 5, "IN", kind, *texts))
+    elif not any(known == name.to_text(omit_final_dot=True) for known, _ in zone.records):
+        reply.set_rcode(dns.rcode.NXDOMAIN)
+    return reply.to_wire(max_size=65_535)
