@@ -38,6 +38,8 @@ from shared.trace import Trace
 from shared.value import Value
 
 _MOST_MISSING = 1000
+_MOST_LOOKS = 1000
+_LOOK_BEGINS = b'{"schema_version":'
 
 _T = TypeVar("_T", bound=Value)
 
@@ -162,10 +164,11 @@ class _Reading:
         )
 
     def _add_snapshot(self, found: FoundFile) -> None:
-        snapshot = _validated(found.data, NodeSnapshot)
-        if snapshot.schema_version > SCHEMA_VERSION:
-            raise UnreadableDump(f"a snapshot of schema {snapshot.schema_version}, newer than {SCHEMA_VERSION}")
-        self._snapshots.setdefault(hashlib.sha256(found.data).digest(), snapshot)
+        for look in _looks(found.data):
+            snapshot = _validated(look, NodeSnapshot)
+            if snapshot.schema_version > SCHEMA_VERSION:
+                raise UnreadableDump(f"a snapshot of schema {snapshot.schema_version}, newer than {SCHEMA_VERSION}")
+            self._snapshots.setdefault(hashlib.sha256(look.rstrip()).digest(), snapshot)
 
     def _add_manifest(self, found: FoundFile) -> None:
         manifest = _validated(found.data, Manifest)
@@ -191,6 +194,12 @@ _UNUSED = {
     FileKind.BINARY: (Reason.UNREADABLE, "a binary file of no known kind"),
 }
 """Kinds that are told as missing. Empty files and finished diagnoses are passed over without a word."""
+
+
+def _looks(data: bytes) -> list[bytes]:
+    """Return the looks in a file: one, or as many as `unhang snapshot -o - --looks N` wrote, each on a line."""
+    first, *more = data.split(b"\n" + _LOOK_BEGINS, _MOST_LOOKS)
+    return [first, *(_LOOK_BEGINS + rest for rest in more)]
 
 
 def _validated(data: bytes, kind: type[_T]) -> _T:

@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+from collector.files import read_directory
 from shared.diagnosis import Diagnosis
 from shared.snapshot import NodeSnapshot
 from tests.cli.processes import FIRST, NOBODY, SECOND, Job, unhang
@@ -24,11 +25,18 @@ def test_looks_become_files(tmp_path: Path, job: Job) -> None:
     assert judged.coverage.with_stacks == 2
 
 
-def test_to_standard_output(job: Job) -> None:
-    """JSON lines and nothing else."""
+def test_to_standard_output(job: Job, tmp_path: Path) -> None:
+    """JSON lines and nothing else; kept in a file they are read as the looks that they are."""
     done = unhang("snapshot", "-o", "-", "--looks", "2", "--interval", "0", "--stacks", "none", env=job.env)
     assert (done.status, done.err) == (0, "")
     assert [len(json.loads(line)["ranks"]) for line in done.out.splitlines()] == [2, 2]
+    (tmp_path / "node07.json").write_text(done.out)
+    snapshots, missing = read_directory(tmp_path)
+    assert [len(snapshot.ranks) for snapshot in snapshots] == [2, 2]
+    assert missing == ()
+    (tmp_path / "node07.json").write_text(done.out[:-200])
+    snapshots, (missed,) = read_directory(tmp_path)
+    assert (len(snapshots), missed.reason) == (1, "unreadable")
 
 
 def test_nobody_there(tmp_path: Path, job: Job) -> None:
