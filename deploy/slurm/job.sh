@@ -20,8 +20,7 @@ srun unhang run -- torchrun --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node=8 -
 job=$!
 
 # `wait` ends when the signal comes, and is begun again until the job itself has ended.
-while :; do
+while kill -0 "$job" 2> /dev/null; do
     wait "$job"
-    status=$?
-    kill -0 "$job" 2> /dev/null || exit "$status"
 done
+wait "$job"
