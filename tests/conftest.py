@@ -1,6 +1,7 @@
 """What all tests share: which may be skipped where, and that none is skipped in silence."""
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +17,12 @@ _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 def anyio_backend() -> str:
     """Coroutine tests run on asyncio, as the services do."""
     return "asyncio"
+
+
+def pytest_configure() -> None:
+    """Heed signals that whoever started us ignored (`nohup`, `&` in a script): programs under test inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

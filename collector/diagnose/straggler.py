@@ -81,7 +81,7 @@ def _in_group(rank: int, index: int, group: GroupView, trace: Trace, waiting: Wa
         others = [wait for other, wait in seconds.items() if other != rank]
         if of == index and rank in seconds and others and median(others) > VICTIM_SECONDS:
             lags[sequence] = median(others) - seconds[rank]
-            least += seconds[rank] <= min(others)
+            least += seconds[rank] <= min(others) + VICTIM_SECONDS
     if len(lags) < LEAST_PAUSES or len(group.lanes[rank].sequences) < LEAST_OPERATIONS:
         return None
     times = sorted(trace.created_ns[group.lanes[rank].at(sequence)[0]] / 1e9 for sequence in lags)
