@@ -46,8 +46,11 @@ class _Merging:
         self.labels = {**seen.labels, **self.labels}
         self.lost_at = seen.lost_at if self.lost_at is None else self.lost_at
         self.asked |= seen.asked
-        if _is_address(self.address.host) and not _is_address(seen.address.host):
-            self.address = self.address.model_copy(update={"host": seen.address.host})
+
+    def take_name(self, name: str) -> None:
+        """Step 2."""
+        if _is_address(self.address.host) and not _is_address(name):
+            self.address = self.address.model_copy(update={"host": name})
 
     def known(self) -> KnownAgent:
         return KnownAgent(
@@ -78,6 +81,8 @@ def merge(sightings: Iterable[Sighting]) -> tuple[tuple[KnownAgent, ...], tuple[
             if len(conflicts) < _MOST_CONFLICTS and _disagree(known.address, seen.address):
                 conflicts.setdefault(seen.address.url, _conflict(known, seen))
             known.add(seen)
+            if by_place.get(place, known) is known:
+                known.take_name(seen.address.host)
         by_url.setdefault(seen.address.url, known)
         by_place.setdefault(place, known)
     return _named_apart([each.known() for each in found]), tuple(conflicts.values())

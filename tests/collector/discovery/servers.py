@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 import dns.exception
 import dns.message
+import dns.rcode
+import dns.rdatatype
 import dns.rrset
+import uvicorn
+from fastapi import FastAPI
 
 Headers = Mapping[str, str]
 Answer = Callable[[str, Headers], tuple[int, bytes]]
@@ -98,3 +102,18 @@ def _reply(asked: bytes, zone: Zone) -> bytes:
     elif not any(known == name.to_text(omit_final_dot=True) for known, _ in zone.records):
         reply.set_rcode(dns.rcode.NXDOMAIN)
     return reply.to_wire(max_size=65_535)
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """Serve an application on loopback until its lifespan has ended, and give its URL."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, ws="none"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()

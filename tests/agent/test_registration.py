@@ -1,0 +1,138 @@
+"""An agent tells collectors that it is there: real HTTP and HTTPS, and a real agent at a real collector."""
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from agent.registration import Registrar, make_registrars, registered
+from agent.settings import AgentSettings
+from shared.errors import InvalidSettings, Unreachable
+
+
+class Collector:
+    """What was asked, and what is answered."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str | None, dict[str, Any]]] = []
+        self.status = 200
+        self.body = json.dumps({"host": "n", "url": "http://n:8471", "lease_seconds": 0.3}).encode()
+
+
+@contextmanager
+def serving(collector: Collector, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Serve PUT on loopback, and give the base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            collector.heard.append((self.path, self.headers.get("Authorization"), body))
+            self.send_response(collector.status)
+            self.send_header("Content-Length", str(len(collector.body)))
+            self.end_headers()
+            self.wfile.write(collector.body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def settings(url: str, **more: Any) -> AgentSettings:
+    """An agent's settings."""
+    return AgentSettings.model_validate({"collectors": url, "host_name": "node 7", **more})
+
+
+def test_registers_with_its_token_and_place(tmp_path: Path) -> None:
+    """Name in the path, port and scheme in the body; the URL only where one is given."""
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    token.chmod(0o600)
+    collector = Collector()
+    with serving(collector) as url:
+        Registrar(url, settings(url, listen="0.0.0.0:9000", collector_token_file=token)).register()
+        lease = Registrar(f"{url}/base/", settings(url, advertise="https://n:1")).register()
+    assert collector.heard == [
+        ("/v1/agents/node%207", "Bearer s3cret", {"url": None, "scheme": "http", "port": 9000}),
+        ("/base/v1/agents/node%207", None, {"url": "https://n:1", "scheme": "http", "port": 8471}),
+    ]
+    assert lease.lease_seconds == 0.3
+
+
+def test_renews_three_times_within_a_lease_and_goes_on_after_a_failure() -> None:
+    """All collectors that are named, each by itself: one that is not there holds up nobody."""
+    one, other = Collector(), Collector()
+    with serving(one) as first, serving(other) as second:
+        with registered(settings(f"{first},{second} http://127.0.0.1:9")):
+            deadline = time.monotonic() + 5
+            while min(len(one.heard), len(other.heard)) < 6 and time.monotonic() < deadline:
+                time.sleep(0.02)
+        heard = len(one.heard)
+        time.sleep(0.3)
+        assert len(one.heard) <= heard + 1  # one may have been on its way
+    assert min(len(one.heard), len(other.heard)) >= 6
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(403, b'{"detail": "no"}'), (200, b"<html>"), (200, b"{}"), (200, b"\xff" * 100_000)]
+)
+def test_answer_that_is_no_lease_is_an_error(status: int, body: bytes) -> None:
+    """Told as such; the agent tries again later."""
+    collector = Collector()
+    collector.status, collector.body = status, body
+    with serving(collector) as url, pytest.raises(Unreachable):
+        Registrar(url, settings(url)).register()
+
+
+def test_collector_is_believed_by_its_certificate_only(tmp_path: Path) -> None:
+    """The token is not given to one that somebody else has signed."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    for name, ca in (("right", authority), ("wrong", trustme.CA())):
+        ca.cert_pem.write_to_path(tmp_path / name)
+    collector = Collector()
+    with serving(collector, context) as url:
+        Registrar(url, settings(url, collector_ca_file=tmp_path / "right")).register()
+        with pytest.raises(Unreachable, match="certificate is refused"):
+            Registrar(url, settings(url, collector_ca_file=tmp_path / "wrong")).register()
+    assert len(collector.heard) == 1
+
+
+@pytest.mark.parametrize("url", ["node1", "ftp://node1", "http://", "http://n:x", "http://n:99999", "http://n/\x07"])
+def test_url_that_is_none_is_refused_at_the_start(url: str) -> None:
+    """In one sentence."""
+    with pytest.raises(InvalidSettings, match="no URL of a collector"):
+        make_registrars(settings(url))
+
+
+def test_port_must_be_known_to_be_told() -> None:
+    """Nobody could ask at port 0."""
+    with pytest.raises(InvalidSettings, match="port 0"):
+        make_registrars(settings("http://n", listen="127.0.0.1:0"))
+
+
+def test_agent_that_names_no_collector_starts_nothing() -> None:
+    """The way it always was."""
+    before = threading.active_count()
+    with registered(AgentSettings()):
+        assert threading.active_count() == before
