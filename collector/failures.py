@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator
 
 import httpx
+from pydantic import ValidationError
 
 from shared.errors import Unreachable, quoted
 from shared.missing import Reason
@@ -51,6 +52,13 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
         return NoAnswer(Reason.UNREACHABLE, "the connection broke off in mid-answer")
     return NoAnswer(Reason.UNREACHABLE, f"the agent cannot be reached: {type(error).__name__} {quoted(str(error))}")
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Return where an answer is not what it should be, and why, without quoting it."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the whole"
+    return f"{place[:200]}: {first['msg'][:200]}"
 
 
 def explain_status(status: int, body: bytes) -> NoAnswer:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from collector.bodies import MOST_BODY_BYTES, read_body
 from collector.diagnose.expected import Unanswered
-from collector.failures import NoAnswer, explain_status, explain_transport
+from collector.failures import NoAnswer, explain_status, explain_transport, first_mistake
 from collector.hostlists import AgentAddress
 from shared import SCHEMA_VERSION
 from shared.errors import quoted
@@ -223,11 +223,7 @@ def read_answer(body: bytes, answer: type[T]) -> T:
     try:
         value = answer.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise NoAnswer(
-            Reason.UNREADABLE, f"the answer is not a {answer.__name__}: {place}: {first['msg'][:200]}"
-        ) from error
+        raise NoAnswer(Reason.UNREADABLE, f"the answer is not a {answer.__name__}: {first_mistake(error)}") from error
     version = getattr(value, "schema_version", SCHEMA_VERSION)
     if version > SCHEMA_VERSION:
         raise NoAnswer(

@@ -55,7 +55,7 @@ def _sources(settings: CollectorSettings, environment: Mapping[str, str]) -> Ite
 
 
 def _words(text: str) -> list[str]:
-    return text.replace(",", " ").split()
+    return list(dict.fromkeys(text.replace(",", " ").split()))
 
 
 def _check_agent_url(template: str) -> None:

@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from pydantic import ValidationError
-
 from collector.discovery.http_sd import fetch
 from collector.discovery.own_thread import OwnThread
-from collector.discovery.pods import Pod, PodList
+from collector.discovery.pods import Pod, PodList, parse_pods
 from collector.discovery.sightings import MOST_SIGHTINGS, PodPlace, Reading, Sighting, address_at
 from collector.failures import NoAnswer
 from shared.errors import InvalidSettings
@@ -90,13 +88,7 @@ class KubernetesPods:
 
     async def _page(self, url: str, token: str) -> PodList:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Authorization": f"Bearer {token}"}
-        body = await fetch(url, headers=headers, tls=self._tls, most_bytes=_MOST_PAGE_BYTES)
-        try:
-            return PodList.model_validate_json(body)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the whole"
-            raise NoAnswer(Reason.UNREADABLE, f"it is no list of pods: {place}: {first['msg'][:200]}") from error
+        return parse_pods(await fetch(url, headers=headers, tls=self._tls, most_bytes=_MOST_PAGE_BYTES))
 
     def _token(self) -> str:
         try:

@@ -17,7 +17,12 @@ class SourceMetrics(Collector):
         up = GaugeMetricFamily("unhang_collector_source_up", "1 while a source of agents answers.", labels=["source"])
         agents = GaugeMetricFamily("unhang_collector_source_agents", "Agents that a source knows.", labels=["source"])
         lost = GaugeMetricFamily("unhang_collector_agents_lost", "Agents whose registration has run out.")
+        # Two URLs that differ in what is not shown have one name, and Prometheus takes no label twice.
+        by_name: dict[str, tuple[bool, int]] = {}
         for name, works, count in self._directory.sources():
+            others_work, others = by_name.get(name, (True, 0))
+            by_name[name] = works and others_work, count + others
+        for name, (works, count) in by_name.items():
             up.add_metric([name], works)
             agents.add_metric([name], count)
         leases = self._directory.leases

@@ -28,9 +28,7 @@ class OwnThread:
         threading.Thread(target=self._carry_out, args=(work, loop, outcome), name=self._name, daemon=True).start()
         return await outcome
 
-    def _carry_out(
-        self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: "asyncio.Future[T]"
-    ) -> None:
+    def _carry_out(self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: "asyncio.Future[T]") -> None:
         tell: Callable[[], object]
         try:
             tell = partial(outcome.set_result, work())

@@ -5,10 +5,12 @@ The API's reference: https://kubernetes.io/docs/reference/generated/kubernetes-a
 
 from collections.abc import Iterator, Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from collector.discovery.sightings import PodPlace
+from collector.failures import NoAnswer, first_mistake
+from shared.missing import Reason
 
 _JOB_LABELS = (
     "training.kubeflow.org/job-name",
@@ -106,6 +108,14 @@ class PodList(_Part):
 
     metadata: _ListMeta = _ListMeta()
     items: tuple[Pod, ...] = ()
+
+
+def parse_pods(body: bytes) -> PodList:
+    """Read one page. Raises NoAnswer."""
+    try:
+        return PodList.model_validate_json(body)
+    except ValidationError as error:
+        raise NoAnswer(Reason.UNREADABLE, f"it is no list of pods: {first_mistake(error)}") from error
 
 
 def _job(found: _Meta) -> str | None:

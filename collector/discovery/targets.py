@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from collector.discovery.sightings import MOST_SIGHTINGS, Sighting, parse_one
+from collector.failures import first_mistake
 from shared.errors import InvalidHostlist, InvalidInput, InvalidSettings
 
 MOST_BYTES = 8_388_608
@@ -38,9 +39,7 @@ def parse_targets(content: bytes, *, source: str, yaml: bool = False) -> tuple[S
     try:
         groups = _GROUPS.validate_python(_load_yaml(content)) if yaml else _GROUPS.validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise InvalidInput(f"it is no list of target groups: {place}: {first['msg'][:200]}") from error
+        raise InvalidInput(f"it is no list of target groups: {first_mistake(error)}") from error
     return tuple(_sightings(groups, source))
 
 

@@ -281,3 +281,31 @@ FILES = (
     RAS_TEXT,
     *LOGS,
 )
+
+TARGETS = [
+    {"targets": ["node1:8471", "http://proxy/node2", "[fe80::7]:9000"], "labels": {"rack": "a1", "__scheme__": "http"}},
+    {"targets": ["node3"]},
+]
+TARGETS_YAML = b"# nodes\n- targets:\n  - node1:8471\n  - node2\n  labels: {rack: a1}\n- targets: [node3]\n"
+PODS = {
+    "kind": "PodList",
+    "metadata": {"resourceVersion": "7", "continue": "abc"},
+    "items": [
+        {
+            "metadata": {"name": "w-0", "namespace": "team", "uid": "u", "labels": {"job-name": "llama"}},
+            "spec": {"nodeName": "node1"},
+            "status": {
+                "phase": "Running",
+                "podIP": "192.0.2.1",
+                "containerStatuses": [
+                    {
+                        "name": "train",
+                        "containerID": "containerd://abc",
+                        "restartCount": 3,
+                        "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+                    }
+                ],
+            },
+        }
+    ],
+}

@@ -20,6 +20,9 @@ from agent.sources.worker_server import _receive
 from agent.unix_peers import parse_answer
 from collector.diagnose import diagnose
 from collector.diagnose.expected import Expected
+from collector.discovery.pods import parse_pods
+from collector.discovery.slurm import parse_squeue
+from collector.discovery.targets import parse_targets
 from collector.failures import NoAnswer
 from collector.fanout import read_answer
 from collector.files import read_recorded
@@ -181,6 +184,12 @@ TARGETS = (
     Target("rank_list", lambda data: _read(data, RankList), (as_json(seeds.RANK_LIST),), (seeds.RANK_LIST,)),
     Target("hostlist", text_of(parse_hostlist), (b"node[01-16,20]:8471,gpu[1,3-5]", b"http://[::1]:8471/base, n7")),
     Target("agents_file", lambda data: read_agents_file(data, name="agents"), (b"# all\nnode[1-3]\n\nn7:9 # x\n",)),
+    Target("targets", lambda data: parse_targets(data, source="x"), (as_json(seeds.TARGETS),), (seeds.TARGETS,)),
+    Target("targets_yaml", lambda data: parse_targets(data, source="x", yaml=True), (seeds.TARGETS_YAML,)),
+    Target("pods", lambda data: [p.place() for p in parse_pods(data).items], (as_json(seeds.PODS),), (seeds.PODS,)),
+    Target(
+        "squeue", text_of(lambda text: list(parse_squeue(text))), (b"4242|node[01-16,20]\n4243|r[1-2]n[0-3]\n9|\n",)
+    ),
     Target("ranks", text_of(lambda text: list(unfold(text))[:10]), (b"0-1,3,5-9",)),
     Target("address", text_of(parse_address), (b"[::1]:8471", b"node1:8471")),
     Target("networks", text_of(parse_networks), (b"10.0.0.0/8,192.168.1.5 fe80::/10",)),
