@@ -1,6 +1,7 @@
 """The command lines of one round over ssh: what runs here, and what the shell on the other side is told to run."""
 
 import hashlib
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ _DEFAULTS = ("ConnectTimeout=10",)
 """Stand behind the user's: of several values ssh takes the first."""
 
 # Takes the program from standard input and leaves the rest of it alone: its end says that whoever asked is gone.
-# `python3 -` would read all of it. A file in memory leaves nothing behind, on no disk.
+# `python3 -` would read all of it. A file in memory leaves nothing behind, on no disk. It goes there as one line
+# without an exclamation mark: csh is some people's shell.
 _LOADER = """
 import hashlib, os, sys
 left, digest, parts = int(sys.argv[1]), sys.argv[2], []
@@ -28,7 +30,7 @@ while left:
     parts.append(part)
     left -= len(part)
 data = b"".join(parts)
-if hashlib.sha256(data).hexdigest() != digest: sys.exit("unhang.pyz arrived changed")
+hashlib.sha256(data).hexdigest() == digest or sys.exit("unhang.pyz arrived changed")
 file = os.memfd_create("unhang.pyz", 0)
 with open(file, "wb", closefd=False) as to: to.write(data)
 os.execv(sys.executable, [sys.executable, "-I", "/proc/self/fd/%d" % file, *sys.argv[3:]])
@@ -72,7 +74,13 @@ class Way:
         arguments = look.arguments(ras=ras)
         if self.program is None:
             return f"{self.remote or 'unhang'} {shlex.join(arguments)}"
-        loader = ["-c", _LOADER, str(len(self.program)), hashlib.sha256(self.program).hexdigest(), *arguments]
+        loader = [
+            "-c",
+            f"exec({json.dumps(_LOADER)})",
+            str(len(self.program)),
+            hashlib.sha256(self.program).hexdigest(),
+            *arguments,
+        ]
         return f"{self.remote or 'python3'} {shlex.join(loader)}"
 
 

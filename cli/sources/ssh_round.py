@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -146,12 +146,9 @@ async def _end(process: Process) -> None:
 
 
 def _read_looks(out: bytes, most: int) -> tuple[tuple[NodeSnapshot, ...], NoAnswer | None]:
-    """Read JSON lines; what a login shell prints before them is passed over, a line cut off is no look."""
+    """Read JSON lines; what a login shell prints around them is passed over, a line cut off is no look."""
     looks: list[NodeSnapshot] = []
-    *lines, rest = out.split(b"\n")
-    for line in lines:
-        if not line.startswith(b"{"):
-            continue
+    for line in _objects(out):
         if len(looks) == most:
             return (), NoAnswer(Reason.UNREADABLE, f"more than {most} looks came")
         try:
@@ -161,6 +158,14 @@ def _read_looks(out: bytes, most: int) -> tuple[tuple[NodeSnapshot, ...], NoAnsw
         if look.host is None:  # every field may be absent, so that any JSON would do
             return tuple(looks), NoAnswer(Reason.UNREADABLE, f"what answered is no unhang: {quoted(line)}")
         looks.append(look)
-    if out and not looks and not rest.startswith(b"{"):
+    if out and not looks and not out.startswith(b"{") and b"\n{" not in out:
         return (), NoAnswer(Reason.UNREADABLE, f"what answered is no unhang: {quoted(out)}")
     return tuple(looks), None
+
+
+def _objects(out: bytes) -> Iterator[bytes]:
+    """Yield each whole line that begins with a brace; there may be millions of others."""
+    start = 0 if out.startswith(b"{") else out.find(b"\n{") + 1
+    while out[start : start + 1] == b"{" and (end := out.find(b"\n", start)) >= 0:
+        yield out[start:end]
+        start = out.find(b"\n{", end) + 1 or len(out)

@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import unhang as commands
+from cli.sources.slurm import hosts_of_slurm_job
 from shared.diagnosis import Diagnosis
+from shared.errors import UnhangError
 from tests.cli.processes import FIRST, NOBODY, REPOSITORY, SECOND, Job, command, environment, unhang
 from tests.cli.sshd import Cluster, cluster
 
@@ -52,6 +54,21 @@ def test_all_hosts_are_looked_at_and_judged_as_one_job(nodes: Cluster) -> None:
     listed = unhang("jobs", *nodes.options, "--hosts", "node[01-03]", "--json")
     (summary,) = json.loads(listed.out)["jobs"]
     assert summary["hosts"] == ["node01", "node02"]
+
+
+def test_views(nodes: Cluster) -> None:
+    """Stacks and checks are taken the same way; one host at a time is slower, and nothing else."""
+    stacks = unhang("stacks", *nodes.options, "--hosts", "node[01-02]", "--fanout", "1")
+    assert (stacks.status, stacks.err) == (0, "")
+    assert "wait_for_quota" in stacks.out
+    assert unhang("check", *nodes.options, "--hosts", "node01").status in (0, 10, 11)
+
+
+def test_no_ssh_client(nodes: Cluster) -> None:
+    """That is no host's fault."""
+    done = unhang("diagnose", "--ssh", "--ssh-command", "/nonexistent/ssh", "--hosts", "node[01-02]")
+    assert (done.status, done.out) == (1, "")
+    assert "/nonexistent/ssh cannot be run" in done.err
 
 
 def test_each_failing_host_says_why_and_the_rest_is_judged(nodes: Cluster, tmp_path: Path) -> None:
@@ -100,6 +117,7 @@ HOSTILE = (
     ("echo '{}'", "unreadable", "no unhang"),
     ("echo '{\"ranks\": 7}'", "unreadable", "not a NodeSnapshot"),
     ("echo broken >&2; exit 3", "unreadable", "status 3"),
+    ("yes '' | head -c 9000000", "unreadable", "no unhang"),
     ("kill -9 $$", "unreachable", "was killed"),
     ("cat /dev/zero", "refused", "larger than"),
     ("sleep 100", "timed_out", "no answer within"),
@@ -113,7 +131,7 @@ def test_hostile_answers(nodes: Cluster, tmp_path: Path) -> None:
     (tmp_path / "config").write_text("".join(blocks) + f"Host *\nInclude {nodes.folder / 'config'}\n")
     cases = " ".join(f"{number}) {script} ;;" for number, (script, _, _) in enumerate(HOSTILE))
     done = unhang(
-        "diagnose", "--ssh", "--ssh-command", f"ssh -F {tmp_path / 'config'}", "--timeout", "6", "--json", *QUICK,
+        "diagnose", "--ssh", "--ssh-command", f"ssh -F {tmp_path / 'config'}", "--timeout", "4", "--json", *QUICK,
         "--remote-command", f"case $CASE in {cases} esac; exit #", "--hosts", f"case[0-{len(HOSTILE) - 1}]",
     )  # fmt: skip
     told = gaps(Diagnosis.model_validate_json(done.out))
@@ -244,12 +262,32 @@ def test_names_that_are_no_hosts(hosts: str) -> None:
 
 
 def test_hosts_of_a_slurm_job(nodes: Cluster, tmp_path: Path) -> None:
-    """squeue names them in its own notation; without it, that is said."""
-    (tmp_path / "squeue").write_text('#!/bin/sh\n[ "$2" = --jobs=4242 ] || exit 1\necho "node[01-02]"\n')
+    """squeue names them in its own notation."""
+    (tmp_path / "squeue").write_text('#!/bin/sh\n[ "$2" = --jobs=4242 ] && echo "node[01-02]"\n')
     (tmp_path / "squeue").chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = unhang("diagnose", *nodes.options, "--slurm", "4242", "--json", *QUICK, env=env)
+    done = unhang("diagnose", *nodes.options, "--slurm", "4242", "--json", "-v", "--looks", "1", env=env)
     assert Diagnosis.model_validate_json(done.out).coverage.seen == 2
-    assert unhang("diagnose", *nodes.options, "--slurm", "7", env=env).status == 1
-    assert unhang("diagnose", *nodes.options, "--slurm", "7;reboot", env=env).status == 1
-    assert "squeue is not there" in unhang("jobs", *nodes.options, "--slurm", "7", env={"PATH": str(nodes.folder)}).err
+    assert done.err.splitlines() == ["look 1 (0 of 2 nodes)", "judging"]
+
+
+@pytest.mark.parametrize(
+    ("script", "job_id", "complaint"),
+    [
+        ("exit 1", "4242", "knows no job 4242"),
+        ("exit 0", "4242", "does not run"),
+        ("exit 0", "42;reboot", "no Slurm job"),
+        ("exit 0", "--all", "no Slurm job"),
+        (None, "4242", "squeue is not there"),
+    ],
+)
+def test_slurm_has_no_such_job(
+    script: str | None, job_id: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or there is no Slurm."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if script is not None:
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "squeue").chmod(0o755)
+    with pytest.raises(UnhangError, match=complaint):
+        hosts_of_slurm_job(job_id)
