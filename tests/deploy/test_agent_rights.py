@@ -86,16 +86,21 @@ def under_the_unit(*program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
 
 
-def test_agent_sees_a_rank_of_another_user(job: subprocess.Popen[str], agent: str) -> None:
-    """The whole look: facts of the process, its stack, its descriptors and the end of its log."""
+def assert_seen_whole(agent: str, pid: int) -> None:
+    """Ask an agent for the job, and find all of its one rank in the answer."""
     answer = httpx.get(f"{agent}/v1/snapshot", params={"job": JOB_NAME}, timeout=RUN_SECONDS)
     rank: dict[str, Any]
     (rank,) = answer.raise_for_status().json()["ranks"]
-    assert rank["identity"]["pid"] == job.pid
+    assert rank["identity"]["pid"] == pid
     assert "wait_for_neighbour" in str(rank["stacks"])
     assert rank["process"]["syscall"]["name"] == "clock_nanosleep"
     assert "step 3" in str(rank["logs"])
     assert rank["fds"]["total"] > 0
+
+
+def test_agent_sees_a_rank_of_another_user(job: subprocess.Popen[str], agent: str) -> None:
+    """The whole look: facts of the process, its stack, its descriptors and the end of its log."""
+    assert_seen_whole(agent, job.pid)
 
 
 async def test_job_of_another_user_is_diagnosed(job: subprocess.Popen[str], agent: str, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.deploy import test_agent_rights as unit
@@ -56,13 +55,7 @@ def agent(py_spy_of_the_image: Path) -> Iterator[str]:
 
 def test_agent_sees_a_rank_of_another_user(job: subprocess.Popen[str], agent: str) -> None:
     """The whole look: facts of the process, its stack, its descriptors and the end of its log."""
-    answer = httpx.get(f"{agent}/v1/snapshot", params={"job": unit.JOB_NAME}, timeout=RUN_SECONDS)
-    (rank,) = answer.raise_for_status().json()["ranks"]
-    assert rank["identity"]["pid"] == job.pid
-    assert "wait_for_neighbour" in str(rank["stacks"])
-    assert rank["process"]["syscall"]["name"] == "clock_nanosleep"
-    assert "step 3" in str(rank["logs"])
-    assert rank["fds"]["total"] > 0
+    unit.assert_seen_whole(agent, job.pid)
 
 
 def test_it_is_root_by_number_alone(job: subprocess.Popen[str], tmp_path: Path) -> None:
