@@ -58,6 +58,6 @@ def test_each_alert_has_a_first_thing_to_do() -> None:
 async def test_metrics_and_settings_of_the_guide_exist(tmp_path: Path) -> None:
     """Metrics on the real pages, settings of the real classes."""
     pages = "".join((await metric_pages(tmp_path)).values())
-    assert [name for name in _METRIC.findall(text_of(GUIDE)) if f"\n{name}" not in pages] == []
+    assert [name for name in _METRIC.findall(text_of(GUIDE)) if f"\n# TYPE {name} " not in pages] == []
     settings = AgentSettings.model_fields.keys() | CollectorSettings.model_fields.keys()
     assert set(_SETTING.findall(text_of(GUIDE))) - settings <= {"keep_"}
