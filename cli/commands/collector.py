@@ -33,7 +33,7 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
 @click.option("--kubernetes-api", metavar="URL", help="The API server. [default: that of our own cluster]")
 @click.option("--kubernetes-account", metavar="DIR", help="Where the service account's token and ca.crt are.")
 @click.option(
-    "--registration-seconds", metavar="S", help="Agents may register, for so long. [default: 0: they may not]"
+    "--registration-seconds", metavar="S", help="Agents may register, for so long; 0: they may not. [default: 0]"
 )
 @click.option("--registration-token-file", metavar="FILE", help="Only with these tokens may agents register.")
 @click.option("--discovery-seconds", metavar="S", help="How often sources of agents are asked. [default: 15]")

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 
 from collector.discovery.leases import SOURCE, Leases
-from collector.discovery.merging import KnownAgent, merge
+from collector.discovery.merging import KnownAgent, Merged, merge
 from collector.discovery.sightings import PodPlace, Sighting, Source
 from collector.discovery.standing import Standing
 from collector.hostlists import AgentAddress
@@ -16,6 +16,9 @@ from shared.missing import Missing
 
 _MOST_TROUBLES = 100
 """That are told; one broken list may name thousands."""
+
+_Given = tuple[tuple[tuple[str, tuple[AgentAddress, ...]], ...], tuple[Sighting, ...], tuple[tuple[Sighting, ...], ...]]
+"""Host lists, leases, and the other sources."""
 
 
 class Directory:
@@ -38,6 +41,7 @@ class Directory:
         self.standings = tuple(Standing(source, deadline_seconds=deadline_seconds) for source in sources)
         self._static = static
         self._period_seconds = period_seconds
+        self._last: tuple[_Given, Merged] | None = None
 
     @asynccontextmanager
     async def kept_fresh(self) -> AsyncIterator[None]:
@@ -57,7 +61,7 @@ class Directory:
 
     def agents(self) -> tuple[KnownAgent, ...]:
         """Return all agents, with those that are only remembered, and who knows each."""
-        return merge(self._sightings())[0]
+        return self._merged()[0]
 
     @property
     def trouble(self) -> Missing | None:
@@ -67,7 +71,7 @@ class Directory:
     @property
     def troubles(self) -> tuple[Missing, ...]:
         """Why the list may be out of date or wrong: sources that fail, what they miss, what they disagree on."""
-        conflicts = merge(self._sightings())[1]
+        conflicts = self._merged()[1]
         return (*self._failing(), *conflicts)[:_MOST_TROUBLES]
 
     @property
@@ -99,13 +103,13 @@ class Directory:
         task.add_done_callback(partial(_note_end, standing))
         return task
 
-    def _sightings(self) -> Iterator[Sighting]:
-        for source, addresses in self._static.by_source():
-            yield from (Sighting(address, source) for address in addresses)
-        if self.leases is not None:
-            yield from self.leases.sightings()
-        for standing in self.standings:
-            yield from standing.reading.sightings
+    def _merged(self) -> Merged:
+        """Merge anew only where a source says something new: thousands of agents take tens of milliseconds."""
+        leased = () if self.leases is None else self.leases.sightings()
+        given = (self._static.by_source(), leased, tuple(standing.reading.sightings for standing in self.standings))
+        if self._last is None or self._last[0] != given:
+            self._last = (given, merge(_in_order(given)))
+        return self._last[1]
 
     def _failing(self) -> Iterator[Missing]:
         if self._static.trouble is not None:
@@ -116,6 +120,13 @@ class Directory:
             yield from standing.reading.missing
         if self.leases is not None:
             yield from self.leases.conflicts()
+
+
+def _in_order(given: _Given) -> Iterator[Sighting]:
+    static, leased, read = given
+    for source, addresses in static:
+        yield from (Sighting(address, source) for address in addresses)
+    yield from chain(leased, *read)
 
 
 def _note_end(standing: Standing, task: "asyncio.Task[None]") -> None:

@@ -21,7 +21,7 @@ MOST_LEASES = 131_072
 
 @dataclass(frozen=True)
 class _Held:
-    address: AgentAddress
+    sighting: Sighting
     renewed: float
     renewed_at: float
     rival: AgentAddress | None = None
@@ -53,8 +53,11 @@ class Leases:
             self._forget(now)
             if len(self._held) >= MOST_LEASES:
                 raise NotPermitted(f"{MOST_LEASES} agents have registered already")
+        sighting = Sighting(address, SOURCE)
+        if before is not None and before.sighting == sighting:
+            sighting = before.sighting  # the same object, by which it is cheap to see that nothing has changed
         rival, rival_seen = self._rival(before, address, now)
-        self._held[place] = _Held(address, now, self._wall_clock(), rival, rival_seen)
+        self._held[place] = _Held(sighting, now, self._wall_clock(), rival, rival_seen)
 
     @property
     def lost(self) -> int:
@@ -72,7 +75,7 @@ class Leases:
         """Return the names that two agents claim at once."""
         now = self._clock()
         return tuple(
-            Missing(source=SOURCE, reason=Reason.UNREADABLE, detail=_two(held.address, held.rival))
+            Missing(source=SOURCE, reason=Reason.UNREADABLE, detail=_two(held.sighting.address, held.rival))
             for held in self._held.values()
             if held.rival is not None and now - held.renewed <= self.seconds
         )
@@ -81,15 +84,14 @@ class Leases:
         """Return who else had the name within the last lease, and when. One that has moved for good is forgotten."""
         if before is None or now - before.renewed > self.seconds:
             return None, 0.0
-        if before.address.url != address.url:
-            return before.address, now
+        if before.sighting.address.url != address.url:
+            return before.sighting.address, now
         return (before.rival, before.rival_seen) if now - before.rival_seen <= self.seconds else (None, 0.0)
 
     def _sighting(self, held: _Held, age: float) -> Sighting:
-        found = Sighting(held.address, SOURCE)
         if age <= self.seconds:
-            return found
-        return replace(found, lost_at=held.renewed_at, asked=age <= ASKED_SECONDS)
+            return held.sighting
+        return replace(held.sighting, lost_at=held.renewed_at, asked=age <= ASKED_SECONDS)
 
     def _forget(self, now: float) -> None:
         for place in [place for place, held in self._held.items() if now - held.renewed > REMEMBERED_SECONDS]:

@@ -62,7 +62,10 @@ class _Merging:
         )
 
 
-def merge(sightings: Iterable[Sighting]) -> tuple[tuple[KnownAgent, ...], tuple[Missing, ...]]:
+Merged = tuple[tuple[KnownAgent, ...], tuple[Missing, ...]]
+
+
+def merge(sightings: Iterable[Sighting]) -> Merged:
     """Return the agents in the order in which they were first named, and what the sources disagree on."""
     by_url: dict[str, _Merging] = {}
     by_place: dict[tuple[str, str], _Merging] = {}
