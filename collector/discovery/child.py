@@ -11,6 +11,7 @@ from shared.missing import Reason
 
 MOST_BYTES = 16_777_216
 _OURS = "UNHANG_"
+_BURIAL_SECONDS = 1.0
 
 
 async def run_program(arguments: Sequence[str], environment: Mapping[str, str]) -> bytes:
@@ -36,7 +37,7 @@ async def run_program(arguments: Sequence[str], environment: Mapping[str, str]) 
         status = await process.wait()
     finally:
         _kill_group(process.pid)
-        await process.wait()
+        await _bury(process)
     if status != 0:
         raise NoAnswer(Reason.UNREADABLE, f"{arguments[0]} ended with status {status}: {quoted(written)}")
     return written
@@ -50,6 +51,15 @@ async def _read(process: asyncio.subprocess.Process, name: str) -> bytes:
         if len(written) > MOST_BYTES:
             raise NoAnswer(Reason.REFUSED, f"{name} writes more than {MOST_BYTES} bytes")
     return bytes(written)
+
+
+async def _bury(process: asyncio.subprocess.Process) -> None:
+    """Wait until it is gone, but not for one that is blocked in the kernel, which no signal ends."""
+    try:
+        async with asyncio.timeout(_BURIAL_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        pass  # asyncio's watcher reaps it, should it ever end
 
 
 def _kill_group(pid: int) -> None:
