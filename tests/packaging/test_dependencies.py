@@ -17,7 +17,7 @@ INDIRECT = {
 }
 """Libraries that we use as parts of another one's interface, and which one declares them."""
 
-OPTIONAL = {"pynvml": "nvidia-ml-py"}
+OPTIONAL = {"pynvml": "nvidia-ml-py", "dns": "dnspython", "yaml": "pyyaml"}
 """Libraries of the extras; the sources import them where they are used, and go on without."""
 
 NOT_IMPORTED = {"py-spy", "uvicorn"}
@@ -52,6 +52,14 @@ def test_imports_are_declared(package: str) -> None:
     """A library that happens to be there in a developer's environment is missing in a user's."""
     names = {INDIRECT.get(name, name) for name in imported(package) - OPTIONAL.keys()}
     assert {name for name in names if not distributions_of(name) & declared()} == set()
+
+
+def test_optional_libraries_are_those_of_extras() -> None:
+    """Each is in an extra that a user can ask for by name."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {extra: asked for extra, asked in project["optional-dependencies"].items() if extra != "dev"}
+    offered = {normal(re.split(r"[<>=!~; \[]", one)[0]) for asked in extras.values() for one in asked}
+    assert set(OPTIONAL.values()) <= offered
 
 
 def test_declared_dependencies_are_used() -> None:
