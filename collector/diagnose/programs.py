@@ -95,7 +95,8 @@ class Programs:
         """The calls of `rank`, and of one of each sort of peers, from the first one on that most of them still hold."""
         mine = self._calls[rank]
         theirs = {min(self._alike[peer]): self._calls[peer] for peer in peers if peer != rank and peer in self._calls}
-        if not any(self.traces[each].truncated for each in (rank, *theirs)):
+        cut = any(self.traces[each].truncated for each in (rank, *theirs))
+        if not cut and all(calls[:1] == mine[:1] for calls in theirs.values()):
             return mine, theirs
         held = {peer: {call: at for at, call in enumerate(calls) if call[1]} for peer, calls in theirs.items()}
         for at, call in enumerate(mine):

@@ -39,7 +39,9 @@ def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fau
         sequence=edges[0].sequence,
         remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
     )
-    strays = () if edges[0].is_p2p else programs.strays({edge.waiter for edge in edges})
+    waiters = {edge.waiter for edge in edges}
+    lost = any(scene.traces[rank].truncated for rank in waiters)
+    strays = () if edges[0].is_p2p or lost else programs.strays(waiters)
     return [_astray(together, strays) if strays else together]
 
 
