@@ -9,11 +9,13 @@ from collector.diagnose.disputes import disputes_of
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.hidden import hidden_faults, waits_unrecorded
 from collector.diagnose.programs import Programs
+from collector.diagnose.queues import Queue
 from collector.diagnose.roots import root_faults
 from collector.diagnose.scene import Fault, Scene, kind_of
 from collector.diagnose.signatures import Mismatch
 from collector.diagnose.stuck import stuck_faults
 from shared.diagnosis import Cause, Certainty, Kind
+from shared.trace import Trace
 
 
 def faults_by_record(scene: Scene) -> list[Fault]:
@@ -25,6 +27,8 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
     graph = WaitGraph(scene.edges, cut=convicted)
     entered = {edge.waiter for edge in scene.edges if not edge.holders}
+    queued = {rank for edge in scene.edges for rank in edge.queued}
+    entered |= {rank for rank in scene.traces.keys() - queued if _stuck_in_what_is_lost(scene.traces[rank])}
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, scene)]
     programs = Programs(scene.groups, scene.traces)
@@ -40,6 +44,13 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     faults.sort(key=lambda fault: all(_only_undumped(rank, scene) for rank in fault.culprits or [-1]))
     # 7. All issued, none completed.
     return faults or stuck_faults(graph, scene, programs)
+
+
+def _stuck_in_what_is_lost(trace: Trace) -> bool:
+    """Is the oldest record that is left of a group unfinished? What was before it may be, too: then it is no root."""
+    unfinished = set(Queue.of(trace).unfinished) if trace.truncated else set()
+    first = {group: at for at, group in reversed(tuple(enumerate(trace.group)))} if unfinished else {}
+    return any(at in unfinished for at in first.values())
 
 
 def _stands_alone(fault: Fault) -> bool:
