@@ -238,7 +238,7 @@ def _may_wait(rank: int, scene: Scene) -> bool:
     view, activity = scene.roster.ranks[rank], scene.activities.get(rank)
     if activity is None or view.gone or view.presence is Presence.STOPPED:
         return False
-    return activity.waits_for_ranks or activity.doing is Doing.DEVICE
+    return activity.may_wait_for_ranks
 
 
 def _some_wait(ranks: Sequence[int], scene: Scene) -> bool:

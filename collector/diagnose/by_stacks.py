@@ -56,8 +56,7 @@ def may_be_slow(fault: Fault, scene: Scene) -> bool:
 
 def _waits(rank: int, activity: Activity, scene: Scene) -> bool:
     here = scene.roster.ranks[rank]
-    communicates = activity.waits_for_ranks or activity.doing is Doing.DEVICE
-    return communicates and not here.gone and here.presence is not Presence.STOPPED
+    return activity.may_wait_for_ranks and not here.gone and here.presence is not Presence.STOPPED
 
 
 def _starting(waiting: tuple[int, ...], scene: Scene) -> bool:

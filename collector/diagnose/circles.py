@@ -43,14 +43,14 @@ _Named = tuple[tuple[int, ...], tuple[str, ...]]
 
 def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Scene) -> _Named:
     """Everybody is part of it, unless records are overwritten that may be the missing half, or the one before."""
-    if _overwritten(cycle, scene) and (len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, scene)):
+    if scene.overwritten(cycle) and (len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, scene)):
         return (), (_LOST,)
     return cycle, ()
 
 
 def _breakers(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Scene, programs: Programs) -> _Named:
     strays = programs.strays(cycle)
-    if strays and not (len(strays) > 1 and _overwritten(cycle, scene)):
+    if strays and not (len(strays) > 1 and scene.overwritten(cycle)):
         return tuple(stray.rank for stray in strays), tuple(map(str, strays[:_MOST_TOLD]))
     breaker = None if strays else order_breaker(cycle, edges, scene.groups, scene.traces)
     return ((), (_TIED,)) if breaker is None else ((breaker,), ())
@@ -59,11 +59,6 @@ def _breakers(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Scene, pro
 def _inferred(edges: tuple[Edge, ...], scene: Scene) -> bool:
     """Is the order of the queues read from what is unfinished, where starts are not recorded?"""
     return any(edge.queued and not any(scene.traces[edge.waiter].started_ns) for edge in edges)
-
-
-def _overwritten(cycle: tuple[int, ...], scene: Scene) -> bool:
-    """May records that would tell be gone: the counterpart of a send, or what came before a call?"""
-    return any(scene.traces[rank].truncated for rank in cycle if rank in scene.traces)
 
 
 def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:

@@ -32,10 +32,12 @@ def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | Non
         return None
     told = {rank: signature_at(group, traces, rank, sequence) for rank in group.order}
     ops = {signature.op for signature in told.values()}
-    check = _CHECKS.get(ops.pop()) if len(ops) == 1 else None
-    found = None if check is None else check(group, sequence, told)
-    roots = _ROOTS.get(found.sides[0][1].op) if found is not None else None
-    return found if found is None or roots is None else _with_usual_root(found, roots, group, traces)
+    op = ops.pop() if len(ops) == 1 else ""
+    if op in _ROOTS:
+        roots = _ROOTS[op]
+        found = _one_root(group, sequence, told, roots(told))
+        return None if found is None else _with_usual_root(found, roots, group, traces)
+    return _FITS[op](group, sequence, told) if op in _FITS else None
 
 
 def _lists_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
@@ -88,14 +90,6 @@ def _senders(told: _Told) -> set[int]:
 _ROOTS = {"gather": _receivers, "scatter": _senders}
 
 
-def _one_receives(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
-    return _one_root(group, sequence, told, _receivers(told))
-
-
-def _one_sends(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
-    return _one_root(group, sequence, told, _senders(told))
-
-
 def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int]) -> Mismatch | None:
     if len(roots) == 1 or not any(_elements((*one.input_sizes, *one.output_sizes)) for one in told.values()):
         return None
@@ -133,9 +127,4 @@ def _elements(sizes: tuple[tuple[int, ...], ...]) -> int:
     return sum(prod(size) for size in sizes)
 
 
-_CHECKS = {
-    "all_to_all": _lists_fit,
-    "all_to_all_single": _sums_fit,
-    "gather": _one_receives,
-    "scatter": _one_sends,
-}
+_FITS = {"all_to_all": _lists_fit, "all_to_all_single": _sums_fit}

@@ -41,7 +41,7 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     cycles = [cycle for cycle in graph.cycles() if not held & set(cycle)]
     circles = [(cycle, circle_fault(cycle, graph, scene, programs)) for cycle in cycles]
     faults += [fault for cycle, fault in circles if _stands_alone(fault) or not behind & set(cycle)]
-    faults.sort(key=lambda fault: all(_only_undumped(rank, scene) for rank in fault.culprits or [-1]))
+    faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, scene) for r in fault.culprits))
     # 7. All issued, none completed.
     return faults or stuck_faults(graph, scene, programs)
 
@@ -60,7 +60,7 @@ def _stands_alone(fault: Fault) -> bool:
 
 def _only_undumped(rank: int, scene: Scene) -> bool:
     """Is all that is wrong with the rank, as far as known, that there is no dump of it?"""
-    return not scene.roster.live and rank in scene.roster.ranks and kind_of(rank, scene) is Kind.RANK_MISSING
+    return not scene.roster.live and kind_of(rank, scene) is Kind.RANK_MISSING
 
 
 def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Scene) -> Fault:

@@ -41,6 +41,15 @@ class WaitGraph:
                     found[node] = set(edge.holders)
         return found
 
+    @cached_property
+    def _waiters(self) -> dict[int, set[int]]:
+        """The successors, backwards."""
+        waiters: dict[int, set[int]] = defaultdict(set)
+        for node, following in self.successors.items():
+            for holder in following:
+                waiters[holder].add(node)
+        return waiters
+
     def roots(self) -> tuple[int, ...]:
         """Ranks waited for that wait for nobody, ascending."""
         held = {holder for node, holders in self.successors.items() if node < 0 for holder in holders}
@@ -54,14 +63,10 @@ class WaitGraph:
 
     def victims_of(self, culprits: Iterable[int]) -> frozenset[int]:
         """Ranks that wait for one of `culprits`, directly or through others."""
-        waiters: dict[int, set[int]] = defaultdict(set)
-        for node, following in self.successors.items():
-            for holder in following:
-                waiters[holder].add(node)
         guilty = set(culprits)
         reached, frontier = set(guilty), list(guilty)
         while frontier:
-            for waiter in waiters[frontier.pop()] - reached:
+            for waiter in self._waiters.get(frontier.pop(), set()) - reached:
                 reached.add(waiter)
                 frontier.append(waiter)
         return frozenset(node for node in reached - guilty if node >= 0)

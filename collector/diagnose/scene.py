@@ -54,6 +54,10 @@ class Scene:
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """What each node's kernel log and GPUs tell, by host."""
 
+    def overwritten(self, ranks: Iterable[int]) -> bool:
+        """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
+        return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
+
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)
         return Doing.UNKNOWN if activity is None else activity.doing

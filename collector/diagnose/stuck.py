@@ -40,8 +40,7 @@ def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fau
         remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
     )
     waiters = {edge.waiter for edge in edges}
-    lost = any(scene.traces[rank].truncated for rank in waiters)
-    strays = () if edges[0].is_p2p or lost else programs.strays(waiters)
+    strays = () if edges[0].is_p2p or scene.overwritten(waiters) else programs.strays(waiters)
     return [_astray(together, strays) if strays else together]
 
 

@@ -216,4 +216,4 @@ _NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_
 def _only_waits(rank: int, scene: Scene) -> bool:
     """A waiter may spin, or poll a store: its CPU time is no progress."""
     activity = scene.activities.get(rank)
-    return activity is not None and (activity.waits_for_ranks or activity.doing is Doing.DEVICE)
+    return activity is not None and activity.may_wait_for_ranks

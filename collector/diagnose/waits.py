@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from collector.diagnose.activity import Activity, place
 from collector.diagnose.groups import GroupView, PendingP2P
-from collector.diagnose.patterns import Doing
 from collector.diagnose.queues import Queue
 from collector.diagnose.roster import Presence, Roster
 from shared.diagnosis import Wait
@@ -105,13 +104,8 @@ def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Acti
         for rank in group.unknown
         if roster.ranks[rank].gone
         or roster.ranks[rank].presence is Presence.STOPPED
-        or (activities[rank].frames and not _may_wait(activities[rank]))
+        or (activities[rank].frames and not activities[rank].may_wait_for_ranks)
     )
-
-
-def _may_wait(activity: Activity) -> bool:
-    """On a device a rank waits for whatever it has put there: a collective like everybody's, perhaps."""
-    return activity.waits_for_ranks or activity.doing is Doing.DEVICE
 
 
 def _collective_edge(
