@@ -9,7 +9,7 @@ from collector.diagnose.disputes import disputes_of
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.hidden import hidden_faults, waits_unrecorded
 from collector.diagnose.programs import Programs
-from collector.diagnose.queues import Queue
+from collector.diagnose.queues import unfinished
 from collector.diagnose.roots import root_faults
 from collector.diagnose.scene import Fault, Scene, kind_of
 from collector.diagnose.signatures import Mismatch
@@ -48,9 +48,9 @@ def faults_by_record(scene: Scene) -> list[Fault]:
 
 def _stuck_in_what_is_lost(trace: Trace) -> bool:
     """Is the oldest record that is left of a group unfinished? What was before it may be, too: then it is no root."""
-    unfinished = set(Queue.of(trace).unfinished) if trace.truncated else set()
-    first = {group: at for at, group in reversed(tuple(enumerate(trace.group)))} if unfinished else {}
-    return any(at in unfinished for at in first.values())
+    pending = set(unfinished(trace)) if trace.truncated else set()
+    first = {group: at for at, group in reversed(tuple(enumerate(trace.group)))} if pending else {}
+    return any(at in pending for at in first.values())
 
 
 def _stands_alone(fault: Fault) -> bool:

@@ -5,18 +5,17 @@ bytes once per trace, masks are made by `bytes.translate`, and rows are picked b
 the same program have the same columns: their lanes are cut once and shared.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 
+from collector.diagnose.queues import unfinished
 from shared.trace import Trace
 
 _MOST_INDICES = 256
 """Indices above do not fit into a byte; traces with so many groups or signatures take the slower way."""
-_UNFINISHED = re.compile(rb"[^\x02]")
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ class Cutter:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._states = bytes(trace.state.tolist())
-        self._unfinished = tuple(match.start() for match in _UNFINISHED.finditer(self._states))
+        self._unfinished = unfinished(trace)
         self._groups = bytes(trace.group.tolist()) if len(trace.groups) <= _MOST_INDICES else None
         self._numbered = not trace.collective_seq or min(trace.collective_seq) > 0
         self._lanes: dict[tuple[int, ...], Lane | None] = {}

@@ -60,8 +60,8 @@ class Programs:
 
     def _miscounted(self, rank: int) -> Stray | None:
         partners = {
-            role_of(group, self.groups): [member for member in group.members if member != rank]
-            for group in self.groups
+            role: [member for member in group.members if member != rank]
+            for group, role in self._by_role
             if rank in group.lanes
         }
         if rank not in self._tallies:
@@ -118,20 +118,23 @@ class Programs:
         return {rank: tuple(sorted(ranks)) for ranks in classes.values() for rank in ranks}
 
     @cached_property
+    def _by_role(self) -> list[tuple[GroupView, str]]:
+        return [(group, role_of(group, self.groups)) for group in self.groups]
+
+    @cached_property
     def _roles(self) -> dict[int, frozenset[str]]:
         """The roles of the groups that each rank is a member of."""
         roles: dict[int, set[str]] = defaultdict(set)
-        for group in self.groups:
+        for group, role in self._by_role:
             for rank in group.members:
-                roles[rank].add(role_of(group, self.groups))
+                roles[rank].add(role)
         return {rank: frozenset(mine) for rank, mine in roles.items()}
 
     @cached_property
     def _calls(self) -> dict[int, list[_Call]]:
         at: dict[int, dict[int, _Call]] = defaultdict(dict)
         facts: dict[int, list[Facts]] = {}
-        for group in self.groups:
-            role = role_of(group, self.groups)
+        for group, role in self._by_role:
             for rank, lane in group.lanes.items():
                 trace = self.traces[rank]
                 known = facts.get(rank) or facts.setdefault(rank, [facts_of(one) for one in trace.signatures])
@@ -155,20 +158,17 @@ class Programs:
         return {rank: tuple(sorted(joined)) for rank, joined in family.items()}
 
     def _passes_on(self, group: GroupView) -> bool:
-        return any(
-            (self.traces[rank].groups[index].name, self.traces[rank].groups[index].description)
-            == (group.name, group.description)
-            for rank in group.members
-            if rank in self._p2p_groups
-            for index in self._p2p_groups[rank]
-        )
+        return any((rank, group.name, group.description) in self._p2p_groups for rank in group.members)
 
     @cached_property
-    def _p2p_groups(self) -> dict[int, set[int]]:
-        found = {
-            rank: {trace.group[position] for position in _p2p_positions(trace)} for rank, trace in self.traces.items()
-        }
-        return {rank: groups for rank, groups in found.items() if groups}
+    def _p2p_groups(self) -> frozenset[tuple[int, str, str]]:
+        """(rank, name and description of a group) over which the rank sends or receives."""
+        used = (
+            (rank, trace.groups[index])
+            for rank, trace in self.traces.items()
+            for index in {trace.group[position] for position in _p2p_positions(trace)}
+        )
+        return frozenset((rank, group.name, group.description) for rank, group in used)
 
 
 def _p2p_positions(trace: Trace) -> Iterable[int]:

@@ -17,6 +17,11 @@ _WAITED = {"send", "recv", "batch_isend_irecv"}
 _UNFINISHED = re.compile(rb"[^\x02]")
 
 
+def unfinished(trace: Trace) -> tuple[int, ...]:
+    """Return the positions of all records that are not completed, oldest first."""
+    return tuple(match.start() for match in _UNFINISHED.finditer(bytes(trace.state.tolist())))
+
+
 @dataclass(frozen=True)
 class Queue:
     """What one rank has put on its device and not got back."""
@@ -29,9 +34,9 @@ class Queue:
 
     @classmethod
     def of(cls, trace: Trace) -> "Queue":
-        states = bytes(trace.state.tolist())
-        starts = any(trace.started_ns) or State.STARTED.to_bytes() in states
-        return cls(trace, starts, tuple(match.start() for match in _UNFINISHED.finditer(states)))
+        pending = unfinished(trace)
+        starts = any(trace.started_ns) or any(trace.state[at] == State.STARTED for at in pending)
+        return cls(trace, starts, pending)
 
     def holds_back(self, position: int) -> bool:
         """Has the operation at `position` been issued without having begun?"""

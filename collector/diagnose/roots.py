@@ -10,7 +10,7 @@ from dataclasses import replace
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.groups import GroupView
 from collector.diagnose.programs import Programs
-from collector.diagnose.queues import Queue
+from collector.diagnose.queues import unfinished
 from collector.diagnose.roles import role_of
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
@@ -123,7 +123,7 @@ def _few_have_come(group: GroupView, sequence: int | None, scene: Scene) -> bool
     same = [other for other in alike if other is group or role_of(other, scene.groups) == role]
     come = {rank for other in same for rank, lane in other.lanes.items() if lane.issued >= sequence}
     behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
-    idle = {rank for rank in behind if not Queue.of(scene.traces[rank]).unfinished}
+    idle = {rank for rank in behind if not unfinished(scene.traces[rank])}
     ended = [rank for rank in scene.roster.ranks if _ended_well(rank, scene)]
     return len(idle) > len(come) or 2 * len(ended) > len(scene.roster.ranks)
 

@@ -34,7 +34,7 @@ from collector.diagnose.groups import line_up
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.nodes import node_facts
 from collector.diagnose.patterns import Doing
-from collector.diagnose.queues import Queue
+from collector.diagnose.queues import unfinished
 from collector.diagnose.ras_lags import doubt_of, with_counts
 from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.sampled import find_sampled_straggler
@@ -148,7 +148,7 @@ def _quiet(scene: Scene) -> Reading:
 def _nothing_shown(scene: Scene) -> str:
     if not scene.traces:
         return "nothing in stacks or logs shows who waits for whom"
-    if any(Queue.of(trace).unfinished for trace in scene.traces.values()):
+    if any(map(unfinished, scene.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
     return "nothing was in flight when the dumps were taken"
 
