@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agent.deadline import Crew, Deadline
 from agent.deep_looks import DEEP_SECONDS, DeepLooker
-from agent.discover import Rank
+from agent.discover import Found, Rank
 from agent.look import Looker
 from agent.metrics import Metrics
 from agent.node import Node
@@ -27,7 +27,8 @@ from shared.audit import AuditLog
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, UnhangError
 from shared.missing import Reason
-from shared.snapshot import Beat, NodeSnapshot, RankList
+from shared.snapshot import Beat, Identity, NodeSnapshot, RankList
+from shared.survey import WINDOW
 
 _SECONDS_FOR_THE_ANSWER = 0.2
 _EVERY_THOROUGH_SEARCH = 3
@@ -87,6 +88,19 @@ class Agent:
         self, choice: Choice, question: Question, timeout_seconds: float | None = None, *, ras: bool = False
     ) -> NodeSnapshot:
         """Look at all ranks of the choice. `ras`: ask NCCL RAS, too, which costs the whole job a round of messages."""
+        return self._look(choice, question, timeout_seconds, ras=ras)[0]
+
+    def look_briefly(
+        self, job: str | None, timeout_seconds: float | None = None, *, ras: bool = False
+    ) -> tuple[NodeSnapshot, tuple[Identity, ...]]:
+        """Look at a job's ranks as a survey needs it. Returns the ranks of other jobs, too, which are not looked at."""
+        choice = Choice(job)
+        snapshot, found = self._look(choice, Question(window=WINDOW, brief=True), timeout_seconds, ras=ras)
+        return snapshot, tuple(rank.identity for rank in found.ranks if not choice.holds(rank))
+
+    def _look(
+        self, choice: Choice, question: Question, timeout_seconds: float | None, *, ras: bool
+    ) -> tuple[NodeSnapshot, Found]:
         taken_at_ns, begun = time.time_ns(), time.monotonic()
         limit = min(timeout_seconds or self.settings.look_timeout_seconds, self.settings.look_timeout_seconds)
         deadline = Deadline(limit).sooner(_SECONDS_FOR_THE_ANSWER)
@@ -99,7 +113,7 @@ class Agent:
         told, unasked = self._ask_ras(Visit(ranks, found.ranks, snapshots, exited, ras), scene, deadline)
         idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
-        return NodeSnapshot(
+        snapshot = NodeSnapshot(
             **({} if asking is None else asking.told()),
             host=self.node.host,
             taken_at_ns=taken_at_ns,
@@ -113,6 +127,7 @@ class Agent:
             missing=(*found.missing, *unasked),
             ras=told,
         )
+        return snapshot, found
 
     def _ask_ras(self, visit: Visit, scene: Scene, deadline: Deadline) -> Told:
         begun = time.monotonic()

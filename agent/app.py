@@ -21,6 +21,7 @@ from shared.missing import Missing
 from shared.problems import PROBLEM_RESPONSES, install_problem_handlers
 from shared.snapshot import Fds, NodeSnapshot, Process, RankList
 from shared.stacks import Stacks
+from shared.survey import Survey, survey_of
 from shared.trace import Trace
 from shared.value import Value
 
@@ -54,6 +55,7 @@ Stacking = Annotated[
     Query(description="`plain`: Python frames, ~10 ms pause per rank; `native`: C frames too, ~1 s; `none`: no pause."),
 ]
 Window = Annotated[int, Query(ge=0, le=1_000_000, description="Finished flight records to keep per group and lane.")]
+Job = Annotated[str | None, Query(max_length=200, description="Only this job.")]
 Full = Annotated[bool, Query(description="Everything: all records, all descriptors, all lines of the tails.")]
 Ras = Annotated[
     bool,
@@ -112,7 +114,7 @@ def ranks(agent: Asked) -> Response:
 def snapshot(
     request: Request,
     agent: Asked,
-    job: Annotated[str | None, Query(max_length=200, description="Only this job.")] = None,
+    job: Job = None,
     pid: Annotated[list[int] | None, Query(max_length=1024, description="Only these process ids.")] = None,
     stacks: Stacking = "plain",
     window: Window = 64,
@@ -124,6 +126,14 @@ def snapshot(
     taken = agent.snapshot(Choice(job, tuple(pid or ())), Question(stacks, window, full), timeout, ras=ras)
     _write_audit(request, agent, taken, action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
+
+
+@_routes.get("/v1/survey", response_model=Survey, summary="One brief look at a job's ranks of this node")
+def survey(request: Request, agent: Asked, job: Job = None, ras: Ras = False, timeout: Timeout = None) -> Response:
+    """Look at a job as one that runs on hundreds of nodes is looked at first: what ranks share is said once."""
+    taken, others = agent.look_briefly(job, timeout, ras=ras)
+    _write_audit(request, agent, taken, action="survey", stacks="plain", ras=ras)
+    return _json(survey_of(taken, others))
 
 
 @_routes.get("/v1/ranks/{pid}/stacks", response_model=Stacks | Missing, summary="Stacks of one rank")

@@ -5,6 +5,7 @@ The notation is the one cluster tools use for node and CPU lists (ClusterShell, 
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated
 
@@ -18,7 +19,10 @@ MOST_RANKS = 4_194_304
 _MOST_IN_WORDS = 48
 """Characters of a rank set in a sentence; data fields always carry all of it."""
 
+_LONGEST_REMEMBERED = 65_536
+
 _SPAN = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_STEPS = re.compile(r"([0-9]{1,9})-([0-9]{1,9})/([1-9][0-9]{0,8})")
 
 
 def fold(ranks: Iterable[int]) -> str:
@@ -30,6 +34,30 @@ def fold(ranks: Iterable[int]) -> str:
     starts = [0, *(i + 1 for i in ends)]
     spans = zip(starts, [*ends, len(ordered) - 1], strict=True)
     return ",".join(_span(ordered[first], ordered[last]) for first, last in spans)
+
+
+def fold_in_steps(ranks: Iterable[int]) -> str:
+    """Write `ranks` as one span with a step where that holds them all, `0-24/8`, else as `fold` does.
+
+    Groups of data parallelism are so, with thousands of members. ClusterShell's notation; `out_of_steps` reads it.
+    """
+    ordered = sorted(set(ranks))
+    if len(ordered) < 3:
+        return fold(ordered)
+    first, last, step = ordered[0], ordered[-1], ordered[1] - ordered[0]
+    regular = step > 1 and ordered == list(range(first, last + 1, step))
+    return f"{first}-{last}/{step}" if regular else fold(ordered)
+
+
+def out_of_steps(text: str, *, most: int) -> str:
+    """Return the folded form of what `fold_in_steps` wrote. Raises InvalidRankSet, also for more than `most` steps."""
+    match = _STEPS.fullmatch(text)
+    if match is None:
+        return fold(unfold(text))
+    span = range(int(match[1]), int(match[2]) + 1, int(match[3]))
+    if len(span) > most:
+        raise InvalidRankSet(f"rank set {quoted(text)} holds more than {most} ranks")
+    return fold(span)
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
@@ -72,10 +100,29 @@ def _span(first: int, last: int) -> str:
 
 
 def _canonical(text: str) -> str:
+    return _once_folded(text) if len(text) <= _LONGEST_REMEMBERED else _refolded(text)
+
+
+@lru_cache(maxsize=4096)
+def _once_folded(text: str) -> str:
+    """Thousands of ranks tell of the same groups: each is brought to its form, and kept in memory, once."""
+    return _refolded(text)
+
+
+def _refolded(text: str) -> str:
+    """Join spans that touch, without counting up what a few characters may claim."""
+    joined: list[tuple[int, int]] = []
     try:
-        return fold(unfold(text))
+        for first, last in sorted(_spans(text)):
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+            else:
+                joined.append((first, last))
     except InvalidRankSet as error:
         raise ValueError(str(error)) from error
+    if sum(last - first + 1 for first, last in joined) > MOST_RANKS:
+        raise ValueError(f"rank set {quoted(text)} holds more than {MOST_RANKS} ranks")
+    return ",".join(_span(first, last) for first, last in joined)
 
 
 FoldedRanks = Annotated[

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from agent.deadline import Deadline
 from agent.discover import Rank
-from agent.errors import Gone
+from agent.errors import Gone, Unavailable
 from agent.locks import name_of
 from agent.mounts import Mount, is_remote
 from agent.procfs import ProcFs
@@ -16,6 +16,7 @@ from agent.scene import Scene
 from agent.sources.connections import sockets_of
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
+from shared.missing import Reason
 from shared.redaction import redact
 from shared.snapshot import Fds, MountUse, NotableFile, Pipe
 
@@ -57,6 +58,8 @@ class FdsSource:
     name = "fds"
 
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+        if question.brief:
+            raise Unavailable(Reason.NOT_ENABLED, "left out of a survey")
         pid = rank.stat.pid
         numbers = scene.procfs.fds(pid)
         found = [d for fd in numbers[:_MOST_FDS] if (d := describe(scene, pid, fd)) is not None]

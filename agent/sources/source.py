@@ -17,6 +17,8 @@ class Question(NamedTuple):
     stacks: StackMode = "plain"
     window: int = 64
     full: bool = False
+    brief: bool = False
+    """For a survey: without descriptors, and of the ranks alone, not of what they have started."""
 
 
 class Source(Protocol):

@@ -44,7 +44,7 @@ class StacksSource:
             raise Unavailable(Reason.NOT_ENABLED, "the question asked for no stacks")
         native = question.stacks == "native"
         stacks = self._stacks(rank.stat.pid, scene, native=native, deadline=deadline, fallback=self._fallback)
-        return {"stacks": stacks, "children": self._children(rank, scene, deadline)}
+        return {"stacks": stacks, "children": () if question.brief else self._children(rank, scene, deadline)}
 
     def _stacks(
         self, pid: int, scene: Scene, *, native: bool, deadline: Deadline, fallback: Path | None = None
