@@ -68,6 +68,8 @@ class Request:
     address: AgentAddress
     path: str
     parameters: Parameters
+    otherwise: "Request | None" = None
+    """What to ask an agent that does not know the path: one of an earlier version."""
 
 
 @dataclass(frozen=True)
@@ -161,16 +163,19 @@ class Fanout:
         *,
         deadline: Deadline,
         on_progress: Callable[[int], Awaitable[None]] | None = None,
+        read: Callable[[bytes, type[T]], T] | None = None,
     ) -> Round[T]:
         """Send all `requests`, and return by `deadline` with whatever was answered as an `answer`.
 
-        `on_progress` is told how many have answered or failed, each time that one has.
+        `on_progress` is told how many have answered or failed, each time that one has. `read` makes the answer of its
+        bytes, instead of `read_answer`, and raises NoAnswer as that does.
         """
         finished = 0
+        read = read or read_answer
 
         async def one(request: Request) -> Answered[T] | Silent:
             nonlocal finished
-            outcome = await self._ask_one(request, answer, deadline)
+            outcome = await self._ask_one(request, answer, deadline, read)
             finished += 1
             if on_progress is not None:
                 await on_progress(finished)
@@ -182,13 +187,15 @@ class Fanout:
             silent=tuple(outcome for outcome in outcomes if isinstance(outcome, Silent)),
         )
 
-    async def _ask_one(self, request: Request, answer: type[T], deadline: Deadline) -> Answered[T] | Silent:
+    async def _ask_one(
+        self, request: Request, answer: type[T], deadline: Deadline, read: Callable[[bytes, type[T]], T]
+    ) -> Answered[T] | Silent:
         budget = deadline.seconds_left
         try:
             async with asyncio.timeout(budget), self._turns:
                 budget = min(self._node_seconds, deadline.seconds_left)
                 async with asyncio.timeout(budget):
-                    return await self._fetch(request, answer)
+                    return await self._fetch(request, answer, read)
         except TimeoutError:
             failure = NoAnswer(Reason.TIMED_OUT, f"no answer within {budget:.1f} s")
         except NoAnswer as error:
@@ -204,17 +211,20 @@ class Fanout:
             self._on_silence(silent)
         return silent
 
-    async def _fetch(self, request: Request, answer: type[T]) -> Answered[T]:
+    async def _fetch(self, request: Request, answer: type[T], read: Callable[[bytes, type[T]], T]) -> Answered[T]:
         began = time.monotonic()
         url = request.address.url + request.path
         async with self._client.stream("GET", url, params=dict(request.parameters)) as response:
+            if response.status_code == 404 and request.otherwise is not None:
+                await response.aclose()
+                return await self._fetch(request.otherwise, answer, read)
             if response.status_code != 200:
                 raise explain_status(response.status_code, await read_body(response, most_bytes=4096, cut=True))
             body = await read_body(response, most_bytes=self._most_bytes)
         if len(body) > _BIG_BODY_BYTES:
-            value = await asyncio.to_thread(read_answer, body, answer)
+            value = await asyncio.to_thread(read, body, answer)
         else:
-            value = read_answer(body, answer)
+            value = read(body, answer)
         return Answered(request.address, value, len(body), time.monotonic() - began)
 
 
