@@ -3,6 +3,8 @@
 import re
 from enum import StrEnum
 
+from collector.kernel_files import is_kernel_log
+
 _HEAD = 65_536
 """Bytes that are looked at. Every format here shows itself sooner."""
 
@@ -24,6 +26,7 @@ class FileKind(StrEnum):
     PYSPY_TEXT = "pyspy_text"
     FAULTHANDLER = "faulthandler"
     RAS = "ras"
+    KERNEL = "kernel"
     LOG = "log"
     UNKNOWN_JSON = "unknown_json"
     BINARY = "binary"
@@ -84,7 +87,9 @@ def _kind_of_text(text: str) -> FileKind:
         return FileKind.FAULTHANDLER
     if _PYSPY_TEXT.match(text):
         return FileKind.PYSPY_TEXT
-    return FileKind.RAS if _RAS_TEXT.match(text) else FileKind.LOG
+    if _RAS_TEXT.match(text):
+        return FileKind.RAS
+    return FileKind.KERNEL if is_kernel_log(text) else FileKind.LOG
 
 
 def _kind_of_object(text: str) -> FileKind:

@@ -131,7 +131,7 @@ class _Reader:
             yield from self._tar(name, opened)
         elif kind is FileKind.ZIP:
             yield from self._zip(name, opened)
-        elif kind is FileKind.LOG:
+        elif kind in (FileKind.LOG, FileKind.KERNEL):
             yield FoundFile(name, self._tail(opened), kind)
         else:
             yield FoundFile(name, self._whole(opened), kind)

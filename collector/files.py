@@ -1,15 +1,18 @@
-"""What `--from DIR` reads: snapshots, recorder dumps, stack dumps, RAS reports and logs become `NodeSnapshot`s.
+"""What `--from DIR` reads: snapshots, recorder dumps, stack dumps, RAS reports, logs of ranks and of kernels become
+`NodeSnapshot`s.
 
 1. Read every file; tell what it is by its content. One that cannot be read is a `Missing`, the rest is used.
 2. Snapshots stand as they were taken. Whether a job was `live` they say themselves: two of them may show motion.
 3. Bare files of one rank are put together. Which rank: the trailing number of a dump's name, a name such as
    `rank_3`, or the pid where a snapshot knows it. A number that may be a pid or a job's id is no rank.
-4. Where the snapshots know that rank too, a bare file fills what its last look lacks; else it stands alone.
+4. Where the snapshots know that rank too, a bare file fills what its last look lacks; else it stands alone. A kernel's
+   log goes to the snapshots of its node.
 
 The names of files change nothing but those ranks, their order on disk changes nothing.
 """
 
 import hashlib
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from collector.dump_readers import DumpReaders
 from collector.file_kinds import FileKind
 from collector.file_ranks import rank_of_dump, rank_of_stacks
 from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
+from collector.kernel_files import KernelText, read_kernel_text, with_kernel_logs
 from collector.log_files import LogText, add_named_ranks, assign_logs, read_log, with_world_size
 from collector.manifest import BUNDLE_VERSION, Manifest
 from collector.ras_files import with_ras
@@ -94,6 +98,7 @@ class _Reading:
         self._stacks: list[tuple[str, Stacks]] = []
         self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
+        self._kernel: list[tuple[str, bytes]] = []
         self._missing: list[Missing] = []
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
             FileKind.SNAPSHOT: self._add_snapshot,
@@ -103,6 +108,7 @@ class _Reading:
             FileKind.PYSPY_TEXT: self._add_stacks,
             FileKind.FAULTHANDLER: self._add_stacks,
             FileKind.RAS: self._add_ras,
+            FileKind.KERNEL: self._add_kernel_log,
             FileKind.LOG: self._add_log,
         }
 
@@ -125,6 +131,7 @@ class _Reading:
     def finish(self) -> Recorded:
         """Steps 2 to 4."""
         snapshots = tuple(self._snapshots[key] for key in self._snapshots)
+        snapshots, kernel_missing = with_kernel_logs(snapshots, self._kernel_texts(snapshots))
         bares = self._bares(snapshots)
         known = bares.keys() | {rank.identity.rank for snapshot in snapshots for rank in snapshot.ranks}
         logs_only = not known
@@ -135,7 +142,7 @@ class _Reading:
         merged = with_world_size(merged) if logs_only else merged
         merged = with_ras(merged, tuple(self._ras.values()))
         manifest = self._manifests[0] if len(self._manifests) == 1 else None
-        return Recorded(merged, _cut([*self._missing, *older, *left_out]), manifest)
+        return Recorded(merged, _cut([*self._missing, *kernel_missing, *older, *left_out]), manifest)
 
     def _bares(self, snapshots: tuple[NodeSnapshot, ...]) -> dict[int, BareRank]:
         """Step 3 for dumps and stacks."""
@@ -157,6 +164,15 @@ class _Reading:
             else:
                 bares[rank].stacks[name] = stacks
         return bares
+
+    def _kernel_texts(self, snapshots: tuple[NodeSnapshot, ...]) -> list[KernelText]:
+        """Read kernel logs; what stands in them beside is read as any log."""
+        newest = max((each.taken_at_ns for each in snapshots if each.taken_at_ns is not None), default=time.time_ns())
+        texts = [read_kernel_text(name, data, written_at=newest / 1e9) for name, data in self._kernel]
+        for text in (text for text in texts if text.others):
+            lines = "\n".join(text.others).encode() + b"\n"
+            self._logs.append(read_log(text.name, lines, self._bounds.log_tail_bytes))
+        return texts
 
     def _unnamed(self, name: str, advice: str) -> None:
         self._missing.append(
@@ -184,6 +200,9 @@ class _Reading:
 
     def _add_ras(self, found: FoundFile) -> None:
         self._ras.setdefault(hashlib.sha256(found.data).digest(), parse_ras(found.data))
+
+    def _add_kernel_log(self, found: FoundFile) -> None:
+        self._kernel.append((found.name, found.data[-self._bounds.log_tail_bytes :]))
 
     def _add_log(self, found: FoundFile) -> None:
         self._logs.append(read_log(found.name, found.data, self._bounds.log_tail_bytes))

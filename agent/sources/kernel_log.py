@@ -18,17 +18,15 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.procfs import ProcFs
 from shared.errors import NotPermitted
-from shared.kernel_events import KernelEvent, KernelEventKind, KernelEvents
-from shared.kernel_lines import read_kernel_frame, read_kernel_line
+from shared.kernel_events import KernelEvents
+from shared.kernel_lines import read_kernel_line
+from shared.kernel_record import KernelRecord
 from shared.missing import Reason
 
 KMSG = Path("/dev/kmsg")
 _MOST_BYTES = 8192
 """Of one record; the kernel's own limit is 8 KiB (CONSOLE_EXT_LOG_MAX), and a read into less fails."""
 _MOST_RECORDS = 200_000
-_MOST_EVENTS = 128
-_MOST_FRAMES = 12
-_MOST_LINES_OF_A_STACK = 64
 _BETWEEN_DEADLINE_CHECKS = 256
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENXIO)
 """The last is what systemd's ProtectKernelLogs puts in the place of the device."""
@@ -58,9 +56,7 @@ class KernelLog:
         self._lock = threading.Lock()
         self._opened: int | None = None
         self._began: float | None = None
-        self._events: dict[tuple[object, ...], KernelEvent] = {}
-        self._stack_of: tuple[object, ...] | None = None
-        self._lines_of_stack = 0
+        self._record = KernelRecord()
 
     def read(self, deadline: Deadline) -> KernelEvents:
         """Take in what is new and return what is known. Raises Unavailable or NotPermitted."""
@@ -72,8 +68,7 @@ class KernelLog:
                 at = round(record.seconds + offset, 1)
                 self._began = at if self._began is None else self._began
                 self._take(record.text, at)
-            events = sorted(self._events.values(), key=lambda event: event.at or 0.0)
-            return KernelEvents(since=self._began, events=tuple(events))
+            return KernelEvents(since=self._began, events=self._record.events)
 
     def close(self) -> None:
         """Let go of the log."""
@@ -104,29 +99,9 @@ class KernelLog:
     def _take(self, text: str, at: float) -> None:
         event = read_kernel_line(text)
         if event is None:
-            self._take_frame(text)
-            return
-        event = event.model_copy(update={"at": at, "last_at": at, "pid": self._process_of(event.pid)})
-        key = (event.kind, event.code, event.pid, event.device, event.interface, _shape(event))
-        known = self._events.get(key)
-        if known is not None:
-            event = known.model_copy(update={"last_at": at, "count": known.count + 1})
-        elif len(self._events) >= _MOST_EVENTS:
-            del self._events[min(self._events, key=lambda old: self._events[old].last_at or 0.0)]
-        self._events[key] = event
-        told = event.kind in (KernelEventKind.HUNG_TASK, KernelEventKind.LOCKUP) and not event.stack
-        self._stack_of, self._lines_of_stack = (key if told else None), 0
-
-    def _take_frame(self, text: str) -> None:
-        """Keep the kernel functions that follow a hung task's line: they say which driver holds it."""
-        if self._stack_of is None:
-            return
-        self._lines_of_stack += 1
-        event, frame = self._events.get(self._stack_of), read_kernel_frame(text)
-        if event is None or "</TASK>" in text or self._lines_of_stack > _MOST_LINES_OF_A_STACK:
-            self._stack_of = None
-        elif frame is not None and len(event.stack) < _MOST_FRAMES:
-            self._events[self._stack_of] = event.model_copy(update={"stack": (*event.stack, frame)})
+            self._record.take_other(text)
+        else:
+            self._record.take(event.model_copy(update={"pid": self._process_of(event.pid)}), at)
 
     def _process_of(self, task: int | None) -> int | None:
         """Return the process that a task belongs to, where that lives still: the kernel names threads."""
@@ -146,11 +121,6 @@ def parse_record(data: bytes) -> Record | None:
         return None
     text = data[head.end() :].partition(b"\n")[0]
     return Record(int(head[3]) / 1e6, text.decode(errors="replace"))
-
-
-def _shape(event: KernelEvent) -> str:
-    """What of a line stays the same when it is printed again, where nothing else tells lines apart."""
-    return re.sub(r"\d+", "0", event.text)[:80]
 
 
 def _open(path: Path) -> int:

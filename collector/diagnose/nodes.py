@@ -1,13 +1,14 @@
 """What the kernel log and the GPUs of each node tell of one job: of its time there, without what healthy nodes print.
 
 1. Of each node the newest look counts; older ones hold nothing that it lacks.
-2. What the kernel told before the job's first process began there belongs to somebody else.
+2. What the kernel told before the job's first process began there belongs to somebody else, and so does what tells no
+   time, unless it names a process of the job.
 3. What more than half of at least three nodes tell is no node's own fault: it accuses nobody. A file server that does
    not answer is common to all, and is kept.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.diagnose.roster import RankView, Roster
@@ -43,13 +44,14 @@ def node_facts(snapshots: Sequence[NodeSnapshot], roster: Roster) -> dict[str, N
     """Return what is known of each node that tells anything, by host."""
     events: dict[str, tuple[KernelEvent, ...]] = {}
     gpus: dict[str, tuple[Gpu, ...]] = {}
-    begun = _begun(roster)
+    begun, pids = _begun(roster), _pids(roster)
     for snapshot in sorted(snapshots, key=lambda each: (each.taken_at_ns or 0, repr(each.host))):  # 1
         host = snapshot.host
         if host is None or host not in begun:
             continue
         if isinstance(snapshot.kernel_events, KernelEvents):
-            events[host] = tuple(e for e in snapshot.kernel_events.events if _is_of_job(e, begun[host]))  # 2
+            told = snapshot.kernel_events.events
+            events[host] = tuple(e for e in told if _is_of_job(e, begun[host], pids[host]))  # 2
         if isinstance(snapshot.gpus, Gpus):
             gpus[host] = snapshot.gpus.gpus
     events = _without_noise(events)  # 3
@@ -67,9 +69,17 @@ def _begun(roster: Roster) -> dict[str, float]:
     return begun
 
 
-def _is_of_job(event: KernelEvent, begun: float) -> bool:
+def _pids(roster: Roster) -> dict[str, set[int]]:
+    """The processes of the job's ranks on each node."""
+    pids: dict[str, set[int]] = defaultdict(set)
+    for view in roster.ranks.values():
+        pids[view.host or ""] |= pids_of(view)
+    return pids
+
+
+def _is_of_job(event: KernelEvent, begun: float, pids: Collection[int]) -> bool:
     last = event.last_at if event.last_at is not None else event.at
-    return last is not None and last >= begun - _SLACK_SECONDS
+    return event.pid in pids if last is None else last >= begun - _SLACK_SECONDS
 
 
 def _without_noise(events: Mapping[str, tuple[KernelEvent, ...]]) -> dict[str, tuple[KernelEvent, ...]]:

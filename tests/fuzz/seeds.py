@@ -146,6 +146,18 @@ KERNEL = (
     b"nfs: server filer7 not responding, still trying",
 )
 
+KERNEL_FILES = (
+    b"Nov 21 19:27:03 node01 kernel: [12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, pid=4242, name=python3, x\n"
+    b"Nov 21 19:27:04 node01 systemd[1]: Started x.\n"
+    b"2026-11-21T19:27:03.123456+00:00 node01 kernel: Out of memory: Killed process 4242 (python3) total-vm:1kB\n",
+    b"[   12.345678] audit: type=1400 audit(1700000000.123:45): x\n"
+    b"[  134.000000] INFO: task python3:4242 blocked for more than 120 seconds.\n"
+    b"[  134.000001]  nfs_wait+0x3a/0x60 [nfs]\n"
+    b"[Sat Nov 21 19:27:03 2026] nfs: server nas1 not responding, still trying\n"
+    b"kern  :err   : 2026-11-21T19:27:03,123456+00:00 NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.\n"
+    b"4,1234,98765432,-;python3[4242]: segfault at 18 ip 00007f00 sp 00007f00 error 4 in x.so\n",
+)
+
 COMMANDS = (
     b"python train.py --wandb-api-key=0123456789abcdef --token abc 'Authorization: Bearer eyJhbGciOi.eyJz.c2ln'",
     b'DB_PASSWORD="hunter2 x" curl https://alice:hunter2@registry.example.com/v2 hf_abcdefabcdef AKIAABCDEFGHIJKLMNOP',
@@ -280,6 +292,7 @@ FILES = (
     FAULTHANDLER,
     RAS_TEXT,
     *LOGS,
+    *KERNEL_FILES,
 )
 
 TARGETS = [

@@ -28,6 +28,7 @@ from collector.fanout import read_answer
 from collector.files import read_recorded
 from collector.hostlists import parse_hostlist
 from collector.inventory import read_agents_file
+from collector.kernel_files import read_kernel_text, with_kernel_logs
 from collector.render.markdown import render_markdown
 from collector.render.text import render_text
 from shared.flight_recorder import parse_dump, rank_of_file_name
@@ -103,6 +104,16 @@ def _core(data: bytes) -> Any:
         return read_notes(core.fileno())
 
 
+def _kernel_file(data: bytes) -> Any:
+    """Lines of every tool, given to a node and judged, whether or not they begin like a kernel's log."""
+    text = read_kernel_text("dmesg_node7", data, written_at=1.7e9)
+    snapshot = NodeSnapshot.model_validate(seeds.SNAPSHOT)
+    snapshots, missing = with_kernel_logs(
+        (snapshot.model_copy(update={"host": "node7", "kernel_events": None}),), [text]
+    )
+    return (*missing, diagnose(snapshots, Expected(job=None)))
+
+
 def _unix_peers(data: bytes) -> Any:
     found: dict[int, int] = {}
     parse_answer(data, found)
@@ -165,6 +176,7 @@ TARGETS = (
         (b" __mlx5_ib_dereg_mr+0x379/0x5d0 [mlx5_ib]",),
     ),
     Target("kernel_record", parse_record, (b"6,1234,5678901,-;Out of memory: Killed process 42\n X=y",)),
+    Target("kernel_file", _kernel_file, seeds.KERNEL_FILES),
     Target("redaction", text_of(redact), seeds.COMMANDS),
     Target("ras", parse_ras, (seeds.RAS_TEXT, as_json(seeds.RAS)), (seeds.RAS,)),
     Target("groups", parse_groups, (as_json(seeds.GROUPS),), (seeds.GROUPS,)),
