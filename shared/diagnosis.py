@@ -89,7 +89,9 @@ class Culprit(Contract):
     local_rank: int | None = None
     host: str | None = None
     pid: int | None = None
-    gpu: str | None = None
+    gpu: str | None = Field(
+        default=None, description="The device it computes on: by the driver's number, else what its environment names."
+    )
 
 
 class GroupRef(Contract):

@@ -1,7 +1,7 @@
-"""What the GPUs tell of a job beside its faults: ranks that share one, and one that is slowed down."""
+"""What the GPUs tell of a job: where its ranks compute, which of them share a device, and one that is slowed down."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from collector.diagnose.nodes import NodeFacts, pids_of
 from collector.diagnose.roster import RankView
@@ -12,6 +12,21 @@ from shared.ranks import fold, ranks_in_words
 
 Instance = tuple[int, str]
 """A GPU's index and the part of it, empty for the whole."""
+
+
+def device_of(view: RankView, nodes: Mapping[str, NodeFacts]) -> str | None:
+    """Return the device that a rank computes on, as the driver tells it; else as its environment does.
+
+    Several are parted by commas. What a child of the rank holds counts only where the rank itself holds none.
+    """
+    identity, facts = view.identity, nodes.get(view.host or "")
+    if facts is not None:
+        own = frozenset() if identity is None or identity.pid is None else frozenset({identity.pid})
+        for pids in (own, pids_of(view)):
+            devices = sorted(_instances(facts, pids))
+            if devices:
+                return ",".join(f"{index} (MIG {part})" if part else str(index) for index, part in devices)
+    return None if identity is None else identity.gpu
 
 
 def device_conflicts(scene: Scene) -> tuple[Conflict, ...]:

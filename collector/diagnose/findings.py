@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from collector.diagnose.activity import exception_of, place
 from collector.diagnose.by_stacks import NO_RECORD
+from collector.diagnose.devices import device_of
 from collector.diagnose.evidence import evidence_of
 from collector.diagnose.sampled import SampledStraggler, at_work
 from collector.diagnose.scene import Fault, Scene
@@ -104,7 +105,7 @@ def culprit_of(rank: int, scene: Scene) -> Culprit:
         local_rank=identity.local_rank,
         host=identity.host or view.host,
         pid=identity.pid,
-        gpu=identity.gpu,
+        gpu=device_of(view, scene.nodes),
     )
 
 

@@ -7,9 +7,10 @@ import pytest
 from collector.diagnose import Expected, diagnose
 from collector.diagnose.kernel_stacks import stack_row
 from shared.diagnosis import Cause, Diagnosis, GpuEvidence, KernelEvidence, Kind, Verdict
+from shared.gpus import Gpu, GpuProcess
 from shared.log_events import EventKind, LogEvent, Logs
 from shared.missing import Missing, Reason
-from shared.snapshot import BlockedThread, Exited, Holder, NodeSnapshot, Process
+from shared.snapshot import BlockedThread, Child, Exited, Holder, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Frame
 from tests.collector.diagnose.placed import event, gpu, placed, telling, with_rank
 from tests.collector.diagnose.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
@@ -276,3 +277,35 @@ def test_what_cannot_be_seen_is_told_and_decides_nothing() -> None:
     sources = {gap.missing.source for gap in diagnosis.coverage.missing}
     assert "kernel_events" in sources
     assert "gpus" not in sources
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device"),
+    [
+        ([gpu(0, 1002), gpu(3, 1003)], "3"),
+        ([gpu(0, 1002, 1003), gpu(3, 1003)], "0,3"),
+        ([gpu(0, 1002), gpu(3)], "7"),
+        ([], "7"),
+    ],
+)
+def test_device_of_a_culprit_is_what_the_driver_tells(gpus: list[Gpu], device: str) -> None:
+    """Its environment names a number that may be counted otherwise, and is asked only where the driver is silent."""
+    looks = [
+        look.model_copy(update={"ranks": tuple(with_device(rank, "7") for rank in look.ranks)}) for look in absent(3)
+    ]
+    (culprit,) = judged(telling(looks, "b", gpus=gpus)).findings[0].culprits
+    assert (culprit.pid, culprit.gpu) == (1003, device)
+
+
+def test_device_of_a_culprit_may_be_held_by_its_child_or_be_a_part() -> None:
+    """As in a launcher's wrapper; what the rank itself holds goes before."""
+    child = Child(process=Process(pid=1999, state="S"), stacks=Missing(source="stacks", reason=Reason.NOT_FOUND))
+    looks = with_rank(absent(3), 3, children=(child,))
+    part = Gpu(index=2, processes=(GpuProcess(pid=1999, instance="1/0"),))
+    assert judged(telling(looks, "b", gpus=[part])).findings[0].culprits[0].gpu == "2 (MIG 1/0)"
+    assert judged(telling(looks, "b", gpus=[part, gpu(5, 1003)])).findings[0].culprits[0].gpu == "5"
+
+
+def with_device(rank: RankSnapshot, device: str) -> RankSnapshot:
+    """A rank whose environment names a device."""
+    return rank.model_copy(update={"identity": rank.identity.model_copy(update={"gpu": device})})
