@@ -7,7 +7,8 @@ from itertools import takewhile
 from collector.diagnose.frame_rows import frame_pattern
 from collector.diagnose.kernel_rows import kernel_pattern
 from collector.diagnose.native_rows import WAITS_FOR_THREAD, waits_for_work
-from collector.diagnose.patterns import TELLS_OF_CALLERS, WAITS_FOR_RANKS, Doing, KernelPattern
+from collector.diagnose.patterns import OWN_THREAD, TELLS_OF_CALLERS, WAITS_FOR_RANKS, Doing, KernelPattern
+from collector.diagnose.process_words import NO_SYSCALL, process_in_words
 from collector.diagnose.roster import Presence, RankView
 from shared.diagnosis import Cause, Place, Where
 from shared.log_events import EventKind
@@ -16,22 +17,8 @@ from shared.stacks import Frame, Stacks, Thread
 
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
 _STDLIB_SHORT = re.compile(
-    r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio)/"
+    r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
 )
-_NO_SYSCALL = ("running", "restart_syscall")
-"""`restart_syscall` is what our own short stop leaves behind: the wait channel tells more."""
-_STATES = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "in uninterruptible sleep",
-    "T": "stopped by a signal",
-    "t": "stopped by a debugger",
-    "Z": "ended, not yet reaped",
-    "X": "ended",
-    "I": "idle",
-}
-
-
 ASLEEP = "asleep in user code"
 IN_LIBRARY = "in library code"
 _PLAIN_LABELS = frozenset({"in user code", IN_LIBRARY})
@@ -131,7 +118,7 @@ def _from_stacks(view: RankView) -> Activity:
     keeper = next((thread for thread in others if _keeps_gil(thread)), None)
     if keeper is not None:
         return _thread_activity(stacks, keeper, None)
-    if WAITS_FOR_THREAD.search(main.frames[-1].file):
+    if waits_for_thread(main):
         seen = (_thread_activity(stacks, thread, None) for thread in others)
         return next((other for other in seen if other.waits_for_ranks), None) or _at_home(main)
     return _at_home(main)
@@ -143,9 +130,19 @@ def _at_home(seen: Activity) -> Activity:
         return seen
     if any(waits_for_work(frame.function, frame.file) for frame in _called(seen)):
         return replace(seen, label="waiting for work to come", may_pass=True, may_be_idle=True)
-    if WAITS_FOR_THREAD.search(seen.frames[-1].file):
-        return replace(seen, label="waiting for a thread of its own", may_pass=True)
+    if waits_for_thread(seen):
+        return replace(seen, label=OWN_THREAD, may_pass=True)
     return seen
+
+
+def waits_for_thread(seen: Activity) -> bool:
+    """Is it where another thread of its own process lets it go?"""
+    return bool(seen.frames) and WAITS_FOR_THREAD.search(seen.frames[-1].file) is not None
+
+
+def activity_of_thread(stacks: Stacks, thread: Thread) -> Activity:
+    """Return what any one thread is doing, by its Python frames alone."""
+    return _at_home(_thread_activity(stacks, thread, None))
 
 
 def _called(seen: Activity) -> tuple[Frame, ...]:
@@ -224,7 +221,7 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
     if process.state == "D" and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
         return _held_by_kernel(said)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
-    sleeps = "nanosleep" in name or (name in _NO_SYSCALL and "nanosleep" in (process.wchan or ""))
+    sleeps = "nanosleep" in name or (name in NO_SYSCALL and "nanosleep" in (process.wchan or ""))
     if agrees and seen.label == "in user code" and sleeps:
         return replace(said, label=ASLEEP, kernel_agrees=True, kernel_tells=True)
     return replace(said, kernel_agrees=agrees)
@@ -248,23 +245,6 @@ def _held_by_kernel(seen: Activity) -> Activity:
     if seen.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
         return held
     return replace(held, cause=Cause.UNKNOWN, label="in uninterruptible sleep in the kernel", kernel_tells=True)
-
-
-def process_in_words(process: Process) -> str:
-    """Say the process's state in words, e.g. `sleeping in read() on pipe:[81234], fd 9`."""
-    words = _STATES.get(process.state, process.state)
-    syscall = process.syscall
-    if syscall is not None and syscall.name not in _NO_SYSCALL:
-        words += f" in {syscall.name}()"
-        if syscall.target:
-            words += f" on {syscall.target}"
-            words += f" ({syscall.file_system})" if syscall.file_system else ""
-            words += "" if syscall.fd is None else f", fd {syscall.fd}"
-    if process.wchan and process.wchan != "0":
-        words += f" [{process.wchan}]"
-    if process.tracer_pid:
-        words += f", traced by pid {process.tracer_pid}"
-    return words
 
 
 def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from collector.diagnose.activity import exception_of, place
 from collector.diagnose.motion import Motion
+from collector.diagnose.own_threads import thread_evidence
 from collector.diagnose.roster import Presence, RankView
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.signatures import Mismatch
@@ -44,6 +45,8 @@ def evidence_of(fault: Fault, scene: Scene) -> tuple[Evidence, ...]:
         found.append(_waits(shown))
     found += [item for rank in fault.culprits for item in _of_rank(scene.roster.ranks[rank], scene)]
     found += _stacks(fault.culprits, scene) or _stacks(fault.victims[:1], scene)
+    for rank in (rank for rank in fault.culprits if rank in scene.activities):
+        found += thread_evidence(scene.roster.ranks[rank], scene.activities[rank])
     if scene.motion.seconds > 0:
         found.append(_motion(scene))
     return tuple(found)

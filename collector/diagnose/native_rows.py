@@ -2,7 +2,7 @@
 
 import re
 
-from collector.diagnose.patterns import Doing, FramePattern, frame_row, package, stdlib
+from collector.diagnose.patterns import LOCK, Doing, FramePattern, frame_row, package, stdlib
 from shared.diagnosis import Cause
 
 NATIVE_FRAMES: tuple[FramePattern, ...] = (
@@ -35,7 +35,7 @@ NATIVE_FRAMES: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,
-        "waiting for a lock",
+        LOCK,
         r"^(acquire_timed|lock_PyThread_acquire_lock|rlock_acquire)$",
     ),
     # dlopen (libc.so.6); _dl_open (ld-linux-x86-64.so.2)

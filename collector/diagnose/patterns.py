@@ -29,6 +29,8 @@ WAITS_FOR_RANKS = frozenset({Doing.COLLECTIVE, Doing.P2P, Doing.STORE, Doing.WOR
 
 CHILD_PROCESS = "waiting for a child process"
 POOL = "waiting for a pool of child processes"
+LOCK = "waiting for a lock"
+OWN_THREAD = "waiting for a thread of its own"
 
 MAY_PASS = frozenset({Cause.NETWORK, Cause.CHECKPOINT, Cause.COMPILE, Cause.IMPORT, Cause.FILESYSTEM})
 """Causes that a healthy job has, too, for a minute: only the kernel can say that it will not end by itself."""

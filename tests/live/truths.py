@@ -10,6 +10,7 @@ A program of tests/programs states its truth in a literal `TRUTH`, read here wit
     findings   how many findings share the culprits (1)
     where      the function in which the culprit is
     child      a function in which a child of the culprit is
+    thread     a function in which the thread is that the culprit may wait for
     or_silent  naming nobody is right too: what a program gives away may not be enough to name anybody
     busy       ranks that never come to rest
     launch, ready, absent   how to start it: launcher, lines to wait for, ranks that are not started
@@ -69,6 +70,7 @@ class Truth:
     findings: int
     where: str | None
     child: str | None
+    thread: str | None
     or_silent: bool
     mode: Mode
 
@@ -91,6 +93,7 @@ class Truth:
             findings=stated.get("findings", 1),
             where=stated.get("where"),
             child=stated.get("child"),
+            thread=stated.get("thread"),
             or_silent=stated.get("or_silent", False),
             mode=mode,
         )
@@ -143,6 +146,11 @@ class Truth:
             yield f"the culprit is in {user}, not in {self.where}"
         if self.child is not None and self.child not in child:
             yield f"its child is in {child!r}, not in {self.child}"
+        told = [
+            evidence["text"] for evidence in finding["evidence"] if evidence.get("thread", "MainThread") != "MainThread"
+        ]
+        if self.thread is not None and not any(self.thread in text for text in told):
+            yield f"its threads are in {told}, none in {self.thread}"
 
 
 def named(answer: Json) -> frozenset[int]:

@@ -3,9 +3,10 @@
 import pytest
 
 from collector.diagnose import pids_to_look_deeper
-from collector.diagnose.activity import activity_of, process_in_words
+from collector.diagnose.activity import activity_of
 from collector.diagnose.expected import Expected
 from collector.diagnose.patterns import Doing
+from collector.diagnose.process_words import process_in_words
 from collector.diagnose.roster import Presence, RankView
 from shared.diagnosis import Cause
 from shared.missing import Missing, Reason

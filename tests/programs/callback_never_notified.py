@@ -1,0 +1,42 @@
+"""The faulty rank waits for a callback in a thread pool, and that for room in a buffer that nobody empties."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import rig
+
+TRUTH = {
+    "or_silent": True,  # for the first minute a healthy rank may wait for a thread of its own, too
+    "verdict": "hung",
+    "kinds": ["rank_not_joined"],
+    "causes": ["user_code"],
+    "culprits": [2],
+    "victims": "0-1,3",
+    "where": "flush_metrics",
+    "thread": "wait_for_room",
+}
+
+ROOM = threading.Condition()
+
+
+def wait_for_room() -> None:
+    """Wait until the buffer has room; whoever should say so has gone."""
+    with ROOM:
+        ROOM.wait()
+
+
+def flush_metrics() -> None:
+    """Have the callback called, and wait for it; a second thread of the pool stays idle."""
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(int).result()
+        pool.submit(wait_for_room).result()
+
+
+def main() -> None:
+    """Train; at the faulty step one rank flushes its metrics."""
+    place = rig.start()
+    rig.train(place, flush_metrics)
+
+
+if __name__ == "__main__":
+    main()
