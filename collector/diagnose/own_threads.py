@@ -39,14 +39,17 @@ def threads_it_may_wait_for(view: RankView, seen: Activity) -> tuple[Activity, .
 def thread_evidence(view: RankView, seen: Activity) -> Iterable[StackEvidence]:
     """Tell where these threads are; of many, the first few."""
     found = threads_it_may_wait_for(view, seen)
-    alone = "the only other thread of its own in user code" if len(found) == 1 else "it may be one it waits for"
+    which = "may be the one" if len(found) == 1 else f"may be one of {len(found)}"
     for each in found[:_MOST_TOLD]:
-        text = f"thread {each.thread} of rank {view.rank}, {alone}, is {each.label}, at {place_of(each)}"
+        doing = "waiting for another thread" if each.label == OWN_THREAD else each.label
+        text = (
+            f"thread {each.thread} of rank {view.rank}, which {which} that it waits for, is {doing}, at {_place(each)}"
+        )
         yield StackEvidence(
             ranks=str(view.rank), text=text, thread=each.thread, frames=tuple(place(frame) for frame in each.frames)
         )
 
 
-def place_of(seen: Activity) -> str:
+def _place(seen: Activity) -> str:
     """Name the innermost frame of the user's own."""
     return "" if seen.user is None else str(place(seen.user))
