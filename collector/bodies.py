@@ -1,39 +1,56 @@
 """Read an HTTP body within bounds, whatever the other side claims about it."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import httpx
 
-from collector.failures import NoAnswer
+from collector.failures import Again, NoAnswer
 from shared.missing import Reason
 
 MOST_BODY_BYTES = 64 * 1024 * 1024
 """Of one agent's answer, decompressed. A snapshot of 8 ranks with full windows stays below 4 MiB."""
 
+_MOST_OVERHEAD_BYTES = 4096
+"""What little compresses to may be longer than it was."""
 
-async def read_body(response: httpx.Response, *, most_bytes: int = MOST_BODY_BYTES, cut: bool = False) -> bytes:
-    """Return the body of a streamed response, ungzipped.
+
+async def read_body(
+    response: httpx.Response,
+    *,
+    most_bytes: int = MOST_BODY_BYTES,
+    cut: bool = False,
+    tell: Callable[[int], None] | None = None,
+) -> bytes:
+    """Return the body of a streamed response, ungzipped. `tell` is told how many bytes came, as they come.
 
     What exceeds `most_bytes` raises NoAnswer, or is left unread where `cut` is set.
     """
     parts: list[bytes] = []
-    room = most_bytes
+    room, came = most_bytes, 0
     decode = _decoder(response)
     async for raw in response.aiter_raw(65_536):
-        for part in decode(raw, room + 1):
-            room -= len(part)
-            parts.append(part)
-            if room < 0 and cut:
-                return b"".join(parts)[:most_bytes]
-            if room < 0:
-                raise NoAnswer(Reason.REFUSED, f"the answer is larger than {most_bytes} bytes")
+        came += len(raw)
+        if tell is not None:
+            tell(came)
+        part = decode.more(raw, room + 1)
+        room -= len(part)
+        parts.append(part)
+        if (room < 0 or came > most_bytes) and cut:
+            return b"".join(parts)[:most_bytes]
+        if room < 0 or came > most_bytes + _MOST_OVERHEAD_BYTES:  # compressed nothing is endless, too
+            raise NoAnswer(Reason.REFUSED, f"the answer is larger than {most_bytes} bytes")
+    if not cut:
+        decode.end()
     return b"".join(parts)
 
 
 class _Plain:
-    def __call__(self, raw: bytes, most: int) -> Iterator[bytes]:
-        yield raw
+    def more(self, raw: bytes, most: int) -> bytes:
+        return raw
+
+    def end(self) -> None:
+        """HTTP itself tells where a plain body ends."""
 
 
 class _Gzip:
@@ -42,11 +59,17 @@ class _Gzip:
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(wbits=31)
 
-    def __call__(self, raw: bytes, most: int) -> Iterator[bytes]:
+    def more(self, raw: bytes, most: int) -> bytes:
+        if self._inflate.eof:
+            raise NoAnswer(Reason.UNREADABLE, "the answer goes on after its end")
         try:
-            yield self._inflate.decompress(raw, max(1, most))
+            return self._inflate.decompress(raw, max(1, most))
         except zlib.error as error:
             raise NoAnswer(Reason.UNREADABLE, f"the answer's compression is broken: {error}") from error
+
+    def end(self) -> None:
+        if not self._inflate.eof:
+            raise NoAnswer(Reason.UNREADABLE, "the answer broke off: its compression has no end", again=Again.BROKE_OFF)
 
 
 def _decoder(response: httpx.Response) -> _Plain | _Gzip:

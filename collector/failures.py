@@ -4,6 +4,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Iterator
+from enum import StrEnum
 
 import httpx
 from pydantic import ValidationError
@@ -25,13 +26,41 @@ _BY_ERRNO = {
     errno.EMFILE: "the collector has no file descriptors left",
 }
 
+_BROKEN_OFF = frozenset({errno.ECONNRESET, errno.EPIPE})
+"""Of connections that were there: kept ones may be to an agent that has been restarted since."""
+
+_CUT = ("peer closed connection", "disconnected without sending", "incomplete chunked read")
+"""What h11 and httpcore say of an answer, or a connection, that ends too soon."""
+
+
+class Again(StrEnum):
+    """Why an agent is asked once more."""
+
+    LATE = "late"
+    """Nearly all others have answered."""
+    BROKE_OFF = "broke_off"
+    NO_CONNECTION = "no_connection"
+    """Its turn was too short to tell that none can be made."""
+    GAVE_WAY = "gave_way"
+    """It held up others that had not been asked."""
+
 
 class NoAnswer(Unreachable):
-    """One agent gave nothing that can be used; carries the reason for its `Missing`."""
+    """One agent gave nothing that can be used; carries the reason for its `Missing`.
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    `again`: what another try might change; None where it would change nothing.
+    """
+
+    def __init__(self, reason: Reason, detail: str, *, again: Again | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.again = again
+
+
+def no_connection(seconds: float) -> NoAnswer:
+    """Return why there is no answer from a host that says nothing at all: it does not even refuse."""
+    detail = f"no connection within {seconds:.1f} s: the host is down, or something on the way drops packets"
+    return NoAnswer(Reason.TIMED_OUT, detail, again=Again.NO_CONNECTION)
 
 
 def explain_transport(error: httpx.HTTPError) -> NoAnswer:
@@ -44,13 +73,16 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
         if isinstance(cause, ssl.SSLError):
             return NoAnswer(Reason.UNREACHABLE, f"TLS failed: {explain_tls(cause)}")
         if isinstance(cause, OSError) and cause.errno in _BY_ERRNO:
-            return NoAnswer(Reason.UNREACHABLE, _BY_ERRNO[cause.errno])
+            again = Again.BROKE_OFF if cause.errno in _BROKEN_OFF else None
+            return NoAnswer(Reason.UNREACHABLE, _BY_ERRNO[cause.errno], again=again)
     if _is_over_tls(error) and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-        return NoAnswer(Reason.UNREACHABLE, f"the agent {HUNG_UP}")
+        return NoAnswer(Reason.UNREACHABLE, f"the agent {HUNG_UP}", again=Again.BROKE_OFF)
     if isinstance(error, httpx.RemoteProtocolError):
-        return NoAnswer(Reason.UNREADABLE, f"what answered does not speak HTTP, or broke off: {quoted(str(error))}")
+        again = Again.BROKE_OFF if any(words in str(error) for words in _CUT) else None
+        detail = f"what answered does not speak HTTP, or broke off: {quoted(str(error))}"
+        return NoAnswer(Reason.UNREADABLE, detail, again=again)
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
-        return NoAnswer(Reason.UNREACHABLE, "the connection broke off in mid-answer")
+        return NoAnswer(Reason.UNREACHABLE, "the connection broke off in mid-answer", again=Again.BROKE_OFF)
     return NoAnswer(Reason.UNREACHABLE, f"the agent cannot be reached: {type(error).__name__} {quoted(str(error))}")
 
 

@@ -1,0 +1,60 @@
+"""One question over one connection, and how far it came: that tells why it came no further."""
+
+from collections.abc import Mapping, Sequence
+
+import httpx
+
+from collector.bodies import read_body
+from collector.failures import NoAnswer, explain_status, explain_transport, no_connection
+from shared.missing import Reason
+
+Parameters = Mapping[str, str | int | Sequence[str | int]]
+"""Query parameters of one request."""
+
+_MOST_EXCUSE_BYTES = 4096
+"""Of the body of an answer other than 200 that is read."""
+
+
+class Exchange:
+    """One GET and its answer."""
+
+    def __init__(self, client: httpx.AsyncClient, *, most_bytes: int) -> None:
+        self._client = client
+        self._most_bytes = most_bytes
+        self._came_bytes: int | None = None
+        self.status: int | None = None
+
+    async def fetch(self, url: str, parameters: Parameters, *, connect_seconds: float, fresh: bool) -> bytes:
+        """Return the body of the answer. Raises NoAnswer.
+
+        `fresh`: not for a connection to be kept. Connections that are kept may have died without a sign.
+        """
+        try:
+            async with self._client.stream(
+                "GET",
+                url,
+                params=dict(parameters),
+                headers={"Connection": "close"} if fresh else None,
+                timeout=httpx.Timeout(None, connect=connect_seconds),
+            ) as response:
+                self._note(0)
+                self.status = response.status_code
+                if response.status_code != 200:
+                    said = await read_body(response, most_bytes=_MOST_EXCUSE_BYTES, cut=True, tell=self._note)
+                    raise explain_status(response.status_code, said)
+                return await read_body(response, most_bytes=self._most_bytes, tell=self._note)
+        except httpx.ConnectTimeout as error:
+            raise no_connection(connect_seconds) from error
+        except httpx.HTTPError as error:
+            raise explain_transport(error) from error
+
+    def too_late(self, seconds: float) -> NoAnswer:
+        """Return why there is no answer, where time ended it after `seconds`."""
+        if self._came_bytes is None:
+            return NoAnswer(Reason.TIMED_OUT, f"no answer within {seconds:.1f} s")
+        return NoAnswer(
+            Reason.TIMED_OUT, f"the answer had not ended within {seconds:.1f} s: {self._came_bytes} bytes of it came"
+        )
+
+    def _note(self, came_bytes: int) -> None:
+        self._came_bytes = came_bytes
