@@ -4,13 +4,14 @@ import os
 import platform
 import sys
 
-from tests.bench import accuracy, from_disk, overhead, snapshot, verdict
+from tests.bench import accuracy, cluster, from_disk, overhead, snapshot, verdict
 
 _BENCHMARKS = (
     ("snapshots", snapshot.measure),
     ("overhead", overhead.measure),
     ("dumps on disk", from_disk.measure),
     ("the pure verdict", verdict.measure),
+    ("a cluster", cluster.measure),
 )
 
 

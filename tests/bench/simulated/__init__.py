@@ -1,0 +1,1 @@
+"""A large job on simulated nodes: what its agents would answer, and servers that answer it on real sockets."""

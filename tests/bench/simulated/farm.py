@@ -1,0 +1,113 @@
+"""The simulated agents of a whole job, in two processes, for as long as somebody asks them."""
+
+import json
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tests.bench.jobs import REPOSITORY
+from tests.bench.simulated.job import PER_NODE, SimulatedJob
+from tests.bench.simulated.nodes import stopped_before
+from tests.bench.simulated.servers import Report, Task, address_of
+
+_PROCESSES = 2
+_SPARE_FILES = 1024
+"""Open files beside the listeners: connections."""
+
+
+class Farm:
+    """The agents, wherever their processes are."""
+
+    def __init__(self, task: Task, processes: "Sequence[subprocess.Popen[str]]") -> None:
+        self.task = task
+        self._processes = processes
+
+    @property
+    def addresses(self) -> list[str]:
+        """HOST:PORT of every agent, in the order of the nodes."""
+        return [f"{address_of(number)}:{self.task.port}" for number in range(self.task.nodes)]
+
+    def begin(self) -> None:
+        """Count anew, and give first looks again."""
+        for process in self._processes:
+            assert _asked(process, "begin") == "begun"
+
+    def report(self) -> Report:
+        """What all of them were asked and sent since `begin`."""
+        whole = Report()
+        for process in self._processes:
+            part = Report(**json.loads(_asked(process, "report")))
+            whole.received_bytes += part.received_bytes
+            whole.sent_bytes += part.sent_bytes
+            whole.connections += part.connections
+            whole.cpu_seconds += part.cpu_seconds
+            for path, count in part.requests.items():
+                whole.requests[path] = whole.requests.get(path, 0) + count
+        return whole
+
+
+@contextmanager
+def agents(nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool = False) -> Iterator[Farm]:
+    """Run the agents of a job on so many nodes. `faulty`: ten of them do not answer, five are slow."""
+    _raise_file_limit(nodes)
+    stopped_ns = stopped_before(time.time_ns())
+    task = Task(nodes=nodes, port=_free_port(), stopped_ns=stopped_ns, moving=moving, gzip=gzip)
+    if faulty:
+        mute, unreachable, slow = _troubled(SimulatedJob(nodes))
+        task = task.model_copy(update={"mute": mute, "unreachable": unreachable, "slow": slow})
+    processes = [_start(task, first) for first in range(_PROCESSES)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                raise RuntimeError("the simulated agents have not started; see what they wrote to standard error")
+        yield Farm(task, processes)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def _start(task: Task, first: int) -> "subprocess.Popen[str]":
+    mine = task.model_copy(update={"numbers": tuple(range(first, task.nodes, _PROCESSES))})
+    command = [sys.executable, "-m", "tests.bench.simulated.servers"]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    process.stdin.write(mine.model_dump_json() + "\n")
+    process.stdin.flush()
+    return process
+
+
+def _asked(process: "subprocess.Popen[str]", command: str) -> str:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(command + "\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def _troubled(job: SimulatedJob) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Fifteen nodes, spread over the job, none of them the culprit's: five mute, five unreachable, five slow."""
+    others = [number for number in range(job.nodes) if number != job.culprit // PER_NODE]
+    chosen = [others[at * len(others) // 15] for at in range(15)]
+    return tuple(chosen[0::3]), tuple(chosen[1::3]), tuple(chosen[2::3])
+
+
+def _raise_file_limit(nodes: int) -> None:
+    """Let each process open a file per agent. Raises OSError with advice where that is not allowed."""
+    needed = nodes + _SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise OSError(f"{nodes} agents need {needed} open files, and the hard limit is {hard}: `ulimit -Hn {needed}`")
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind((address_of(0), 0))
+        port: int = free.getsockname()[1]
+        return port
