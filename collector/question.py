@@ -8,6 +8,9 @@ from pydantic import Field
 
 from shared.value import Value
 
+SURVEY_ABOVE = 128
+"""Agents. Two whole looks at the eight ranks of so many are some 50 MiB of answers, a few seconds' work to read."""
+
 
 class NativePolicy(StrEnum):
     """Whose native (C, C++) stacks are read. Reading them stops a process for about a second."""
@@ -27,6 +30,9 @@ class Question(Value):
     window: int = Field(default=64, ge=1, le=1_000_000, description="Last records per group asked of each rank.")
     deadline_seconds: float = Field(default=30.0, gt=0.0, le=3600.0, description="When the verdict is due.")
     stacks: Literal["plain", "none"] = Field(default="plain", description="What each look reads of the stacks.")
+    survey_above: int = Field(
+        default=SURVEY_ABOVE, ge=0, description="Where more agents than this are to look, they look briefly at first."
+    )
     native: NativePolicy = Field(default=NativePolicy.SUSPECTS, description="Whose native stacks to read.")
 
 
@@ -36,6 +42,8 @@ class Stage(StrEnum):
     FINDING = "finding"
     LOOKING = "looking"
     WAITING = "waiting"
+    LOOKING_CLOSER = "looking_closer"
+    """After a survey: at the ranks that the verdict is about."""
     LOOKING_DEEPER = "looking_deeper"
     JUDGING = "judging"
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from collector.asking import Found, tell
 from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Deadline, Fanout
-from collector.gathering import FIND_SECONDS, Found, Gathered, Gathering, tell
+from collector.gathering import FIND_SECONDS, Gathered, Gathering
 from collector.hostlists import AgentAddress
 from collector.job_nodes import NodesOf
 from collector.jobs import JobSummary, summarise_jobs
@@ -46,6 +47,8 @@ class Sweep:
     snapshots: tuple[NodeSnapshot, ...]
     expected: Expected
     diagnosis: Diagnosis
+    packed: tuple[bytes, ...] = ()
+    """The snapshots as agents sent them, compressed; empty where they were read from files."""
     lists: Mapping[str, RankList] = field(default_factory=dict)
     """The agents' lists of ranks by URL: what to pass as `earlier` to the next sweep."""
 
@@ -76,7 +79,7 @@ async def sweep(
             "next_steps": (*_other_jobs(gathered), *diagnosis.next_steps),
         }
     )
-    return Sweep(gathered.snapshots, gathered.expected, diagnosis, gathered.lists)
+    return Sweep(gathered.snapshots, gathered.expected, diagnosis, gathered.packed, gathered.lists)
 
 
 async def gather(
@@ -89,9 +92,7 @@ async def gather(
     nodes_of: NodesOf | None = None,
 ) -> Gathered:
     """Take steps 1 to 4 of a sweep: look, and leave the judging to others. Raises as `sweep` does."""
-    gathering = Gathering(question, _as_fanout(client), progress, earlier or {}, nodes_of)
-    snapshots, expected = await gathering.gather(agents)
-    return Gathered(snapshots, expected, gathering.lists)
+    return await Gathering(question, _as_fanout(client), progress, earlier or {}, nodes_of).gather(agents)
 
 
 async def find(

@@ -83,6 +83,11 @@ class Survey(Value):
     programs: tuple[Trace, ...] = Field(default=(), description="Records without times and groups' names.")
     ranks: tuple[SurveyedRank, ...] = ()
 
+    @property
+    def schema_version(self) -> int:
+        """Return the version of what the node tells."""
+        return self.node.schema_version
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Refuse what points beside the tables: whoever sends it may be hostile."""

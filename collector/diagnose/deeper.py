@@ -2,36 +2,98 @@
 
 More time, where ranks are waited for that may only be slow; many quick samples, where a job moves and no recorder tells
 who keeps it waiting; and native frames, which stop a process for about a second.
+After a survey of a large job: which ranks to look at whole.
 Native frames are asked only of frozen ranks whose Python stack does not say what they wait for, one per stack: a work
 handle's wait, a lock in C or a backward pass leave no telling Python frame.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from collector.diagnose.activity import IN_LIBRARY, Activity, activity_of
 from collector.diagnose.expected import Expected
-from collector.diagnose.motion import Motion, motion_of
+from collector.diagnose.motion import JobMotion, Motion, motion_of
 from collector.diagnose.patterns import Doing
-from collector.diagnose.roster import Presence, call_roll
+from collector.diagnose.roster import Presence, Roster, call_roll
+from collector.diagnose.scene import Scene
 from collector.diagnose.verdict import read
+from collector.diagnose.wording import Reading
 from shared.diagnosis import Verdict
+from shared.ranks import unfold
 from shared.snapshot import NodeSnapshot
 from shared.stacks import Frame
 
 MOST_DEEP_LOOKS = 8
 
 
-def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[tuple[str | None, int], ...]:
+MOST_CLOSER_LOOKS = 64
+MOST_OF_A_KIND = 16
+"""Suspects of one finding, members of its group, or kinds of stacks."""
+
+Process = tuple[str | None, int]
+"""(host, process id)"""
+
+
+@dataclass(frozen=True)
+class NextLooks:
+    """What to look at after a survey."""
+
+    decided: bool
+    """Does it tell by itself that the job hangs?"""
+    decided_after: float | None
+    """Seconds after which another one would, if that is not long."""
+    closer: tuple[Process, ...]
+    native: tuple[Process, ...]
+
+
+def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLooks:
+    """Return whom to look at more closely after a survey: the suspects, and some of each kind of bystander."""
+    reading, scene = read(snapshots, expected)
+    after = reading.decided_after
+    return NextLooks(
+        decided=reading.verdict is Verdict.HUNG,
+        decided_after=after + 0.5 if after is not None and after <= LONGEST_WAIT_SECONDS else None,
+        closer=_processes(_worth_a_closer_look(reading, scene), scene)[:MOST_CLOSER_LOOKS],
+        native=_worth_native_frames(scene.roster, scene.motion),
+    )
+
+
+def _worth_a_closer_look(reading: Reading, scene: Scene) -> Iterable[int]:
+    """Ranks, the most telling first; some come more than once."""
+    findings = reading.findings
+    yield from (rank for finding in findings for rank in finding.culprit_ranks[:MOST_OF_A_KIND])
+    yield from reading.waited_for[:MOST_OF_A_KIND]
+    yield from (min(scene.roster.ranks), max(scene.roster.ranks))  # whose nodes ask NCCL RAS
+    for finding in findings:
+        yield from unfold(finding.group.ranks)[:MOST_OF_A_KIND] if finding.group is not None else ()
+        yield from unfold(finding.victims)[:MOST_OF_A_KIND]
+    alike: dict[tuple[Frame, ...], list[int]] = {}
+    for rank, activity in scene.activities.items():
+        alike.setdefault(activity.frames, []).append(rank)
+    kinds = sorted(alike.values(), key=len)[:MOST_OF_A_KIND]
+    yield from (ranks[0] for ranks in kinds)
+
+
+def _processes(ranks: Iterable[int], scene: Scene) -> tuple[Process, ...]:
+    views = [scene.roster.ranks[rank] for rank in dict.fromkeys(ranks) if rank in scene.roster.ranks]
+    identities = [(view.host, view.identity) for view in views if not view.gone]
+    return tuple((host, i.pid) for host, i in identities if i is not None and i.pid is not None)
+
+
+def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Process, ...]:
     """Return (host, pid) of the ranks whose native stacks would help, at most eight; often none.
 
     One rank stands for all that have the same Python stack; a stack that was looked at natively is not looked at again.
     Of many stacks those that fewest ranks have come first: the odd ones are the suspects.
     """
     roster = call_roll(snapshots, expected)
-    motion = motion_of(roster)
+    return _worth_native_frames(roster, motion_of(roster))
+
+
+def _worth_native_frames(roster: Roster, motion: JobMotion) -> tuple[Process, ...]:
     if motion.ranks(Motion.ADVANCED):
         return ()
-    alike: dict[tuple[Frame, ...], list[tuple[str | None, int]]] = {}
+    alike: dict[tuple[Frame, ...], list[Process]] = {}
     known: set[tuple[Frame, ...]] = set()
     for view in roster.present():
         pid = None if view.identity is None else view.identity.pid

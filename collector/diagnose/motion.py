@@ -106,7 +106,7 @@ def _seconds_between(view: RankView) -> float:
 
 def _rank_motion(view: RankView) -> Motion:
     if len(view.looks) < 2:
-        return Motion.UNKNOWN
+        return _watched_motion(view)
     marks = [marks for marks in map(_progress, view.looks) if marks is not None]
     if any(a != b for a, b in pairwise(marks)):
         return Motion.ADVANCED
@@ -114,6 +114,12 @@ def _rank_motion(view: RankView) -> Motion:
     if True in signs:
         return Motion.BUSY
     return Motion.FROZEN if False in signs else Motion.UNKNOWN
+
+
+def _watched_motion(view: RankView) -> Motion:
+    """What an agent that watches has seen before its one look; that a rank moved may have been a waiter that spins."""
+    idle = view.looks[0].idle_for_seconds if view.looks else None
+    return Motion.FROZEN if idle is not None and idle >= FROZEN_SECONDS else Motion.UNKNOWN
 
 
 def _progress(look: RankSnapshot) -> tuple[int, int] | None:

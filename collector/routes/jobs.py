@@ -4,9 +4,9 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import Field
 
+from collector.asking import Found
 from collector.diagnose.expected import Unanswered
 from collector.discovery.placing import JobPod, pods_of
-from collector.gathering import Found
 from collector.jobs import JobSummary, choose_job, summarise_jobs
 from collector.routes.answers import JobName, ServiceDependency, json_answer
 from collector.store import Listed

@@ -1,0 +1,235 @@
+"""What one sweep has asked and been told: who answered what, and who fell silent."""
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from collector.diagnose.expected import Expected, Unanswered
+from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
+from collector.hostlists import AgentAddress
+from collector.job_nodes import NodesOf, of_the_job
+from collector.jobs import neighbours_of, ranks_of
+from collector.looks import Look, read_look
+from collector.question import Progress, Question, Stage, Step
+from shared.missing import Missing
+from shared.snapshot import NodeSnapshot, RankList
+from shared.survey import SurveyReader
+
+_AGENT_SECONDS = (0.5, 10.0)
+"""The shortest look that agents agree to, and the longest that they are asked for."""
+
+Parameters = Mapping[str, str | Sequence[int]]
+_RAS: Parameters = {"ras": "true"}
+Process = tuple[str | None, int | None]
+"""(host, process id)"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Who is where: the agents' lists of ranks by the agents' URLs, and the agents that gave none."""
+
+    lists: Mapping[str, RankList]
+    silent: tuple[Silent, ...]
+
+
+class Asking:
+    """Asks agents about one job, and keeps what they say."""
+
+    def __init__(
+        self,
+        question: Question,
+        fanout: Fanout,
+        progress: Progress | None,
+        earlier: Mapping[str, RankList],
+        nodes_of: NodesOf | None = None,
+    ) -> None:
+        """`earlier` holds lists of ranks from before, by URL. `nodes_of` knows on which nodes a job runs."""
+        self.job = question.job
+        self.lists: dict[str, RankList] = dict(earlier)
+        self.deadline = Deadline.within(question.deadline_seconds)
+        self.answers: list[Answered[Look]] = []
+        self._question = question
+        self._fanout = fanout
+        self._progress = progress
+        self._nodes_of = nodes_of
+        self._silent: dict[str, Silent] = {}
+        self._unreadable: list[Missing] = []
+        self._surveys = SurveyReader()
+
+    async def list_ranks(self, agents: Sequence[AgentAddress], deadline: Deadline) -> Found:
+        """Ask who is where."""
+        requests = [Request(agent, "/v1/ranks", {}) for agent in agents]
+        answers = await self._ask(requests, RankList, deadline, Step(stage=Stage.FINDING))
+        return self._found({answer.address.url: answer.value for answer in answers.answered}, answers.silent)
+
+    async def survey(self, agents: Sequence[AgentAddress], deadline: Deadline, step: Step) -> list[AgentAddress]:
+        """Look briefly. An agent that knows no surveys looks at everything. Returns those that answered."""
+        requests = [
+            self._request(agent, "/v1/survey", deadline, {}, otherwise=self._whole(agent, deadline, {}))
+            for agent in agents
+        ]
+        answers = await self._look(requests, deadline, step)
+        self._take(answers)
+        return [answer.address for answer in answers.answered]
+
+    async def look(
+        self, agents: Sequence[AgentAddress], deadline: Deadline, step: Step, *, ras: bool
+    ) -> list[AgentAddress]:
+        """Look at everything; with `ras` some ask NCCL RAS, too. Returns those that answered."""
+        askers = self._ras_askers(agents) if ras else ()
+        stacks: Parameters = {"stacks": self._question.stacks}
+        requests = [self._whole(agent, deadline, {**stacks, **_RAS} if agent in askers else stacks) for agent in agents]
+        answers = await self._look(requests, deadline, step)
+        self._take(answers)
+        return [answer.address for answer in answers.answered]
+
+    async def look_again(
+        self,
+        processes: Iterable[Process],
+        more: Parameters,
+        deadline: Deadline,
+        step: Step,
+        *,
+        what: str,
+        ras: bool = False,
+    ) -> None:
+        """Look at some processes. What fails here is told as unreadable: the node did answer."""
+        homes = self._at_home(processes)
+        askers = self._ras_askers(tuple(homes)) if ras else ()
+        requests = [
+            self._whole(agent, deadline, {**more, **(_RAS if agent in askers else {}), "pid": pids})
+            for agent, pids in homes.items()
+        ]
+        if not requests or deadline.seconds_left <= 0:
+            return
+        answers = await self._look(requests, deadline, step)
+        self.answers.extend(answers.answered)
+        for silent in answers.silent:
+            detail = f"{what}: {silent.missing.detail}"
+            self._unreadable.append(silent.missing.model_copy(update={"detail": detail}))
+
+    @property
+    def snapshots(self) -> tuple[NodeSnapshot, ...]:
+        """Every look so far, in the order of its coming."""
+        return tuple(answer.value.snapshot for answer in self.answers)
+
+    @property
+    def expected(self) -> Expected:
+        """What the verdict is told beside the looks."""
+        return Expected(
+            job=self.job,
+            neighbours=neighbours_of(self.job, self.lists.values()),
+            unanswered=self._unanswered(),
+            unreadable=tuple(self._unreadable),
+        )
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """All that were seen of the job."""
+        return tuple(self._homes())
+
+    def surveyed(self) -> Found:
+        """Who is where, by the surveys so far."""
+        lists = {answer.address.url: _list_of(answer.value) for answer in self.answers}
+        return self._found(lists, tuple(self._silent.values()))
+
+    def _found(self, lists: Mapping[str, RankList], silent: tuple[Silent, ...]) -> Found:
+        self.lists.update(lists)
+        self._silent.update((each.address.url, each) for each in silent)
+        return Found(lists, silent)
+
+    def _take(self, answers: Round[Look]) -> None:
+        self.answers.extend(answers.answered)
+        for answer in answers.answered:
+            self._silent.pop(answer.address.url, None)
+        self._silent.update((silent.address.url, silent) for silent in answers.silent)
+
+    def _ras_askers(self, agents: Sequence[AgentAddress]) -> tuple[AgentAddress, ...]:
+        """NCCL's RAS answers for a whole job, and each question costs all of it a message: two ask, one to spare."""
+        lists = {agent: self.lists[agent.url].ranks for agent in agents if agent.url in self.lists}
+        ranks = {
+            agent: [rank.rank for rank in known if self.job is None or rank.job == self.job]
+            for agent, known in lists.items()
+        }
+        ordered = sorted((agent for agent in ranks if ranks[agent]), key=lambda agent: min(ranks[agent]))
+        return tuple(dict.fromkeys((*ordered[:1], *ordered[-1:])))
+
+    def _at_home(self, processes: Iterable[Process]) -> Mapping[AgentAddress, list[int]]:
+        """Return the agents that have these processes, with their ids."""
+        homes = self._homes()
+        found: dict[AgentAddress, set[int]] = defaultdict(set)
+        for host, pid in processes:
+            if pid is not None and (host, pid) in homes:
+                found[homes[host, pid]].add(pid)
+        return {agent: sorted(pids) for agent, pids in found.items()}
+
+    def _homes(self) -> dict[Process, AgentAddress]:
+        return {
+            (rank.identity.host or answer.value.snapshot.host, rank.identity.pid): answer.address
+            for answer in self.answers
+            for rank in answer.value.snapshot.ranks
+            if rank.identity.pid is not None and (self.job is None or rank.identity.job == self.job)
+        }
+
+    def _unanswered(self) -> tuple[Unanswered, ...]:
+        """Tell of the nodes that gave nothing, without those that are known to be no concern of the job."""
+        nodes = None if self._nodes_of is None else self._nodes_of(self.job)
+        told = tuple(self._silence(silent) for silent in self._silent.values())
+        return told if nodes is None else of_the_job(told, nodes)
+
+    def _silence(self, silent: Silent) -> Unanswered:
+        known = self.lists.get(silent.address.url)
+        if known is None:
+            return silent.unanswered()
+        return silent.unanswered(host=known.host, ranks=ranks_of(known, self.job))
+
+    def _whole(self, agent: AgentAddress, deadline: Deadline, more: Parameters) -> Request:
+        return self._request(agent, "/v1/snapshot", deadline, {"window": str(self._question.window), **more})
+
+    def _request(
+        self, agent: AgentAddress, path: str, deadline: Deadline, more: Parameters, *, otherwise: Request | None = None
+    ) -> Request:
+        # The agent gets less time than we wait, so that its partial answer arrives rather than our time-out.
+        shortest, longest = _AGENT_SECONDS
+        seconds = max(shortest, min(longest, 0.8 * deadline.seconds_left))
+        job = {} if self.job is None else {"job": self.job}
+        return Request(agent, path, {**job, "timeout": f"{seconds:.2f}", **more}, otherwise)
+
+    async def _look(self, requests: Sequence[Request], deadline: Deadline, step: Step) -> Round[Look]:
+        return await self._ask(requests, Look, deadline, step, read=lambda body, _: read_look(body, self._surveys))
+
+    async def _ask(
+        self,
+        requests: Sequence[Request],
+        answer: type[T],
+        deadline: Deadline,
+        step: Step,
+        *,
+        read: Callable[[bytes, type[T]], T] | None = None,
+    ) -> Round[T]:
+        step = step.model_copy(update={"asked": len(requests)})
+        await tell(self._progress, step)
+
+        async def on_progress(finished: int) -> None:
+            await tell(self._progress, step.model_copy(update={"finished": finished}))
+
+        return await self._fanout.ask(requests, answer, deadline=deadline, on_progress=on_progress, read=read)
+
+
+async def tell(progress: Progress | None, step: Step) -> None:
+    """Tell the one who waits how far this has come."""
+    if progress is not None:
+        told = progress(step)
+        if inspect.isawaitable(told):
+            await told
+
+
+def _list_of(look: Look) -> RankList:
+    snapshot = look.snapshot
+    return RankList(
+        host=snapshot.host or "",
+        ranks=(*(rank.identity for rank in snapshot.ranks), *look.others),
+        exited=snapshot.exited,
+        missing=snapshot.missing,
+    )
