@@ -24,6 +24,7 @@ from collector.diagnose.nodes import (
 )
 from collector.diagnose.roster import Presence, RankView, Roster
 from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.unseen_kills import REMARK, are_all, unseen_kills
 from collector.diagnose.wording import summary_of
 from collector.diagnose.xids import Blame, blame_of, xid_in_words
 from shared.diagnosis import Cause, Evidence, GpuEvidence, KernelEvidence, Kind, Link, LinkEnd, ProcessEvidence
@@ -92,6 +93,9 @@ def _with_culprits(fault: Fault, scene: Scene) -> Fault:
     causes = {_cause(view, fault, scene) for view in views}
     cause = causes.pop() if len(causes) == 1 else None
     changed = replace(fault, ground=(*fault.ground, *ground)) if ground else fault
+    kills = [(view, unseen_kills(view, scene)) for view in views]
+    if any(found and are_all(view, found, scene) for view, found in kills):
+        changed = replace(changed, remarks=(*changed.remarks, REMARK))
     return changed if cause is None else replace(changed, cause=cause)
 
 
@@ -101,7 +105,8 @@ def _cause(view: RankView, fault: Fault, scene: Scene) -> Cause | None:
     facts = scene.nodes.get(view.host or "", NodeFacts(""))
     mine = [event for event in facts.events if concerns(event, view, facts)]
     if fault.kind in _ENDED:
-        return _cause_of_end(now, mine)
+        kills = unseen_kills(view, scene)
+        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, scene) else mine)
     row = stack_row(_kernel_stack(view, mine))
     if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
         return row.cause
@@ -165,6 +170,7 @@ def _of_node(view: RankView, scene: Scene) -> Iterable[Evidence]:
     if facts is None:
         return
     mine = [event for event in facts.events if concerns(event, view, facts)]
+    mine += unseen_kills(view, scene)
     others = [e for e in facts.events if e not in mine and (breaks_device(e) or breaks_network(e, facts.events))]
     others += [event for event in facts.events if event.kind is KernelEventKind.STORAGE]
     for event in [*mine, *others][:_MOST_EVENTS]:

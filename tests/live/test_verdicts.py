@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.memory_groups import memory_group
 from tests.live.asking import Reply, diagnose, unhang
 from tests.live.jobs import Job
 from tests.live.truths import Mode, Truth, read_truth
@@ -87,6 +88,20 @@ def test_run_loads_the_probe(tmp_path: Path) -> None:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("crossed_groups", "probe"), reply)
     assert reply.answer["coverage"]["with_trace"] == 4
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode", MODES)
+def test_a_rank_that_the_kernel_kills_for_want_of_memory(mode: Mode, tmp_path: Path) -> None:
+    """In a control group of its own, as a Slurm step or a pod has one, and gone before anybody looks."""
+    with memory_group(64 * 1024 * 1024) as group:
+        environment = {"UNHANG_TEST_MEMORY_GROUP": str(group)}
+        with Job("killed_rank", directory=tmp_path, probe=mode == "probe", environment=environment) as job:
+            reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of("killed_rank", mode), reply)
+    (finding,) = reply.answer["findings"]
+    assert finding["cause"] == "oom"
+    assert any(f"Killed process {job.ranks[2]} " in evidence.get("line", "") for evidence in finding["evidence"])
 
 
 def test_a_job_killed_and_started_again_under_the_same_name(tmp_path: Path) -> None:

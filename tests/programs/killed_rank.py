@@ -1,11 +1,13 @@
 """The faulty rank is killed while it writes its part of a checkpoint; the others wait in the store for its word.
 
+By hand, or by the kernel where `UNHANG_TEST_MEMORY_GROUP` names a control group with less memory than it takes.
 No launcher is there to end them. (Were they in a collective, Gloo would see the closed socket and raise.)
 """
 
 import os
 import signal
 from datetime import timedelta
+from pathlib import Path
 
 import rig
 import torch
@@ -21,9 +23,18 @@ TRUTH = {
 }
 
 
+def take_too_much() -> None:
+    """Take more memory than there is in the group that a test has made."""
+    group = os.environ.get("UNHANG_TEST_MEMORY_GROUP")
+    if group is not None:
+        Path(group, "cgroup.procs").write_text(str(os.getpid()))
+        torch.ones(1 << 28)
+
+
 def commit_checkpoint(place: rig.Place) -> None:
     """Write this rank's part, say so in the store, and wait until all have said so."""
     if place.is_faulty:
+        take_too_much()
         os.kill(os.getpid(), signal.SIGKILL)
     store = dist.distributed_c10d._get_default_store()
     store.set(f"written/{place.rank}", "1")
