@@ -2,9 +2,11 @@
 
 import zlib
 
-from collector.failures import NoAnswer
+from pydantic import ValidationError
+
+from collector.failures import NoAnswer, first_mistake
 from collector.fanout import read_answer
-from shared.errors import InvalidRankSet
+from shared.errors import InvalidRankSet, quoted
 from shared.missing import Reason
 from shared.snapshot import Identity, NodeSnapshot
 from shared.survey import Survey, SurveyReader
@@ -43,5 +45,7 @@ def _read(body: bytes, surveys: SurveyReader) -> tuple[NodeSnapshot, tuple[Ident
     survey = read_answer(body, Survey)
     try:
         return surveys.snapshot_of(survey), survey.others
-    except InvalidRankSet as error:
-        raise NoAnswer(Reason.UNREADABLE, f"the answer is not a Survey: {error}") from error
+    except ValidationError as error:
+        raise NoAnswer(Reason.UNREADABLE, f"a table of the survey cannot be read: {first_mistake(error)}") from error
+    except (InvalidRankSet, ValueError) as error:
+        raise NoAnswer(Reason.UNREADABLE, f"the survey contradicts itself: {quoted(str(error))}") from error

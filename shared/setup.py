@@ -4,6 +4,9 @@ from pydantic import Field
 
 from shared.value import Value
 
+OWN_VARIABLES = frozenset("RANK LOCAL_RANK GROUP_RANK SLURM_PROCID SLURM_LOCALID SLURM_NODEID HOSTNAME".split())
+"""Variables that differ from rank to rank as they should; a rank's identity tells the same."""
+
 
 class Versions(Value):
     """Versions that should agree across a job. None: it could not be read, or is not loaded."""

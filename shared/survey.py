@@ -2,21 +2,22 @@
 
 Eight ranks of one node run one program: they have the same stacks, setups and records but for the times. A survey says
 what they share once, in tables, and leaves out what is asked later of the few ranks that the verdict is about: file
-descriptors, child processes, log tails, command lines, all but the last records of each group.
+descriptors, child processes, log tails, command lines, all but the last records of each group. The rows of the tables
+are JSON in themselves: what a thousand nodes say in the same words is read once.
 
 `survey_of` makes one of a snapshot that was taken for it; a `SurveyReader` gives that snapshot back.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from shared.log_events import Logs
 from shared.missing import Missing, Reason
 from shared.ranks import fold_in_steps, out_of_steps, unfold
-from shared.setup import Setup
+from shared.setup import OWN_VARIABLES, Setup
 from shared.snapshot import Identity, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks, Thread
 from shared.trace import Group, Trace
@@ -28,6 +29,9 @@ WINDOW = 16
 MOST_EVENTS = 8
 """Of the log events of one rank: the last ones."""
 
+MOST_OF_A_CALL_SITE = 8
+"""Frames, the innermost ones. Suspects are asked for all of them."""
+
 MOST_MEMBERS = 131_072
 """Of one group in steps, which takes few characters to claim many members."""
 
@@ -36,6 +40,8 @@ _LEFT_OUT = Missing(
 )
 
 _T = TypeVar("_T")
+_STACKS: TypeAdapter[Stacks | Missing] = TypeAdapter(Stacks | Missing)
+_SETUP: TypeAdapter[Setup | Missing] = TypeAdapter(Setup | Missing)
 
 
 class SurveyedGroup(Value):
@@ -77,10 +83,12 @@ class Survey(Value):
     kind: Literal["survey"] = "survey"
     node: NodeSnapshot = Field(description="What the node tells, without its ranks.")
     others: tuple[Identity, ...] = Field(default=(), description="Ranks on the node that are not of the job.")
-    stacks: tuple[Stacks | Missing, ...] = Field(default=(), description="Without thread ids: several ranks share one.")
-    setups: tuple[Setup | Missing, ...] = ()
-    groups: tuple[SurveyedGroup, ...] = ()
-    programs: tuple[Trace, ...] = Field(default=(), description="Records without times and groups' names.")
+    stacks: tuple[str, ...] = Field(default=(), description="Stacks, or why there are none; JSON. Without thread ids.")
+    setups: tuple[str, ...] = Field(
+        default=(), description="Setups, or why there are none; JSON. Without own variables."
+    )
+    groups: tuple[str, ...] = Field(default=(), description="Process groups; JSON.")
+    programs: tuple[str, ...] = Field(default=(), description="Flight records without times and groups; JSON.")
     ranks: tuple[SurveyedRank, ...] = ()
 
     @property
@@ -91,72 +99,58 @@ class Survey(Value):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Refuse what points beside the tables: whoever sends it may be hostile."""
-        if not is_within([rank.stacks for rank in self.ranks], len(self.stacks)):
-            raise ValueError("a rank has stacks that are not in the table")
-        if not is_within([rank.setup for rank in self.ranks], len(self.setups)):
-            raise ValueError("a rank has a setup that is not in the table")
-        for trace in (rank.recorder for rank in self.ranks):
-            if isinstance(trace, SurveyedTrace):
-                self._check_trace(trace)
+        traces = [rank.recorder for rank in self.ranks if isinstance(rank.recorder, SurveyedTrace)]
+        pointed_at = (
+            ([rank.stacks for rank in self.ranks], self.stacks),
+            ([rank.setup for rank in self.ranks], self.setups),
+            ([trace.program for trace in traces], self.programs),
+            ([index for trace in traces for index in trace.groups], self.groups),
+        )
+        if not all(is_within(indices, len(table)) for indices, table in pointed_at):
+            raise ValueError("a rank points beside the tables")
         return self
 
-    def _check_trace(self, trace: SurveyedTrace) -> None:
-        if not is_within([trace.program], len(self.programs)) or not is_within(trace.groups, len(self.groups)):
-            raise ValueError("a flight record points beside the tables")
-        program = self.programs[trace.program]
-        lengths = {len(trace.created_ns), len(trace.started_ns), len(trace.completed_ns)}
-        if lengths != {len(program)} or len(trace.groups) != len(program.groups):
-            raise ValueError("a flight record does not fit its program")
 
-
-class _Table(Generic[_T]):
-    """Keeps equal values once, by their JSON: values hold lists, which cannot be hashed."""
+class _Table:
+    """Keeps equal values once."""
 
     def __init__(self) -> None:
-        self.rows: list[_T] = []
         self._places: dict[str, int] = {}
 
-    def place(self, value: _T, key: str) -> int:
+    def place(self, value: Value) -> int:
         """Return the index of `value`, adding it when new."""
-        if key not in self._places:
-            self._places[key] = len(self.rows)
-            self.rows.append(value)
-        return self._places[key]
+        return self._places.setdefault(value.model_dump_json(), len(self._places))
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """All that were added, as JSON."""
+        return tuple(self._places)
 
 
 class _Tables:
     def __init__(self) -> None:
-        self.stacks: _Table[Stacks | Missing] = _Table()
-        self.setups: _Table[Setup | Missing] = _Table()
-        self.groups: _Table[SurveyedGroup] = _Table()
-        self.programs: _Table[Trace] = _Table()
+        self.stacks, self.setups, self.groups, self.programs = _Table(), _Table(), _Table(), _Table()
 
     def line(self, rank: RankSnapshot) -> SurveyedRank:
-        stacks = _shared_stacks(rank.stacks)
+        process, recorder = rank.process, rank.recorder
         return SurveyedRank(
             identity=rank.identity,
             looked_at_ns=rank.looked_at_ns,
             idle_for_seconds=rank.idle_for_seconds,
-            process=rank.process.model_copy(update={"command": ""})
-            if isinstance(rank.process, Process)
-            else rank.process,
+            process=process.model_copy(update={"command": ""}) if isinstance(process, Process) else process,
             logs=_last_events(rank.logs),
-            recorder=self._trace(rank.recorder) if isinstance(rank.recorder, Trace) else rank.recorder,
-            stacks=self.stacks.place(stacks, stacks.model_dump_json()),
-            setup=self.setups.place(rank.setup, rank.setup.model_dump_json()),
+            recorder=self._trace(recorder) if isinstance(recorder, Trace) else recorder,
+            stacks=self.stacks.place(_shared_stacks(rank.stacks)),
+            setup=self.setups.place(_shared_setup(rank.setup)),
         )
 
     def _trace(self, whole: Trace) -> SurveyedTrace:
         trace = whole.windowed(WINDOW)
-        zeros = array("B", bytes(len(trace)))
-        program = trace.model_copy(
-            update={
-                "groups": (Group(name=""),) * len(trace.groups),
-                **dict.fromkeys(("created_ns", "started_ns", "completed_ns"), zeros),
-            }
-        )
+        left_out = dict.fromkeys(("created_ns", "started_ns", "completed_ns"), array("B", bytes(len(trace))))
+        sites = tuple(site[-MOST_OF_A_CALL_SITE:] for site in trace.call_sites)
+        unnamed = (Group(name=""),) * len(trace.groups)
         return SurveyedTrace(
-            program=self.programs.place(program, program.model_dump_json()),
+            program=self.programs.place(trace.model_copy(update={"groups": unnamed, "call_sites": sites, **left_out})),
             groups=tuple(self._group(group) for group in trace.groups),
             created_ns=trace.created_ns,
             started_ns=trace.started_ns,
@@ -165,8 +159,7 @@ class _Tables:
 
     def _group(self, group: Group) -> int:
         members = None if group.members is None else fold_in_steps(unfold(group.members))
-        brief = SurveyedGroup(**{**dict(group), "members": members})
-        return self.groups.place(brief, brief.model_dump_json())
+        return self.groups.place(SurveyedGroup(**{**dict(group), "members": members}))
 
 
 def survey_of(snapshot: NodeSnapshot, others: Sequence[Identity] = ()) -> Survey:
@@ -176,58 +169,67 @@ def survey_of(snapshot: NodeSnapshot, others: Sequence[Identity] = ()) -> Survey
     return Survey(
         node=snapshot.model_copy(update={"ranks": ()}),
         others=tuple(others),
-        stacks=tuple(tables.stacks.rows),
-        setups=tuple(tables.setups.rows),
-        groups=tuple(tables.groups.rows),
-        programs=tuple(tables.programs.rows),
+        stacks=tables.stacks.rows,
+        setups=tables.setups.rows,
+        groups=tables.groups.rows,
+        programs=tables.programs.rows,
         ranks=ranks,
     )
 
 
 class SurveyReader:
-    """Makes snapshots of the surveys of one sweep. What many nodes tell alike is kept in memory once."""
+    """Makes snapshots of the surveys of one sweep. What many nodes tell alike is read, and kept in memory, once."""
 
     def __init__(self) -> None:
-        self._groups: dict[SurveyedGroup, Group] = {}
-        self._stacks: dict[Stacks, Stacks] = {}
+        self._stacks: _Reading[Stacks | Missing] = _Reading(_STACKS.validate_json)
+        self._setups: _Reading[Setup | Missing] = _Reading(_SETUP.validate_json)
+        self._groups: _Reading[Group] = _Reading(_read_group)
+        self._programs: _Reading[Trace] = _Reading(Trace.model_validate_json)
 
     def snapshot_of(self, survey: Survey) -> NodeSnapshot:
-        """Return the snapshot that a survey was made of, as far as it goes. Raises InvalidRankSet."""
-        groups = [self._group(group) for group in survey.groups]
-        stacks = [self._shared(stacks) for stacks in survey.stacks]
-        ranks = tuple(_rank(line, survey, groups, stacks) for line in survey.ranks)
+        """Return the snapshot that a survey was made of, as far as it goes. Raises ValueError, also InvalidRankSet."""
+        stacks, setups = self._stacks.rows(survey.stacks), self._setups.rows(survey.setups)
+        groups, programs = self._groups.rows(survey.groups), self._programs.rows(survey.programs)
+        ranks = tuple(
+            RankSnapshot.model_construct(
+                identity=line.identity,
+                looked_at_ns=line.looked_at_ns,
+                process=line.process,
+                stacks=stacks[line.stacks],
+                children=(),
+                fds=_LEFT_OUT,
+                logs=line.logs,
+                recorder=_trace(line.recorder, programs, groups),
+                setup=setups[line.setup],
+                idle_for_seconds=line.idle_for_seconds,
+            )
+            for line in survey.ranks
+        )
         return survey.node.model_copy(update={"ranks": ranks})
 
-    def _group(self, told: SurveyedGroup) -> Group:
-        group = self._groups.get(told)
-        if group is None:
-            members = None if told.members is None else out_of_steps(told.members, most=MOST_MEMBERS)
-            group = self._groups[told] = Group.model_construct(**{**dict(told), "members": members})
-        return group
 
-    def _shared(self, stacks: Stacks | Missing) -> Stacks | Missing:
-        return stacks if isinstance(stacks, Missing) else self._stacks.setdefault(stacks, stacks)
+class _Reading(Generic[_T]):
+    """Reads each text once."""
 
+    def __init__(self, read: Callable[[str], _T]) -> None:
+        self._read = read
+        self._known: dict[str, _T] = {}
 
-def _rank(
-    line: SurveyedRank, survey: Survey, groups: Sequence[Group], stacks: Sequence[Stacks | Missing]
-) -> RankSnapshot:
-    told = line.recorder
-    return RankSnapshot.model_construct(
-        identity=line.identity,
-        looked_at_ns=line.looked_at_ns,
-        process=line.process,
-        stacks=stacks[line.stacks],
-        children=(),
-        fds=_LEFT_OUT,
-        logs=line.logs,
-        recorder=_trace(told, survey.programs[told.program], groups) if isinstance(told, SurveyedTrace) else told,
-        setup=survey.setups[line.setup],
-        idle_for_seconds=line.idle_for_seconds,
-    )
+    def rows(self, texts: Sequence[str]) -> list[_T]:
+        """Return what each text says."""
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = self._read(text)
+        return [self._known[text] for text in texts]
 
 
-def _trace(told: SurveyedTrace, program: Trace, groups: Sequence[Group]) -> Trace:
+def _trace(told: SurveyedTrace | Missing, programs: Sequence[Trace], groups: Sequence[Group]) -> Trace | Missing:
+    if isinstance(told, Missing):
+        return told
+    program = programs[told.program]
+    lengths = {len(told.created_ns), len(told.started_ns), len(told.completed_ns)}
+    if lengths != {len(program)} or len(told.groups) != len(program.groups):
+        raise ValueError("a flight record does not fit its program")
     return program.model_copy(
         update={
             "groups": tuple(groups[index] for index in told.groups),
@@ -238,12 +240,25 @@ def _trace(told: SurveyedTrace, program: Trace, groups: Sequence[Group]) -> Trac
     )
 
 
+def _read_group(text: str) -> Group:
+    told = SurveyedGroup.model_validate_json(text)
+    members = None if told.members is None else out_of_steps(told.members, most=MOST_MEMBERS)
+    return Group.model_construct(**{**dict(told), "members": members})
+
+
 def _shared_stacks(stacks: Stacks | Missing) -> Stacks | Missing:
     """Leave out what tells the threads of two ranks apart that are at the same place."""
     if isinstance(stacks, Missing):
         return stacks
     threads = tuple(_shared_thread(thread, main=thread is stacks.main) for thread in stacks.threads)
     return stacks.model_copy(update={"pid": None, "threads": threads})
+
+
+def _shared_setup(setup: Setup | Missing) -> Setup | Missing:
+    if isinstance(setup, Missing):
+        return setup
+    shared = {name: value for name, value in setup.variables.items() if name not in OWN_VARIABLES}
+    return setup.model_copy(update={"variables": shared})
 
 
 def _shared_thread(thread: Thread, *, main: bool) -> Thread:

@@ -11,7 +11,7 @@ from collector.diagnose.roster import MOST_RANKS
 from shared.checks import Check, CheckId, Severity
 from shared.gpus import Gpu, Gpus
 from shared.ranks import fold, ranks_in_words
-from shared.setup import Setup
+from shared.setup import OWN_VARIABLES, Setup
 from shared.snapshot import Fds, Identity, NodeSnapshot, RankSnapshot
 from shared.trace import Trace
 
@@ -21,8 +21,6 @@ _MOST_SIDES = 6
 _LONGEST_VALUE = 80
 _MOST_HOSTS = 64
 DEFAULT_PORT = "29500"
-_OWN = frozenset("RANK LOCAL_RANK GROUP_RANK SLURM_PROCID SLURM_LOCALID SLURM_NODEID HOSTNAME".split())
-"""Variables that differ from rank to rank as they should."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +109,12 @@ class JobFacts:
     @cached_property
     def _settings(self) -> dict[str, dict[str, list[RankFacts]]]:
         """Who has which value, by variable: read once, for large jobs are asked about many variables."""
+        alike = grouped(self.read, lambda each: id(each.variables))
         found: dict[str, dict[str, list[RankFacts]]] = {}
-        for each in self.read:
-            for name, value in each.variables.items():
-                if name not in _OWN:
-                    found.setdefault(name, {}).setdefault(value, []).append(each)
+        for who in alike.values():
+            for name, value in who[0].variables.items():
+                if name not in OWN_VARIABLES:
+                    found.setdefault(name, {}).setdefault(value, []).extend(who)
         return found
 
     def values(self, name: str) -> dict[str, list[RankFacts]]:

@@ -63,7 +63,7 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
                     Severity.RISKY,
                     sharing,
                     seen=f"{who_in_words(sharing)} come to the same device, {shown(str(device))}, by LOCAL_RANK "
-                    f"{_values(sharing, 'LOCAL_RANK')} and CUDA_VISIBLE_DEVICES {_values(sharing, _VISIBLE)}",
+                    f"{_local_ranks(sharing)} and CUDA_VISIBLE_DEVICES {_values(sharing, _VISIBLE)}",
                     why="NCCL refuses two ranks of one communicator on one device, or they wait for each other there",
                     change="give each process of a node its own LOCAL_RANK, and call torch.cuda.set_device(LOCAL_RANK)",
                 )
@@ -92,6 +92,11 @@ def _used(each: RankFacts, facts: JobFacts) -> set[str]:
         for process in gpu.processes
         if process.pid == each.identity.pid
     }
+
+
+def _local_ranks(who: list[RankFacts]) -> str:
+    told = ("unset" if each.identity.local_rank is None else str(each.identity.local_rank) for each in who)
+    return "/".join(dict.fromkeys(told))
 
 
 def _values(who: list[RankFacts], name: str) -> str:
