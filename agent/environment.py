@@ -23,6 +23,8 @@ Environment = dict[str, str]
 
 _MOST_VARIABLES = 4096
 _LONGEST_VALUE = 4096
+_MOST_KEPT = 32_768
+"""Characters of one process's variables: they are remembered of every process that runs Python."""
 _SETTLED_SECONDS = 10.0
 _FIRST_READ = 256
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
@@ -113,7 +115,13 @@ class Environments:
 
     def _allowed(self, variables: list[bytes]) -> Environment:
         pairs = (variable.decode(errors="replace").partition("=") for variable in variables)
-        return {name: value[:_LONGEST_VALUE] for name, _, value in pairs if name in self._names}
+        kept: Environment = {}
+        left = _MOST_KEPT
+        for name, value in ((name, value[:_LONGEST_VALUE]) for name, _, value in pairs if name in self._names):
+            if len(value) <= left:
+                left -= len(value)
+                kept[name] = value
+        return kept
 
     def _find_pointer(self, pid: int) -> int | None:
         """Look in the executable first: one that uses `environ` itself has libc's variable moved into it."""

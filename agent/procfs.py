@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ from shared.errors import NotPermitted, UnhangError, quoted
 
 MOST_BYTES = 1024 * 1024
 """No file of /proc that we read is larger, but for tables of sockets and mappings, which say so."""
+
+_MOST_FDS = 16_384
+"""Descriptors of one process that are looked at: it may have a million."""
 
 _KERNEL_THREAD = 0x0020_0000
 """PF_KTHREAD in include/linux/sched.h."""
@@ -61,9 +65,16 @@ class ProcFs:
             return sorted(int(name) for name in os.listdir(self.root / str(pid) / "task"))
 
     def fds(self, pid: int) -> list[int]:
-        """Return the numbers of all open file descriptors, ascending."""
-        with reading(pid):
-            return sorted(int(name) for name in os.listdir(self.root / str(pid) / "fd"))
+        """Return the numbers of open file descriptors, ascending; of more than 16,384 the first."""
+        with reading(pid), os.scandir(self.root / str(pid) / "fd") as entries:
+            return sorted(int(entry.name) for entry in islice(entries, _MOST_FDS))
+
+    def fd_count(self, pid: int) -> int:
+        """Return how many file descriptors are open."""
+        folder = self.root / str(pid) / "fd"
+        with reading(pid), os.scandir(folder) as entries:
+            told = os.stat(folder).st_size if self.is_real else 0  # since Linux 6.2
+            return told or sum(1 for _ in entries)
 
     def path(self, pid: int, name: str) -> str:
         """Return where the file `name` of a process lies."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
+from agent.allowance import Allowance
 from agent.errors import Gone
 from agent.mounts import Mounts
 from agent.procfs import ProcFs
@@ -23,6 +24,7 @@ class Scene:
     def __init__(self, procfs: ProcFs, host: str) -> None:
         self.procfs = procfs
         self.host = host
+        self.allowance = Allowance()
         self._lock = threading.Lock()
         self._mounts: dict[str, Mounts] = {}
         self._sockets: dict[str, Sockets] = {}

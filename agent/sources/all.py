@@ -5,6 +5,7 @@ from pathlib import Path
 from agent.deadline import Crew
 from agent.sources.fds import FdsSource
 from agent.sources.logs import LogsSource
+from agent.sources.metered import Metered
 from agent.sources.process import ProcessSource
 from agent.sources.recorder import RecorderSource
 from agent.sources.setup import SetupSource
@@ -14,7 +15,7 @@ from agent.sources.stacks import StacksSource
 
 def make_sources(py_spy: Path | None, crew: Crew, *, pystack: Path | None = None) -> tuple[Source, ...]:
     """Return every source, in the order in which a snapshot names them."""
-    return (
+    sources: tuple[Source, ...] = (
         ProcessSource(crew),
         StacksSource(py_spy, crew, fallback=pystack),
         FdsSource(),
@@ -22,3 +23,4 @@ def make_sources(py_spy: Path | None, crew: Crew, *, pystack: Path | None = None
         RecorderSource(),
         SetupSource(),
     )
+    return tuple(map(Metered, sources))

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from agent.deadline import Deadline
@@ -20,7 +21,8 @@ from shared.missing import Reason
 from shared.redaction import redact
 from shared.snapshot import Fds, MountUse, NotableFile, Pipe
 
-_MOST_FDS = 16_384
+_MOST_NAMES_BYTES = 2 * 1024 * 1024
+"""Of what descriptors of one process lead to: a name may have 4096 bytes."""
 _MOST_SHOWN = 256
 _MOST_HOLDERS = 16
 _MOST_NOTABLE = 32
@@ -62,11 +64,11 @@ class FdsSource:
             raise Unavailable(Reason.NOT_ENABLED, "left out of a survey")
         pid = rank.stat.pid
         numbers = scene.procfs.fds(pid)
-        found = [d for fd in numbers[:_MOST_FDS] if (d := describe(scene, pid, fd)) is not None]
+        found = list(_described(scene, pid, numbers))
         files = Counter(d.file_system for d in found if d.kind == "file" and d.file_system is not None)
         devices = sorted({d.target for d in found if d.kind == "device"})
         fds = Fds(
-            total=len(numbers),
+            total=scene.procfs.fd_count(pid),
             limit=_limit(scene.procfs, pid),
             by_kind=dict(Counter(d.kind for d in found).most_common()),
             sockets=sockets_of(scene, rank, [(d.fd, d.target) for d in found if d.kind == "socket"][:_MOST_SHOWN]),
@@ -78,6 +80,18 @@ class FdsSource:
             full={d.fd: redact(d.target) for d in found} if question.full else None,
         )
         return {"fds": fds}
+
+
+def _described(scene: Scene, pid: int, numbers: Iterable[int]) -> Iterator[Descriptor]:
+    """Iterate over the descriptors that are open still, as far as their names are not too long together."""
+    left = _MOST_NAMES_BYTES
+    for fd in numbers:
+        found = describe(scene, pid, fd)
+        if found is not None:
+            left -= len(found.target)
+            if left < 0:
+                return
+            yield found
 
 
 def describe(scene: Scene, pid: int, fd: int) -> Descriptor | None:

@@ -170,3 +170,27 @@ def test_file_systems_are_told_without_touching_them() -> None:
 def test_file_systems_that_may_hang(kind: str | None, remote: bool) -> None:
     """What is not known may."""
     assert is_remote(kind) is remote
+
+
+def test_many_descriptors_with_long_names_are_cut_and_counted(tmp_path: Path) -> None:
+    """A job chooses how many it has and what they are called; what is told is bounded, and nobody is refused for it."""
+    folder = tmp_path
+    for _ in range(15):
+        folder /= "x" * 250
+    folder.mkdir(parents=True)
+    program = f"""
+import os, resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 25_000), hard))
+os.chdir({str(folder)!r})
+first = os.open('shard', os.O_CREAT | os.O_RDWR)
+number = min(hard, 25_000) - 50
+kept = [os.dup(first) for _ in range(number)]
+"""
+    with running(program + READY + "time.sleep(600)\n") as process:
+        found = fds_of(process.pid, Question("none", full=True))
+        held = len(os.listdir(f"/proc/{process.pid}/fd"))
+    assert found.total == held > 4000
+    assert found.full is not None
+    assert 0 < len(found.full) < 1000
+    assert len(found.model_dump_json()) < 4 * 1024 * 1024
