@@ -15,6 +15,11 @@ _MOST_EXCUSE_BYTES = 4096
 """Of the body of an answer other than 200 that is read."""
 
 
+_CONNECTING = frozenset(
+    f"connection.{what}.{how}" for what in ("connect_tcp", "start_tls") for how in ("started", "complete")
+)
+
+
 class Exchange:
     """One GET and its answer."""
 
@@ -23,6 +28,7 @@ class Exchange:
         self._most_bytes = most_bytes
         self._came_bytes: int | None = None
         self.status: int | None = None
+        self.is_connecting = False
 
     async def fetch(self, url: str, parameters: Parameters, *, connect_seconds: float, fresh: bool) -> bytes:
         """Return the body of the answer. Raises NoAnswer.
@@ -36,6 +42,7 @@ class Exchange:
                 params=dict(parameters),
                 headers={"Connection": "close"} if fresh else None,
                 timeout=httpx.Timeout(None, connect=connect_seconds),
+                extensions={"trace": self._trace},
             ) as response:
                 self._note(0)
                 self.status = response.status_code
@@ -55,6 +62,11 @@ class Exchange:
         return NoAnswer(
             Reason.TIMED_OUT, f"the answer had not ended within {seconds:.1f} s: {self._came_bytes} bytes of it came"
         )
+
+    async def _trace(self, event: str, _: object) -> None:
+        """Follow httpcore: whether a connection is being made shows who is to be blamed for the time it takes."""
+        if event in _CONNECTING:
+            self.is_connecting = event.endswith(".started")
 
     def _note(self, came_bytes: int) -> None:
         self._came_bytes = came_bytes

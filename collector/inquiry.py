@@ -18,7 +18,7 @@ from shared.missing import Reason
 CONNECT_SECONDS = 3.2
 """For a connection, in all tries together: Linux sends a SYN at once, after 1 s and after 3 s."""
 
-_SHARE_FOR_CONNECTING = 0.5
+_SHARE_FOR_CONNECTING = 0.7
 """Of the time that each may have where many wait."""
 
 _WORTH_A_TRY_SECONDS = 0.05
@@ -123,21 +123,31 @@ class Inquiry(Generic[T]):
         may_give_way, means = self.request.may_be_repeated, self._means
         async with means.turns.turn(due=self.deadline.at, tries=self._tries, may_give_way=may_give_way) as turn:
             self._tries += 1
+            await asyncio.sleep(0)  # the rest of the round takes its places: that tells how many wait
             began = time.monotonic()
             self.began = began if self.began is None else self.began
             seconds = min(means.node_seconds - self._held_seconds, self.deadline.seconds_left)
+            if self._failure is not None and seconds < _WORTH_A_TRY_SECONDS:
+                raise self._failure
             exchange = Exchange(means.client, most_bytes=means.most_bytes)
             try:
                 async with asyncio.timeout(seconds) as turn.limit:
                     return await self._answer(exchange, seconds)
             except TimeoutError:
-                failure = exchange.too_late(time.monotonic() - began)
-                failure.again = Again.GAVE_WAY if turn.gave_way else None
-                raise failure from None
+                raise self._too_late(exchange, time.monotonic() - began, gave_way=turn.gave_way) from None
             finally:
                 self._held_seconds += time.monotonic() - began
                 if self._failure is None and self.deadline.seconds_left <= 0:  # both limits ended at one moment
-                    self._failure = exchange.too_late(time.monotonic() - began)
+                    self._failure = self._too_late(exchange, time.monotonic() - began)
+
+    def _too_late(self, exchange: Exchange, seconds: float, *, gave_way: bool = False) -> NoAnswer:
+        if exchange.is_connecting:
+            self._connecting_seconds += seconds
+            failure = no_connection(self._connecting_seconds)
+        else:
+            failure = exchange.too_late(seconds)
+        failure.again = Again.GAVE_WAY if gave_way else None
+        return failure
 
     async def _answer(self, exchange: Exchange, seconds: float) -> Answered[T]:
         asked_at_ns, began = time.time_ns(), time.monotonic()
