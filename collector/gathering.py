@@ -142,9 +142,12 @@ class Gathering:
     def _next_look(self) -> tuple[Deadline, Step]:
         """Return when the next look is due: what there is left is shared among those that are to come."""
         self._looks += 1
+        left = self._deadline.seconds_left
         waits_left = max(0, self._question.looks - self._looks)
-        spare = self._deadline.seconds_left - waits_left * self._question.interval_seconds
-        deadline = self._deadline.earlier(max(0.0, spare) / (waits_left + 2))
+        if waits_left * self._question.interval_seconds >= left:
+            waits_left = 0
+        spare = left - waits_left * self._question.interval_seconds
+        deadline = self._deadline.earlier(spare / (waits_left + 2))
         return deadline, Step(stage=Stage.LOOKING, look=self._looks)
 
     async def _look_further(self, targets: Sequence[AgentAddress]) -> None:

@@ -1,6 +1,7 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -81,9 +82,24 @@ def is_user_frame(frame: Frame) -> bool:
     return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
 
 
+def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
+    """Return what each rank is doing now. Ranks that share one value of stacks, as after a survey, are read once."""
+    read: dict[tuple[int, int], Activity] = {}
+    found = {}
+    for view in views:
+        key = id(view.stacks), id(view.native_stacks)
+        if key not in read:
+            read[key] = _from_stacks(view)
+        found[view.rank] = _with_the_rest(read[key], view)
+    return found
+
+
 def activity_of(view: RankView) -> Activity:
     """Return what the rank is doing now. Never raises: what cannot be told is `Doing.UNKNOWN`."""
-    seen = _from_stacks(view)
+    return _with_the_rest(_from_stacks(view), view)
+
+
+def _with_the_rest(seen: Activity, view: RankView) -> Activity:
     seen = _with_kernel(seen, view.process)
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = _with_gil(seen)

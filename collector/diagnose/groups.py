@@ -16,7 +16,7 @@ from collector.diagnose.roster import Roster
 from shared.coalesced import COALESCED
 from shared.diagnosis import GroupRef
 from shared.ranks import fold, unfold
-from shared.trace import Group, Record, State, Trace
+from shared.trace import Group, Record, Trace
 
 _NUMBERED = re.compile(r"^(?P<family>.*?)\d+$")
 
@@ -193,21 +193,20 @@ def _view(
         lane = cutters[rank].lane(indices)
         if lane is not None:
             lanes[rank] = lane
-        if cutters[rank].has_p2p:
-            p2p.extend(_pending_p2p(rank, trace, indices, order))
+        pending = cutters[rank].pending_p2p
+        p2p.extend(_pending_p2p(rank, trace, [at for at in pending if trace.group[at] in indices], order))
     return GroupView(name[0], name[1], tuple(sorted(order)), order, told is None, lanes, tuple(p2p))
 
 
-def _pending_p2p(rank: int, trace: Trace, indices: tuple[int, ...], order: tuple[int, ...]) -> Iterable[PendingP2P]:
-    for position, group in enumerate(trace.group):
-        if group in indices and trace.is_p2p[position] and trace.state[position] != State.COMPLETED:
-            record = trace.record(position)
-            signature = record.signature
-            if signature.op in ("send", "recv"):
-                source, target = (_global(order, peer) for peer in (signature.source, signature.target))
-                yield PendingP2P(rank, signature.op, source, target, record)
-            elif signature.op == COALESCED and position == 0:  # the ring buffer has overwritten its parts
-                yield PendingP2P(rank, COALESCED, None, None, record)
+def _pending_p2p(rank: int, trace: Trace, positions: Iterable[int], order: tuple[int, ...]) -> Iterable[PendingP2P]:
+    for position in positions:
+        record = trace.record(position)
+        signature = record.signature
+        if signature.op in ("send", "recv"):
+            source, target = (_global(order, peer) for peer in (signature.source, signature.target))
+            yield PendingP2P(rank, signature.op, source, target, record)
+        elif signature.op == COALESCED and position == 0:  # the ring buffer has overwritten its parts
+            yield PendingP2P(rank, COALESCED, None, None, record)
 
 
 def _global(order: tuple[int, ...], group_rank: int | None) -> int | None:

@@ -3,6 +3,8 @@
 Above each row, or group of rows, stands a real fact that it must match. The first row that matches wins.
 """
 
+from functools import lru_cache
+
 from collector.diagnose.patterns import CHILD_PROCESS, Doing, KernelPattern, kernel_row
 from shared.diagnosis import Cause
 
@@ -84,6 +86,7 @@ KERNEL: tuple[KernelPattern, ...] = (
 )
 
 
+@lru_cache(maxsize=1024)
 def kernel_pattern(syscall: str, target: str, wchan: str) -> KernelPattern | None:
     """Return the first row that matches all three facts; empty parts of a row match anything."""
     for row in KERNEL:

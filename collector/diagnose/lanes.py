@@ -55,6 +55,8 @@ class Cutter:
         self._numbered = not trace.collective_seq or min(trace.collective_seq) > 0
         self._lanes: dict[tuple[int, ...], Lane | None] = {}
         self.has_p2p = any(trace.is_p2p)
+        self.pending_p2p = tuple(at for at in self._unfinished if trace.is_p2p[at])
+        """Positions of the point-to-point operations that are not completed."""
 
     def lane(self, indices: tuple[int, ...]) -> Lane | None:
         """The lane of the group that stands at `indices` of the group table; None where its progress is not known."""

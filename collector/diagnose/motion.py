@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
+from operator import sub
 
 from collector.diagnose.roster import RankView, Roster
 from shared.snapshot import Beat, Process, RankSnapshot
@@ -210,8 +211,8 @@ def _stall(view: RankView) -> float | None:
 
 def _usual_gap(trace: Trace) -> float | None:
     """The longest gap between successive operations in seconds, leaving out one outlier such as a warm-up."""
-    times = sorted(created for created in trace.created_ns if created)
-    gaps = sorted((b - a) / 1e9 for a, b in pairwise(times))
+    times = sorted(filter(None, trace.created_ns))
+    gaps = sorted(map(sub, times[1:], times))
     if not gaps:
         return None
-    return gaps[-2] if len(gaps) >= 8 else gaps[-1]
+    return (gaps[-2] if len(gaps) >= 8 else gaps[-1]) / 1e9

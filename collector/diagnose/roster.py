@@ -5,8 +5,9 @@ Snapshots of all looks come in any order; here they become one `RankView` per ex
 rank the one started last; the others are told as conflicts.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -125,7 +126,8 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     chosen, conflicts = _one_process_per_rank(current)
     conflicts += _older_attempts(sightings, attempt)
     world_size, disagreement = _world_size(chosen, expected)
-    seen = {rank: _seen_view(rank, looks, snapshots) for rank, looks in chosen.items()}
+    nodes = _by_host(snapshots)
+    seen = {rank: _seen_view(rank, looks, nodes) for rank, looks in chosen.items()}
     every = range(max([min(world_size or 0, MOST_RANKS), *(rank + 1 for rank in seen)]))
     absent = [rank for rank in every if rank not in seen]
     gone = _account_for(absent, seen, snapshots, expected, attempt)
@@ -198,9 +200,9 @@ def _world_size(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expected)
     conflicts = [Conflict(sources=("process", "process"), text="world sizes differ: " + ", ".join(told))]
     if expected.world_size is not None:
         return expected.world_size, conflicts if claims.keys() - {expected.world_size} else []
-    from_groups = max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None)
-    common = max(claims, key=lambda size: (len(claims[size]), size), default=from_groups)
-    return common, conflicts if len(claims) > 1 else []
+    if not claims:
+        return max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None), []
+    return max(claims, key=lambda size: (len(claims[size]), size)), conflicts if len(claims) > 1 else []
 
 
 def _ranks_in_groups(looks: tuple[RankSnapshot, ...]) -> Iterable[int]:
@@ -217,7 +219,8 @@ def _with_logs(views: dict[int, RankView], snapshots: Sequence[NodeSnapshot]) ->
         for event in snapshot.logs.events if snapshot.logs is not None else ():
             if event.rank is not None:
                 shared[event.rank].append(event)
-    return {rank: replace(view, logged=_logged(view, shared[rank])) for rank, view in sorted(views.items())}
+    logged = {rank: _logged(view, shared.get(rank, [])) for rank, view in views.items()}
+    return {rank: replace(view, logged=logged[rank]) if logged[rank] else view for rank, view in sorted(views.items())}
 
 
 def _logged(view: RankView, shared: list[LogEvent]) -> tuple[LogEvent, ...]:
@@ -226,11 +229,20 @@ def _logged(view: RankView, shared: list[LogEvent]) -> tuple[LogEvent, ...]:
     return tuple({repr(event): event for event in (*mine, *sorted(shared, key=repr))}.values())
 
 
-def _seen_view(rank: int, looks: tuple[RankSnapshot, ...], snapshots: Sequence[NodeSnapshot]) -> RankView:
+def _by_host(snapshots: Sequence[NodeSnapshot]) -> dict[str | None, list[NodeSnapshot]]:
+    nodes: dict[str | None, list[NodeSnapshot]] = defaultdict(list)
+    for snapshot in snapshots:
+        nodes[snapshot.host].append(snapshot)
+    return nodes
+
+
+def _seen_view(
+    rank: int, looks: tuple[RankSnapshot, ...], nodes: Mapping[str | None, Sequence[NodeSnapshot]]
+) -> RankView:
     identity = looks[-1].identity
     if looks[-1].looked_at_ns is None:
         return RankView(rank, Presence.RECORDED, looks, host=identity.host)
-    vanished = _vanished(looks[-1], snapshots)
+    vanished = _vanished(looks[-1], nodes.get(identity.host, ()))
     if vanished is not None:
         return RankView(rank, Presence.EXITED, looks, exited=vanished, host=identity.host)
     process = looks[-1].process
@@ -239,19 +251,18 @@ def _seen_view(rank: int, looks: tuple[RankSnapshot, ...], snapshots: Sequence[N
     return RankView(rank, presence.get(state, Presence.RUNNING), looks, host=identity.host)
 
 
-def _vanished(last: RankSnapshot, snapshots: Sequence[NodeSnapshot]) -> Exited | None:
+def _vanished(last: RankSnapshot, node: Sequence[NodeSnapshot]) -> Exited | None:
     """A rank that an earlier look saw and a later look at the same node did not, has ended in between."""
     identity = last.identity
     exits = [
         exited
-        for snapshot in snapshots
-        if snapshot.host == identity.host
+        for snapshot in node
         for exited in snapshot.exited
         if exited.pid == identity.pid and (exited.identity is None or exited.identity == identity)
     ]
     if exits:
         return exits[-1]
-    whole = [s for s in snapshots if s.host == identity.host and s.whole and s.taken_at_ns is not None]
+    whole = [s for s in node if s.whole and s.taken_at_ns is not None]
     newest = max(whole, key=lambda s: s.taken_at_ns or 0, default=None)
     if newest is None or last.looked_at_ns is None or (newest.taken_at_ns or 0) <= last.looked_at_ns:
         return None
@@ -321,16 +332,17 @@ def _lacking(left: list[int], seen: dict[int, RankView]) -> dict[str, list[int]]
 
     Global ranks of one node are consecutive under torchrun, Slurm's block distribution and Open MPI's default.
     """
-    lacking: dict[str, list[int]] = defaultdict(list)
-    for view in seen.values():
+    lacking: dict[str, dict[int, None]] = defaultdict(dict)
+    for view in seen.values() if left else ():
         identity = view.identity
         if identity is None or identity.local_rank is None or identity.local_world_size is None:
             continue
         first = view.rank - identity.local_rank
-        for rank in range(first, first + identity.local_world_size):
-            if rank in left and identity.host is not None and rank not in lacking[identity.host]:
-                lacking[identity.host].append(rank)
-    return {host: ranks for host, ranks in lacking.items() if ranks}
+        after = first + identity.local_world_size
+        if identity.host is not None:
+            here = left[bisect_left(left, first) : bisect_left(left, after)]
+            lacking[identity.host].update(dict.fromkeys(here))
+    return {host: list(ranks) for host, ranks in lacking.items() if ranks}
 
 
 def source_of(view: RankView, source: str) -> Missing | None:

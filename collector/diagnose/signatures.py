@@ -8,6 +8,7 @@ earliest disagreement counts: what follows it is noise.
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from math import prod
 from operator import itemgetter
@@ -66,6 +67,7 @@ class Mismatch:
         return tuple(sorted(rank for ranks, _ in self.sides for rank in ranks))
 
 
+@lru_cache(maxsize=4096)
 def facts_of(signature: Signature) -> Facts:
     """Reduce a signature to what must be equal across the group."""
     parts = _MUST_AGREE.get(signature.op, "")
@@ -122,15 +124,16 @@ class Alike:
 def alike(group: GroupView, traces: dict[int, Trace]) -> list[Alike]:
     """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
     ids: dict[Facts, int] = {}
-    known: dict[tuple[Signature, ...], list[int]] = {}
-    seen: dict[tuple[int, bytes, tuple[Signature, ...]], list[int]] = defaultdict(list)
-    for rank, lane in group.lanes.items():  # ranks of one program share their lanes, see lanes.cutters_for
-        seen[id(lane), traces[rank].signature.tobytes(), traces[rank].signatures].append(rank)
+    known: dict[int, list[int]] = {}
+    seen: dict[tuple[int, bytes, int], list[int]] = defaultdict(list)
+    for rank, lane in group.lanes.items():  # ranks of one program share lanes (lanes.cutters_for) and often signatures
+        seen[id(lane), traces[rank].signature.tobytes(), id(traces[rank].signatures)].append(rank)
     classes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
     for (_, _, signatures), ranks in seen.items():
         numbers = known.get(signatures)
         if numbers is None:
-            numbers = known[signatures] = [ids.setdefault(facts_of(one), len(ids)) for one in signatures]
+            numbers = [ids.setdefault(facts_of(one), len(ids)) for one in traces[ranks[0]].signatures]
+            known[signatures] = numbers
         lane, column = group.lanes[ranks[0]], traces[ranks[0]].signature
         facts = tuple(map(numbers.__getitem__, map(column.__getitem__, lane.positions)))
         classes[lane.sequences, facts].extend(ranks)

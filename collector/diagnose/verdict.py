@@ -17,7 +17,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
 from collections.abc import Sequence
 from dataclasses import replace
 
-from collector.diagnose.activity import activity_of, spread_native
+from collector.diagnose.activity import activities_of, spread_native
 from collector.diagnose.by_kernel import with_endings, with_nodes
 from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.diagnose.by_ras import faults_by_ras
@@ -80,7 +80,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
     motion = motion_of(roster)  # 2
     groups = line_up(roster)  # 3
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
-    activities = spread_native({view.rank: activity_of(view) for view in roster.present()}, roster.ranks)  # 8
+    activities = spread_native(activities_of(roster.present()), roster.ranks)  # 8
     edges = find_edges(groups, roster, traces, activities)  # 5
     return Scene(roster, motion, groups, traces, activities, edges, nodes)
 

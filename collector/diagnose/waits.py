@@ -114,7 +114,7 @@ def _collective_edge(
     record = trace.record(group.lanes[rank].at(sequence)[0])
     site = record.call_site[-1] if record.call_site else activities[rank].user
     holders = point.holders_for(rank)
-    queued = tuple(holder for holder in holders if holder in point.queued)
+    queued = tuple(holder for holder in holders if holder in point.queued) if point.queued else ()
     begun = rank not in point.queued
     return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns, queued, begun)
 
