@@ -5,7 +5,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,9 @@ import httpx
 from cli.sources.bundle import made, write_whole
 from cli.sources.one_box import ask
 from cli.terminal import emit, note
+from collector.diagnose import pids_to_look_deeper
+from collector.diagnose.deeper import MOST_DEEP_LOOKS
+from collector.diagnose.expected import Expected
 from collector.fanout import Deadline, Fanout, Request
 from collector.hostlists import AgentAddress
 from shared.errors import NotFound, Unreachable, quoted
@@ -30,8 +33,11 @@ class Looks:
 
     job: str | None
     stacks: str
+    """`suspects`: plain ones, and then native ones of those that need it."""
     count: int
     interval_seconds: float
+    pids: tuple[int, ...] = ()
+    """None named: all."""
     ras: bool = False
     allow_empty: bool = False
 
@@ -43,21 +49,37 @@ def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> No
     """
     if directory is not None:
         made(directory)  # where that fails nobody need be looked at
+    plain = replace(looks, stacks="plain") if looks.stacks == "suspects" else looks
+    taken: list[NodeSnapshot] = []
     for number in range(looks.count):
         if number:
             time.sleep(looks.interval_seconds)
-        seen = ask(partial(_look, looks))
+        seen = ask(partial(_look, plain))
         if not (number or looks.allow_empty or seen.ranks or seen.exited):
             raise _nobody(looks.job, seen)
         if verbose:
             note(f"look {number + 1} of {looks.count}: {len(seen.ranks)} ranks, {seen.took_seconds:.2f} s")
-        data = seen.model_dump_json().encode() + b"\n"
-        emit(data.decode() if directory is None else f"{_write(directory, seen, data)}\n")
+        taken.append(seen)
+        _keep(seen, directory)
+    suspects = _suspects(looks.job, taken) if looks.stacks == "suspects" else ()
+    if suspects:
+        seen = ask(partial(_look, replace(looks, stacks="native", pids=suspects, ras=False)))
+        if verbose:
+            note(f"native stacks of {len(seen.ranks)} of them, {seen.took_seconds:.2f} s")
+        _keep(seen, directory)
+
+
+def _suspects(job: str | None, taken: Sequence[NodeSnapshot]) -> tuple[int, ...]:
+    """Return the processes whose native stacks the verdict would ask for, as far as this node alone can tell."""
+    here = {rank.identity.job for seen in taken for rank in seen.ranks}
+    jobs = [job] if job is not None or None in here else sorted(name for name in here if name is not None)
+    asked = {pid for each in jobs for _, pid in pids_to_look_deeper(taken, Expected(job=each))}
+    return tuple(sorted(asked)[:MOST_DEEP_LOOKS])
 
 
 async def _look(looks: Looks, agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> NodeSnapshot:
     named = {} if looks.job is None else {"job": looks.job}
-    asked = {"stacks": looks.stacks, "ras": "true" if looks.ras else "false", **named}
+    asked = {"stacks": looks.stacks, "ras": "true" if looks.ras else "false", "pid": looks.pids, **named}
     requests = [Request(agent, "/v1/snapshot", asked) for agent in agents]
     answers = await Fanout(client, node_seconds=_LOOK_SECONDS).ask(
         requests, NodeSnapshot, deadline=Deadline.within(_LOOK_SECONDS)
@@ -65,6 +87,11 @@ async def _look(looks: Looks, agents: Sequence[AgentAddress], client: httpx.Asyn
     for silent in answers.silent:
         raise Unreachable(f"this machine cannot be looked at: {silent.missing.detail}")
     return answers.answered[0].value
+
+
+def _keep(seen: NodeSnapshot, directory: Path | None) -> None:
+    data = seen.model_dump_json().encode() + b"\n"
+    emit(data.decode() if directory is None else f"{_write(directory, seen, data)}\n")
 
 
 def _write(directory: Path, seen: NodeSnapshot, data: bytes) -> Path:

@@ -11,7 +11,7 @@ from cli.options import verbose_option
     short_help="Keep one machine's ranks as files, for --from.",
     epilog="""\b
 Examples:
-  unhang snapshot -o incident/ --looks 2 --interval 5
+  unhang snapshot -o incident/
   srun --jobid 4242 --overlap --ntasks-per-node 1 unhang snapshot -o /shared/incident --allow-empty
   unhang diagnose --from /shared/incident""",
 )
@@ -27,13 +27,17 @@ Examples:
 )
 @click.option(
     "--stacks",
-    type=click.Choice(["plain", "native", "none"]),
-    default="plain",
+    type=click.Choice(["suspects", "plain", "native", "none"]),
+    default="suspects",
     show_default=True,
-    help="plain stops a rank for about 10 ms, native for about a second.",
+    help="plain stops a rank for about 10 ms, native for about a second; suspects is plain, and native once for the "
+    "few whose plain stacks do not tell what they wait for.",
 )
-@click.option("--looks", type=click.IntRange(1, 100), default=1, show_default=True, help="Looks; two tell what moves.")
-@click.option("--interval", type=click.FloatRange(0, 600), default=3.0, show_default=True, help="Seconds between.")
+@click.option(
+    "--pid", "pids", type=click.IntRange(1), metavar="N", multiple=True, help="Only this process; repeatable."
+)
+@click.option("--looks", type=click.IntRange(1, 100), default=2, show_default=True, help="Looks; two tell what moves.")
+@click.option("--interval", type=click.FloatRange(0, 600), default=6.0, show_default=True, help="Seconds between.")
 @click.option("--ras", is_flag=True, help="Ask NCCL RAS about the whole job, too; on one node of a job, not on all.")
 @click.option("--allow-empty", is_flag=True, help="Keep a look that finds no rank, too, and do not fail for it.")
 @click.option("--end-with-stdin", is_flag=True, help="End once standard input does, as when the ssh above is gone.")
@@ -42,6 +46,7 @@ def snapshot(
     job: str | None,
     directory: str,
     stacks: str,
+    pids: tuple[int, ...],
     looks: int,
     interval: float,
     ras: bool,
@@ -49,7 +54,7 @@ def snapshot(
     end_with_stdin: bool,
     verbose: bool,
 ) -> None:
-    """Look at the ranks on this machine and keep what was seen, one file per look.
+    """Look twice at the ranks on this machine and keep what was seen, one file per look.
 
     Prints the path of each file. Run it on every node of a job, then judge the directory with diagnose --from.
     """
@@ -59,5 +64,5 @@ def snapshot(
         end_with_standard_input()
     from cli.snapshots import Looks, take_snapshots
 
-    wanted = Looks(job, stacks, looks, interval, ras=ras, allow_empty=allow_empty)
+    wanted = Looks(job, stacks, looks, interval, pids=pids, ras=ras, allow_empty=allow_empty)
     take_snapshots(wanted, None if directory == "-" else Path(directory), verbose=verbose)

@@ -45,12 +45,17 @@ class Look:
     count: int = 2
     interval_seconds: float = 3.0
     stacks: str = "plain"
+    pids: tuple[int, ...] = ()
+    """Only these processes; none named: all ranks."""
+    ras: bool = False
+    """Ask for NCCL's RAS report, too."""
 
-    def arguments(self, *, ras: bool) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the arguments of `unhang` on the other side."""
         words = ["snapshot", "-o", "-", "--allow-empty", "--end-with-stdin", "--stacks", self.stacks]
         words += ["--looks", str(self.count), "--interval", f"{self.interval_seconds:g}"]
-        return [*words, *(["--ras"] if ras else []), *([] if self.job is None else ["--job", self.job])]
+        words += [word for pid in self.pids for word in ("--pid", str(pid))]
+        return [*words, *(["--ras"] if self.ras else []), *([] if self.job is None else ["--job", self.job])]
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,13 @@ class Way:
     program: bytes | None = None
     """The zipapp to bring along."""
 
-    def command(self, host: str, look: Look, *, ras: bool = False) -> list[str]:
+    def command(self, host: str, look: Look) -> list[str]:
         """Return what to run here for one host. `host` must not begin with a dash."""
         options = [word for each in (*_FIXED, *self.options, *_DEFAULTS) for word in ("-o", each)]
-        return [*self.client, "-T", "-a", "-x", *options, "--", host, self._remote_command(look, ras=ras)]
+        return [*self.client, "-T", "-a", "-x", *options, "--", host, self._remote_command(look)]
 
-    def _remote_command(self, look: Look, *, ras: bool) -> str:
-        arguments = look.arguments(ras=ras)
+    def _remote_command(self, look: Look) -> str:
+        arguments = look.arguments()
         if self.program is None:
             return f"{self.remote or 'unhang'} {shlex.join(arguments)}"
         loader = [

@@ -37,30 +37,28 @@ class Visit:
 class Round:
     """Visits hosts."""
 
-    def __init__(self, way: Way, look: Look, *, most_at_once: int, host_seconds: float, deadline: Deadline) -> None:
+    def __init__(self, way: Way, *, most_at_once: int, host_seconds: float, deadline: Deadline) -> None:
         self._way = way
-        self._look = look
         self._turns = asyncio.Semaphore(most_at_once)
         self._host_seconds = host_seconds
         self._deadline = deadline
 
-    async def visit_all(self, hosts: Sequence[str], on_progress: Callable[[int], Awaitable[None]]) -> tuple[Visit, ...]:
-        """Visit each host, and return what came of it in the order of `hosts`, by the deadline.
-
-        The first and the last are asked for NCCL's RAS report, too: it is of the whole job, and costs it a message.
-        """
+    async def visit_all(
+        self, looks: Sequence[tuple[str, Look]], on_progress: Callable[[int], Awaitable[None]]
+    ) -> tuple[Visit, ...]:
+        """Visit each host, and return what came of it in the order of `looks`, by the deadline."""
         finished = 0
 
-        async def one(host: str) -> Visit:
+        async def one(host: str, look: Look) -> Visit:
             nonlocal finished
-            visit = await self._visit(host, ras=host in (hosts[0], hosts[-1]))
+            visit = await self._visit(host, look)
             finished += 1
             await on_progress(finished)
             return visit
 
-        return tuple(await asyncio.gather(*(one(host) for host in hosts)))
+        return tuple(await asyncio.gather(*(one(host, look) for host, look in looks)))
 
-    async def _visit(self, host: str, *, ras: bool) -> Visit:
+    async def _visit(self, host: str, look: Look) -> Visit:
         out = bytearray()
         cut: NoAnswer | None = None
         ended: NoAnswer | None = None
@@ -69,15 +67,15 @@ class Round:
             async with asyncio.timeout(budget), self._turns:
                 budget = min(self._host_seconds, self._deadline.seconds_left)
                 async with asyncio.timeout(budget):
-                    ended = await self._run(self._way.command(host, self._look, ras=ras), out)
+                    ended = await self._run(self._way.command(host, look), out)
         except TimeoutError:
             cut = NoAnswer(Reason.TIMED_OUT, f"no answer within {budget:.1f} s")
         except NoAnswer as error:
             cut = error
-        looks, broken = await asyncio.to_thread(_read_looks, bytes(out), self._look.count)
-        if len(looks) == self._look.count:
+        looks, broken = await asyncio.to_thread(_read_looks, bytes(out), look.count)
+        if len(looks) == look.count:
             return Visit(host, looks)
-        why = cut or broken or ended or NoAnswer(Reason.UNREADABLE, f"{len(looks)} looks came, not {self._look.count}")
+        why = cut or broken or ended or NoAnswer(Reason.UNREADABLE, f"{len(looks)} looks came, not {look.count}")
         return Visit(host, looks, Missing(source=f"ssh {host}", reason=why.reason, detail=str(why)))
 
     async def _run(self, command: Sequence[str], out: bytearray) -> NoAnswer:

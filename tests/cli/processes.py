@@ -18,17 +18,29 @@ from typing import NamedTuple
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
 
-FIRST = 1_000 + os.getpid() % 30_000 * 4
+FIRST = 1_000 + os.getpid() % 30_000 * 6
 SECOND, OTHER, NOBODY = FIRST + 1, FIRST + 2, FIRST + 3
+SLEEPER, LOCKED_OUT = FIRST + 4, FIRST + 5
 """Ranks of this run of the tests: another run beside it has other ones, and no real job is likely to."""
 
-_RANK = """
+ASLEEP = """
 import sys, time
 def wait_for_quota():
     print("ready", flush=True)
     time.sleep(600)
 wait_for_quota()
 """
+
+LOCKED = """
+import threading
+def wait_for_turn():
+    turn = threading.Lock()
+    turn.acquire()
+    print("ready", flush=True)
+    turn.acquire()
+wait_for_turn()
+"""
+"""Its Python stack does not say what holds it: C code that the user called. The native one does."""
 
 
 class Done(NamedTuple):
@@ -116,9 +128,11 @@ class Job(NamedTuple):
 
 
 @contextmanager
-def sleeping_job(name: str, ranks: Sequence[int], *, log: Path) -> Iterator[Job]:
-    """Run processes that sleep as ranks of a job, and end them."""
-    processes = [_start_rank(name, rank, log) for rank in ranks]
+def sleeping_job(
+    name: str, ranks: Sequence[int], *, log: Path, programs: Mapping[int, str] | None = None
+) -> Iterator[Job]:
+    """Run processes that sleep as ranks of a job, or do what `programs` says, and end them."""
+    processes = [_start_rank(name, rank, log, (programs or {}).get(rank, ASLEEP)) for rank in ranks]
     try:
         for process in processes:
             assert process.stdout is not None
@@ -133,10 +147,10 @@ def sleeping_job(name: str, ranks: Sequence[int], *, log: Path) -> Iterator[Job]
             process.stdout.close()
 
 
-def _start_rank(name: str, rank: int, log: Path) -> subprocess.Popen[bytes]:
+def _start_rank(name: str, rank: int, log: Path, program: str) -> subprocess.Popen[bytes]:
     variables = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     script = log.with_name(f"rank_{rank}.py")
-    script.write_text(_RANK, encoding="ascii")
+    script.write_text(program, encoding="ascii")
     with log.open("ab") as errors:
         return subprocess.Popen(
             [sys.executable, str(script)],

@@ -4,10 +4,13 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
+
 from collector.files import read_directory
 from shared.diagnosis import Diagnosis
 from shared.snapshot import NodeSnapshot
-from tests.cli.processes import FIRST, NOBODY, SECOND, Job, unhang
+from shared.stacks import Stacks
+from tests.cli.processes import FIRST, LOCKED, LOCKED_OUT, NOBODY, SECOND, SLEEPER, Job, sleeping_job, unhang
 
 
 def test_looks_become_files(tmp_path: Path, job: Job) -> None:
@@ -37,6 +40,24 @@ def test_to_standard_output(job: Job, tmp_path: Path) -> None:
     (tmp_path / "node07.json").write_text(done.out[:-200])
     snapshots, (missed,) = read_directory(tmp_path)
     assert (len(snapshots), missed.reason) == (1, "unreadable")
+
+
+@pytest.mark.ptrace
+def test_native_stacks_of_whom_plain_ones_do_not_explain(tmp_path: Path) -> None:
+    """By itself: two looks, and one more of the processes that need it, each a file; `--pid` names them otherwise."""
+    with sleeping_job("suspects", (SLEEPER, LOCKED_OUT), log=tmp_path / "log", programs={LOCKED_OUT: LOCKED}) as job:
+        done = unhang("snapshot", "-o", str(tmp_path / "looks"), "--interval", "0.2", "-v", env=job.env)
+        asleep = job.ranks[0].pid
+        chosen = unhang("snapshot", "-o", "-", "--looks", "1", "--stacks", "native", "--pid", str(asleep), env=job.env)
+    assert (done.status, len(done.out.splitlines())) == (0, 3)
+    assert "native stacks of 1 of them" in done.err
+    snapshots, _ = read_directory(tmp_path / "looks")
+    native = [
+        rank for look in snapshots for rank in look.ranks if isinstance(rank.stacks, Stacks) and rank.stacks.native
+    ]
+    assert [rank.identity.rank for rank in native] == [LOCKED_OUT]
+    (only,) = NodeSnapshot.model_validate_json(chosen.out).ranks
+    assert (only.identity.pid, isinstance(only.stacks, Stacks) and only.stacks.native) == (asleep, True)
 
 
 def test_nobody_there(tmp_path: Path, job: Job) -> None:

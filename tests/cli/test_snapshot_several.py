@@ -16,7 +16,7 @@ def start(host: str, directory: Path, env: dict[str, str], *more: str) -> subpro
     """Start one node's part, as a task of Slurm under a name of its own."""
     task = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "9", "SLURM_PROCID": "0", "SLURM_NTASKS": "3"}
     return subprocess.Popen(
-        command("snapshot", "-o", str(directory), "--stacks", "none", *more),
+        command("snapshot", "-o", str(directory), "--stacks", "none", "--looks", "1", *more),
         env=environment({**env, **task, "UNHANG_AGENT_HOST_NAME": host}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -148,7 +148,11 @@ def test_words_of_a_login_shell_are_passed_over(nodes: Cluster) -> None:
 
 def test_connection_that_breaks_off_after_the_first_look(nodes: Cluster) -> None:
     """What came is used, and what is lacking is told."""
-    options = (*nodes.options[:3], "--remote-command", f"{nodes.unhang} snapshot -o - --stacks none; kill -9 $$;")
+    options = (
+        *nodes.options[:3],
+        "--remote-command",
+        f"{nodes.unhang} snapshot -o - --stacks none --looks 1; kill -9 $$;",
+    )
     done = unhang("diagnose", *options, "--hosts", "node01", "--json", *QUICK)
     diagnosis = Diagnosis.model_validate_json(done.out)
     assert diagnosis.coverage.seen == 1

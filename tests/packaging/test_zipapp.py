@@ -64,7 +64,7 @@ def test_looks_with_a_py_spy_of_its_own(zipapp: Path, place: Path, tmp_path: Pat
         assert sleeper.stdout is not None
         sleeper.stdout.readline()
         only = {"UNHANG_AGENT_ONLY_RANKS": str(rank)}
-        taken = run(zipapp, place, "snapshot", "-o", "-", **only)
+        taken = run(zipapp, place, "snapshot", "-o", "-", "--looks", "1", **only)
         saved = run(zipapp, place, "diagnose", "--save", str(tmp_path / "kept"), "--looks", "1", **only)
         sleeper.kill()
     (seen,) = NodeSnapshot.model_validate_json(taken.stdout).ranks
