@@ -1,7 +1,8 @@
 """What one rank's descriptors show that those of the others do not: evidence beside a finding, never a conviction.
 
 1. A connection that is not made, or that the other side has closed: the address it leads to may be the fault.
-2. Data that is sent again and again: nobody acknowledges it, though both ends hold the connection.
+2. Data that is sent again and again: nobody acknowledges it, though both ends hold the connection. While any is under
+   way, a network may only be slow.
 3. The store: connected to by nearly all others, and not by this rank.
 4. A pipe that the rank is blocked on, and nobody at its other end.
 5. Lock files and deleted files that this rank alone has; a table of descriptors that is full.
@@ -30,19 +31,51 @@ _CONNECTED = "ESTABLISHED"
 
 
 def with_descriptors(fault: Fault, scene: Scene) -> Fault:
-    """Add what the culprits' descriptors show; where there are no culprits, what the victims' connections show."""
+    """Add what the culprits' descriptors show; where no agent shows them, what the victims' connections show."""
     found: list[FdEvidence] = []
     for rank in fault.culprits[:_MOST_RANKS]:
         found += list(_of_rank(scene.roster.ranks[rank], scene))[:_MOST]
-    if fault.culprits:
+    unseen = fault.kind is Kind.RANK_UNREACHABLE
+    if fault.culprits and not unseen:
         return replace(fault, ground=(*fault.ground, *found)) if found else fault
-    views = [scene.roster.ranks[rank] for rank in fault.victims]
-    stuck = [(view, socket) for view in views for socket in _stuck_sockets(view)][:_MOST]
+    stuck = _stuck_connections(fault, scene, to_strangers=unseen)[:_MOST]
     if not stuck:
         return fault
     found = [_of_connection(view, socket, scene) for view, socket in stuck]
     fault = replace(fault, ground=(*fault.ground, *found))
-    return _with_links(fault, stuck, scene) if fault.kind is Kind.STUCK_TOGETHER else fault
+    return _with_links(fault, stuck, scene) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
+
+
+def under_way(fault: Fault, scene: Scene) -> str:
+    """Say what has left a victim and has not come to the other end; nothing where all data has come."""
+    sent = [
+        (socket.retransmits, view, socket)
+        for view, socket in _connections(fault, scene)
+        if socket.state == _CONNECTED and socket.unsent_bytes > 0
+    ]
+    if not sent:
+        return ""
+    times, view, socket = max(sent, key=lambda each: (each[0], -each[1].rank, each[2].remote))
+    owner = _owner(socket, scene)
+    to = socket.remote if owner is None else f"rank {owner.rank}{_on(owner)}"
+    again = f", sent {times + 1} times," if times else ""
+    return f"data{again} from rank {view.rank}{_on(view)} to {to} is not acknowledged"
+
+
+def _on(view: RankView) -> str:
+    return f" on {view.host}" if view.host else ""
+
+
+def _connections(fault: Fault, scene: Scene) -> list[tuple[RankView, Socket]]:
+    """The victims' TCP sockets, by rank."""
+    tables = ((view, fds_of(view)) for view in (scene.roster.ranks[rank] for rank in fault.victims))
+    return [(view, s) for view, fds in tables if fds is not None for s in fds.sockets if s.kind.startswith("tcp")]
+
+
+def _stuck_connections(fault: Fault, scene: Scene, *, to_strangers: bool) -> list[tuple[RankView, Socket]]:
+    """Connections of victims that do not get on; of these perhaps those alone that lead to no rank that is seen."""
+    stuck = [(view, socket) for view, socket in _connections(fault, scene) if _is_stuck(socket)]
+    return [each for each in stuck if _owner(each[1], scene) is None] if to_strangers else stuck
 
 
 def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], scene: Scene) -> Fault:

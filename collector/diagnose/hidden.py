@@ -23,14 +23,19 @@ def waits_unrecorded(root: int, scene: Scene) -> bool:
 
 
 def outsiders(scene: Scene) -> tuple[int, ...]:
-    """Ranks that wait for no other rank: gone, stopped, or standing still outside communication."""
-    return tuple(
-        view.rank
+    """Ranks that wait for no other rank: gone, stopped, or standing still outside communication.
+
+    Those on silent nodes are among them only where there is nobody else: what they do is not known.
+    """
+    found = [
+        view
         for view in scene.roster.ranks.values()
         if (view.gone and not _is_done(view, scene))
         or view.presence is Presence.STOPPED
         or (scene.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, scene))
-    )
+    ]
+    seen = [view for view in found if view.presence is not Presence.UNREACHABLE]
+    return tuple(view.rank for view in seen or found)
 
 
 def _is_done(view: RankView, scene: Scene) -> bool:

@@ -65,16 +65,16 @@ def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, scene: Scene) ->
 
 
 def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, scene: Scene) -> Certainty:
-    """Proven where marks or process state show it; what rests on elimination or inference is weaker."""
+    """Proven where marks or process state show it; what rests on elimination or inference is weaker.
+
+    That others wait and that a node is silent are two grounds: neither shows what the ranks on that node do.
+    """
     views = [scene.roster.ranks[rank] for rank in culprits]
     if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
         return Certainty.PROVEN
     if kind is Kind.RANK_UNREACHABLE:
-        return (
-            Certainty.PROVEN
-            if all(v.unanswered is not None and v.unanswered.ranks for v in views)
-            else Certainty.SUPPORTED
-        )
+        known = all(view.unanswered is not None and view.unanswered.ranks for view in views)
+        return Certainty.SUPPORTED if known else Certainty.SUSPECTED
     if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
         marked = all(rank in edge.group.lanes for rank in culprits)
         if marked and not (edge.group.inferred and edge.group.name != "0"):

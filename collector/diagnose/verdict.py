@@ -28,7 +28,7 @@ from collector.diagnose.coverage import coverage_of
 from collector.diagnose.devices import device_conflicts, with_slow_gpus
 from collector.diagnose.expected import Expected
 from collector.diagnose.faults import faults_by_record
-from collector.diagnose.fd_tables import with_descriptors
+from collector.diagnose.fd_tables import under_way, with_descriptors
 from collector.diagnose.findings import finding_of, sampled_finding, straggler_finding
 from collector.diagnose.groups import line_up
 from collector.diagnose.motion import Motion, motion_of
@@ -165,11 +165,14 @@ def _doubt(fault: Fault, scene: Scene) -> Reading | None:
     recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
     at_once = fault.kind in _NEVER_PASSES and recorded
     needed = motion.needed(busy=_takes_time(fault, suspects, scene), at_once=at_once)
+    sent = under_way(fault, scene) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else ""
+    if sent or (stall >= needed and _is_unseen(fault)):
+        needed = motion.needed(busy=True)
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Reading(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
-    return Reading(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall)
+    return Reading(Verdict.CANNOT_TELL, sent, waited_for=suspects, stall=stall, decided_after=needed - stall)
 
 
 def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Scene) -> bool:
@@ -179,6 +182,11 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Scene) -> bool:
     may_pass = any(scene.activities[rank].may_pass for rank in suspects if rank in scene.activities)
     unseen = set(motions.values()) == {Motion.UNKNOWN}
     return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, scene)
+
+
+def _is_unseen(fault: Fault) -> bool:
+    """Is all that is held against a rank that its node is silent? It may be at work there."""
+    return fault.kind is Kind.RANK_UNREACHABLE and not fault.ground
 
 
 def _is_starting(fault: Fault) -> bool:

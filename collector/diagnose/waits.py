@@ -59,12 +59,13 @@ def find_edges(
     found: list[Edge] = []
     for group in groups:
         silent = _silent_holders(group, roster, activities)
+        unseen = tuple(rank for rank in silent if roster.ranks[rank].presence is Presence.UNREACHABLE)
         points: dict[int, _Point] = {}
         for rank, lane in group.lanes.items():
             if lane.pending and rank in queues:
                 sequence = lane.pending[0]
                 if sequence not in points:
-                    points[sequence] = _point(group, sequence, silent, queues)
+                    points[sequence] = _point(group, sequence, silent, unseen, queues)
                 point = points[sequence]
                 if point.absent or rank not in point.queued:
                     found.append(_collective_edge(group, rank, sequence, traces[rank], point, activities))
@@ -85,7 +86,10 @@ class _Point(NamedTuple):
         return tuple(sorted({*self.absent, *self.queued}))
 
 
-def _point(group: GroupView, sequence: int, silent: tuple[int, ...], queues: dict[int, Queue]) -> _Point:
+def _point(
+    group: GroupView, sequence: int, silent: tuple[int, ...], unseen: tuple[int, ...], queues: dict[int, Queue]
+) -> _Point:
+    """Who holds up `sequence`: of ranks on silent nodes, `unseen`, that is said only where nobody else does."""
     pending = [
         (rank, positions[0])
         for rank, lane in group.lanes.items()
@@ -94,7 +98,9 @@ def _point(group: GroupView, sequence: int, silent: tuple[int, ...], queues: dic
     queued = frozenset(rank for rank, position in pending if queues[rank].holds_back(position))
     if len(queued) == len(pending) and all(queues[rank].older(position) is None for rank, position in pending):
         queued = frozenset()  # nobody's device has begun it, and nothing tells why: they are stuck together
-    return _Point(tuple(sorted({*group.absent_at(sequence), *silent})), queued)
+    absent = {*group.absent_at(sequence), *silent}
+    told = absent.difference(unseen)
+    return _Point(tuple(sorted(told if told or queued else absent)), queued)
 
 
 def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Activity]) -> tuple[int, ...]:

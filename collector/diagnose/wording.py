@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.steps import record_next_time
 from shared.diagnosis import Cause, Finding, Kind, NextStep, Verdict
@@ -29,7 +30,7 @@ class Reading:
 _PREDICATES = {
     Kind.RANK_NOT_JOINED: "has not joined",
     Kind.RANK_EXITED: "has ended and will never join",
-    Kind.RANK_UNREACHABLE: "is on a node that does not answer and has not joined",
+    Kind.RANK_UNREACHABLE: "is on {node} and may not have joined",
     Kind.RANK_STOPPED: "is stopped by a signal and has not joined",
     Kind.RANK_MISSING: "is nowhere to be found and has not joined",
 }
@@ -53,11 +54,21 @@ def headline_of(reading: Reading, scene: Scene) -> str:
 
 def _waiting(reading: Reading, scene: Scene) -> str:
     who = ranks_in_words(reading.waited_for)
+    if reading.reason:
+        return f"all wait in communication, for {reading.stall:.1f} s now, and {reading.reason}"
     if reading.idle:
         return f"others wait for {who}, which waits for work to come: idle, or cut off from where its work comes from"
     usual = scene.motion.usual_gap_seconds
     rhythm = "" if usual is None else f", and the job's usual pause is up to {usual:.1f} s"
-    return f"others have waited for {who} for {reading.stall:.1f} s{rhythm}"
+    silent = all(scene.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
+    at = f" on {_silent_node(reading.waited_for, scene)}" if silent else ""
+    return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
+
+
+def _silent_node(ranks: tuple[int, ...], scene: Scene) -> str:
+    hosts = {scene.roster.ranks[rank].host for rank in ranks}
+    host = hosts.pop() if len(hosts) == 1 else None
+    return "a node that does not answer," if host is None else f"{host}, which does not answer,"
 
 
 def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
@@ -118,7 +129,7 @@ def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
         return (
             f"{ranks_in_words(fault.victims)} wait{' in' + at if at else ''}, and the others are outside communication"
         )
-    verb = _PREDICATES.get(fault.kind, "has not joined")
+    verb = _PREDICATES.get(fault.kind, "has not joined").format(node=_silent_node(fault.culprits, scene))
     if len(fault.culprits) > 1:
         verb = verb.replace("has ", "have ").replace("is ", "are ", 1)
     if len(fault.culprits) > 1:
