@@ -23,6 +23,7 @@ _FOREIGN = b"\xff"
 _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _POLYNOMIAL = 0xEDB88320
 _ONE = 1 << 31
+_ALL = 0xFFFFFFFF
 
 
 class Stamps(NamedTuple):
@@ -65,13 +66,13 @@ class GzippedBody:
         first, *others = _deflated(pieces)
         self._chunks = [_HEADER + first, *others]
         self._crc = zlib.crc32(body)
-        self._size = struct.pack("<I", len(body) & 0xFFFFFFFF)
+        self._size = struct.pack("<I", len(body) & _ALL)
         self._weights = [0, 0]
-        behind = len(body)
-        for at, piece in enumerate(pieces):
-            behind -= len(piece)
+        power = _ONE
+        for at, piece in reversed(list(enumerate(pieces))):
             if at % 2 == 1:
-                self._weights[_MARKS.index(piece)] ^= _power(behind)
+                self._weights[_MARKS.index(piece)] ^= power
+            power = _followed(power, len(piece))
 
     def at(self, stamps: Stamps) -> bytes:
         """The body with these stamps."""
@@ -115,17 +116,11 @@ def _product(a: int, b: int) -> int:
     while a:
         if a & _ONE:
             product ^= b
-        a = a << 1 & 0xFFFFFFFF
+        a = a << 1 & _ALL
         b = b >> 1 ^ _POLYNOMIAL if b & 1 else b >> 1
     return product
 
 
-def _power(size: int) -> int:
-    """x to the number of bits in `size` bytes."""
-    power, square = _ONE, _ONE >> 8
-    while size:
-        if size & 1:
-            power = _product(square, power)
-        square = _product(square, square)
-        size >>= 1
-    return power
+def _followed(power: int, size: int) -> int:
+    """Multiply by x to the number of bits in `size` bytes: what the checksum itself does at a byte of zeros."""
+    return zlib.crc32(bytes(size), power ^ _ALL) ^ _ALL

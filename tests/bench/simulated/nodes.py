@@ -182,11 +182,14 @@ def _variables() -> dict[str, str]:
 
 @cache
 def _kernel_events() -> KernelEvents:
-    link = "mlx5_core 0000:5e:00.0 eth0: Link up"
-    return KernelEvents(
-        since=1_789_400_000.5,
-        events=(KernelEvent(kind=KernelEventKind.LINK_UP, at=1_789_400_031.25, text=link, interface="eth0"),),
-    )
+    return KernelEvents(since=1_789_400_000.5, events=tuple(map(_link_up, range(PER_NODE))))
+
+
+def _link_up(port: int) -> KernelEvent:
+    """A line from when the node was started."""
+    text = f"mlx5_core 0000:{0x18 + 16 * port:02x}:00.0 ib{port}: Link up"
+    at = 1_789_400_031.25 + port
+    return KernelEvent(kind=KernelEventKind.LINK_UP, at=at, last_at=at, text=text, interface=f"ib{port}")
 
 
 @cache

@@ -21,10 +21,10 @@ launch train/launching/cluster.py:140
 guarded train/launching/errors.py:58
 wrapper torch/distributed/elastic/multiprocessing/errors/__init__.py:355
 run train/launching/cluster.py:96
-fit train/trainer/trainer.py:538
-_within_strategy train/trainer/trainer.py:402
-_fit train/trainer/trainer.py:574
-_run_stages train/trainer/trainer.py:981
+Trainer.fit train/trainer/trainer.py:538
+Trainer._within_strategy train/trainer/trainer.py:402
+Trainer._fit train/trainer/trainer.py:574
+Trainer._run_stages train/trainer/trainer.py:981
 run_stage train/trainer/stages.py:77
 run train/trainer/loops/epochs.py:205
 advance train/trainer/loops/epochs.py:363
@@ -40,18 +40,18 @@ _FORWARD = """
 forward_backward_pipelining train/strategies/pipeline.py:512
 forward_step train/strategies/pipeline.py:218
 forward_step train/models/gpt.py:188
-_wrapped_call_impl torch/nn/modules/module.py:1773
-_call_impl torch/nn/modules/module.py:1784
+Module._wrapped_call_impl torch/nn/modules/module.py:1773
+Module._call_impl torch/nn/modules/module.py:1784
 forward megatron/core/distributed/data_parallel_base.py:22
-_wrapped_call_impl torch/nn/modules/module.py:1773
-_call_impl torch/nn/modules/module.py:1784
-forward megatron/core/models/gpt/gpt_model.py:407
-_call_impl torch/nn/modules/module.py:1784
-forward megatron/core/transformer/transformer_block.py:551
-_call_impl torch/nn/modules/module.py:1784
-forward megatron/core/transformer/transformer_layer.py:{layer}
-_call_impl torch/nn/modules/module.py:1784
-forward megatron/core/tensor_parallel/layers.py:1189
+Module._wrapped_call_impl torch/nn/modules/module.py:1773
+Module._call_impl torch/nn/modules/module.py:1784
+GPTModel.forward megatron/core/models/gpt/gpt_model.py:407
+Module._call_impl torch/nn/modules/module.py:1784
+TransformerBlock.forward megatron/core/transformer/transformer_block.py:551
+Module._call_impl torch/nn/modules/module.py:1784
+TransformerLayer.forward megatron/core/transformer/transformer_layer.py:{layer}
+Module._call_impl torch/nn/modules/module.py:1784
+RowParallelLinear.forward megatron/core/tensor_parallel/layers.py:1189
 reduce_from_tensor_model_parallel_region megatron/core/tensor_parallel/mappings.py:489
 apply torch/autograd/function.py:581
 forward megatron/core/tensor_parallel/mappings.py:230
@@ -76,16 +76,16 @@ i{op} torch/distributed/distributed_c10d.py:2571
 """
 
 _EXHAUSTED = """
-next_batch train/data/prefetching.py:133
-any_is_exhausted train/data/prefetching.py:97
+Prefetcher.next_batch train/data/prefetching.py:133
+Prefetcher.any_is_exhausted train/data/prefetching.py:97
 wrapper torch/distributed/c10d_logger.py:81
 all_reduce torch/distributed/distributed_c10d.py:3002
 """
 
 _GRADIENTS = """
 finalize_gradients train/strategies/megatron.py:502
-finish_grad_sync megatron/core/distributed/distributed_data_parallel.py:498
-start_grad_sync megatron/core/distributed/param_and_grad_buffer.py:284
+DistributedDataParallel.finish_grad_sync megatron/core/distributed/distributed_data_parallel.py:498
+_ParamAndGradBucketGroup.start_grad_sync megatron/core/distributed/param_and_grad_buffer.py:284
 wrapper torch/distributed/c10d_logger.py:81
 reduce_scatter_tensor torch/distributed/distributed_c10d.py:4387
 """
@@ -102,25 +102,25 @@ all_reduce torch/distributed/distributed_c10d.py:3002
 _PARAMETERS = """
 optimizer_step train/strategies/megatron.py:530
 step megatron/core/optimizer/distrib_optimizer.py:2241
-start_param_sync megatron/core/distributed/param_and_grad_buffer.py:193
+_ParamAndGradBucketGroup.start_param_sync megatron/core/distributed/param_and_grad_buffer.py:193
 wrapper torch/distributed/c10d_logger.py:81
 all_gather_into_tensor torch/distributed/distributed_c10d.py:3849
 """
 
 _LOADING = """
-next_batch train/data/prefetching.py:131
-__next__ torch/utils/data/dataloader.py:732
-_next_data torch/utils/data/dataloader.py:1482
-_get_data torch/utils/data/dataloader.py:1434
-_try_get_data torch/utils/data/dataloader.py:1275
-get queue.py:180
-wait threading.py:359
+Prefetcher.next_batch train/data/prefetching.py:131
+_BaseDataLoaderIter.__next__ torch/utils/data/dataloader.py:732
+_MultiProcessingDataLoaderIter._next_data torch/utils/data/dataloader.py:1482
+_MultiProcessingDataLoaderIter._get_data torch/utils/data/dataloader.py:1434
+_MultiProcessingDataLoaderIter._try_get_data torch/utils/data/dataloader.py:1275
+Queue.get queue.py:180
+Condition.wait threading.py:359
 """
 
 _WAITING_FOR_GRADIENTS = """
 finalize_gradients train/strategies/megatron.py:502
-finish_grad_sync megatron/core/distributed/distributed_data_parallel.py:498
-finish_grad_sync megatron/core/distributed/param_and_grad_buffer.py:352
+DistributedDataParallel.finish_grad_sync megatron/core/distributed/distributed_data_parallel.py:498
+_ParamAndGradBucketGroup.finish_grad_sync megatron/core/distributed/param_and_grad_buffer.py:352
 """
 
 _NATIVE = """

@@ -17,6 +17,17 @@ _COMMAND = (
     "model.tensor_parallel=8 model.pipeline_parallel=4 data.root=/mnt/corpus/tokens data.workers=3 "
     "checkpoint.directory=/mnt/checkpoints/gpt-175b-r7 checkpoint.every=500 logging.directory=/mnt/runs/gpt-175b-r7"
 )
+_FROM_USER = ("do_syscall_64+0x71/0x280", "entry_SYSCALL_64_after_hwframe+0x76/0x7e")
+_IN_FUTEX = ("futex_wait_queue+0x6e/0xb0", "__futex_wait+0x15c/0x1d0", "do_futex+0x105/0x260", *_FROM_USER)
+_IN_POLL = ("do_poll.constprop.0+0x21f/0x3a0", "do_sys_poll+0x1b8/0x260", "__x64_sys_poll+0xc1/0x180", *_FROM_USER)
+_IN_READ = (
+    "folio_wait_bit_common+0x131/0x360",
+    "filemap_read+0x3a2/0x410",
+    "nfs_file_read+0x8c/0xd0 [nfs]",
+    "vfs_read+0x293/0x3a0",
+    "__x64_sys_pread64+0x98/0xd0",
+    *_FROM_USER,
+)
 
 
 def pid_of(rank: int) -> int:
@@ -29,7 +40,7 @@ def process_of(rank: int, nodes: int, role: Role, *, look: int, started_at: floa
     pid = pid_of(rank)
     cpu = 41_800.0 + rank % 97 + 2.2 * look
     beat = _beat(cpu, switches=9_210_000 + 700 * look, io=88_120_000_000 + (1 << 21) * look, children=7_300.0)
-    waits = {"state": "S", "wchan": "futex_wait_queue", "syscall": Syscall(name="futex")}
+    waits = {"state": "S", "wchan": "futex_wait_queue", "syscall": Syscall(name="futex"), "kernel_stack": _IN_FUTEX}
     works = {"state": "R", "wchan": None, "syscall": Syscall(name="running")}
     return Process.model_validate(
         {
@@ -99,9 +110,9 @@ def _child(pid: int, parent: int, reading: bool, started_at: float) -> Child:
         "state": "D",
         "wchan": "folio_wait_bit_common",
         "syscall": Syscall(name="pread64", fd=37, target=DATA, file_system="nfs4"),
-        "kernel_stack": ("folio_wait_bit_common", "filemap_read", "nfs_file_read", "vfs_read", "ksys_pread64"),
+        "kernel_stack": _IN_READ,
     }
-    idle = {"state": "S", "wchan": "do_poll", "syscall": Syscall(name="poll")}
+    idle = {"state": "S", "wchan": "do_poll", "syscall": Syscall(name="poll"), "kernel_stack": _IN_POLL}
     process = Process.model_validate(
         {
             **(blocked if reading else idle),
