@@ -17,6 +17,7 @@ from collector.deep import look_closely
 from collector.desk import Desk
 from collector.discovery.choosing import make_directory
 from collector.discovery.directory import Directory
+from collector.discovery.lease_sharing import shared_leases
 from collector.discovery.metrics import SourceMetrics
 from collector.fanout import Fanout, Silent, make_client
 from collector.gathering import Found, Gathered
@@ -205,7 +206,7 @@ async def open_service(
             most_at_once=settings.most_at_once,
         ) as client:
             service = Service(settings, inventory=inventory, store=store, client=client)
-            async with inventory.kept_fresh():
+            async with inventory.kept_fresh(), shared_leases(inventory.leases, store.registrations):
                 yield service
             await service.runs.stop()
             service.desk.close()

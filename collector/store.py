@@ -19,6 +19,7 @@ from collector.diagnose.expected import Expected
 from collector.kept import Kept
 from collector.ledger import Ledger, RunState, end_run
 from collector.migrating import migrate
+from collector.registrations import Registrations
 from collector.store_place import StorePlace, parse_store_place
 from collector.store_tables import diagnoses, job_key, marks, plain, snapshots
 from shared.diagnosis import Diagnosis, Verdict
@@ -60,7 +61,7 @@ class Listed(Value):
 
 
 class Store:
-    """The diagnoses in one database, and in `ledger` those that are being made."""
+    """The diagnoses in one database, in `ledger` those that are being made, in `registrations` the agents."""
 
     def __init__(
         self, place: Path | str, *, retention: Retention | None = None, lease_seconds: float = LEASE_SECONDS
@@ -69,6 +70,7 @@ class Store:
         self._retention = retention or Retention()
         self._database = _open(parse_store_place(place))
         self.ledger = Ledger(self._database, lease_seconds=lease_seconds)
+        self.registrations = Registrations(self._database)
 
     def close(self) -> None:
         """Close the database; what SQLite has written ahead is folded into the file."""

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
-REVISION = "2"
+REVISION = "3"
 """Version of these tables: the newest of `collector/migrations/versions/`."""
 
 metadata = MetaData()
@@ -57,6 +57,16 @@ runs = Table(
     Index("runs_of_jobs_running", "job_key", unique=True, sqlite_where=_RUNNING, postgresql_where=_RUNNING),
 )
 """Diagnoses that are being made, and those that came to nothing. One runs per job, which the index enforces."""
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("place_key", String(32), primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("heard_ms", BigInteger, nullable=False),  # of the database's clock
+)
+"""Agents that have registered, at whichever collector, and when each was last heard of."""
 
 
 def job_key(job: str | None) -> str:

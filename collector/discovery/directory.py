@@ -87,7 +87,8 @@ class Directory:
             reading = standing.reading
             yield standing.name, standing.trouble is None and not reading.missing, len(reading.sightings)
         if self.leases is not None:
-            yield SOURCE, not self.leases.conflicts(), len(self.leases.sightings())
+            works = self.leases.trouble is None and not self.leases.conflicts()
+            yield SOURCE, works, len(self.leases.sightings())
 
     def nodes_of(self, job: str | None) -> frozenset[str] | None:
         """Return the nodes on which a job runs, where a source knows, and still answers; None where none does."""
@@ -119,6 +120,8 @@ class Directory:
                 yield standing.trouble
             yield from standing.reading.missing
         if self.leases is not None:
+            if self.leases.trouble is not None:
+                yield self.leases.trouble
             yield from self.leases.conflicts()
 
 
