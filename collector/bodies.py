@@ -11,6 +11,10 @@ from shared.missing import Reason
 MOST_BODY_BYTES = 64 * 1024 * 1024
 """Of one agent's answer, decompressed. A snapshot of 8 ranks with full windows stays below 4 MiB."""
 
+_MOST_CRUMBS = 1024
+_CRUMB_BYTES = 256
+"""Pieces that are smaller on the average cost more time to take apart than a whole answer may take."""
+
 _MOST_OVERHEAD_BYTES = 4096
 """What little compresses to may be longer than it was."""
 
@@ -27,10 +31,10 @@ async def read_body(
     What exceeds `most_bytes` raises NoAnswer, or is left unread where `cut` is set.
     """
     parts: list[bytes] = []
-    room, came = most_bytes, 0
+    room, came, pieces = most_bytes, 0, 0
     decode = _decoder(response)
-    async for raw in response.aiter_raw(65_536):
-        came += len(raw)
+    async for raw in response.aiter_raw():
+        came, pieces = came + len(raw), pieces + 1
         if tell is not None:
             tell(came)
         part = decode.more(raw, room + 1)
@@ -40,6 +44,8 @@ async def read_body(
             return b"".join(parts)[:most_bytes]
         if room < 0 or came > most_bytes + _MOST_OVERHEAD_BYTES:  # compressed nothing is endless, too
             raise NoAnswer(Reason.REFUSED, f"the answer is larger than {most_bytes} bytes")
+        if pieces > _MOST_CRUMBS and came < pieces * _CRUMB_BYTES:
+            raise NoAnswer(Reason.REFUSED, f"the answer comes in crumbs: {came} bytes in {pieces} pieces")
     if not cut:
         decode.end()
     return b"".join(parts)

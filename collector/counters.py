@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.registry import Collector
 
+from collector.failures import Again
 from shared import VERSION
 from shared.diagnosis import Diagnosis, Verdict
 from shared.missing import Missing, Reason
@@ -36,6 +37,12 @@ class Counters:
         self._unanswered = Counter(
             "unhang_collector_unanswered", "Requests that an agent did not answer.", ["reason"], registry=registry
         )
+        self._again = Counter(
+            "unhang_collector_asked_again", "Agents asked once more in one round.", ["why"], registry=registry
+        )
+        self._helped = Counter(
+            "unhang_collector_answered_again", "Answers that came of asking once more.", ["why"], registry=registry
+        )
         self._now = {
             name: Gauge(f"unhang_collector_{name}", text, registry=registry)
             for name, text in (
@@ -49,6 +56,8 @@ class Counters:
         Gauge("unhang_collector_info", "Always 1.", ["version"], registry=registry).labels(VERSION).set(1)
         _begin_at_zero(self._made, Verdict)
         _begin_at_zero(self._unanswered, Reason)
+        _begin_at_zero(self._again, Again)
+        _begin_at_zero(self._helped, Again)
 
     def diagnosis_made(self, diagnosis: Diagnosis) -> None:
         """Count one diagnosis."""
@@ -66,6 +75,14 @@ class Counters:
     def agent_silent(self, missing: Missing) -> None:
         """Count one request without an answer."""
         self._unanswered.labels(missing.reason.value).inc()
+
+    def asked_again(self, why: Again) -> None:
+        """Count one request that was made once more."""
+        self._again.labels(why.value).inc()
+
+    def answered_again(self, why: Again) -> None:
+        """Count one answer that came of it."""
+        self._helped.labels(why.value).inc()
 
     def include(self, more: Collector) -> None:
         """Show what somebody else counts on the same page."""

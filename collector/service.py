@@ -67,7 +67,13 @@ class Service:
         self.runs = Runs(self._make, self.desk)
         self._unkept: OrderedDict[str, Diagnosis] = OrderedDict()
         self._client = client
-        self._fanout = Fanout(client, most_at_once=settings.most_at_once, on_silence=self._count_silence)
+        self._fanout = Fanout(
+            client,
+            most_at_once=settings.most_at_once,
+            on_silence=self._count_silence,
+            on_again=self.counters.asked_again,
+            on_second_answer=self.counters.answered_again,
+        )
         self._lists: dict[str, RankList] = {}
 
     def question(self, job: str | None) -> Question:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from collector.exchange import Parameters
 from collector.failures import Again
 from collector.fanout import Deadline, Fanout, Request, Round, make_client
 from collector.hostlists import AgentAddress
-from collector.rounds import Parameters
 from shared.missing import Reason
 from shared.snapshot import RankList
 from tests.collector.misbehaving import (
