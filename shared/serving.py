@@ -18,6 +18,10 @@ from shared.tokens import require_safe_binding
 _GRACE_SECONDS = 5
 """For requests that wait when the service is told to end."""
 
+KEPT_SECONDS = 30
+"""For a connection on which nobody asks. Clients of httpx give one up after 5 s: if we did so at that moment, too, a
+question might be on its way already, and break off without being answered."""
+
 
 class AccessSettings(BaseSettings):
     """Where a service listens, and to whom."""
@@ -70,6 +74,7 @@ def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: A
         server_header=False,
         limit_concurrency=most_connections,
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        timeout_keep_alive=KEPT_SECONDS,
         **more,
     )
     # What strangers can make uvicorn warn of stands in the audit log, where it is counted.
