@@ -51,6 +51,8 @@ def _sources(settings: CollectorSettings, environment: Mapping[str, str]) -> Ite
             job_namespaces=_words(settings.kubernetes_job_namespaces),
             api=settings.kubernetes_api,
             account=settings.kubernetes_account,
+            period_seconds=settings.discovery_seconds,
+            deadline_seconds=settings.discovery_deadline_seconds,
         )
 
 

@@ -1,29 +1,29 @@
 """Agents in the pods of a DaemonSet, and the pods of jobs, as Kubernetes' API server tells of them.
 
-Asks for lists of pods and for nothing else: a Role with `list` on `pods` in each namespace is enough. The token of the
-service account is read before each question, because Kubernetes renews it.
+Pods are listed and then watched: a Role with `list` and `watch` on `pods` in each namespace is enough, and one with
+`list` alone will do. Where the watch ends, `pod_view.py` says how it goes on.
 """
 
-import ssl
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import quote, urlencode
 
-from collector.discovery.http_sd import fetch
-from collector.discovery.own_thread import OwnThread
-from collector.discovery.pods import Pod, PodList, parse_pods
-from collector.discovery.sightings import MOST_SIGHTINGS, PodPlace, Reading, Sighting, address_at
+from collector.discovery.kubernetes_api import WATCH_SECONDS, PodApi, PodScope
+from collector.discovery.pod_view import PodView
+from collector.discovery.sightings import PodPlace, Reading, Sighting, address_at
 from collector.failures import NoAnswer
-from shared.errors import InvalidSettings
+from shared.errors import InvalidHostlist, InvalidSettings
 from shared.missing import Missing, Reason
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes puts a pod's own token, the API server's CA and the namespace."""
 
-_PAGE = 500
-_MOST_PAGE_BYTES = 67_108_864
-_MOST_TOKEN_BYTES = 65_536
+_MOST_NAMESPACE_BYTES = 65_536
 _MOST_TOLD = 20
+_SETTLE_SECONDS = 0.2
+"""Changes come in bursts, as when a job of thousands of pods starts: so often they are told at most."""
+_SHARE_OF_AGENTS = 0.8
+"""Of the deadline: a list of jobs' pods that takes longer must not cost the agents."""
 
 
 class KubernetesPods:
@@ -41,70 +41,95 @@ class KubernetesPods:
         job_namespaces: Sequence[str] = (),
         api: str = "",
         account: Path = ACCOUNT,
+        period_seconds: float = 15.0,
+        deadline_seconds: float = 5.0,
+        watch_seconds: float = WATCH_SECONDS,
     ) -> None:
         """`job_namespaces` may hold `*`, which takes a ClusterRole. Raises InvalidSettings."""
-        self._selector = selector
+        server = PodApi(
+            api or _own_api(environment), account, deadline_seconds=deadline_seconds, watch_seconds=watch_seconds
+        )
+        own = namespace or _own_namespace(account)
+        others = ("*",) if "*" in job_namespaces else tuple(dict.fromkeys(job_namespaces))
         self._agent_url = agent_url
-        self._api = (api or _own_api(environment)).rstrip("/")
-        self._account = account
-        self._namespace = namespace or _own_namespace(account)
-        self._job_namespaces = tuple(dict.fromkeys(job_namespaces))
-        self._tls = _tls(account / "ca.crt") if self._api.startswith("https:") else None
-        self._thread = OwnThread("kubernetes-token")
+        self._period_seconds = period_seconds
+        self._deadline_seconds = deadline_seconds
+        self._agents = PodView(server, PodScope(own, selector), period_seconds=period_seconds)
+        self._jobs = [PodView(server, PodScope(each), period_seconds=period_seconds) for each in others]
 
     async def read(self) -> Reading:
         """List the pods. Raises NoAnswer; where only jobs' pods cannot be had, that is `missing`."""
-        token = await self._thread.run(self._token)
-        agents = await self._list(self._namespace, token, self._selector)
-        pods: list[PodPlace] = []
-        missing = [*_not_running(agents)]
-        for namespace in ("*",) if "*" in self._job_namespaces else self._job_namespaces:
+        ends_at = asyncio.get_running_loop().time() + _SHARE_OF_AGENTS * self._deadline_seconds
+        await self._agents.refresh()
+        for view in self._jobs:
             try:
-                pods.extend(pod.place() for pod in await self._list(namespace, token))
+                async with asyncio.timeout_at(ends_at):
+                    await view.refresh()
+            except TimeoutError:
+                _fail(view, NoAnswer(Reason.TIMED_OUT, "no list in time"))
             except NoAnswer as error:
-                detail = f"pods of jobs in namespace {namespace}: {error}"
-                missing.append(Missing(source=self.name, reason=error.reason, detail=detail))
-        return Reading(tuple(self._sighting(pod) for pod in agents if pod.runs), tuple(missing), pods=tuple(pods))
+                _fail(view, error)
+        return self._reading()
 
-    def _sighting(self, pod: Pod) -> Sighting:
-        where = pod.place()
-        assert pod.status.pod_ip is not None
-        address = address_at(pod.status.pod_ip, self._agent_url, name=where.node or where.name)
-        return Sighting(address, self.name, {"namespace": where.namespace, "pod": where.name})
-
-    async def _list(self, namespace: str, token: str, selector: str = "") -> list[Pod]:
-        """Read all pages."""
-        within = "" if namespace == "*" else f"/namespaces/{quote(namespace, safe='')}"
-        asked = {"limit": str(_PAGE), **({"labelSelector": selector} if selector else {})}
-        found: list[Pod] = []
-        while True:
-            page = await self._page(f"{self._api}/api/v1{within}/pods?{urlencode(asked)}", token)
-            found.extend(page.items)
-            if len(found) > MOST_SIGHTINGS:
-                raise NoAnswer(Reason.REFUSED, f"there are more than {MOST_SIGHTINGS} pods")
-            if not page.metadata.continue_ or not page.items:
-                return found
-            asked["continue"] = page.metadata.continue_
-
-    async def _page(self, url: str, token: str) -> PodList:
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Authorization": f"Bearer {token}"}
-        return parse_pods(await fetch(url, headers=headers, tls=self._tls, most_bytes=_MOST_PAGE_BYTES))
-
-    def _token(self) -> str:
+    async def follow(self, tell: Callable[[Reading], None]) -> None:
+        """Tell each change, for ever. Raises NoAnswer where the agents' pods can neither be watched nor listed."""
+        work = [self._agents.keep(), *map(self._keep, self._jobs)]
+        telling = [self._tell_changes(view, tell) for view in (self._agents, *self._jobs)]
+        tasks = [asyncio.create_task(each, name="kubernetes") for each in (*work, *telling)]
         try:
-            with (self._account / "token").open("rb") as opened:
-                token = opened.read(_MOST_TOKEN_BYTES).decode("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            raise NoAnswer(Reason.NOT_PERMITTED, f"the token of the service account cannot be read: {why}") from error
-        if not token.isprintable():
-            raise NoAnswer(Reason.UNREADABLE, "the token of the service account is no token")
-        return token
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, view: PodView) -> None:
+        while True:
+            try:
+                await view.keep()
+            except NoAnswer as error:
+                _fail(view, error)
+            await asyncio.sleep(self._period_seconds)
+
+    async def _tell_changes(self, view: PodView, tell: Callable[[Reading], None]) -> None:
+        while True:
+            await view.changed.wait()
+            view.changed.clear()
+            tell(self._reading())
+            await asyncio.sleep(_SETTLE_SECONDS)
+
+    def _reading(self) -> Reading:
+        agents, unusable = self._sightings()
+        missing = (*_not_running(self._agents.pods.values()), *unusable)
+        troubles = tuple(view.trouble for view in self._jobs if view.trouble is not None)
+        pods = tuple(pod for view in self._jobs for pod in view.pods.values())
+        return Reading(tuple(agents), (*missing, *troubles), pods=pods)
+
+    def _sightings(self) -> tuple[list[Sighting], list[Missing]]:
+        """Return the agents. A pod whose node or address is none costs itself alone."""
+        found: list[Sighting] = []
+        unusable: list[Missing] = []
+        for pod in self._agents.pods.values():
+            if pod.address is None or not pod.runs:
+                continue
+            try:
+                address = address_at(pod.address, self._agent_url, name=pod.node or pod.name)
+            except InvalidHostlist as error:
+                unusable.append(Missing(source=self.name, reason=Reason.UNREADABLE, detail=str(error)))
+                continue
+            found.append(Sighting(address, self.name, {"namespace": pod.namespace, "pod": pod.name}))
+        return found, unusable[:_MOST_TOLD]
 
 
-def _not_running(agents: Sequence[Pod]) -> list[Missing]:
+def _fail(view: PodView, error: NoAnswer) -> None:
+    view.fail(error, what=f"pods of jobs in namespace {view.scope.namespace}")
+
+
+def _not_running(agents: Iterable[PodPlace]) -> list[Missing]:
     """Tell of nodes whose agent does not run."""
-    stuck = [pod.place() for pod in agents if not pod.runs and pod.status.phase not in ("Succeeded", "Failed")]
+    stuck = [pod for pod in agents if not pod.runs and pod.phase not in ("Succeeded", "Failed")]
     return [
         Missing(
             source="kubernetes",
@@ -128,15 +153,8 @@ def _own_api(environment: Mapping[str, str]) -> str:
 def _own_namespace(account: Path) -> str:
     try:
         with (account / "namespace").open("rb") as opened:
-            return opened.read(_MOST_TOKEN_BYTES).decode("utf-8", "replace").strip()
+            return opened.read(_MOST_NAMESPACE_BYTES).decode("utf-8", "replace").strip()
     except OSError as error:
         raise InvalidSettings(
             "it is not known in which namespace the agents' pods are", advice="set kubernetes_namespace"
         ) from error
-
-
-def _tls(authority: Path) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
-    except OSError as error:
-        raise InvalidSettings(f"the API server's CA in {authority} cannot be used") from error

@@ -1,15 +1,19 @@
-"""What we read of Kubernetes' list of pods: the few fields that say where agents and ranks are.
+"""What we read of Kubernetes' lists and watches of pods: the few fields that say where agents and ranks are.
 
 The API's reference: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.30/#pod-v1-core
 """
 
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from collector.discovery.sightings import PodPlace
 from collector.failures import NoAnswer, first_mistake
+from shared.errors import quoted
 from shared.missing import Reason
 
 _JOB_LABELS = (
@@ -21,6 +25,10 @@ _JOB_LABELS = (
     "job-name",
 )
 """Where those who make pods for training write the name of the job, the most telling first."""
+
+# {"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
+#  "message":"too old resource version: 5 (9)","reason":"Expired","code":410}}         (in one line)
+_ERROR = "ERROR"
 
 _LONGEST = 300
 _MOST_CONTAINERS = 64
@@ -37,6 +45,7 @@ class _Owner(_Part):
 
 class _Meta(_Part):
     name: str = ""
+    resource_version: str = ""
     namespace: str = ""
     uid: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
@@ -72,6 +81,7 @@ class _Status(_Part):
 
 
 class _ListMeta(_Part):
+    resource_version: str = ""
     continue_: str | None = Field(default=None, alias="continue")
 
 
@@ -81,11 +91,6 @@ class Pod(_Part):
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
     status: _Status = _Status()
-
-    @property
-    def runs(self) -> bool:
-        """May an agent in it answer?"""
-        return self.status.phase == "Running" and bool(self.status.pod_ip)
 
     def place(self) -> PodPlace:
         """Return what is told of it beside the ranks that run in it."""
@@ -100,6 +105,7 @@ class Pod(_Part):
             reason=", ".join(dict.fromkeys(_reasons(self.status)))[:_LONGEST],
             restarts=sum(container.restart_count for container in statuses),
             containers=_containers(statuses),
+            address=None if self.status.pod_ip is None else self.status.pod_ip[:_LONGEST],
         )
 
 
@@ -108,6 +114,65 @@ class PodList(_Part):
 
     metadata: _ListMeta = _ListMeta()
     items: tuple[Pod, ...] = ()
+
+
+class ChangeKind(StrEnum):
+    """What a watch tells."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    """Nothing of ours has changed, and the version has moved on."""
+
+
+class Change(NamedTuple):
+    """One line of a watch."""
+
+    kind: ChangeKind
+    version: str
+    """From which the next watch may go on."""
+    pod: PodPlace | None
+
+
+class Expired(NoAnswer):
+    """The server remembers no changes since that version: the pods must be listed again."""
+
+
+class _Event(_Part):
+    type: str
+    object: dict[str, Any]
+
+
+class _ErrorStatus(_Part):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+def parse_change(line: bytes) -> Change:
+    """Read one line of a watch. Raises Expired and NoAnswer."""
+    try:
+        event = _Event.model_validate_json(line)
+        if event.type == _ERROR:
+            raise _ended(_ErrorStatus.model_validate(event.object))
+        kind = ChangeKind(event.type)
+        pod = Pod.model_validate(event.object)
+    except ValidationError as error:
+        raise NoAnswer(Reason.UNREADABLE, f"it is no change of a pod: {first_mistake(error)}") from error
+    except ValueError as error:
+        raise NoAnswer(Reason.UNREADABLE, f"it is no change of a pod: its type is {quoted(event.type)}") from error
+    version = pod.metadata.resource_version
+    if not 0 < len(version) <= _LONGEST:
+        raise NoAnswer(Reason.UNREADABLE, "it is no change of a pod: it has no version")
+    return Change(kind, version, None if kind is ChangeKind.BOOKMARK else pod.place())
+
+
+def _ended(status: _ErrorStatus) -> NoAnswer:
+    told = f"the API server ended the watch: {quoted(f'{status.code} {status.reason} {status.message}', most=200)}"
+    if status.code == HTTPStatus.GONE or status.reason in ("Expired", "Gone"):
+        return Expired(Reason.GONE, told)
+    return NoAnswer(Reason.UNREADABLE, told)
 
 
 def parse_pods(body: bytes) -> PodList:

@@ -1,8 +1,8 @@
 """What a source of agents says, and what any source must do."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from collector.hostlists import AgentAddress, parse_hostlist
 from shared.errors import InvalidHostlist, quoted
@@ -44,6 +44,17 @@ class PodPlace:
     restarts: int = 0
     containers: Mapping[str, str] = field(default_factory=dict)
     """Names by container id."""
+    address: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others: a pod that is made anew under its old name is another one."""
+        return self.uid or f"{self.namespace}/{self.name}"
+
+    @property
+    def runs(self) -> bool:
+        """May what is in it answer?"""
+        return self.phase == "Running" and bool(self.address)
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,15 @@ class Source(Protocol):
 
     async def read(self) -> Reading:
         """Ask once, and raise an UnhangError where nothing usable comes. Whoever calls sets a deadline."""
+        ...
+
+
+@runtime_checkable
+class Follower(Source, Protocol):
+    """A source that tells of changes by itself, once it has been read."""
+
+    async def follow(self, tell: Callable[[Reading], None]) -> None:
+        """Tell each change, for ever. Raises an UnhangError where that cannot go on: it is then read again."""
         ...
 
 

@@ -1,10 +1,13 @@
-"""One source, asked again and again in the background: its last good answer stands while it cannot be used."""
+"""One source, asked again and again in the background: its last good answer stands while it cannot be used.
+
+A source that tells of changes by itself is asked once, and again only where the telling has ended.
+"""
 
 import asyncio
 import logging
 import random
 
-from collector.discovery.sightings import MOST_SIGHTINGS, Reading, Source
+from collector.discovery.sightings import MOST_SIGHTINGS, Follower, Reading, Source
 from collector.failures import NoAnswer
 from shared.errors import UnhangError
 from shared.missing import Missing, Reason
@@ -29,21 +32,20 @@ class Standing:
         """Ask the source once, within the deadline."""
         try:
             async with asyncio.timeout(self._deadline_seconds):
-                reading = await self._source.read()
-            if len(reading.sightings) > MOST_SIGHTINGS:
-                raise NoAnswer(Reason.REFUSED, f"it names more than {MOST_SIGHTINGS} agents")
+                self._take(await self._source.read())
         except TimeoutError:
             self._fail(Reason.TIMED_OUT, f"no answer within {self._deadline_seconds:.1f} s")
         except UnhangError as error:
-            self._fail(error.reason if isinstance(error, NoAnswer) else Reason.UNREADABLE, str(error))
-        else:
-            if self.trouble is not None:
-                _log.info("agents are known from %s again", self.name)
-            self.reading, self.trouble = reading, None
+            self._refuse(error)
 
     async def keep_fresh(self, *, period_seconds: float) -> None:
         """Ask the source for ever."""
         while True:
+            if isinstance(self._source, Follower) and self.trouble is None:
+                try:
+                    await self._source.follow(self._take)
+                except UnhangError as error:
+                    self._refuse(error)
             await asyncio.sleep(period_seconds * random.uniform(1 - _JITTER, 1 + _JITTER))
             await self.refresh()
 
@@ -51,6 +53,16 @@ class Standing:
         """Tell of a mistake of ours that has ended the asking: what was known stands."""
         _log.error("asking %s has ended", self.name, exc_info=error)
         self._fail(Reason.UNREADABLE, f"asking it has ended with {type(error).__name__}, restart the collector")
+
+    def _take(self, reading: Reading) -> None:
+        if len(reading.sightings) > MOST_SIGHTINGS:
+            raise NoAnswer(Reason.REFUSED, f"it names more than {MOST_SIGHTINGS} agents")
+        if self.trouble is not None:
+            _log.info("agents are known from %s again", self.name)
+        self.reading, self.trouble = reading, None
+
+    def _refuse(self, error: UnhangError) -> None:
+        self._fail(error.reason if isinstance(error, NoAnswer) else Reason.UNREADABLE, str(error))
 
     def _fail(self, reason: Reason, detail: str) -> None:
         trouble = Missing(source=self.name, reason=reason, detail=f"{detail}; the agents known before are kept")

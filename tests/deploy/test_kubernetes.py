@@ -136,7 +136,7 @@ def test_collector_has_nothing_but_a_list_of_pods(name: str) -> None:
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert not {"ClusterRole", "ClusterRoleBinding"} & {each["kind"] for each in overlay(name)}
     (rule,) = one(overlay(name), "Role", "unhang-collector")["rules"]
-    assert (rule["resources"], rule["verbs"]) == (["pods"], ["list"])
+    assert (rule["resources"], rule["verbs"]) == (["pods"], ["list", "watch"])
     (subject,) = one(overlay(name), "RoleBinding", "unhang-collector")["subjects"]
     assert subject["name"] == pod["serviceAccountName"]
 

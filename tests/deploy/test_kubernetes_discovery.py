@@ -10,8 +10,7 @@ from fastapi import FastAPI
 
 from collector.app import create_app
 from collector.settings import read_settings
-from tests.collector.discovery.servers import http_server
-from tests.collector.discovery.test_kubernetes import Cluster, pod
+from tests.collector.discovery.cluster import Cluster, pod
 from tests.deploy.kubernetes import OVERLAYS, one, overlay
 from tests.deploy.kustomizations import Manifest
 from tests.deploy.test_kubernetes import main_container, workload
@@ -45,7 +44,7 @@ async def agents_known(app: FastAPI) -> int:
 
 @pytest.mark.parametrize("name", [folder.name for folder in OVERLAYS])
 async def test_collector_finds_the_agents(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods with the DaemonSet's labels in the overlay's namespace, by the one verb that the Role grants."""
+    """Pods with the DaemonSet's labels in the overlay's namespace, by the two verbs that the Role grants."""
     daemon = workload(name, "agent")
     namespace, labels = daemon["metadata"]["namespace"], daemon["spec"]["template"]["metadata"]["labels"]
     agents = [pod(f"agent-{at}", node=f"node{at}", ip=f"10.0.0.{at}", labels=labels) for at in (1, 2, 3)]
@@ -59,11 +58,13 @@ async def test_collector_finds_the_agents(name: str, tmp_path: Path, monkeypatch
         (tmp_path / file).chmod(0o600)
     for variable, value in variables_here(main_container(name, "collector"), tmp_path).items():
         monkeypatch.setenv(variable, value)
-    with http_server(cluster.answer) as api:
+    with cluster.serving() as api:
         settings = read_settings({"kubernetes_api": api, "kubernetes_account": tmp_path})
         app = create_app(settings)
         async with app.router.lifespan_context(app):
             found = await agents_known(app)
+            await cluster.watched()
     assert found == len(agents)
+    assert cluster.verbs == {"list", "watch"}
     assert {urlsplit(path).path for path in cluster.asked} == {f"/api/v1/namespaces/{namespace}/pods"}
     assert one(overlay(name), "Role", "unhang-collector")["metadata"]["namespace"] == namespace

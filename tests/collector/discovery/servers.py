@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +19,14 @@ import uvicorn
 from fastapi import FastAPI
 
 Headers = Mapping[str, str]
-Answer = Callable[[str, Headers], tuple[int, bytes]]
+Body = bytes | Iterator[bytes]
+"""Whole, or in pieces that are sent as chunks while they come."""
+Answer = Callable[[str, Headers], tuple[int, Body]]
 """From a path with its query, and the headers, to a status and a body."""
+
+
+class Cut(Exception):
+    """Raised by a body in pieces to have the connection reset where it is."""
 
 
 @contextmanager
@@ -27,9 +34,16 @@ def http_server(answer: Answer, *, tls: ssl.SSLContext | None = None, drip_secon
     """Serve GET on loopback, and give the base URL. `drip_seconds` passes between two bytes of the body."""
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # the one that knows chunks
+
         def do_GET(self) -> None:
+            self.close_connection = True
             status, body = answer(self.path, self.headers)
             self.send_response(status)
+            self.send_header("Connection", "close")
+            if not isinstance(body, bytes):
+                self.send_pieces(body)
+                return
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             try:
@@ -38,6 +52,18 @@ def http_server(answer: Answer, *, tls: ssl.SSLContext | None = None, drip_secon
                 for at in range(len(body) if drip_seconds else 0):
                     self.wfile.write(body[at : at + 1])
                     time.sleep(drip_seconds)
+            except OSError:
+                pass  # the client has had enough
+
+        def send_pieces(self, pieces: Iterator[bytes]) -> None:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            try:
+                for piece in pieces:
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.wfile.write(b"0\r\n\r\n")
+            except Cut:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             except OSError:
                 pass  # the client has had enough
 

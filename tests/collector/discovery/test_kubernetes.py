@@ -4,8 +4,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
@@ -16,50 +15,11 @@ from collector.discovery.standing import Standing
 from shared.errors import InvalidSettings
 from shared.missing import Reason
 from shared.snapshot import Identity
-from tests.collector.discovery.servers import Headers, http_server
+from tests.collector.discovery.cluster import Cluster, pod
+from tests.collector.discovery.servers import http_server
 
 URL = "http://{host}:8471"
 AGENTS = "app=unhang-agent"
-
-
-def pod(name: str, *, node: str, ip: str | None = None, labels: dict[str, str] | None = None, **more: Any) -> Any:
-    """A pod as the API writes it, with fields that we do not read."""
-    namespace = more.pop("namespace", "unhang")
-    return {
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": labels or {}},
-        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "x"}]},
-        "status": {"phase": "Running", "podIP": ip, **more},
-    }
-
-
-class Cluster:
-    """An API server's answers: pods by namespace, in pages of two."""
-
-    def __init__(self, **pods: list[Any]) -> None:
-        self.pods = pods
-        self.token = "first"
-        self.forbidden: set[str] = set()
-        self.asked: list[str] = []
-
-    def answer(self, path: str, headers: Headers) -> tuple[int, bytes]:
-        """Answer one question."""
-        self.asked.append(path)
-        if headers.get("Authorization") != f"Bearer {self.token}":
-            return 401, b"{}"
-        parts, asked = urlsplit(path), parse_qs(urlsplit(path).query)
-        words = parts.path.split("/")
-        namespace = words[4] if "namespaces" in words else "*"
-        if namespace in self.forbidden:
-            return 403, b"{}"
-        found = [p for name, pods in self.pods.items() if namespace in ("*", name) for p in pods]
-        if "labelSelector" in asked:
-            key, _, value = asked["labelSelector"][0].partition("=")
-            found = [p for p in found if p["metadata"]["labels"].get(key) == value]
-        start = int(asked.get("continue", ["0"])[0])
-        more = {"continue": str(start + 2)} if start + 2 < len(found) else {}
-        page = {"kind": "PodList", "metadata": {"resourceVersion": "7", **more}, "items": found[start : start + 2]}
-        return 200, json.dumps(page).encode()
 
 
 @pytest.fixture
@@ -98,7 +58,7 @@ def api(cluster: Cluster, authority: trustme.CA) -> Iterator[str]:
     """The API server's URL, HTTPS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    with http_server(cluster.answer, tls=context) as base:
+    with cluster.serving(context) as base:
         yield base
 
 
@@ -182,16 +142,26 @@ async def test_server_with_another_authority_is_not_believed(api: str, account: 
         b'{"items": 7}',
         b"\xff",
         b'{"items": [{"metadata": 1}]}',
-        b'{"items": [{"spec": {"nodeName": "a b"}, "status": {"phase": "Running", "podIP": "::1"}}]}',
-        b'{"items": [{"spec": {"nodeName": "n"}, "status": {"phase": "Running", "podIP": "x/../y?"}}]}',
     ],
 )
 async def test_answer_that_is_no_list_is_told(account: Path, body: bytes) -> None:
-    """Whatever listens there; hosts and addresses that are none come in nowhere."""
+    """Whatever listens there."""
     with http_server(lambda path, headers: (200, body)) as base:
         standing = standing_of(base, account)
         await standing.refresh()
     assert standing.trouble is not None and standing.trouble.reason is Reason.UNREADABLE
+
+
+async def test_pod_with_a_node_or_an_address_that_is_none_costs_itself(
+    api: str, account: Path, cluster: Cluster
+) -> None:
+    """The others are agents all the same."""
+    for name, node, ip in (("a", "a b", "::1"), ("b", "n", "x/../y?"), ("c", "n[1-9]", "192.0.2.7")):
+        cluster.pods["unhang"].append(pod(name, node=node, ip=ip, labels={"app": "unhang-agent"}))
+    standing = standing_of(api, account)
+    await standing.refresh()
+    assert (len(standing.reading.sightings), standing.trouble) == (3, None)
+    assert [each.reason for each in standing.reading.missing[1:]] == [Reason.UNREADABLE] * 3
 
 
 async def test_list_without_end_is_left(account: Path) -> None:
