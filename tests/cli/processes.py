@@ -18,7 +18,7 @@ from typing import NamedTuple
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
 
-FIRST = 1_000 + os.getpid() % 30_000 * 6
+FIRST = 1_000 + os.getpid() % 20_000 * 6
 SECOND, OTHER, NOBODY = FIRST + 1, FIRST + 2, FIRST + 3
 SLEEPER, LOCKED_OUT = FIRST + 4, FIRST + 5
 """Ranks of this run of the tests: another run beside it has other ones, and no real job is likely to."""
