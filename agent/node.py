@@ -8,6 +8,7 @@ from agent.discover import Found, discover
 from agent.processes import Lister, Listing
 from agent.procfs import ProcFs
 from agent.users import owner_of
+from agent.waiting_launchers import waiting_launchers
 from agent.watch import Watch
 from shared.missing import Missing, Reason
 from shared.ranks import unfold
@@ -70,7 +71,11 @@ class Node:
     def _find(self, quick: bool) -> tuple[Found, Listing]:
         lister = self._lister
         listing = lister.listing(self._avoided, quick=quick)
-        return discover(listing, lister, self.procfs, self.host), listing
+        found = discover(listing, lister, self.procfs, self.host)
+        if quick:  # nobody asks
+            return found, listing
+        waiting = [missing for pid, missing in waiting_launchers(listing, lister) if self._is_ours(None, pid)]
+        return found._replace(missing=(*found.missing, *waiting)), listing
 
     def _avoid_the_stuck(self) -> bool:
         """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?"""

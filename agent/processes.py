@@ -66,6 +66,7 @@ class Lister:
         self._with_torch: set[tuple[int, int]] = set()
         self._known: dict[tuple[int, int], Candidate] = {}
         self._dull: dict[int, Stat] = {}
+        self._avoided: frozenset[tuple[int, int]] = frozenset()
         self.reading: tuple[int, int] | None = None
 
     def listing(self, avoid: frozenset[tuple[int, int]], *, quick: bool = False) -> Listing:
@@ -74,6 +75,7 @@ class Lister:
         Reading the memory or environment of a process blocked in the kernel may block the reader as well.
         A `quick` listing takes for granted that what was no rank and runs no Python is still there, unchanged.
         """
+        self._avoided = avoid
         stats = dict(self._stats(self._dull if quick else {}))
         candidates, unreadable = {}, []
         for stat in stats.values():
@@ -131,6 +133,19 @@ class Lister:
             if identity is None:
                 return None
             return Candidate(stat, identity, environment, is_launcher(self._arguments(stat.pid)))
+        finally:
+            self.reading = None
+
+    def arguments(self, stat: Stat) -> list[str]:
+        """Return the command line of any process; none of one that ended, or is blocked in the kernel."""
+        key = (stat.pid, stat.start_ticks)
+        if key in self._avoided or stat.state in "DZX":
+            return []
+        self.reading = key
+        try:
+            return self._arguments(stat.pid)
+        except (Gone, NotPermitted):
+            return []
         finally:
             self.reading = None
 

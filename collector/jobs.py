@@ -9,6 +9,7 @@ from pydantic import Field
 
 from collector.diagnose.expected import Neighbour
 from shared.errors import InvalidInput, NotFound, quoted
+from shared.missing import WAITING_LAUNCHERS, Missing
 from shared.ranks import FoldedRanks, fold
 from shared.snapshot import Exited, Identity, RankList
 from shared.value import Value
@@ -42,6 +43,7 @@ MOST_WORLD = 1_048_576
 
 
 _MOST_NEIGHBOURS = 64
+_MOST_LAUNCHERS = 3
 
 
 def summarise_jobs(lists: Iterable[RankList]) -> tuple[JobSummary, ...]:
@@ -71,7 +73,8 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
         if some_silent or any(_has(found, job) for found in lists):
             return job
         there = ", ".join(summary.name for summary in jobs[:20]) or "none"
-        raise NotFound(f"no agent knows a job {quoted(job)}", advice=f"the jobs that are there: {there}")
+        advice = "; ".join((f"the jobs that are there: {there}", *_waiting(lists)))
+        raise NotFound(f"no agent knows a job {quoted(job)}", advice=advice)
     running = [summary.name for summary in jobs if summary.ranks] or [summary.name for summary in jobs]
     if len(running) > 1:
         raise InvalidInput(
@@ -83,10 +86,23 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
 
 
 def _why_no_ranks(lists: Sequence[RankList]) -> str:
-    details = {f"{missing.source}: {missing.detail}" for found in lists for missing in found.missing}
-    if details:
-        return "some processes could not be read: " + "; ".join(sorted(details)[:3])
+    details = {f"{each.source}: {each.detail}" for found in lists for each in found.missing if not _waits(each)}
+    waiting = _waiting(lists)
+    if details or waiting:
+        unread = ["some processes could not be read: " + "; ".join(sorted(details)[:3])] if details else []
+        return "; ".join((*waiting, *unread))
     return "a rank is a process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK set; is the job running here?"
+
+
+def _waits(missing: Missing) -> bool:
+    return missing.source == WAITING_LAUNCHERS
+
+
+def _waiting(lists: Iterable[RankList]) -> list[str]:
+    """Tell of launchers that have started no rank, with their nodes: the job may be theirs."""
+    told = sorted({f"on {found.host} {each.detail}" for found in lists for each in found.missing if _waits(each)})
+    more = [f"{len(told) - _MOST_LAUNCHERS} more such launchers"] if len(told) > _MOST_LAUNCHERS else []
+    return [*told[:_MOST_LAUNCHERS], *more]
 
 
 def _has(found: RankList, job: str) -> bool:
@@ -108,7 +124,7 @@ def neighbours_of(job: str | None, lists: Iterable[RankList]) -> tuple[Neighbour
 
 def concerns(found: RankList, job: str | None) -> bool:
     """Tell whether a node's list has anything on `job` (None: on any), or cannot say because it saw too little."""
-    if found.missing:
+    if not all(map(_waits, found.missing)):
         return True
     if job is None:
         return bool(found.ranks or found.exited)

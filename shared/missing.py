@@ -30,3 +30,7 @@ class Missing(Value):
     source: str = Field(description="What was asked: a source of the agent, a file, or an agent's address.")
     reason: Reason
     detail: str = Field(default="", description="One sentence for a person, with what to do where that is known.")
+
+
+WAITING_LAUNCHERS = "launchers"
+"""The `source` of what an agent tells of launchers that have started no rank yet."""

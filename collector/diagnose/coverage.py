@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collector.diagnose.expected import Expected
 from collector.diagnose.roster import Presence, Roster, source_of
 from shared.diagnosis import Coverage, Gap
-from shared.missing import Missing, Reason
+from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.ranks import fold
 from shared.snapshot import NodeSnapshot
 
@@ -61,7 +61,8 @@ def _silent_sources(roster: Roster) -> list[Gap]:
 
 def _nodes(expected: Expected, snapshots: Sequence[NodeSnapshot]) -> list[Gap]:
     silent = [Gap(ranks=u.ranks, host=u.host, missing=u.missing) for u in expected.unanswered]
-    partly = sorted({(s.host, m) for s in snapshots for m in (*s.missing, *_untold(s))}, key=repr)
+    missing = {(s.host, m) for s in snapshots for m in (*s.missing, *_untold(s))}
+    partly = sorted((each for each in missing if each[1].source != WAITING_LAUNCHERS), key=repr)
     return [
         *sorted(silent, key=repr),
         *(Gap(host=host, missing=missing) for host, missing in partly),

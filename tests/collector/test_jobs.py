@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collector.jobs import choose_job, concerns, summarise_jobs
 from shared.errors import InvalidInput, NotFound
-from shared.missing import Missing, Reason
+from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.snapshot import Exited, Identity, RankList
 
 
@@ -103,6 +103,24 @@ def test_no_ranks_says_why() -> None:
     with pytest.raises(NotFound) as caught:
         choose_job(None, [blind], some_silent=False)
     assert "17 processes" in caught.value.advice
+
+
+def test_launchers_that_wait_are_told_where_no_rank_is() -> None:
+    """The job may be theirs; where it is there, they are somebody else's and no reason to look at a node."""
+    waits = Missing(
+        source=WAITING_LAUNCHERS, reason=Reason.NOT_FOUND, detail="the launcher with pid 7 has started nobody"
+    )
+    lists = [RankList(host=host, missing=(waits,)) for host in ("n1", "n2")]
+    for job in (None, "slurm-7"):
+        with pytest.raises(NotFound) as caught:
+            choose_job(job, lists, some_silent=False)
+        assert "on n1 the launcher with pid 7 has started nobody; on n2 the launcher" in caught.value.advice
+        assert "could not be read" not in caught.value.advice
+    with pytest.raises(NotFound) as caught:
+        choose_job(None, [RankList(host=f"n{at}", missing=(waits,)) for at in range(9)], some_silent=False)
+    assert "6 more such launchers" in caught.value.advice
+    assert not concerns(lists[0], "a")
+    assert choose_job(None, [*lists, node("n3", rank(0))], some_silent=False) == "a"
 
 
 def test_nodes_that_concern_a_job() -> None:
