@@ -14,6 +14,7 @@ from shared.flight_recorder import parse_dump
 from shared.missing import Missing, Reason
 from shared.snapshot import Exited, Identity, NodeSnapshot, Process, RankList, RankSnapshot
 from shared.stacks import Frame, Stacks, Thread
+from shared.survey import survey_of
 from shared.trace import Trace
 
 JOB = "train:29500"
@@ -72,7 +73,9 @@ class FakeAgent:
         exited: tuple[Exited, ...] = (),
         missing: tuple[Missing, ...] = (),
         delay_seconds: float = 0.0,
+        surveys: bool = True,
     ) -> None:
+        """`surveys`: without, it is of a version that knows none."""
         self.host = host
         self.ranks = tuple(ranks)
         self.exited = exited
@@ -83,6 +86,8 @@ class FakeAgent:
         self.app = FastAPI()
         self.app.get("/v1/ranks")(self._list)
         self.app.get("/v1/snapshot")(self._look)
+        if surveys:
+            self.app.get("/v1/survey")(self._survey)
 
     @property
     def address(self) -> AgentAddress:
@@ -116,20 +121,34 @@ class FakeAgent:
         if self.before_snapshot is not None:
             await self.before_snapshot(self.looks)
         await asyncio.sleep(self.delay_seconds)
+        return _json(self._seen(job, pid))
+
+    async def _survey(
+        self,
+        job: str | None = None,
+        ras: bool = False,
+        seconds: Annotated[float, Query(alias="timeout", ge=0.5)] = 10.0,
+    ) -> Response:
+        self.asked.append({"job": job, "survey": True, "timeout": seconds, "ras": ras})
+        if self.before_snapshot is not None:
+            await self.before_snapshot(self.looks)
+        await asyncio.sleep(self.delay_seconds)
+        others = [rank.identity for rank in self.ranks if rank.identity.job != job]
+        return _json(survey_of(self._seen(job, None), others))
+
+    def _seen(self, job: str | None, pids: Sequence[int] | None) -> NodeSnapshot:
         ranks = tuple(
             rank
             for rank in self.ranks
-            if (job is None or rank.identity.job == job) and (pid is None or rank.identity.pid in pid)
+            if (job is None or rank.identity.job == job) and (pids is None or rank.identity.pid in pids)
         )
-        return _json(
-            NodeSnapshot(
-                host=self.host,
-                taken_at_ns=1_000_000_000 * self.looks,
-                ranks=ranks,
-                exited=self.exited,
-                missing=self.missing,
-                whole=pid is None,
-            )
+        return NodeSnapshot(
+            host=self.host,
+            taken_at_ns=1_000_000_000 * self.looks,
+            ranks=ranks,
+            exited=self.exited,
+            missing=self.missing,
+            whole=pids is None,
         )
 
 
