@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from collector.asking import Found
 from collector.counters import Counters
 from collector.database import StoreTrouble
 from collector.deep import look_closely
@@ -20,7 +21,7 @@ from collector.discovery.directory import Directory
 from collector.discovery.lease_sharing import shared_leases
 from collector.discovery.metrics import SourceMetrics
 from collector.fanout import Fanout, Silent, make_client
-from collector.gathering import Found, Gathered
+from collector.gathering import Gathered
 from collector.judgement import new_id, rfc3339
 from collector.ledger import RunState
 from collector.question import Question, Step
@@ -156,7 +157,7 @@ class Service:
         """Keep the diagnosis under its id. Where the store fails, the caller gets it all the same, and is told."""
         diagnosis = made.diagnosis.model_copy(update={"id": id})
         try:
-            await self.desk.keep(self.store.save, diagnosis, made.expected, made.snapshots)
+            await self.desk.keep(self.store.save, diagnosis, made.expected, made.snapshots, packed=made.packed)
         except StoreTrouble as trouble:
             _log.error("diagnosis %s is not kept: %s", id, trouble)
             self.counters.diagnosis_not_kept()

@@ -16,8 +16,10 @@ from sqlalchemy.engine import RowMapping
 
 from collector.database import Database, StoreTrouble, create_private, first_line
 from collector.diagnose.expected import Expected
+from collector.failures import NoAnswer
 from collector.kept import Kept
 from collector.ledger import Ledger, RunState, end_run
+from collector.looks import read_kept
 from collector.migrating import migrate
 from collector.registrations import Registrations
 from collector.store_place import StorePlace, parse_store_place
@@ -81,10 +83,20 @@ class Store:
         with self._database.read() as connection:
             connection.execute(select(marks.c.value)).first()
 
-    def save(self, diagnosis: Diagnosis, expected: Expected, looks: Sequence[NodeSnapshot]) -> None:
-        """Keep a diagnosis for good, then let the oldest go where a bound is reached. Raises StoreTrouble."""
+    def save(
+        self,
+        diagnosis: Diagnosis,
+        expected: Expected,
+        looks: Sequence[NodeSnapshot],
+        *,
+        packed: Sequence[bytes] = (),
+    ) -> None:
+        """Keep a diagnosis for good, then let the oldest go where a bound is reached. Raises StoreTrouble.
+
+        `packed` holds the looks as agents sent them, compressed, if they are at hand: packing them takes long.
+        """
         verdict_blob, expected_blob = _pack(diagnosis), _pack(expected)
-        blobs = [_pack(look) for look in looks]
+        blobs = packed or [_pack(look) for look in looks]
         row = {
             "id": diagnosis.id,
             "job": None if diagnosis.job is None else plain(diagnosis.job),
@@ -148,7 +160,7 @@ class Store:
         return Kept(
             diagnosis=_unpack(row["body"], Diagnosis),
             expected=_unpack(row["expected"], Expected),
-            snapshots=tuple(_unpack(look, NodeSnapshot) for look in looks),
+            snapshots=tuple(map(_unpack_look, looks)),
         )
 
     def size(self) -> tuple[int, int]:
@@ -230,10 +242,20 @@ def _pack(value: Value) -> bytes:
 
 def _unpack(blob: bytes, kind: type[T]) -> T:
     try:
-        inflate = zlib.decompressobj()
-        return kind.model_validate_json(inflate.decompress(blob, _MOST_INFLATED))
+        return kind.model_validate_json(_inflated(blob))
     except (zlib.error, ValidationError) as error:
         raise InvalidSettings(f"the store is damaged: a {kind.__name__} in it cannot be read") from error
+
+
+def _unpack_look(blob: bytes) -> NodeSnapshot:
+    try:
+        return read_kept(_inflated(blob))
+    except (zlib.error, NoAnswer) as error:
+        raise InvalidSettings("the store is damaged: a look in it cannot be read") from error
+
+
+def _inflated(blob: bytes) -> bytes:
+    return zlib.decompressobj().decompress(blob, _MOST_INFLATED)
 
 
 def _why(error: Exception) -> str:
