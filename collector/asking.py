@@ -5,8 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from collector.clock_offsets import Clock, clock_of
 from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
+from collector.homes import not_reached
 from collector.hostlists import AgentAddress
 from collector.job_nodes import NodesOf, of_the_job
 from collector.jobs import neighbours_of, ranks_of
@@ -61,7 +63,7 @@ class Asking:
         """Ask who is where."""
         requests = [Request(agent, "/v1/ranks", {}) for agent in agents]
         answers = await self._ask(requests, RankList, deadline, Step(stage=Stage.FINDING))
-        return self._found({answer.address.url: answer.value for answer in answers.answered}, answers.silent)
+        return self._found([(answer.address, answer.value) for answer in answers.answered], answers.silent)
 
     async def survey(self, agents: Sequence[AgentAddress], deadline: Deadline, step: Step) -> list[AgentAddress]:
         """Look briefly. An agent that knows no surveys looks at everything. Returns those that answered."""
@@ -129,14 +131,27 @@ class Asking:
         """All that were seen of the job."""
         return tuple(self._homes())
 
+    @property
+    def clocks(self) -> tuple[Clock, ...]:
+        """How far the clocks of the nodes are ahead of ours, by each answer that tells."""
+        told = (clock_of(a.asked_at_ns, a.answered_at_ns, a.value.snapshot) for a in self.answers)
+        return tuple(clock for clock in told if clock is not None)
+
     def surveyed(self) -> Found:
         """Who is where, by the surveys so far."""
-        lists = {answer.address.url: _list_of(answer.value) for answer in self.answers}
-        return self._found(lists, tuple(self._silent.values()))
+        answered = [(answer.address, _list_of(answer.value)) for answer in self.answers]
+        found = self._found(answered, tuple(self._silent.values()))
+        self.answers = [answer for answer in self.answers if answer.address.url in found.lists]
+        return found
 
-    def _found(self, lists: Mapping[str, RankList], silent: tuple[Silent, ...]) -> Found:
+    def _found(self, answered: Sequence[tuple[AgentAddress, RankList]], silent: tuple[Silent, ...]) -> Found:
+        astray = not_reached((address, ranks.host) for address, ranks in answered)
+        lists = {address.url: ranks for address, ranks in answered if address.url not in astray}
         self.lists.update(lists)
         self._silent.update((each.address.url, each) for each in silent)
+        self._silent.update(
+            (address.url, Silent(address, astray[address.url])) for address, _ in answered if address.url in astray
+        )
         return Found(lists, silent)
 
     def _take(self, answers: Round[Look]) -> None:

@@ -14,7 +14,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from collector.aside import aside
 from collector.asking import Asking, Found, Process, tell
+from collector.clock_offsets import Clock
 from collector.diagnose import NextLooks, next_looks, pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected
 from collector.fanout import Deadline, Fanout
@@ -42,6 +44,7 @@ class Gathered:
     """The same as they came, compressed, to be kept."""
     expected: Expected
     lists: Mapping[str, RankList]
+    clocks: tuple[Clock, ...] = ()
 
 
 class Gathering:
@@ -75,7 +78,7 @@ class Gathering:
         else:
             await self._look_at_few(targets)
         packed = tuple(answer.value.packed for answer in asking.answers)
-        return Gathered(asking.snapshots, packed, asking.expected, asking.lists)
+        return Gathered(asking.snapshots, packed, asking.expected, asking.lists, asking.clocks)
 
     async def find(self, agents: Sequence[AgentAddress], deadline: Deadline) -> Found:
         """Step 1 alone."""
@@ -127,7 +130,7 @@ class Gathering:
 
     async def _consider(self) -> NextLooks:
         asking = self._asking
-        return await asyncio.to_thread(next_looks, asking.snapshots, asking.expected)
+        return await aside(next_looks, asking.snapshots, asking.expected)
 
     async def _survey(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
         answered = await self._asking.survey(agents, *self._next_look())
@@ -155,7 +158,7 @@ class Gathering:
         if self._question.looks < 2:
             return
         asking = self._asking
-        for pause in await asyncio.to_thread(pauses_before_further_looks, asking.snapshots, asking.expected):
+        for pause in await aside(pauses_before_further_looks, asking.snapshots, asking.expected):
             if not targets or not await self._wait(pause):
                 return
             targets = await self._look(targets)
@@ -165,7 +168,7 @@ class Gathering:
         asking = self._asking
         wanted: Iterable[Process] = asking.processes if self._question.native is NativePolicy.ALL else ()
         if self._question.native is NativePolicy.SUSPECTS:
-            wanted = await asyncio.to_thread(pids_to_look_deeper, asking.snapshots, asking.expected)
+            wanted = await aside(pids_to_look_deeper, asking.snapshots, asking.expected)
         await self._look_natively(wanted)
 
     async def _look_natively(self, wanted: Iterable[Process]) -> None:

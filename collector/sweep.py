@@ -10,14 +10,15 @@ An agent that fails at any step costs its own part only. All of it ends by one d
 HTTP and in process: the client's transport makes the difference.
 """
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
 
+from collector.aside import aside
 from collector.asking import Found, tell
+from collector.clock_offsets import clocks_apart
 from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Deadline, Fanout
 from collector.gathering import FIND_SECONDS, Gathered, Gathering
@@ -72,11 +73,12 @@ async def sweep(
     began = time.monotonic()
     gathered = await gather(question, agents, client, progress=progress, earlier=earlier, nodes_of=nodes_of)
     await tell(progress, Step(stage=Stage.JUDGING))
-    diagnosis = await asyncio.to_thread(judge, gathered.snapshots, gathered.expected)
+    diagnosis = await aside(judge, gathered.snapshots, gathered.expected)
     diagnosis = diagnosis.model_copy(
         update={
             "took_seconds": round(time.monotonic() - began, 3),
             "next_steps": (*_other_jobs(gathered), *diagnosis.next_steps),
+            "conflicts": (*diagnosis.conflicts, *clocks_apart(gathered.clocks)),
         }
     )
     return Sweep(gathered.snapshots, gathered.expected, diagnosis, gathered.packed, gathered.lists)

@@ -212,7 +212,7 @@ def _stall(view: RankView) -> float | None:
 def _usual_gap(trace: Trace) -> float | None:
     """The longest gap between successive operations in seconds, leaving out one outlier such as a warm-up."""
     times = sorted(filter(None, trace.created_ns))
-    gaps = sorted(map(sub, times[1:], times))
+    gaps: list[int] = sorted(map(sub, times[1:], times))
     if not gaps:
         return None
     return (gaps[-2] if len(gaps) >= 8 else gaps[-1]) / 1e9
