@@ -12,8 +12,8 @@ from cli.sources.ssh_command import Look, Way
 from cli.sources.ssh_gathering import Gathering, everywhere
 from cli.sources.ssh_hosts import see, who
 from cli.sources.ssh_round import Visit
+from collector.asking import tell
 from collector.diagnose.expected import Unanswered
-from collector.gathering import tell
 from collector.jobs import summarise_jobs
 from collector.judgement import judge
 from collector.question import Progress, Stage, Step

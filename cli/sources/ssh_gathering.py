@@ -18,9 +18,9 @@ from dataclasses import replace
 from cli.sources.ssh_command import Look, Way
 from cli.sources.ssh_hosts import Seen, see
 from cli.sources.ssh_round import Round, Visit
+from collector.asking import tell
 from collector.diagnose import pauses_before_further_looks, pids_to_look_deeper
 from collector.fanout import Deadline
-from collector.gathering import tell
 from collector.question import NativePolicy, Progress, Question, Stage, Step
 from shared.missing import Missing
 
