@@ -16,6 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shared.audit import AuditLog, Refusal, Refused
+from shared.gate import MOST_HEAD_BYTES
 from shared.listening import Network
 from shared.tls import ServerTls, explain_tls, names_of
 
@@ -101,6 +102,9 @@ class _Doorstep(asyncio.Protocol):
             transport = await asyncio.get_running_loop().start_tls(
                 plain, self, tls.context(), server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
+        except (ConnectionResetError, BrokenPipeError):  # hung up and asked for nothing, as a probe of the port does
+            plain.abort()
+            return
         except (OSError, asyncio.CancelledError) as error:
             self._turn_away(plain, client, Refused.HANDSHAKE, _explain(error))
             return
@@ -131,6 +135,8 @@ class _Http(H11Protocol):
 
     door: Door
     _late: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    """Of a head that is not whole yet."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head."""
@@ -139,8 +145,13 @@ class _Http(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, and see whether a head is awaited still."""
+        self._head_bytes += len(data)
         super().data_received(data)
-        self._stop_waiting() if self.conn.their_state is not h11.IDLE else self._wait_for_head()
+        if self.conn.their_state is h11.IDLE:
+            self._wait_for_head()
+        else:
+            self._head_bytes = 0
+            self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
@@ -149,7 +160,8 @@ class _Http(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, or has a head without end."""
-        self.door.refuse(_address_of(self.transport), Refused.MALFORMED, msg)
+        reason = Refused.TOO_LARGE if self._head_bytes > MOST_HEAD_BYTES else Refused.MALFORMED
+        self.door.refuse(_address_of(self.transport), reason, msg)
         super().send_400_response(msg)
 
     def _wait_for_head(self) -> None:

@@ -20,7 +20,12 @@ from shared.tokens import Unauthorized, fingerprint, require_token, token_of
 MOST_BODY_BYTES = 65_536
 """The largest body that any route takes is a handful of options."""
 
+MOST_HEAD_BYTES = 65_536
+"""What is longer and comes in pieces is refused before it is whole (shared/doorstep.py), in one piece here."""
+
 _BODY_SECONDS = 10.0
+_LONGEST_PATH = 500
+"""Of a path that is told back to whoever is refused."""
 _CLIENT_NAME = "client_name"
 """Where a request's state holds the name in the client's certificate (shared/doorstep.py)."""
 
@@ -29,6 +34,10 @@ _OPEN = frozenset({"/healthz", "/docs", "/docs/oauth2-redirect", "/redoc", "/ope
 
 class TooLarge(InvalidInput):
     """A request's body is larger than any that makes sense."""
+
+
+class HeadTooLarge(TooLarge):
+    """A request's head is larger than any that makes sense."""
 
 
 class TooSlow(InvalidInput):
@@ -73,6 +82,8 @@ class Gate:
                 self._admitted(request, counted.status)
 
     async def _admit(self, request: Request, receive: Receive) -> bytes:
+        if _head_bytes(request.scope) > MOST_HEAD_BYTES:
+            raise HeadTooLarge(f"the head is larger than {MOST_HEAD_BYTES} bytes")
         if request.url.path not in _OPEN:
             await self._check(request)
         if _declared(request) == 0:
@@ -106,6 +117,12 @@ def who_asks(request: Request) -> dict[str, str]:
     return {"client": client, **{what: value for what, value in shown.items() if value is not None}}
 
 
+def _head_bytes(scope: Scope) -> int:
+    """How large a request's head is, but for what parts its pieces."""
+    headers = sum(len(name) + len(value) for name, value in scope["headers"])
+    return headers + len(scope.get("raw_path") or b"") + len(scope["query_string"])
+
+
 def _declared(request: Request) -> int:
     """Bytes that the head promises; 1 where it promises some and not how many. Raises TooLarge."""
     if "transfer-encoding" in request.headers:
@@ -132,11 +149,12 @@ def _reason(request: Request, error: UnhangError) -> Refused:
 
 def _answer(error: UnhangError, path: str) -> Response:
     statuses: dict[type[UnhangError], HTTPStatus] = {
+        HeadTooLarge: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
         TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     }
     status = statuses.get(type(error)) or status_of(error)
-    return problem_response(status, detail=str(error), advice=error.advice, instance=path)
+    return problem_response(status, detail=str(error), advice=error.advice, instance=path[:_LONGEST_PATH])
 
 
 class _Status:

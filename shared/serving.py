@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings
 
 from shared.audit import AuditLog
 from shared.doorstep import Door, protocol_of
+from shared.gate import MOST_HEAD_BYTES
 from shared.listening import parse_networks
 from shared.tls import TlsFiles, server_tls
 from shared.tokens import require_safe_binding
@@ -73,6 +74,7 @@ def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: A
         access_log=False,
         server_header=False,
         limit_concurrency=most_connections,
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         timeout_keep_alive=KEPT_SECONDS,
         **more,

@@ -24,6 +24,15 @@ def test_variables_are_settings(service: str) -> None:
     assert {name.lower() for name in named} <= SETTINGS[service].model_fields.keys()
 
 
+def test_every_way_to_find_agents_stands_in_the_example() -> None:
+    """Whoever installs the collector sees what there is to choose from."""
+    example = (SYSTEMD / "collector.env.example").read_text(encoding="utf-8")
+    fields = list(CollectorSettings.model_fields)
+    ways = fields[fields.index("agents") : fields.index("discovery_deadline_seconds") + 1]
+    assert {"agents_file", "file_sd", "dns", "slurm", "kubernetes", "registration_seconds"} <= set(ways)
+    assert [way for way in ways if f"UNHANG_COLLECTOR_{way.upper()}=" not in example] == []
+
+
 @pytest.mark.parametrize("name", ["agent-a", "agent-b", "collector"])
 def test_flags_of_the_compose_file_are_settings(name: str) -> None:
     """Each flag, with the dashes of the command line."""

@@ -91,15 +91,13 @@ def test_a_name_that_is_not_on_the_list(service: Service, ours: Authority) -> No
 
 
 def test_what_is_no_tls(service: Service) -> None:
-    """Plain HTTP, rubbish, and a connection that breaks off."""
+    """Plain HTTP, and rubbish."""
     with pytest.raises(httpx.TransportError):
         httpx.get(service.plain_url(), trust_env=False)
     with service.connection() as client:
         client.sendall(b"\0" * 1000)
         assert read(client) == b""
-    with service.connection():
-        pass
-    lines = service.lines(3)
+    lines = service.lines(2)
     assert {line["reason"] for line in lines} == {"tls_handshake_failed"}
     assert lines[0]["detail"] == "plain HTTP was spoken where TLS is asked for"
 
@@ -198,15 +196,19 @@ def read(client: socket.socket) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("said", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000])
-def test_what_is_no_request(tmp_path: Path, said: bytes) -> None:
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [(b"nonsense\r\n\r\n", "malformed"), (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000, "too_large")],
+    ids=["rubbish", "no end"],
+)
+def test_what_is_no_request(tmp_path: Path, said: bytes, reason: str) -> None:
     """Rubbish, and a head without end: one line each, and the connection is over."""
     with serving(tmp_path) as service, service.connection() as client:
         with suppress(ConnectionError):
             client.sendall(said)
         while read(client):
             pass
-        assert [line["reason"] for line in service.lines(1)] == ["malformed"]
+        assert [line["reason"] for line in service.lines(1)] == [reason]
 
 
 def test_a_large_request_in_the_first_flight_is_read_whole(service: Service, ours: Authority) -> None:
@@ -272,3 +274,54 @@ def test_refusals_behind_the_door_are_written_down_too(tmp_path: Path) -> None:
     assert "open to others" in service.lines(4)[3]["detail"]
     assert "right" not in str(service.lines())
     assert "hunter2" not in str(service.lines())
+
+
+def reply_to(service: Service, request: bytes) -> bytes:
+    """Say something and return the beginning of the answer; nothing where the connection is cut instead."""
+    with service.connection() as connection, suppress(ConnectionError):
+        with suppress(ConnectionError):
+            for at in range(0, len(request), 20_000):
+                connection.sendall(request[at : at + 20_000])
+                time.sleep(0.02)
+        return connection.recv(65_536)
+    return b""
+
+
+@pytest.mark.parametrize("token", ["right", "wrong"])
+def test_head_that_is_too_large_is_refused_as_that(tmp_path: Path, token: str) -> None:
+    """In one field, in many, in the path, whole or without an end; and the answer does not say it all back."""
+    tokens = tmp_path / "tokens"
+    tokens.touch(mode=0o600)
+    tokens.write_text("right\n")
+    fields = f"Host: x\r\nAuthorization: Bearer {token}\r\n".encode()
+    large, many = b"y" * 70_000, b"".join(b"X-%d: %s\r\n" % (at, b"y" * 100) for at in range(1000))
+    heads = [
+        b"GET / HTTP/1.1\r\n" + fields + b"X: " + large + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + fields + many + b"\r\n",
+        b"GET /" + large + b" HTTP/1.1\r\n" + fields + b"\r\n",
+        b"GET / HTTP/1.1\r\n" + fields + b"X: " + large,
+    ]
+    with serving(tmp_path, token_file=tokens) as service:
+        for number, head in enumerate(heads, start=1):
+            answer = reply_to(service, head)
+            assert answer == b"" or answer.split()[1] in (b"431", b"400")
+            assert len(answer) < 2_000
+            assert [line["reason"] for line in service.lines(number)] == ["too_large"] * number
+    assert max(len(str(line)) for line in service.lines()) < 1_000
+
+
+def test_head_that_is_too_large_at_once_is_refused_as_well(tmp_path: Path) -> None:
+    """Where all of it came in one piece, the server has read it whole."""
+    with serving(tmp_path) as service:
+        answer = httpx.get(service.plain_url(), headers={"X": "y" * 70_000}, trust_env=False)
+        assert answer.status_code in (400, 431)
+        assert [line["reason"] for line in service.lines(1)] == ["too_large"]
+
+
+def test_who_hangs_up_without_a_word_is_nobody(service: Service) -> None:
+    """So do probes of the port, all day; the next who has something to say is written down."""
+    for _ in range(5):
+        service.connection().close()
+    with pytest.raises(httpx.TransportError):
+        httpx.get(service.plain_url(), trust_env=False)
+    assert [line["detail"] for line in service.lines(1)] == ["plain HTTP was spoken where TLS is asked for"]
