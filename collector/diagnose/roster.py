@@ -8,12 +8,13 @@ rank the one started last; the others are told as conflicts.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.logbook import logged_communicators, unowned_events
+from collector.diagnose.node_clocks import clocks_off
 from collector.diagnose.ras_view import RasView, ras_view
 from shared.diagnosis import Conflict
 from shared.log_events import LogEvent, Logs
@@ -110,6 +111,12 @@ class Roster:
     """What NCCL logged of its calls, by every process and file."""
     ras: RasView | None = None
     """What NCCL RAS tells of these ranks; None: nothing."""
+    clocks_off: Mapping[str, int] = field(default_factory=dict)
+    """By how many nanoseconds nodes' clocks are ahead of most others', of those that are far off."""
+
+    def ahead_ns(self, rank: int) -> int:
+        """Return what to take from a rank's times before they are compared with those of other ranks."""
+        return self.clocks_off.get(self.ranks[rank].host or "", 0)
 
     def present(self) -> list[RankView]:
         return [view for view in self.ranks.values() if not view.gone]
@@ -123,7 +130,8 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     sightings = _sightings(snapshots, expected.job)
     attempt = max((s.identity.attempt for s in sightings), default=0)
     current = [s for s in sightings if s.identity.attempt == attempt]
-    chosen, conflicts = _one_process_per_rank(current)
+    off = clocks_off(current)
+    chosen, conflicts = _one_process_per_rank(current, off)
     conflicts += _older_attempts(sightings, attempt)
     world_size, disagreement = _world_size(chosen, expected)
     nodes = _by_host(snapshots)
@@ -137,10 +145,14 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
         ranks=_with_logs(seen | gone, snapshots),
         conflicts=tuple(conflicts + disagreement),
         live=any(s.looked_at_ns is not None for s in current),
-        last_look_ns=max((s.looked_at_ns for s in current if s.looked_at_ns is not None), default=None),
+        last_look_ns=max(
+            (s.looked_at_ns - off.get(s.identity.host or "", 0) for s in current if s.looked_at_ns is not None),
+            default=None,
+        ),
         unowned=unowned_events(chosen, snapshots),
         communicators=logged_communicators(chosen, snapshots),
         ras=ras_view(chosen, snapshots, world_size),
+        clocks_off=off,
     )
 
 
@@ -162,7 +174,7 @@ def _process_key(identity: Identity) -> tuple[str, int, float]:
 
 
 def _one_process_per_rank(
-    sightings: list[RankSnapshot],
+    sightings: list[RankSnapshot], off: Mapping[str, int]
 ) -> tuple[dict[int, tuple[RankSnapshot, ...]], list[Conflict]]:
     by_rank: dict[int, dict[tuple[str, int, float], list[RankSnapshot]]] = defaultdict(lambda: defaultdict(list))
     for sighting in sightings:
@@ -170,7 +182,7 @@ def _one_process_per_rank(
     chosen: dict[int, tuple[RankSnapshot, ...]] = {}
     conflicts = []
     for rank, processes in by_rank.items():
-        newest = max(processes, key=lambda key: (key[2], key))
+        newest = max(processes, key=lambda key: (key[2] - off.get(key[0], 0) / 1e9, key))
         chosen[rank] = tuple(processes[newest])
         if len(processes) > 1:
             told = ", ".join(f"pid {pid} on {host or 'an unnamed host'}" for host, pid, _ in sorted(processes))

@@ -7,7 +7,7 @@ send for its receive; the two match by peer, never by sequence, which counts per
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from collector.diagnose.activity import Activity, place
@@ -70,7 +70,11 @@ def find_edges(
                 if point.absent or rank not in point.queued:
                     found.append(_collective_edge(group, rank, sequence, traces[rank], point, activities))
         found.extend(_p2p_edges(group, queues, activities))
-    return tuple(found)
+    return tuple(_by_common_clock(edge, roster) for edge in found) if roster.clocks_off else tuple(found)
+
+
+def _by_common_clock(edge: Edge, roster: Roster) -> Edge:
+    return replace(edge, created_ns=edge.created_ns - roster.ahead_ns(edge.waiter))
 
 
 class _Point(NamedTuple):

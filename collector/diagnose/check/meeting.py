@@ -1,6 +1,6 @@
 """Do the ranks agree on who they are, and where they meet?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from collector.diagnose.check.facts import (
     JobFacts,
@@ -13,13 +13,15 @@ from collector.diagnose.check.facts import (
     told,
     who_in_words,
 )
+from collector.diagnose.node_clocks import clocks_off
 from shared.checks import Check, CheckId, Severity
 from shared.ranks import fold, ranks_in_words, unfold
+from shared.snapshot import RankSnapshot
 from shared.trace import Trace
 
 _AS_ONE = "start all nodes with the same --nnodes, --rdzv-id and --rdzv-endpoint HEAD:29500, and without --standalone"
 _ANEW_SECONDS = 60.0
-"""Nodes' clocks differ by less."""
+"""Nodes' clocks differ by less, where they are not known to be off."""
 
 _TOGETHER_SECONDS = 600.0
 """Two halves of one job start within ten minutes of each other; what starts later was not started with it."""
@@ -123,10 +125,11 @@ def restarted_alone(facts: JobFacts) -> Iterator[Check]:
     if _parts(facts) or any(len(who) > 1 for who in facts.by_rank.values()):
         return
     sizes = {each.identity.world_size for each in facts.processes}
-    begun = {size: _first_operation(facts, size) for size in sizes}
+    off = clocks_off(each.look for each in facts.processes)
+    begun = {size: _first_operation(facts, size, off) for size in sizes}
     late = []
     for each in facts.processes:
-        first, started = begun[each.identity.world_size], each.identity.started_at
+        first, started = begun[each.identity.world_size], _started(each, off)
         if first is not None and started is not None and started > first + _ANEW_SECONDS and not _has_worked(each):
             late.append(each)
     if late:
@@ -140,12 +143,21 @@ def restarted_alone(facts: JobFacts) -> Iterator[Check]:
         )
 
 
-def _first_operation(facts: JobFacts, world_size: int | None) -> float | None:
+def _started(each: RankFacts, off: Mapping[str, int]) -> float | None:
+    started = each.identity.started_at
+    return None if started is None else started - off.get(each.identity.host or "", 0) / 1e9
+
+
+def _first_operation(facts: JobFacts, world_size: int | None, off: Mapping[str, int]) -> float | None:
     """Return when any rank of a world recorded its first operation, in Unix seconds; records may have been lost."""
-    traces = [e.look.recorder for e in facts.processes if e.identity.world_size == world_size and e.traced]
-    times = [min(trace.created_ns) for trace in traces if isinstance(trace, Trace) and len(trace)]
-    first = min((at for at in times if at > 0), default=None)
-    return None if first is None else first / 1e9
+    traced = [each for each in facts.processes if each.identity.world_size == world_size]
+    first = [(each, _first_record(each.look)) for each in traced]
+    return min((at / 1e9 - off.get(each.identity.host or "", 0) / 1e9 for each, at in first if at), default=None)
+
+
+def _first_record(look: RankSnapshot) -> int:
+    trace = look.recorder
+    return min(trace.created_ns, default=0) if isinstance(trace, Trace) else 0
 
 
 def _has_worked(each: RankFacts) -> bool:
