@@ -19,10 +19,11 @@ _LONGEST_LINE = 4096
 
 
 class Place(NamedTuple):
-    """The pod's uid and the container's id, as Kubernetes' API writes them."""
+    """The pod's uid and the container's id, as Kubernetes' API writes them, and what the process is called within."""
 
     pod_uid: str
     container_id: str
+    container_pid: int | None = None
 
 
 def place_of(procfs: ProcFs, pid: int) -> Place | None:
@@ -34,5 +35,14 @@ def place_of(procfs: ProcFs, pid: int) -> Place | None:
     for line in lines:
         found = _POD.search(line[:_LONGEST_LINE])
         if found is not None:
-            return Place(found[1].replace("_", "-"), found[2])
+            return Place(found[1].replace("_", "-"), found[2], _innermost_pid(procfs, pid))
     return None
+
+
+def _innermost_pid(procfs: ProcFs, pid: int) -> int | None:
+    # NSpid:  4711    17             (the pid here, then within each namespace further in)
+    try:
+        words = procfs.fields(pid, "status").get("NSpid", "").split()
+    except (Gone, NotPermitted):
+        return None
+    return int(words[-1]) if words and words[-1].isdecimal() else None

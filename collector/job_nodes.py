@@ -1,8 +1,9 @@
-"""Which silent nodes concern a job, where somebody such as Slurm knows on which nodes it runs."""
+"""Which nodes concern a job, where somebody such as Slurm or Kubernetes knows on which it runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from collector.diagnose.expected import Unanswered
+from shared.missing import Missing, Reason
 
 NodesOf = Callable[[str | None], frozenset[str] | None]
 """Returns the nodes of a job; None where they are not known."""
@@ -14,11 +15,35 @@ def of_the_job(unanswered: Sequence[Unanswered], nodes: frozenset[str]) -> tuple
     Nodes are compared by their first label, as one source says `node7` and another `node7.example.org`. One that
     bears an address is told: who it is is not known then.
     """
-    known = {_short(node) for node in nodes}
-    return tuple(each for each in unanswered if each.ranks or _is_address(each.host) or _short(each.host) in known)
+    known = {short_name(node) for node in nodes}
+    return tuple(each for each in unanswered if each.ranks or _is_address(each.host) or short_name(each.host) in known)
 
 
-def _short(host: str) -> str:
+def without_agent(nodes: Mapping[str, str], known: Iterable[str]) -> tuple[Unanswered, ...]:
+    """Return the nodes of a job where no agent is known, `known` by name; `nodes` says what of the job is on each."""
+    there = {short_name(host) for host in known}
+    return tuple(
+        Unanswered(
+            host=node,
+            missing=Missing(
+                source="agents",
+                reason=Reason.NOT_FOUND,
+                detail=f"no agent is known on this node, where {what} runs; GET /v1/agents may tell why",
+            ),
+        )
+        for node, what in sorted(nodes.items())
+        if short_name(node) not in there
+    )
+
+
+def without_ranks(nodes: Collection[str], seen: Iterable[str], silent: Iterable[str]) -> tuple[str, ...]:
+    """Return the nodes of a job whose agents answer and see no rank of it."""
+    told = {short_name(host) for hosts in (seen, silent) for host in hosts}
+    return tuple(sorted(node for node in nodes if short_name(node) not in told))
+
+
+def short_name(host: str) -> str:
+    """Return the first label of a node's name, without a port."""
     return host.partition(":")[0].partition(".")[0].casefold()
 
 

@@ -92,6 +92,8 @@ class Culprit(Contract):
     gpu: str | None = Field(
         default=None, description="The device it computes on: by the driver's number, else what its environment names."
     )
+    pod: str | None = Field(default=None, description="`NAMESPACE/NAME` of the pod that it runs in, on Kubernetes.")
+    container: str | None = Field(default=None, description="The container within the pod, by its name.")
 
 
 class GroupRef(Contract):
@@ -265,6 +267,18 @@ class GpuEvidence(_Evidence):
     device: str | None = Field(default=None, description="PCI address.")
 
 
+class PodEvidence(_Evidence):
+    """What Kubernetes tells of one pod of the job."""
+
+    kind: Literal["pod"] = "pod"
+    pod: str = Field(description="`NAMESPACE/NAME`")
+    container: str | None = None
+    host: str | None = Field(default=None, description="Its node.")
+    phase: str = Field(default="", description="Running, Pending, Failed …")
+    reason: str = Field(default="", description="What is wrong with it or was before: `OOMKilled`, `Evicted` …")
+    restarts: int = 0
+
+
 Evidence = Annotated[
     SequenceEvidence
     | SignatureEvidence
@@ -277,7 +291,8 @@ Evidence = Annotated[
     | MotionEvidence
     | LagEvidence
     | KernelEvidence
-    | GpuEvidence,
+    | GpuEvidence
+    | PodEvidence,
     Field(discriminator="kind"),
 ]
 

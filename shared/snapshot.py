@@ -36,6 +36,7 @@ class Identity(Value):
     gpu: str | None = Field(default=None, description="Device index or UUID where known.")
     pod_uid: str | None = Field(default=None, description="The pod of Kubernetes that it runs in.")
     container_id: str | None = Field(default=None, description="The container within it, 64 hexadecimal digits.")
+    container_pid: int | None = Field(default=None, description="Its process id as seen within the container.")
 
 
 class Beat(Value):

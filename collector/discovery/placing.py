@@ -1,7 +1,9 @@
 """Ranks joined to the pods that they run in: agents tell the pod's uid, Kubernetes tells everything else of it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -25,6 +27,54 @@ class JobPod(Value):
     restarts: int = 0
 
 
+class RankPlace(NamedTuple):
+    """Where one rank runs."""
+
+    pod: PodPlace
+    container: str | None
+    pid: int | None
+    """Its process id as the container sees it."""
+
+    @property
+    def pod_name(self) -> str:
+        """The pod as it is written in a diagnosis."""
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+
+@dataclass(frozen=True)
+class JobPlaces:
+    """Where the ranks of one job run, as far as Kubernetes and Slurm know."""
+
+    ranks: Mapping[int, RankPlace] = field(default_factory=dict)
+    others: tuple[PodPlace, ...] = ()
+    """Pods of the job in which no rank is seen."""
+    whole: bool = False
+    """Does Kubernetes know the job of every rank's pod, so that its pods are all there are?"""
+    agents: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Namespace and name of the pods in which agents run, by the node's name."""
+    idle: tuple[str, ...] = ()
+    """Nodes that Slurm gave the job, whose agents answer and see no rank of it."""
+
+    @property
+    def pods(self) -> tuple[PodPlace, ...]:
+        """All pods of the job."""
+        return tuple({place.pod.key: place.pod for place in self.ranks.values()}.values()) + self.others
+
+
+def places_of(ranks: Iterable[Identity], pods: Mapping[str, PodPlace]) -> JobPlaces:
+    """Return where ranks of one job run. Of two words about one rank the first counts."""
+    found: dict[int, RankPlace] = {}
+    whole = True
+    for rank in ranks:
+        pod = None if rank.pod_uid is None else pods.get(rank.pod_uid)
+        whole = whole and pod is not None and pod.job is not None
+        if pod is not None:
+            container = None if rank.container_id is None else pod.containers.get(rank.container_id)
+            found.setdefault(rank.rank, RankPlace(pod, container, rank.container_pid))
+    others = _siblings({place.pod.uid for place in found.values()}, pods)
+    return JobPlaces(found, others, whole and bool(found))
+
+
 def pods_of(ranks: Iterable[Identity], pods: Mapping[str, PodPlace]) -> tuple[JobPod, ...]:
     """Return the pods of the job that `ranks` are of: those with ranks, and their siblings that have none.
 
@@ -34,11 +84,16 @@ def pods_of(ranks: Iterable[Identity], pods: Mapping[str, PodPlace]) -> tuple[Jo
     for rank in ranks:
         if rank.pod_uid is not None and rank.pod_uid in pods:
             running[rank.pod_uid, rank.container_id].append(rank.rank)
-    seen = {uid for uid, _ in running}
-    jobs = {(pods[uid].namespace, pods[uid].job) for uid in seen if pods[uid].job is not None}
     with_ranks = [_pod(pods[uid], container, there) for (uid, container), there in running.items()]
-    without = [_pod(p, None, ()) for p in pods.values() if (p.namespace, p.job) in jobs and p.uid not in seen]
+    without = [_pod(pod, None, ()) for pod in _siblings({uid for uid, _ in running}, pods)]
     return tuple(sorted((*with_ranks, *without), key=lambda pod: (pod.namespace, pod.name, pod.container or "")))
+
+
+def _siblings(uids: Collection[str], pods: Mapping[str, PodPlace]) -> tuple[PodPlace, ...]:
+    """Return the other pods of the same jobs."""
+    jobs = {(pods[uid].namespace, pods[uid].job) for uid in uids if pods[uid].job is not None}
+    found = [pod for pod in pods.values() if (pod.namespace, pod.job) in jobs and pod.uid not in uids] if jobs else []
+    return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
 
 
 def _pod(pod: PodPlace, container: str | None, ranks: Iterable[int]) -> JobPod:

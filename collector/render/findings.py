@@ -72,7 +72,7 @@ def culprit_lines(finding: Finding, width: int) -> list[Line]:
     if not finding.culprits:
         why = _NOBODY.get(finding.kind, "the evidence does not single one out")
         return paragraph(f"none named: {why}", width)
-    if len(finding.culprits) <= _MOST_CULPRITS and any(c.pid is not None for c in finding.culprits):
+    if len(finding.culprits) <= _MOST_CULPRITS and any((c.pid, c.pod) != (None, None) for c in finding.culprits):
         return [culprit_line(culprit) for culprit in finding.culprits]
     by_host: dict[str | None, list[int]] = {}
     for culprit in finding.culprits:
@@ -88,9 +88,11 @@ def _culprits_on(host: str | None, ranks: Sequence[int]) -> Line:
 
 
 def culprit_line(culprit: Culprit) -> Line:
-    """Return `rank 2  host node1, pid 4711, local rank 0, GPU 2`, as far as it is known."""
+    """Return `rank 2  host node1, pod a/b, container c, pid 4711, local rank 0, GPU 2`, as far as it is known."""
     facts = [
         f"host {printable(culprit.host, most=80)}" if culprit.host is not None else "",
+        f"pod {printable(culprit.pod, most=200)}" if culprit.pod is not None else "",
+        f"container {printable(culprit.container, most=80)}" if culprit.container is not None else "",
         f"pid {culprit.pid}" if culprit.pid is not None else "",
         f"local rank {culprit.local_rank}" if culprit.local_rank is not None else "",
         f"GPU {printable(culprit.gpu, most=80)}" if culprit.gpu is not None else "",

@@ -35,6 +35,16 @@ def test_pod_and_container_are_read(tmp_path: Path, line: str) -> None:
     assert place_of(procfs_with(tmp_path, f"12:cpuset:/\n{line}\n"), 7) == Place(UID, CONTAINER)
 
 
+@pytest.mark.parametrize(
+    ("status", "pid"), [("NSpid:\t7\t231\t17\n", 17), ("NSpid:\t7\n", 7), ("Name:\tx\n", None), ("NSpid:\tx\n", None)]
+)
+def test_process_id_is_told_as_the_container_sees_it(tmp_path: Path, status: str, pid: int | None) -> None:
+    """By the innermost namespace; in one that is shared with the node the two are the same."""
+    procfs = procfs_with(tmp_path, f"0::/kubepods/pod{UID}/{CONTAINER}\n")
+    (tmp_path / "7" / "status").write_text(status)
+    assert place_of(procfs, 7) == Place(UID, CONTAINER, pid)
+
+
 def test_pods_of_the_kubelet_itself_have_another_kind_of_uid(tmp_path: Path) -> None:
     """Static pods are named by a hash without dashes."""
     uid = "b5c6d7e8f90112345678123456781234"
