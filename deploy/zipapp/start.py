@@ -22,7 +22,8 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 def built_for():
     # type: () -> str
     """Return what an archive must be built for to run here, such as `cpython-311 x86_64`."""
-    return "%s %s" % (sys.implementation.cache_tag, os.uname().machine)  # noqa: UP031 - an old Python reads this
+    tag = sys.implementation.cache_tag if sys.version_info >= (3, 3) else "Python %d.%d" % sys.version_info[:2]  # noqa: UP031
+    return "%s %s" % (tag, os.uname()[4])  # noqa: UP031 - an old Python reads this
 
 
 def main():
@@ -31,6 +32,7 @@ def main():
     path = __file__.rpartition(os.sep)[0]
     if sys.argv[1:2] and sys.argv[1] in _NOT_HERE:
         sys.exit("unhang.pyz holds what looks at a node; for `unhang %s` install unhang" % sys.argv[1])  # noqa: UP031
+    _check(path)
     for number in _ENDING_SIGNALS:
         signal.signal(number, _end)
     folder = tempfile.mkdtemp(prefix="unhang-", dir=_place())
@@ -61,12 +63,19 @@ def _place():
     return None
 
 
+def _check(path):
+    # type: (str) -> None
+    """Leave with a sentence where the extension modules inside cannot be used."""
+    with zipfile.ZipFile(path) as archive:
+        wanted = archive.read(BUILT_FOR).decode()
+    if wanted != built_for():
+        advice = "call it with such a Python, the job's own perhaps, or build one for this (make zipapp)"
+        sys.exit("this unhang.pyz is for %s, and here is %s: %s" % (wanted, built_for(), advice))  # noqa: UP031
+
+
 def _lay_out(path, folder):
     # type: (str, str) -> None
     with zipfile.ZipFile(path) as archive:
-        wanted = archive.read(BUILT_FOR).decode()
-        if wanted != built_for():
-            sys.exit("this unhang.pyz is for %s, and here is %s: build one here (make zipapp)" % (wanted, built_for()))  # noqa: UP031
         archive.extractall(folder)
 
 
