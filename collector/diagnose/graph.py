@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from collector.diagnose.waits import Edge
+from collector.diagnose.waits import Edge, age_of
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class WaitGraph:
 
     def _leading(self, edges: Iterable[Edge]) -> dict[int, set[int]]:
         found: dict[int, set[int]] = defaultdict(set)
-        between: dict[tuple[int, ...], int] = {}
+        between: dict[int, int] = {}
         for edge in edges:
             if edge.waiter not in self.cut and edge.holders:
-                node = between.setdefault(edge.holders, -1 - len(between))
+                node = between.setdefault(id(edge.holders), -1 - len(between))
                 found[edge.waiter].add(node)
                 if node not in found:
                     found[node] = set(edge.holders)
@@ -71,16 +71,44 @@ class WaitGraph:
                 frontier.append(waiter)
         return frozenset(node for node in reached - guilty if node >= 0)
 
+    @cached_property
+    def _waits(self) -> dict[int, list[int]]:
+        """Places of the edges that have one tuple of holders in common, by its identity."""
+        places: dict[int, list[int]] = defaultdict(list)
+        for place, edge in enumerate(self.edges):
+            places[id(edge.holders)].append(place)
+        return places
+
+    @cached_property
+    def _waits_for(self) -> dict[int, list[int]]:
+        """Which of these tuples each rank is in."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for key, places in self._waits.items():
+            for holder in self.edges[places[0]].holders:
+                found[holder].append(key)
+        return found
+
     def edges_to(self, culprits: Iterable[int]) -> tuple[Edge, ...]:
+        """The edges by which others wait for one of `culprits`."""
         guilty = set(culprits)
-        return tuple(edge for edge in self.edges if guilty & set(edge.holders) and edge.waiter not in guilty)
+        keys = {key for rank in guilty for key in self._waits_for.get(rank, ())}
+        edges = (self.edges[place] for place in sorted(place for key in keys for place in self._waits[key]))
+        return tuple(edge for edge in edges if edge.waiter not in guilty)
+
+    def first_edges(self) -> dict[int, Edge]:
+        """For each rank that others wait for, the edge to it that has waited longest."""
+        firsts: dict[int, Edge] = {}
+        oldest = [min((self.edges[place] for place in places), key=age_of) for places in self._waits.values()]
+        for edge in sorted(oldest, key=age_of):
+            for holder in edge.holders:
+                firsts.setdefault(holder, edge)
+        return firsts
 
     def edges_among(self, ranks: Collection[int]) -> tuple[Edge, ...]:
         """The edges by which `ranks` wait for each other and for nobody else."""
         inside = frozenset(ranks)
-        return tuple(
-            edge for edge in self.edges if edge.waiter in inside and edge.holders and inside.issuperset(edge.holders)
-        )
+        held = {key for key, places in self._waits.items() if inside.issuperset(self.edges[places[0]].holders)}
+        return tuple(edge for edge in self.edges if edge.holders and edge.waiter in inside and id(edge.holders) in held)
 
 
 def strong_components(successors: Mapping[int, set[int]]) -> list[list[int]]:

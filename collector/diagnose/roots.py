@@ -23,8 +23,9 @@ from shared.ranks import ranks_in_words
 def root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fault]:
     """One fault for all roots of one kind that are waited for in the same operation."""
     together: dict[tuple[Kind, Cause | None, str, int | None], list[int]] = defaultdict(list)
+    firsts = graph.first_edges()
     for root in roots:
-        edge = first_edge(graph.edges_to([root]))
+        edge = firsts.get(root)
         kind = kind_of(root, scene)
         cause = scene.activities[root].cause if root in scene.activities and kind is Kind.RANK_NOT_JOINED else None
         together[kind, cause, "" if edge is None else edge.group.name, edge.sequence if edge else None].append(root)

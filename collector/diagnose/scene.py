@@ -10,7 +10,7 @@ from collector.diagnose.nodes import NodeFacts
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence, Roster
 from collector.diagnose.signatures import Mismatch
-from collector.diagnose.waits import Edge
+from collector.diagnose.waits import Edge, age_of
 from shared.diagnosis import Cause, Certainty, Evidence, GroupRef, Kind, Link
 from shared.trace import Trace
 
@@ -81,4 +81,4 @@ def kind_of(root: int, scene: Scene) -> Kind:
 
 def first_edge(edges: Iterable[Edge]) -> Edge | None:
     """The edge that has waited longest, collectives first."""
-    return min(edges, key=lambda e: (e.is_p2p, e.created_ns, e.group.name, e.waiter), default=None)
+    return min(edges, key=age_of, default=None)

@@ -51,6 +51,11 @@ class Edge:
         )
 
 
+def age_of(edge: Edge) -> tuple[bool, int, str, int]:
+    """What edges are compared by: the one that comes first has waited longest; collectives come before the others."""
+    return (edge.is_p2p, edge.created_ns, edge.group.name, edge.waiter)
+
+
 def find_edges(
     groups: tuple[GroupView, ...], roster: Roster, traces: dict[int, Trace], activities: dict[int, Activity]
 ) -> tuple[Edge, ...]:
@@ -82,12 +87,12 @@ class _Point(NamedTuple):
 
     absent: tuple[int, ...]
     queued: frozenset[int]
+    both: tuple[int, ...]
+    """Ascending. All who wait have one tuple in common: where thousands do, its identity tells them."""
 
     def holders_for(self, rank: int) -> tuple[int, ...]:
         """Who `rank` waits for. A rank that has not begun waits for those alone who have not even issued it."""
-        if rank in self.queued or not self.queued:
-            return self.absent
-        return tuple(sorted({*self.absent, *self.queued}))
+        return self.absent if rank in self.queued else self.both
 
 
 def _point(
@@ -104,7 +109,8 @@ def _point(
         queued = frozenset()  # nobody's device has begun it, and nothing tells why: they are stuck together
     absent = {*group.absent_at(sequence), *silent}
     told = absent.difference(unseen)
-    return _Point(tuple(sorted(told if told or queued else absent)), queued)
+    missing = tuple(sorted(told if told or queued else absent))
+    return _Point(missing, queued, tuple(sorted({*missing, *queued})) if queued else missing)
 
 
 def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Activity]) -> tuple[int, ...]:
