@@ -15,7 +15,7 @@ from agent.missing import missing_for
 from agent.scene import Scene
 from agent.sources.gdb import backtrace_with_gdb
 from agent.sources.helper import find_program
-from agent.sources.pystack import backtrace_with_pystack
+from agent.sources.pystack import NO_NATIVE, backtrace_with_pystack
 from agent.sources.strace import trace_syscalls
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotPermitted
@@ -58,6 +58,7 @@ def _part(rank: Rank, scene: Scene, how: How, *, seconds: float, deadline: Deadl
         case How.GDB:
             return {"stacks": backtrace_with_gdb(procfs, pid, program, deadline)}
         case How.PYSTACK:
-            return {"stacks": backtrace_with_pystack(procfs, pid, program, deadline)}
+            stacks = backtrace_with_pystack(procfs, pid, program, deadline)
+            return {"stacks": stacks, "remark": "" if stacks.native else NO_NATIVE}
         case How.SYSCALLS:
             return {"syscalls": trace_syscalls(procfs, pid, program, seconds=seconds, deadline=deadline)}

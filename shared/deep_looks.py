@@ -47,4 +47,5 @@ class DeepLook(Value):
     took_seconds: float = Field(default=0.0, description="How long the look took; a debugger stops the rank as long.")
     stacks: Stacks | None = None
     syscalls: SyscallTrace | None = None
+    remark: str = Field(default="", description="What it lacks, and why.")
     missing: Missing | None = Field(default=None, description="Why there is neither.")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.procfs import ProcFs
+from agent.procfs import ProcFs, reading
 from agent.sources.helper import Output
-from agent.sources.ptracing import trace_process
+from agent.sources.ptracing import require_traceable, trace_process
 from shared.errors import NotPermitted, UnreadableDump
 from shared.missing import Reason
 from shared.stack_dumps import DEEPEST_STACK, parse_gdb_text
@@ -21,6 +21,11 @@ from shared.stacks import Stacks
 
 HOW_TO_INSTALL = "gdb is not installed: `apt-get install gdb`, `dnf install gdb`"
 
+_NOT_OURS = (
+    "gdb opens the memory of a process for writing, too, which only its own user, root or a holder of CAP_DAC_OVERRIDE "
+    "may; run `unhang look` as one of them on the node, or let the agent (the drop-in debuggers.conf), or take "
+    "`--with pystack` or `unhang stacks --native`"
+)
 _NOWHERE = "/nonexistent"
 _SETTINGS = (
     "set auto-load off",
@@ -53,6 +58,8 @@ def backtrace_with_gdb(procfs: ProcFs, pid: int, program: Path | None, deadline:
     """Return all threads' native frames of a living process, which it stops. Raises Unavailable or Gone."""
     if program is None:
         raise Unavailable(Reason.NOT_FOUND, HOW_TO_INSTALL)
+    require_traceable(procfs, pid)
+    _require_memory(procfs, pid)
     command = gdb_command(program, ["-p", str(pid)], sysroot=_sysroot(procfs, pid))
     output = trace_process(procfs, pid, command, deadline, ask_to_end=signal.SIGTERM)
     return read_gdb(output, deadline, pid=pid)
@@ -67,6 +74,15 @@ def read_gdb(output: Output, deadline: Deadline, *, pid: int | None) -> Stacks:
     except UnreadableDump as error:
         said = output.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise Unavailable(Reason.UNREADABLE, f"gdb gave no backtrace: {said[-1][:200]}") from error
+
+
+def _require_memory(procfs: ProcFs, pid: int) -> None:
+    """Open what gdb will open, and do nothing with it: where gdb may not, it prints frames without names or callers."""
+    try:
+        with reading(pid):
+            os.close(os.open(procfs.path(pid, "mem"), os.O_RDWR | os.O_CLOEXEC))
+    except NotPermitted as error:
+        raise Unavailable(Reason.NOT_PERMITTED, _NOT_OURS) from error
 
 
 def _sysroot(procfs: ProcFs, pid: int) -> str | None:

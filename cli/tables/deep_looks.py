@@ -15,7 +15,8 @@ def deep_table(taken: DeepLook) -> str:
     named = f" ({printable(where)})" if where else ""
     head = f"rank {taken.rank}{named}, {taken.how.value}, {taken.took_seconds:.1f} s"
     if taken.stacks is not None:
-        return text([head, *threads_lines(taken.stacks)])
+        remark = [printable(taken.remark, most=500)] if taken.remark else []
+        return text([head, *remark, *threads_lines(taken.stacks)])
     return text([head, *_calls(taken.syscalls)]) if taken.syscalls is not None else ""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pyseccomp
 
-from tests.deploy.units import REPOSITORY, allowed_system_calls, settings_of
+from tests.deploy.units import REPOSITORY, allowed_system_calls, drop_in_text, unit_text, values_of
 
 SERVICE_USER = 61001
 """A user that owns nothing."""
@@ -22,9 +22,10 @@ _PR_MDWE_REFUSE_EXEC_GAIN = 1
 _EPERM = 1
 
 
-def command_under(service: str, program: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that runs `program` as the unit of `service` would; needs root."""
-    capabilities = "".join(f",+{name.removeprefix('CAP_').lower()}" for name in _capabilities(service))
+def command_under(service: str, program: Sequence[str], *, drop_in: str | None = None) -> tuple[str, ...]:
+    """Return the command that runs `program` as the unit of `service` would, with a drop-in or without; needs root."""
+    granted = [*_capabilities(unit_text(service)), *_capabilities(drop_in_text(service, drop_in) if drop_in else "")]
+    capabilities = "".join(f",+{name.removeprefix('CAP_').lower()}" for name in granted)
     identity = ("--reuid", str(SERVICE_USER), "--regid", str(SERVICE_USER), "--clear-groups")
     sets = (f"--{which}-caps=-all{capabilities}" for which in ("inh", "ambient"))
     bounding = (f"--bounding-set=-all{capabilities}", "--no-new-privs")
@@ -32,9 +33,8 @@ def command_under(service: str, program: Sequence[str]) -> tuple[str, ...]:
     return ("setpriv", *identity, *sets, *bounding, "env", f"PYTHONPATH={REPOSITORY}", *inner)
 
 
-def _capabilities(service: str) -> list[str]:
-    (ambient,) = settings_of(service, "AmbientCapabilities")
-    return ambient.split()
+def _capabilities(text: str) -> list[str]:
+    return [name for line in values_of(text, "AmbientCapabilities") for name in line.split()]
 
 
 def _forbid(service: str) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
+from shared.deep_looks import DeepLook, How
 from shared.diagnosis import Diagnosis
+from shared.missing import Reason
 from tests.deploy.sandbox import command_under
 from tests.deploy.units import RUN_SECONDS
 
@@ -56,16 +59,25 @@ def job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-@pytest.fixture
-def agent() -> Iterator[str]:
+@contextmanager
+def running_agent(*, drop_in: str | None = None, **variables: str) -> Iterator[str]:
     """The agent itself with the unit's rights; its address."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
         address = f"127.0.0.1:{holder.getsockname()[1]}"
-    command = command_under("agent", (sys.executable, "-c", AGENT, "agent", "--listen", address))
-    with subprocess.Popen(command) as process:
-        wait_for(f"http://{address}/healthz")
-        yield f"http://{address}"
-        process.terminate()
+    command = command_under("agent", (sys.executable, "-c", AGENT, "agent", "--listen", address), drop_in=drop_in)
+    with subprocess.Popen(command, env={**os.environ, **variables}) as process:
+        try:
+            wait_for(f"http://{address}/healthz")
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def agent() -> Iterator[str]:
+    """One without drop-ins."""
+    with running_agent() as address:
+        yield address
 
 
 def wait_for(address: str) -> None:
@@ -150,3 +162,44 @@ def test_memory_of_another_user_is_not_written_by_a_call(job: subprocess.Popen[s
         "libc.process_vm_writev(int(sys.argv[1]), None, 0, None, 0, 0); print(ctypes.get_errno())"
     )
     assert under_the_unit(sys.executable, "-c", program, str(job.pid)).stdout == "1\n"
+
+
+def deep(agent: str, pid: int, how: How) -> DeepLook:
+    """Have an agent look closely, and hold that the rank goes on sleeping, untraced."""
+    answer = httpx.get(f"{agent}/v1/ranks/{pid}/deep", params={"how": how, "seconds": 0.3}, timeout=RUN_SECONDS)
+    taken = DeepLook.model_validate(answer.raise_for_status().json())
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    assert "State:\tS" in status
+    assert "TracerPid:\t0" in status
+    return taken
+
+
+def functions(taken: DeepLook) -> set[str]:
+    """The functions that the main thread is in."""
+    assert taken.stacks is not None, taken.missing
+    assert taken.stacks.main is not None
+    return {frame.function for frame in taken.stacks.stack(taken.stacks.main)}
+
+
+def test_closer_looks_with_the_units_two_capabilities(job: subprocess.Popen[str]) -> None:
+    """strace works whole, pystack without native frames; that gdb cannot work is said before it prints nonsense."""
+    with running_agent(UNHANG_AGENT_DEBUGGERS="true") as agent:
+        by_gdb, by_pystack, calls = (deep(agent, job.pid, how) for how in (How.GDB, How.PYSTACK, How.SYSCALLS))
+    assert by_gdb.missing is not None
+    assert by_gdb.missing.reason is Reason.NOT_PERMITTED
+    assert "debuggers.conf" in by_gdb.missing.detail
+    assert "wait_for_neighbour" in functions(by_pystack)
+    assert "without native frames" in by_pystack.remark
+    assert calls.syscalls is not None, calls.missing
+    assert any("nanosleep" in each.call for each in calls.syscalls.waiting)
+
+
+def test_closer_looks_with_the_drop_in_for_debuggers(job: subprocess.Popen[str]) -> None:
+    """Native frames with their names, by gdb and by pystack."""
+    with running_agent(UNHANG_AGENT_DEBUGGERS="true", drop_in="debuggers") as agent:
+        by_gdb, by_pystack = (deep(agent, job.pid, how) for how in (How.GDB, How.PYSTACK))
+    assert any("nanosleep" in name for name in functions(by_gdb))
+    assert by_pystack.stacks is not None
+    assert by_pystack.stacks.native
+    assert "wait_for_neighbour" in functions(by_pystack)
+    assert by_pystack.remark == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.units import EXECUTABLE, RUN_SECONDS, SYSTEMD, settings_of, unit_text
+from tests.deploy.units import EXECUTABLE, RUN_SECONDS, SYSTEMD, drop_in_text, settings_of, unit_text, values_of
 
 SERVICES = ("agent", "collector")
 
@@ -47,12 +47,15 @@ def test_unit_is_narrow(service: str, runnable_units: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_agent_that_may_read_the_kernel_log_is_narrow_as_well(runnable_units: Path) -> None:
-    """The optional drop-in adds what it names, and systemd accepts it with the unit."""
+@pytest.mark.parametrize(
+    ("name", "added"), [("kernel-log", ["CAP_SYSLOG"]), ("debuggers", ["CAP_DAC_OVERRIDE", "CAP_KILL"])]
+)
+def test_agent_with_an_optional_drop_in_is_narrow_as_well(runnable_units: Path, name: str, added: list[str]) -> None:
+    """It adds what it names, and systemd accepts it with the unit."""
     folder = runnable_units / "unhang-agent.service.d"
     folder.mkdir()
-    optional = (SYSTEMD / folder.name / "kernel-log.conf").read_text(encoding="utf-8")
-    (folder / "kernel-log.conf").write_text(optional, encoding="utf-8")
+    optional = drop_in_text("agent", name)
+    (folder / f"{name}.conf").write_text(optional, encoding="utf-8")
     done = run("systemd-analyze", "verify", "--man=no", runnable_units / "unhang-agent.service")
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     whole = runnable_units / "unhang-whole.service"
@@ -61,7 +64,9 @@ def test_agent_that_may_read_the_kernel_log_is_narrow_as_well(runnable_units: Pa
         "systemd-analyze", "security", "--offline=yes", "--no-pager", f"--threshold={MOST_EXPOSURE['agent']}", whole
     )
     assert done.returncode == 0, done.stdout
-    assert "CAP_SYSLOG" in optional
+    assert (
+        values_of(optional, "AmbientCapabilities") == values_of(optional, "CapabilityBoundingSet") == [" ".join(added)]
+    )
 
 
 def test_agent_holds_two_capabilities_and_the_collector_none() -> None:

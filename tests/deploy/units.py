@@ -16,9 +16,19 @@ def unit_text(service: str) -> str:
     return (SYSTEMD / f"unhang-{service}.service").read_text(encoding="utf-8")
 
 
+def drop_in_text(service: str, name: str) -> str:
+    """Return the text of a drop-in of a unit, e.g. `kernel-log`."""
+    return (SYSTEMD / f"unhang-{service}.service.d" / f"{name}.conf").read_text(encoding="utf-8")
+
+
+def values_of(text: str, name: str) -> list[str]:
+    """Return the values of every line `NAME=value`, in order."""
+    return re.findall(rf"^{re.escape(name)}=(.*)$", text, re.MULTILINE)
+
+
 def settings_of(service: str, name: str) -> list[str]:
-    """Return the values of every line `NAME=value` of a unit, in order."""
-    return re.findall(rf"^{re.escape(name)}=(.*)$", unit_text(service), re.MULTILINE)
+    """Return the values of every such line of a unit."""
+    return values_of(unit_text(service), name)
 
 
 def allowed_system_calls(service: str) -> frozenset[str]:
