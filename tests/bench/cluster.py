@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil
 
+from shared.ranks import fold
 from tests.bench.jobs import REPOSITORY, wait_for
 from tests.bench.simulated.farm import Farm, agents
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
@@ -150,14 +151,17 @@ def hold_to_truth(diagnosis: dict[str, Any], farm: Farm) -> None:
     """
     job = SimulatedJob(farm.task.nodes, farm.task.moving)
     silent = {node * PER_NODE + at for node in (*farm.task.mute, *farm.task.unreachable) for at in range(PER_NODE)}
+    named = [[culprit["rank"] for culprit in each["culprits"]] for each in diagnosis["findings"]]
     findings = [
-        (each["kind"], [culprit["rank"] for culprit in each["culprits"]], each["cause"])
-        for each in diagnosis["findings"]
+        (each["kind"], fold(ranks), each["cause"])
+        for each, ranks in zip(diagnosis["findings"], named, strict=True)
+        if not silent.issuperset(ranks)
     ]
-    told = (diagnosis["verdict"], [each for each in findings if not silent.issuperset(each[1])])
-    true = ("not_hung", []) if job.moving else ("hung", [("rank_not_joined", [job.culprit], "dataloader")])
+    told = (diagnosis["verdict"], findings)
+    true = ("not_hung", []) if job.moving else ("hung", [("rank_not_joined", str(job.culprit), "dataloader")])
     if told != true:
-        raise WrongVerdict(f"{farm.task.nodes} agents: {told} instead of {true}: {diagnosis['headline']}")
+        seen = f"{diagnosis['coverage']['seen']} of {job.world} ranks seen, {diagnosis['took_seconds']} s"
+        raise WrongVerdict(f"{str(told)[:1000]} instead of {true}; {seen}: {diagnosis['headline']}")
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

@@ -15,6 +15,7 @@ from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
 
 NODES = 16
+_REST = {"headline": "", "coverage": {"seen": 0}, "took_seconds": 1.0}
 
 
 @pytest.mark.slow
@@ -33,7 +34,7 @@ def test_wrong_verdicts_are_not_accepted() -> None:
     with agents(NODES) as farm:
         for findings in ([], [found]):
             with pytest.raises(WrongVerdict):
-                hold_to_truth({"verdict": "hung", "findings": findings, "headline": ""}, farm)
+                hold_to_truth({"verdict": "hung", "findings": findings, **_REST}, farm)
 
 
 def test_agents_answer_over_http_with_the_present_time() -> None:
