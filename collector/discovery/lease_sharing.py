@@ -23,6 +23,9 @@ _EXCHANGES_PER_LEASE = 8
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.05, 15.0
 _JITTER = 0.2
+_DEADLINE_SECONDS = 5.0
+_AGENTS_PER_SECOND = 4096.0
+"""That even a busy machine exchanges; so much longer an exchange of many may take."""
 _END_SECONDS = 2.0
 """For the last exchange, when the collector is told to end."""
 
@@ -32,21 +35,25 @@ _log = logging.getLogger(__name__)
 class LeaseSharing:
     """Keeps leases and store in step."""
 
-    def __init__(self, leases: Leases, registrations: Registrations, *, deadline_seconds: float = 5.0) -> None:
+    def __init__(
+        self, leases: Leases, registrations: Registrations, *, deadline_seconds: float = _DEADLINE_SECONDS
+    ) -> None:
         self._leases = leases
         self._registrations = registrations
         self._deadline_seconds = deadline_seconds
+        self._known = 0
         self._thread = OwnThread("registrations")
 
     async def exchange(self) -> None:
         """Write and read once. What fails is told in `trouble` of the leases."""
         renewals = self._leases.take_unwritten()
+        due_seconds = self._deadline_seconds + max(len(renewals), self._known) / _AGENTS_PER_SECOND
         told = None
         try:
-            async with asyncio.timeout(self._deadline_seconds):
+            async with asyncio.timeout(due_seconds):
                 told = await self._thread.run(partial(self._registrations.exchange, renewals))
         except TimeoutError:
-            self._fail(f"no answer within {self._deadline_seconds:g} s")
+            self._fail(f"no answer within {due_seconds:.0f} s")
         except UnhangError as error:
             self._fail(str(error))
         finally:
@@ -54,6 +61,7 @@ class LeaseSharing:
                 self._leases.put_back(renewals)
         if told is not None:
             self._leases.learn(told)
+            self._known = len(told)
             if self._leases.trouble is not None:
                 _log.info("registrations are shared and kept again")
             self._leases.trouble = None

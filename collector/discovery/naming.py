@@ -128,11 +128,11 @@ def _steps(kind: Kind, culprit: Culprit, place: RankPlace, places: JobPlaces) ->
     agent = places.agents.get(short_name(culprit.host or ""))
     if kind is Kind.RANK_STOPPED and place.pid is not None:
         signal = ("exec", pod.name, *inside, "--", "sh", "-c", f"kill -CONT {place.pid}")
-        text = f"or let rank {rank} go on through its pod"
+        text = f"let rank {rank} go on through its pod"
         yield NextStep(text=text, command=_kubectl(pod.namespace, names, *signal))
     elif agent is not None and culprit.pid is not None and kind not in _GONE:
         dump = ("exec", agent[1], "--", "py-spy", "dump", "--native", "--pid", str(culprit.pid))
-        text = f"or see the threads of rank {rank} through the agent's pod on its node"
+        text = f"see the threads of rank {rank} through the agent's pod on its node"
         yield NextStep(text=text, command=_kubectl(agent[0], [agent[1]], *dump))
     yield _describe(pod)
     before = ("--previous",) if pod.restarts else ()

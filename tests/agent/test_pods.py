@@ -1,9 +1,15 @@
 """In which pod a process runs, by the names that kubelets give to control groups."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from agent.cgroups import CGROUPS
 from agent.pods import Place, place_of
 from agent.procfs import ProcFs
 
@@ -72,3 +78,39 @@ def test_others_are_in_none(tmp_path: Path, line: str) -> None:
 def test_process_that_is_gone_is_in_none(tmp_path: Path) -> None:
     """Nothing is raised for a process that has ended meanwhile."""
     assert place_of(ProcFs(tmp_path), 7) is None
+
+
+@contextmanager
+def kubelets_group() -> Iterator[Path]:
+    """A control group of the container, at the end of those that a kubelet would make; all are removed again."""
+    parent = CGROUPS / "memory" if (CGROUPS / "memory").is_dir() else CGROUPS
+    top = parent / f"kubepods-of-test-{os.getpid()}"
+    made = [top, top / f"pod{UID}", top / f"pod{UID}" / CONTAINER]
+    try:
+        try:
+            for folder in made:
+                folder.mkdir()
+        except OSError as error:
+            pytest.skip(f"no control group can be made here: {error}")
+        yield made[-1]
+    finally:
+        for folder in reversed(made):
+            if folder.exists():
+                folder.rmdir()
+
+
+@pytest.mark.root
+def test_real_process_in_a_container_of_its_own() -> None:
+    """By the kernel's own files: its group's names, and its number in the process namespace that it is the first of."""
+    program = "import sys; print('ready', flush=True); sys.stdin.read()"
+    with kubelets_group() as group:
+        enter = f'echo $$ > {group}/cgroup.procs && exec unshare --pid --fork {sys.executable} -c "$0"'
+        with subprocess.Popen(
+            ["sh", "-c", enter, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as running:
+            assert running.stdin is not None and running.stdout is not None
+            assert running.stdout.readline() == "ready\n"
+            (child,) = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+            places = place_of(ProcFs(), running.pid), place_of(ProcFs(), int(child))
+            running.stdin.close()
+    assert places == (Place(UID, CONTAINER, running.pid), Place(UID, CONTAINER, 1))

@@ -71,6 +71,8 @@ class Cluster:
         self.watch: Watch | None = Cluster.events
         """None: watches are forbidden."""
         self.status_of_gone = 200
+        self.pages_take_seconds = 0.0
+        """Of each page of a list of jobs' pods."""
         self.answering = threading.Event()
         """Cleared: connections are taken, and nothing is answered."""
         self.answering.set()
@@ -183,6 +185,7 @@ class Cluster:
         with self._news:
             found = [each for pods in self.pods.values() for each in pods if _fits(each, asked)]
             version = str(self.version)
+        time.sleep(0.0 if "labelSelector" in asked else self.pages_take_seconds)
         start, size = int(asked.get("continue", "0")), min(self.page, int(asked["limit"]))
         more = {"continue": str(start + size)} if start + size < len(found) else {}
         page = {

@@ -282,6 +282,16 @@ async def test_namespace_of_jobs_that_is_forbidden_and_then_is_not(cluster: Clus
         await until(lambda: job_pods(directory) == {})
 
 
+async def test_list_that_takes_longer_than_the_deadline_comes_later(cluster: Cluster, account: Path) -> None:
+    """A cluster of many pods must not cost the agents; each page has the deadline, the whole has none."""
+    cluster.pods["team"] = [pod(f"w-{at}", node="node1", namespace="team") for at in range(40)]
+    cluster.pages_take_seconds = 0.1
+    async with watching(cluster, account, deadline_seconds=1.0) as directory:
+        assert known(directory) == ["node1", "node2"]
+        await until(lambda: len(directory.pods) == 40)
+        assert directory.trouble is None
+
+
 async def test_ten_thousand_pods(cluster: Cluster, account: Path) -> None:
     """Listed in pages, then all changed at once: each change arrives, and none takes another list."""
     many = [pod(f"w-{at}", node=f"node{at % 900}", namespace="team") for at in range(10_000)]
