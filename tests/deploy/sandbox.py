@@ -1,7 +1,8 @@
 """Runs a program under what a unit grants and forbids, without a running systemd.
 
-Applied: the user, the capabilities, no new privileges, the system call filter, and no memory that is both writable
-and executable. Not applied: mounts, devices and control groups.
+Applied: the user, the capabilities, no new privileges, the system call filter, no memory that is both writable and
+executable, and mounts of its own with the root file system read-only, so that no rank shares our mount namespace. Not
+applied: the other mounts, devices and control groups.
 """
 
 import argparse
@@ -22,6 +23,10 @@ _PR_MDWE_REFUSE_EXEC_GAIN = 1
 _EPERM = 1
 
 
+_APART = ("unshare", "--mount", "--propagation", "slave", "sh", "-ec", 'mount -o remount,ro,bind /; exec "$@"', "sh")
+"""What PrivateMounts and ProtectSystem=strict bring about, as far as tools of ours can tell."""
+
+
 def command_under(service: str, program: Sequence[str], *, drop_in: str | None = None) -> tuple[str, ...]:
     """Return the command that runs `program` as the unit of `service` would, with a drop-in or without; needs root."""
     granted = [*_capabilities(unit_text(service)), *_capabilities(drop_in_text(service, drop_in) if drop_in else "")]
@@ -30,7 +35,7 @@ def command_under(service: str, program: Sequence[str], *, drop_in: str | None =
     sets = (f"--{which}-caps=-all{capabilities}" for which in ("inh", "ambient"))
     bounding = (f"--bounding-set=-all{capabilities}", "--no-new-privs")
     inner = (sys.executable, "-m", "tests.deploy.sandbox", service, "--", *program)
-    return ("setpriv", *identity, *sets, *bounding, "env", f"PYTHONPATH={REPOSITORY}", *inner)
+    return (*_APART, "setpriv", *identity, *sets, *bounding, "env", f"PYTHONPATH={REPOSITORY}", *inner)
 
 
 def _capabilities(text: str) -> list[str]:
