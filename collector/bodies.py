@@ -19,18 +19,25 @@ _MOST_OVERHEAD_BYTES = 4096
 """What little compresses to may be longer than it was."""
 
 
+class Body(bytes):
+    """A body, ungzipped, and as it came where that was gzipped."""
+
+    gzipped: bytes | None = None
+
+
 async def read_body(
     response: httpx.Response,
     *,
     most_bytes: int = MOST_BODY_BYTES,
     cut: bool = False,
     tell: Callable[[int], None] | None = None,
-) -> bytes:
+) -> Body:
     """Return the body of a streamed response, ungzipped. `tell` is told how many bytes came, as they come.
 
     What exceeds `most_bytes` raises NoAnswer, or is left unread where `cut` is set.
     """
     parts: list[bytes] = []
+    raws: list[bytes] = []
     room, came, pieces = most_bytes, 0, 0
     decode = _decoder(response)
     async for raw in response.aiter_raw():
@@ -38,17 +45,20 @@ async def read_body(
         if tell is not None:
             tell(came)
         part = decode.more(raw, room + 1)
+        raws.append(raw)
         room -= len(part)
         parts.append(part)
         if (room < 0 or came > most_bytes) and cut:
-            return b"".join(parts)[:most_bytes]
+            return Body(b"".join(parts)[:most_bytes])
         if room < 0 or came > most_bytes + _MOST_OVERHEAD_BYTES:  # compressed nothing is endless, too
             raise NoAnswer(Reason.REFUSED, f"the answer is larger than {most_bytes} bytes")
         if pieces > _MOST_CRUMBS and came < pieces * _CRUMB_BYTES:
             raise NoAnswer(Reason.REFUSED, f"the answer comes in crumbs: {came} bytes in {pieces} pieces")
     if not cut:
         decode.end()
-    return b"".join(parts)
+    body = Body(b"".join(parts))
+    body.gzipped = b"".join(raws) if isinstance(decode, _Gzip) else None
+    return body
 
 
 class _Plain:

@@ -4,6 +4,7 @@ import zlib
 
 from pydantic import ValidationError
 
+from collector.bodies import Body
 from collector.failures import NoAnswer, first_mistake
 from collector.fanout import read_answer
 from shared.errors import InvalidRankSet, quoted
@@ -15,7 +16,7 @@ from shared.value import Value
 _SURVEY = b'{"kind":"survey"'
 
 _LEVEL = 1
-"""Of compression: looks at a large job are tens of megabytes, and somebody waits for them to be kept."""
+"""Of compression, where the agent sent it plain: somebody waits for it to be kept."""
 
 
 class Look(Value):
@@ -31,7 +32,12 @@ class Look(Value):
 def read_look(body: bytes, surveys: SurveyReader) -> Look:
     """Read an agent's answer. Raises NoAnswer."""
     snapshot, others = _read(body, surveys)
-    return Look.model_construct(snapshot=snapshot, others=others, packed=zlib.compress(body, level=_LEVEL))
+    return Look.model_construct(snapshot=snapshot, others=others, packed=_packed(body))
+
+
+def _packed(body: bytes) -> bytes:
+    gzipped = body.gzipped if isinstance(body, Body) else None
+    return zlib.compress(body, level=_LEVEL) if gzipped is None else gzipped
 
 
 def read_kept(body: bytes) -> NodeSnapshot:

@@ -62,6 +62,10 @@ class Listed(Value):
     headline: str
 
 
+_ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
+"""What is compressed here is zlib's; looks that agents sent compressed are gzip's, and are kept as they came."""
+
+
 class Store:
     """The diagnoses in one database, in `ledger` those that are being made, in `registrations` the agents."""
 
@@ -255,7 +259,7 @@ def _unpack_look(blob: bytes) -> NodeSnapshot:
 
 
 def _inflated(blob: bytes) -> bytes:
-    return zlib.decompressobj().decompress(blob, _MOST_INFLATED)
+    return zlib.decompressobj(_ZLIB_OR_GZIP).decompress(blob, _MOST_INFLATED)
 
 
 def _why(error: Exception) -> str:

@@ -1,11 +1,13 @@
 """The store: what was saved is there after a restart and a SIGKILL, within the retention's bounds."""
 
+import gzip
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from shared.diagnosis import Diagnosis, Finding, Kind, Link, LinkEnd, Verdict
 from shared.errors import InvalidSettings, NotFound
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot
+from shared.survey import SurveyReader, survey_of
 from tests.collector.conftest import Opener
 from tests.collector.fake_agents import case_ranks
 
@@ -226,3 +229,16 @@ def test_sigkill_loses_nothing_that_was_saved(tmp_path: Path) -> None:
     assert saver.wait() == -signal.SIGKILL
     kept = {listed.id for listed in Store(file).list(limit=100_000)}
     assert set(told) <= kept
+
+
+def test_looks_are_kept_as_agents_sent_them(opened: Opener) -> None:
+    """Gzipped or packed here, a snapshot or a survey: what was looked at comes back."""
+    look = NodeSnapshot(host="node1", taken_at_ns=NOW_NS, ranks=case_ranks("missing_rank2", (0,), host="node1"))
+    survey = survey_of(look).model_dump_json().encode()
+    packed = [gzip.compress(look.model_dump_json().encode()), zlib.compress(survey)]
+    diagnosis = made(NOW_NS)
+    store = opened()
+    store.save(diagnosis, Expected(), [look, look], packed=packed)
+    whole, brief = store.kept(diagnosis.id).snapshots
+    assert whole == look
+    assert brief == SurveyReader().snapshot_of(survey_of(look))
