@@ -8,14 +8,16 @@ from datetime import UTC, datetime
 
 from collector.diagnose import diagnose
 from collector.diagnose.expected import Expected
+from collector.diagnose.naming import named
 from shared.diagnosis import Diagnosis
 from shared.snapshot import NodeSnapshot
 
 
 def judge(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
-    """Diagnose, and sign the verdict with an id and the time."""
+    """Diagnose, name what is found as people do, and sign the verdict with an id and the time."""
     now = time.time_ns()
-    return diagnose(snapshots, expected).model_copy(update={"id": new_id(now), "made_at": rfc3339(now)})
+    diagnosis = named(diagnose(snapshots, expected), expected.places)
+    return diagnosis.model_copy(update={"id": new_id(now), "made_at": rfc3339(now)})
 
 
 def new_id(at_ns: int) -> str:

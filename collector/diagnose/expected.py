@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from collector.diagnose.places import Places
 from shared.missing import Missing
 from shared.ranks import FoldedRanks
 from shared.value import Value
@@ -33,3 +34,4 @@ class Expected(Value):
     unanswered: tuple[Unanswered, ...] = ()
     unreadable: tuple[Missing, ...] = Field(default=(), description="Files or parts that could not be used.")
     neighbours: tuple[Neighbour, ...] = Field(default=(), description="Jobs beside it that lack ranks as well.")
+    places: Places = Field(default=Places(), description="Names of pods and nodes, for what the verdict names.")

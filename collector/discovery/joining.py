@@ -3,47 +3,45 @@
 1. Where do its ranks run, by what agents say of them, now or before, and by Kubernetes' list of pods?
 2. Silent nodes that have no pod of the job are no concern of it; its nodes where no agent is known are silent nodes.
    Where that changes what was judged, it is judged again.
-3. Names of pods and containers are added.
+3. Names of pods and containers are added, and kept with the question, so that a bundle is judged the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from collector.diagnose.expected import Expected
+from collector.diagnose.expected import Unanswered
+from collector.diagnose.naming import named
+from collector.diagnose.places import Places, PodFacts, RankPlace
 from collector.discovery.directory import Directory
-from collector.discovery.naming import hosts_of, named
 from collector.discovery.placing import JobPlaces, places_of
+from collector.discovery.sightings import PodPlace
 from collector.job_nodes import of_the_job, short_name, without_agent, without_ranks
 from collector.judgement import judge
 from collector.sweep import Sweep
+from shared.diagnosis import Diagnosis
 from shared.snapshot import Identity
+
+_HAS_NO_PROCESSES = ("Pending", "Succeeded", "Failed")
+_MOST_LOST = 64
 
 
 def join(made: Sweep, directory: Directory) -> Sweep:
     """Return the sweep with what the directory knows of its job."""
-    places = _places(made, directory)
-    expected = _expected(made, places, directory)
-    diagnosis = made.diagnosis
-    if expected != made.expected:
+    identities = list(_identities(made))
+    places = places_of(identities, directory.pods)  # 1
+    diagnosis, expected = made.diagnosis, made.expected
+    unanswered = _unanswered(made, places, directory)
+    if unanswered != expected.unanswered:  # 2
+        expected = expected.model_copy(update={"unanswered": unanswered})
         again = judge(made.snapshots, expected)
         diagnosis = again.model_copy(update={"took_seconds": diagnosis.took_seconds})
-    return replace(made, expected=expected, diagnosis=named(diagnosis, places))
-
-
-def _places(made: Sweep, directory: Directory) -> JobPlaces:
-    """Step 1."""
-    identities = list(_identities(made))
-    pods = directory.pods
-    places = places_of(identities, pods) if pods else JobPlaces()
-    given = directory.nodes_of(made.diagnosis.job) or frozenset()
-    hosts = {identity.host for identity in identities if identity.host is not None}
-    idle = without_ranks(given, hosts, (silent.host for silent in made.expected.unanswered)) if given else ()
-    agents = {
-        short_name(agent.address.host): (agent.labels["namespace"], agent.labels["pod"])
-        for agent in (directory.agents() if places.ranks else ())
-        if "kubernetes" in agent.learnt_from and {"namespace", "pod"} <= agent.labels.keys()
-    }
-    return replace(places, agents=agents, idle=idle)
+    told = Places(
+        ranks=_of_culprits(diagnosis, places, directory),
+        lost=tuple(facts for facts in map(_facts, places.others) if facts.is_unwell)[:_MOST_LOST],
+        idle=_idle(identities, expected.unanswered, directory.nodes_of(diagnosis.job)),
+    )
+    expected = expected.model_copy(update={"places": told})
+    return replace(made, expected=expected, diagnosis=named(diagnosis, told))  # 3
 
 
 def _identities(made: Sweep) -> Iterator[Identity]:
@@ -55,15 +53,61 @@ def _identities(made: Sweep) -> Iterator[Identity]:
         yield from (rank for rank in ranks.ranks if rank.job == job)
 
 
-def _expected(made: Sweep, places: JobPlaces, directory: Directory) -> Expected:
-    """Step 2."""
-    expected = made.expected
+def _unanswered(made: Sweep, places: JobPlaces, directory: Directory) -> tuple[Unanswered, ...]:
+    told = made.expected.unanswered
     if not places.ranks:
-        return expected
-    told = expected.unanswered
+        return told
+    known = {agent.address.host for agent in directory.agents() if agent.asked}
+    known |= {ranks.host for ranks in made.lists.values()} | {silent.host for silent in told}
     if places.whole:
         told = of_the_job(told, frozenset(pod.node for pod in places.pods if pod.node is not None))
-    known = {agent.address.host for agent in directory.agents() if agent.asked}
-    known |= {ranks.host for ranks in made.lists.values()} | {silent.host for silent in expected.unanswered}
-    told = (*told, *without_agent(hosts_of(places.pods), known))
-    return expected if told == expected.unanswered else expected.model_copy(update={"unanswered": told})
+    return (*told, *without_agent(_running_on(places.pods), known))
+
+
+def _running_on(pods: Iterable[PodPlace]) -> Mapping[str, str]:
+    """Return the nodes on which pods of the job run, and the first pod of each."""
+    found: dict[str, str] = {}
+    for pod in pods:
+        if pod.node is not None and pod.phase not in _HAS_NO_PROCESSES:
+            found.setdefault(pod.node, f"pod {pod.namespace}/{pod.name} of the job")
+    return found
+
+
+def _of_culprits(diagnosis: Diagnosis, places: JobPlaces, directory: Directory) -> tuple[RankPlace, ...]:
+    """Return the places of the ranks that are named."""
+    culprits = sorted({rank for finding in diagnosis.findings for rank in finding.culprit_ranks} & places.ranks.keys())
+    agents = _agents(directory) if culprits else {}
+    found = []
+    for rank in culprits:
+        pod, container, pid = places.ranks[rank]
+        agent = agents.get(short_name(pod.node or ""))
+        found.append(RankPlace(rank=rank, pod=_facts(pod), container=container, pid=pid, agent=agent))
+    return tuple(found)
+
+
+def _agents(directory: Directory) -> dict[str, PodFacts]:
+    """Return the agents' pods, by their nodes' names."""
+    return {
+        short_name(agent.address.host): PodFacts(namespace=agent.labels["namespace"], name=agent.labels["pod"])
+        for agent in directory.agents()
+        if "kubernetes" in agent.learnt_from and {"namespace", "pod"} <= agent.labels.keys()
+    }
+
+
+def _idle(
+    identities: Iterable[Identity], silent: Iterable[Unanswered], given: frozenset[str] | None
+) -> tuple[str, ...]:
+    """Return the nodes that Slurm gave the job, and that answer and have no rank of it."""
+    hosts = {identity.host for identity in identities if identity.host is not None}
+    return () if given is None else without_ranks(given, hosts, (each.host for each in silent))
+
+
+def _facts(pod: PodPlace) -> PodFacts:
+    return PodFacts(
+        namespace=pod.namespace,
+        name=pod.name,
+        node=pod.node,
+        phase=pod.phase,
+        reason=pod.reason,
+        restarts=pod.restarts,
+    )

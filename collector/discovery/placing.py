@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pydantic import Field
@@ -27,7 +26,7 @@ class JobPod(Value):
     restarts: int = 0
 
 
-class RankPlace(NamedTuple):
+class Placed(NamedTuple):
     """Where one rank runs."""
 
     pod: PodPlace
@@ -35,25 +34,15 @@ class RankPlace(NamedTuple):
     pid: int | None
     """Its process id as the container sees it."""
 
-    @property
-    def pod_name(self) -> str:
-        """The pod as it is written in a diagnosis."""
-        return f"{self.pod.namespace}/{self.pod.name}"
 
+class JobPlaces(NamedTuple):
+    """Where the ranks of one job run, as far as Kubernetes knows."""
 
-@dataclass(frozen=True)
-class JobPlaces:
-    """Where the ranks of one job run, as far as Kubernetes and Slurm know."""
-
-    ranks: Mapping[int, RankPlace] = field(default_factory=dict)
-    others: tuple[PodPlace, ...] = ()
+    ranks: Mapping[int, Placed]
+    others: tuple[PodPlace, ...]
     """Pods of the job in which no rank is seen."""
-    whole: bool = False
+    whole: bool
     """Does Kubernetes know the job of every rank's pod, so that its pods are all there are?"""
-    agents: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Namespace and name of the pods in which agents run, by the node's name."""
-    idle: tuple[str, ...] = ()
-    """Nodes that Slurm gave the job, whose agents answer and see no rank of it."""
 
     @property
     def pods(self) -> tuple[PodPlace, ...]:
@@ -63,14 +52,14 @@ class JobPlaces:
 
 def places_of(ranks: Iterable[Identity], pods: Mapping[str, PodPlace]) -> JobPlaces:
     """Return where ranks of one job run. Of two words about one rank the first counts."""
-    found: dict[int, RankPlace] = {}
+    found: dict[int, Placed] = {}
     whole = True
     for rank in ranks:
         pod = None if rank.pod_uid is None else pods.get(rank.pod_uid)
         whole = whole and pod is not None and pod.job is not None
         if pod is not None:
             container = None if rank.container_id is None else pod.containers.get(rank.container_id)
-            found.setdefault(rank.rank, RankPlace(pod, container, rank.container_pid))
+            found.setdefault(rank.rank, Placed(pod, container, rank.container_pid))
     others = _siblings({place.pod.uid for place in found.values()}, pods)
     return JobPlaces(found, others, whole and bool(found))
 

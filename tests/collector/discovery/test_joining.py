@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from collector.recorded import diagnose_directory
 from shared.diagnosis import Diagnosis, Finding, PodEvidence
 from shared.missing import Missing, Reason
 from shared.snapshot import Process, RankSnapshot
@@ -173,6 +174,23 @@ async def test_hang_without_findings_tells_of_pods_that_are_not_well(tmp_path: P
         diagnosis, _ = await diagnosed(client)
     assert diagnosis.findings == ()
     assert diagnosis.next_steps[-1].command == "kubectl -n team describe pod w-1"
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["seen", "out of reach"])
+async def test_bundle_is_judged_with_the_same_names(tmp_path: Path, lost: bool) -> None:
+    """Read back anywhere, with no cluster in sight: pods, nodes without an agent, evidence and commands."""
+    one, two = whole_job()
+    cluster = Cluster(unhang=[agent(1)], team=[worker(0, restarts=1, reason="OOMKilled"), worker(1)])
+    nodes, names = ((one,), "node1") if lost else ((one, two), "node[1-2]")
+    async with on_kubernetes(tmp_path, cluster, *nodes, names=names) as client:
+        diagnosis, _ = await diagnosed(client)
+        bundle = await client.get(f"/v1/diagnoses/{diagnosis.id}/bundle")
+    (tmp_path / "read").mkdir()
+    (tmp_path / "read" / "bundle").write_bytes(bundle.content)
+    again = diagnose_directory(tmp_path / "read").diagnosis
+    assert "team/w-" in again.model_dump_json()
+    assert (again.findings, again.next_steps) == (diagnosis.findings, diagnosis.next_steps)
+    assert again.coverage == diagnosis.coverage
 
 
 async def test_without_kubernetes_nothing_is_added(tmp_path: Path) -> None:

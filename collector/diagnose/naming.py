@@ -1,4 +1,4 @@
-"""A diagnosis with the names that people on Kubernetes go by: a pure function of the verdict and of the job's places.
+"""A diagnosis with the names that people go by: a pure function of the verdict and of the job's places.
 
 1. Culprits get the names of their pod and container, where an agent has seen in which they run.
 2. What Kubernetes knows to be wrong with such a pod becomes evidence.
@@ -9,50 +9,39 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from collector.discovery.placing import JobPlaces, RankPlace
-from collector.discovery.sightings import PodPlace
-from collector.job_nodes import short_name
-from shared.diagnosis import (
-    AbsenceEvidence,
-    Culprit,
-    Diagnosis,
-    Evidence,
-    Finding,
-    Kind,
-    NextStep,
-    PodEvidence,
-)
+from collector.diagnose.places import Places, PodFacts, RankPlace
+from shared.diagnosis import AbsenceEvidence, Culprit, Diagnosis, Evidence, Finding, Kind, NextStep, PodEvidence
 from shared.missing import Reason
 from shared.ranks import fold, ranks_in_words
 
 _GONE = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING, Kind.RANK_UNREACHABLE, Kind.STARTUP_INCOMPLETE})
-_HAS_NO_PROCESSES = ("Pending", "Succeeded", "Failed")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 """As Kubernetes' names are (RFC 1123); anything else is put into no command, where it might be an option."""
 _MOST_PODS = 8
 _MOST_NODES = 8
 _MOST_LOOKED_AT = 2
-"""Culprits whose pods are looked at in next steps, as `collector/diagnose/steps.py` does."""
+"""Culprits whose pods are looked at in next steps, as `steps.py` does."""
 
 
-def named(diagnosis: Diagnosis, places: JobPlaces) -> Diagnosis:
+def named(diagnosis: Diagnosis, places: Places) -> Diagnosis:
     """Return the diagnosis with what is known of its pods and nodes added."""
-    if not places.ranks and not places.idle:
+    if places == Places():
         return diagnosis
-    findings = tuple(_finding(finding, places) for finding in diagnosis.findings)
-    unwell = () if findings else tuple(_describe(pod) for pod in _unwell(places)[:_MOST_LOOKED_AT])
-    return diagnosis.model_copy(update={"findings": findings, "next_steps": (*diagnosis.next_steps, *unwell)})
+    by_rank = {place.rank: place for place in places.ranks}
+    findings = tuple(_finding(finding, by_rank, places) for finding in diagnosis.findings)
+    lost = () if findings else tuple(map(_describe, places.lost[:_MOST_LOOKED_AT]))
+    return diagnosis.model_copy(update={"findings": findings, "next_steps": (*diagnosis.next_steps, *lost)})
 
 
-def _finding(finding: Finding, places: JobPlaces) -> Finding:
-    culprits = tuple(_culprit(each, places.ranks.get(each.rank)) for each in finding.culprits)
-    here = [(each, places.ranks[each.rank]) for each in culprits if each.rank in places.ranks]
+def _finding(finding: Finding, by_rank: Mapping[int, RankPlace], places: Places) -> Finding:
+    culprits = tuple(_culprit(each, by_rank.get(each.rank)) for each in finding.culprits)
+    here = [(each, by_rank[each.rank]) for each in culprits if each.rank in by_rank]
     lost = finding.kind in _GONE and any(each.pod is None for each in culprits)
     evidence = [*_of_culprits(here), *(_of_lost(culprits, places) if lost else ())]
-    steps = [step for each, place in here[:_MOST_LOOKED_AT] for step in _steps(finding.kind, each, place, places)]
-    steps += [_describe(pod) for pod in (_unwell(places)[:_MOST_LOOKED_AT] if lost else ())]
+    steps = [step for each, place in here[:_MOST_LOOKED_AT] for step in _steps(finding.kind, each, place)]
+    steps += map(_describe, places.lost[:_MOST_LOOKED_AT] if lost else ())
     return finding.model_copy(
         update={
             "culprits": culprits,
@@ -67,22 +56,22 @@ def _culprit(culprit: Culprit, place: RankPlace | None) -> Culprit:
     if place is None:
         return culprit
     host = place.pod.node if culprit.host is None else culprit.host
-    return culprit.model_copy(update={"pod": place.pod_name, "container": place.container, "host": host})
+    return culprit.model_copy(update={"pod": place.pod.full_name, "container": place.container, "host": host})
 
 
 def _of_culprits(here: Sequence[tuple[Culprit, RankPlace]]) -> list[Evidence]:
     """Step 2."""
-    together: dict[tuple[str, str | None], list[int]] = {}
-    by_pod = {(place.pod.key, place.container): place for _, place in here}
+    together: dict[tuple[str, str | None], tuple[RankPlace, list[int]]] = {}
     for culprit, place in here:
-        together.setdefault((place.pod.key, place.container), []).append(culprit.rank)
-    told = [(by_pod[key], ranks) for key, ranks in together.items() if _is_unwell(by_pod[key].pod)]
-    return [_evidence(place.pod, place.container, ranks) for place, ranks in told[:_MOST_PODS]]
+        if place.pod.is_unwell:
+            together.setdefault((place.pod.full_name, place.container), (place, []))[1].append(culprit.rank)
+    told = list(together.values())[:_MOST_PODS]
+    return [_evidence(place.pod, place.container, ranks) for place, ranks in told]
 
 
-def _of_lost(culprits: Sequence[Culprit], places: JobPlaces) -> Iterator[Evidence]:
+def _of_lost(culprits: Sequence[Culprit], places: Places) -> Iterator[Evidence]:
     """Step 3."""
-    for pod in _unwell(places)[:_MOST_PODS]:
+    for pod in places.lost[:_MOST_PODS]:
         yield _evidence(pod, None, ())
     if places.idle:
         lost = [culprit.rank for culprit in culprits if culprit.host is None]
@@ -92,26 +81,17 @@ def _of_lost(culprits: Sequence[Culprit], places: JobPlaces) -> Iterator[Evidenc
         yield AbsenceEvidence(ranks=fold(lost), text=text, reason=Reason.NOT_FOUND)
 
 
-def _unwell(places: JobPlaces) -> list[PodPlace]:
-    return [pod for pod in places.others if _is_unwell(pod)]
-
-
-def _is_unwell(pod: PodPlace) -> bool:
-    return pod.phase not in ("Running", "Succeeded") or bool(pod.reason)
-
-
-def _evidence(pod: PodPlace, container: str | None, ranks: Sequence[int]) -> PodEvidence:
-    name = f"{pod.namespace}/{pod.name}"
+def _evidence(pod: PodFacts, container: str | None, ranks: Sequence[int]) -> PodEvidence:
     within = "" if container is None else f", container {container}"
-    who = f"{ranks_in_words(ranks)} {'runs' if len(ranks) == 1 else 'run'} in pod {name}{within}"
+    who = f"{ranks_in_words(ranks)} {'runs' if len(ranks) == 1 else 'run'} in pod {pod.full_name}{within}"
     on = "" if pod.node is None else f" on {pod.node}"
-    whose = who if ranks else f"in pod {name} of this job{on} no rank is seen"
+    whose = who if ranks else f"in pod {pod.full_name} of this job{on} no rank is seen"
     again = f"restarted {pod.restarts} time{'s' * (pod.restarts != 1)}" if pod.restarts else ""
     state = ", ".join(part for part in (pod.phase, pod.reason, again) if part)
     return PodEvidence(
         ranks=fold(ranks),
         text=f"{whose}: {state}",
-        pod=name,
+        pod=pod.full_name,
         container=container,
         host=pod.node,
         phase=pod.phase,
@@ -120,20 +100,19 @@ def _evidence(pod: PodPlace, container: str | None, ranks: Sequence[int]) -> Pod
     )
 
 
-def _steps(kind: Kind, culprit: Culprit, place: RankPlace, places: JobPlaces) -> Iterator[NextStep]:
+def _steps(kind: Kind, culprit: Culprit, place: RankPlace) -> Iterator[NextStep]:
     """Step 4, for one culprit."""
-    rank, pod = culprit.rank, place.pod
+    rank, pod, agent = culprit.rank, place.pod, place.agent
     names = [pod.name, *(() if place.container is None else (place.container,))]
     inside = () if place.container is None else ("-c", place.container)
-    agent = places.agents.get(short_name(culprit.host or ""))
     if kind is Kind.RANK_STOPPED and place.pid is not None:
         signal = ("exec", pod.name, *inside, "--", "sh", "-c", f"kill -CONT {place.pid}")
         text = f"let rank {rank} go on through its pod"
         yield NextStep(text=text, command=_kubectl(pod.namespace, names, *signal))
     elif agent is not None and culprit.pid is not None and kind not in _GONE:
-        dump = ("exec", agent[1], "--", "py-spy", "dump", "--native", "--pid", str(culprit.pid))
+        dump = ("exec", agent.name, "--", "py-spy", "dump", "--native", "--pid", str(culprit.pid))
         text = f"see the threads of rank {rank} through the agent's pod on its node"
-        yield NextStep(text=text, command=_kubectl(agent[0], [agent[1]], *dump))
+        yield NextStep(text=text, command=_kubectl(agent.namespace, [agent.name], *dump))
     yield _describe(pod)
     before = ("--previous",) if pod.restarts else ()
     text = f"read the end of what rank {rank}'s container printed" + (" before it was restarted" if before else "")
@@ -141,9 +120,9 @@ def _steps(kind: Kind, culprit: Culprit, place: RankPlace, places: JobPlaces) ->
     yield NextStep(text=text, command=_kubectl(pod.namespace, names, *logs))
 
 
-def _describe(pod: PodPlace) -> NextStep:
+def _describe(pod: PodFacts) -> NextStep:
     return NextStep(
-        text=f"see the states and events of pod {pod.namespace}/{pod.name}",
+        text=f"see the states and events of pod {pod.full_name}",
         command=_kubectl(pod.namespace, [pod.name], "describe", "pod", pod.name),
     )
 
@@ -153,12 +132,3 @@ def _kubectl(namespace: str, names: Iterable[str], *words: str) -> str | None:
     if not all(_NAME.fullmatch(name) for name in (namespace, *names)):
         return None
     return shlex.join(("kubectl", "-n", namespace, *words))
-
-
-def hosts_of(pods: Iterable[PodPlace]) -> dict[str, str]:
-    """Return the nodes on which pods of a job run, and the first pod of each."""
-    found: dict[str, str] = {}
-    for pod in pods:
-        if pod.node is not None and pod.phase not in _HAS_NO_PROCESSES:
-            found.setdefault(pod.node, f"pod {pod.namespace}/{pod.name} of the job")
-    return found
