@@ -32,6 +32,8 @@ _BY_KIND = {
 }
 
 
+_NEVER_STOPPED = "DTt"
+"""States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
 _UNRECORDED = "compare what the ranks' stacks call and with which sizes; look at network, GPU and driver on these nodes"
 
 
@@ -63,11 +65,19 @@ def _commands(rank: int, kind: Kind, scene: Scene) -> list[NextStep]:
     if kind is Kind.RANK_STOPPED:
         return [NextStep(text=f"let rank {rank} go on{on}", command=f"kill -CONT {pid}")]
     job = shlex.quote(scene.roster.job or "")
-    return [
-        NextStep(
+    process = view.process
+    if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
+        dump = NextStep(
+            text=f"see all threads of rank {rank}{on}; never stop it: who attaches to it may hang as it does",
+            command=f"py-spy dump --nonblocking --pid {pid}",
+        )
+    else:
+        dump = NextStep(
             text=f"see all threads of rank {rank}{on}, native frames included",
             command=f"py-spy dump --native --pid {pid}",
-        ),
+        )
+    return [
+        dump,
         NextStep(text=f"see its stacks beside the others'{on}", command=f"unhang stacks {job}"),
     ]
 

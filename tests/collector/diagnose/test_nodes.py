@@ -309,3 +309,22 @@ def test_device_of_a_culprit_may_be_held_by_its_child_or_be_a_part() -> None:
 def with_device(rank: RankSnapshot, device: str) -> RankSnapshot:
     """A rank whose environment names a device."""
     return rank.model_copy(update={"identity": rank.identity.model_copy(update={"gpu": device})})
+
+
+@pytest.mark.parametrize(
+    ("process", "command"),
+    [
+        (Process(pid=1003, state="S"), "py-spy dump --native --pid 1003"),
+        (Process(pid=1003, state="D"), "py-spy dump --nonblocking --pid 1003"),
+        (Process(pid=1003, state="t", tracer_pid=7), "py-spy dump --nonblocking --pid 1003"),
+        (
+            Process(pid=1003, state="S", blocked_threads=(BlockedThread(tid=1004),)),
+            "py-spy dump --nonblocking --pid 1003",
+        ),
+    ],
+)
+def test_next_step_never_stops_what_is_blocked_in_the_kernel(process: Process, command: str) -> None:
+    """Who attaches to it would wait as long as it does."""
+    finding = judged(with_rank(absent(3), 3, process=process)).findings[0]
+    commands = [step.command for step in finding.next_steps if step.command and "py-spy" in step.command]
+    assert commands == [command]
