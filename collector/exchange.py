@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import httpx
 
 from collector.bodies import read_body
-from collector.failures import NoAnswer, explain_status, explain_transport, no_connection
+from collector.failures import NoAnswer, explain_status, explain_transport, no_address, no_connection
+from collector.lookups import NoNameServer
 from shared.missing import Reason
 
 Parameters = Mapping[str, str | int | Sequence[str | int]]
@@ -50,6 +51,8 @@ class Exchange:
                     said = await read_body(response, most_bytes=_MOST_EXCUSE_BYTES, cut=True, tell=self._note)
                     raise explain_status(response.status_code, said)
                 return await read_body(response, most_bytes=self._most_bytes, tell=self._note)
+        except NoNameServer as error:
+            raise no_address(connect_seconds) from error
         except httpx.ConnectTimeout as error:
             raise no_connection(connect_seconds) from error
         except httpx.HTTPError as error:

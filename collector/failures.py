@@ -63,6 +63,11 @@ def no_connection(seconds: float) -> NoAnswer:
     return NoAnswer(Reason.TIMED_OUT, detail, again=Again.NO_CONNECTION)
 
 
+def no_address(seconds: float) -> NoAnswer:
+    """Return why a host was not asked whose name nobody has told the address of."""
+    return NoAnswer(Reason.TIMED_OUT, f"no name server told the host's address within {seconds:.1f} s")
+
+
 def explain_transport(error: httpx.HTTPError) -> NoAnswer:
     """Return why a request failed below HTTP."""
     if isinstance(error, httpx.TimeoutException):

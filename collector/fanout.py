@@ -22,7 +22,9 @@ from pydantic import ValidationError
 from collector.bodies import MOST_BODY_BYTES
 from collector.failures import Again, NoAnswer, first_mistake
 from collector.inquiry import Inquiry, Means
+from collector.lookups import LookingUp
 from collector.pace import Pace
+from collector.pools import Pools
 from collector.rounds import Answered, Deadline, Request, Round, Silent, T
 from collector.second_tries import second_tries
 from collector.turns import Turns
@@ -53,15 +55,14 @@ def make_client(
     headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
+    trusted = httpx.create_ssl_context(trust_env=False) if tls is None else tls.context()
     return httpx.AsyncClient(
         headers=headers,
         auth=auth,
-        verify=True if tls is None else tls.context(),
         event_hooks={} if tls is None else {"request": [partial(_renew, tls)]},
-        transport=transport,
+        transport=transport or LookingUp(Pools(verify=trusted, most_idle=most_at_once)),
         mounts=mounts,
         timeout=None,  # every request runs under a deadline of ours, which is for the whole of it
-        limits=httpx.Limits(max_connections=most_at_once, max_keepalive_connections=most_at_once),
         trust_env=False,
         follow_redirects=False,
     )

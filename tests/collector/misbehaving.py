@@ -18,6 +18,8 @@ class Seen:
     accepted: int = 0
     open: int = 0
     most_open: int = 0
+    asked: int = 0
+    most_asked: int = 0
     requests: list[str] = field(default_factory=list)
     """The request lines, in the order in which they came."""
 
@@ -89,7 +91,10 @@ def answering_well(body: bytes, *, after_seconds: float = 0.0) -> Behaviour:
     async def treat(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await next_request(seen, reader)
+            seen.asked += 1
+            seen.most_asked = max(seen.most_asked, seen.asked)
             await asyncio.sleep(after_seconds)
+            seen.asked -= 1
             writer.write(answer_of(body))
             await writer.drain()
 

@@ -179,8 +179,10 @@ async def test_an_address_that_leads_to_another_node_does_not_hide_a_node(monkey
     assert Kind.RANK_MISSING not in {finding.kind for finding in swept.diagnosis.findings}
 
 
-async def test_names_that_no_server_answers_do_not_hold_up_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look-ups that hang fill every thread that asyncio has for them: what answers by address is judged in time."""
+async def test_names_that_no_server_answers_hold_up_neither_other_names_nor_the_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Look-ups that hang would fill every thread that asyncio has for them."""
     real = socket.getaddrinfo
     ended = threading.Event()
 
@@ -188,14 +190,17 @@ async def test_names_that_no_server_answers_do_not_hold_up_the_verdict(monkeypat
         name = host.decode() if isinstance(host, bytes) else str(host)
         if name.endswith(".dead"):
             ended.wait(60.0)
-        return real(host, *arguments, **more)
+        return real("127.0.0.1" if name.endswith(".alive") else host, *arguments, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", dead)
     try:
         with served(FakeAgent("node1", case_ranks(CASE, range(4), host="node1"))) as url:
             names = [at(f"n{n}", f"http://n{n}.dead:8471") for n in range(80)]
-            swept = await ask([*names, at("node1", url)])
+            swept = await ask([*names, at("node1", url.replace("127.0.0.1", "node1.alive"))], deadline_seconds=8.0)
     finally:
         ended.set()
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
+    assert {each.missing.detail[:37] for each in swept.expected.unanswered} == {
+        "no name server told the host's address"[:37]
+    }
     assert len(swept.expected.unanswered) == 80
