@@ -24,7 +24,9 @@ LEAST_DISTANCE = 0.20
 VICTIM_SECONDS = 0.020
 """… and for more than this long each time it matters …"""
 LEAST_PAUSES = 3
-"""… which is as often as this at least: one long pause is no habit."""
+"""… which is as often as this at least: one long pause is no habit …"""
+HABIT_SHARE = 0.1
+"""… nor is a lag that usually is less than this share of a step, whatever a network has held up once."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ def _described(
     ]
     known = [straggler for straggler in shown if straggler is not None]
     best = max(known, key=lambda straggler: (straggler.lag_seconds, len(straggler.group.members)), default=None)
-    return None if best is None or best.last_in * 2 < best.sequences else best
+    if best is None or best.last_in * 2 < best.sequences:
+        return None
+    return best if best.lag_seconds >= HABIT_SHARE * best.period_seconds else None
 
 
 def _in_group(rank: int, index: int, group: GroupView, trace: Trace, waiting: Waiting) -> Straggler | None:
