@@ -86,7 +86,10 @@ class CollectorSettings(AccessSettings):
         description="Only callers with a token of this file may register agents. It must stand in `token_file` too.",
     )
     discovery_seconds: float = Field(
-        default=15.0, ge=0.05, le=3600.0, description="How often files, servers, DNS, Slurm and Kubernetes are asked."
+        default=15.0,
+        ge=0.05,
+        le=3600.0,
+        description="How often files, servers, DNS and Slurm are asked, and Kubernetes where it cannot be watched.",
     )
     discovery_deadline_seconds: float = Field(
         default=5.0, gt=0.0, le=60.0, description="How long one of them may take to answer."

@@ -322,3 +322,15 @@ PODS = {
         }
     ],
 }
+WATCH = (
+    {
+        "type": "MODIFIED",
+        "object": {
+            "metadata": {"name": "w-0", "namespace": "team", "uid": "u", "resourceVersion": "12745"},
+            "spec": {"nodeName": "node1"},
+            "status": {"phase": "Failed", "reason": "Evicted"},
+        },
+    },
+    {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "12746"}}},
+)
+WATCH_ENDED = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}

@@ -20,7 +20,7 @@ from agent.sources.worker_server import _receive
 from agent.unix_peers import parse_answer
 from collector.diagnose import diagnose
 from collector.diagnose.expected import Expected
-from collector.discovery.pods import parse_pods
+from collector.discovery.pods import parse_change, parse_pods
 from collector.discovery.slurm import parse_squeue
 from collector.discovery.targets import parse_targets
 from collector.failures import NoAnswer
@@ -199,6 +199,7 @@ TARGETS = (
     Target("targets", lambda data: parse_targets(data, source="x"), (as_json(seeds.TARGETS),), (seeds.TARGETS,)),
     Target("targets_yaml", lambda data: parse_targets(data, source="x", yaml=True), (seeds.TARGETS_YAML,)),
     Target("pods", lambda data: [p.place() for p in parse_pods(data).items], (as_json(seeds.PODS),), (seeds.PODS,)),
+    Target("watch", parse_change, tuple(map(as_json, seeds.WATCH)), (*seeds.WATCH, seeds.WATCH_ENDED)),
     Target(
         "squeue", text_of(lambda text: list(parse_squeue(text))), (b"4242|node[01-16,20]\n4243|r[1-2]n[0-3]\n9|\n",)
     ),
