@@ -121,7 +121,8 @@ class Turns:
 
     def _is_overdue(self, turn: Turn, now: float, stands_still: bool) -> bool:
         overtaken = self._ended - turn.ended_before >= 2 * self.number and now - turn.began > LEAST_SECONDS
-        return overtaken or (stands_still and now - turn.began > self.share(turn.due - now))
+        patience = self.share(turn.due - now) / 2  # half of the turns serve those who wait
+        return overtaken or (stands_still and now - turn.began > max(LEAST_SECONDS, patience))
 
 
 def _give_way(turn: Turn, now: float) -> None:

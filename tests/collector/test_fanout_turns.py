@@ -65,7 +65,7 @@ async def test_agents_that_are_stopped_keep_nobody_from_being_asked() -> None:
     again: Counter[Again] = Counter()
     async with behaving(answering_well(GOOD)) as healthy, behaving(say_nothing) as stopped:
         good = healthy.addresses(200)
-        outcome = await ask([*stopped.addresses(200), *good], seconds=8.0, most_at_once=64, again=again)
+        outcome = await ask([*stopped.addresses(200), *good], seconds=10.0, most_at_once=64, again=again)
     assert {answer.address for answer in outcome.answered} == set(good)
     assert again[Again.GAVE_WAY] > 0
 
