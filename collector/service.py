@@ -18,7 +18,7 @@ from collector.deep import look_closely
 from collector.desk import Desk
 from collector.discovery.choosing import make_directory
 from collector.discovery.directory import Directory
-from collector.discovery.joining import join
+from collector.discovery.joining import Known, join
 from collector.discovery.lease_sharing import shared_leases
 from collector.discovery.metrics import SourceMetrics
 from collector.fanout import Fanout, Silent, make_client
@@ -138,7 +138,7 @@ class Service:
                 earlier=self._lists,
                 nodes_of=self.inventory.nodes_of,
             )
-            made = await asyncio.to_thread(join, made, self.inventory)
+            made = await asyncio.to_thread(join, made, Known.of(self.inventory, made.diagnosis.job))
             diagnosis = await self._keep(made, run.id)
         except BaseException:
             self.counters.diagnosis_failed()

@@ -8,11 +8,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from collector.diagnose.expected import Unanswered
 from collector.diagnose.naming import named
 from collector.diagnose.places import Places, PodFacts, RankPlace
 from collector.discovery.directory import Directory
+from collector.discovery.merging import KnownAgent
 from collector.discovery.placing import JobPlaces, places_of
 from collector.discovery.sightings import PodPlace
 from collector.job_nodes import of_the_job, short_name, without_agent, without_ranks
@@ -25,20 +27,35 @@ _HAS_NO_PROCESSES = ("Pending", "Succeeded", "Failed")
 _MOST_LOST = 64
 
 
-def join(made: Sweep, directory: Directory) -> Sweep:
-    """Return the sweep with what the directory knows of its job."""
+class Known(NamedTuple):
+    """What the sources of agents know at one moment."""
+
+    agents: tuple[KnownAgent, ...] = ()
+    pods: Mapping[str, PodPlace] = {}
+    """By uid."""
+    nodes: frozenset[str] | None = None
+    """Of the job, where Slurm knows it."""
+
+    @classmethod
+    def of(cls, directory: Directory, job: str | None) -> "Known":
+        """Ask the directory, which changes in the loop that this must be called from."""
+        return cls(directory.agents(), directory.pods, directory.nodes_of(job))
+
+
+def join(made: Sweep, known: Known) -> Sweep:
+    """Return the sweep with what is known of its job."""
     identities = list(_identities(made))
-    places = places_of(identities, directory.pods)  # 1
+    places = places_of(identities, known.pods)  # 1
     diagnosis, expected = made.diagnosis, made.expected
-    unanswered = _unanswered(made, places, directory)
+    unanswered = _unanswered(made, places, known)
     if unanswered != expected.unanswered:  # 2
         expected = expected.model_copy(update={"unanswered": unanswered})
         again = judge(made.snapshots, expected)
         diagnosis = again.model_copy(update={"took_seconds": diagnosis.took_seconds})
     told = Places(
-        ranks=_of_culprits(diagnosis, places, directory),
+        ranks=_of_culprits(diagnosis, places, known),
         lost=tuple(facts for facts in map(_facts, places.others) if facts.is_unwell)[:_MOST_LOST],
-        idle=_idle(identities, expected.unanswered, directory.nodes_of(diagnosis.job)),
+        idle=_idle(identities, expected.unanswered, known.nodes),
     )
     expected = expected.model_copy(update={"places": told})
     return replace(made, expected=expected, diagnosis=named(diagnosis, told))  # 3
@@ -53,15 +70,15 @@ def _identities(made: Sweep) -> Iterator[Identity]:
         yield from (rank for rank in ranks.ranks if rank.job == job)
 
 
-def _unanswered(made: Sweep, places: JobPlaces, directory: Directory) -> tuple[Unanswered, ...]:
+def _unanswered(made: Sweep, places: JobPlaces, known: Known) -> tuple[Unanswered, ...]:
     told = made.expected.unanswered
     if not places.ranks:
         return told
-    known = {agent.address.host for agent in directory.agents() if agent.asked}
-    known |= {ranks.host for ranks in made.lists.values()} | {silent.host for silent in told}
+    hosts = {agent.address.host for agent in known.agents if agent.asked}
+    hosts |= {ranks.host for ranks in made.lists.values()} | {silent.host for silent in told}
     if places.whole:
         told = of_the_job(told, frozenset(pod.node for pod in places.pods if pod.node is not None))
-    return (*told, *without_agent(_running_on(places.pods), known))
+    return (*told, *without_agent(_running_on(places.pods), hosts))
 
 
 def _running_on(pods: Iterable[PodPlace]) -> Mapping[str, str]:
@@ -73,10 +90,10 @@ def _running_on(pods: Iterable[PodPlace]) -> Mapping[str, str]:
     return found
 
 
-def _of_culprits(diagnosis: Diagnosis, places: JobPlaces, directory: Directory) -> tuple[RankPlace, ...]:
+def _of_culprits(diagnosis: Diagnosis, places: JobPlaces, known: Known) -> tuple[RankPlace, ...]:
     """Return the places of the ranks that are named."""
     culprits = sorted({rank for finding in diagnosis.findings for rank in finding.culprit_ranks} & places.ranks.keys())
-    agents = _agents(directory) if culprits else {}
+    agents = _agents(known.agents) if culprits else {}
     found = []
     for rank in culprits:
         pod, container, pid = places.ranks[rank]
@@ -85,11 +102,11 @@ def _of_culprits(diagnosis: Diagnosis, places: JobPlaces, directory: Directory) 
     return tuple(found)
 
 
-def _agents(directory: Directory) -> dict[str, PodFacts]:
+def _agents(agents: Iterable[KnownAgent]) -> dict[str, PodFacts]:
     """Return the agents' pods, by their nodes' names."""
     return {
         short_name(agent.address.host): PodFacts(namespace=agent.labels["namespace"], name=agent.labels["pod"])
-        for agent in directory.agents()
+        for agent in agents
         if "kubernetes" in agent.learnt_from and {"namespace", "pod"} <= agent.labels.keys()
     }
 
