@@ -43,7 +43,11 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 it failed, 2 called wron
 @click.option("--markdown", is_flag=True, help="Print Markdown for a chat or a ticket.")
 @click.option("--looks", type=click.IntRange(1, 10), help="Looks to take; two tell what moves. [default: 2]")
 @click.option("--interval", type=click.FloatRange(0, 600), help="Seconds between two looks. [default: 3]")
-@click.option("--timeout", type=click.FloatRange(0.1, 3600), help="Seconds until the verdict is due. [default: 30]")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1, 3600),
+    help="Seconds until the verdict is due. [default: 30, longer for looks far apart]",
+)
 @click.option(
     "--native",
     type=click.Choice(["never", "suspects", "all"]),

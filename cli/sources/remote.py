@@ -64,7 +64,8 @@ class Remote:
 
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
         """Have a diagnosis made, and wait for it."""
-        deadline = time.monotonic() + (wanted.timeout_seconds or _DIAGNOSIS_SECONDS) + _GRACE_SECONDS
+        seconds = wanted.timeout_seconds or max(_DIAGNOSIS_SECONDS, wanted.deadline_seconds or 0.0)
+        deadline = time.monotonic() + seconds + _GRACE_SECONDS
         path = f"/v1/jobs/{_segment(self._choose(wanted.job))}/diagnoses"
         answer = self._waiting("POST", path, deadline, json=wanted.given() or None)
         while answer.status_code == 202:

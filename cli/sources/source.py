@@ -26,6 +26,10 @@ class Jobs(Value):
     unanswered: tuple[Unanswered, ...] = Field(default=(), description="Agents that did not answer.")
 
 
+_MOST_SECONDS = 3600.0
+"""The longest deadline that may be asked for."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """How to diagnose. None: as the source sees fit."""
@@ -41,10 +45,21 @@ class Wanted:
         names = {
             "looks": self.looks,
             "interval_seconds": self.interval_seconds,
-            "deadline_seconds": self.timeout_seconds,
+            "deadline_seconds": self.deadline_seconds,
             "native": self.native,
         }
         return {name: value for name, value in names.items() if value is not None}
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """When the verdict is due: as was said, else later than by default where looks are to be many or far apart."""
+        if self.timeout_seconds is not None:
+            return self.timeout_seconds
+        usual = Question()
+        interval = usual.interval_seconds if self.interval_seconds is None else self.interval_seconds
+        pauses = interval * ((usual.looks if self.looks is None else self.looks) - 1)
+        extra = pauses - usual.interval_seconds * (usual.looks - 1)
+        return min(_MOST_SECONDS, usual.deadline_seconds + extra) if extra > 0 else None
 
     def question(self) -> Question:
         """Return the question to put to agents."""

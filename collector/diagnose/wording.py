@@ -1,5 +1,7 @@
 """Step 10, last: the sentences. One for the whole, one per finding; each says what is known and nothing more."""
 
+import math
+import shlex
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +10,11 @@ from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.steps import record_next_time
 from shared.diagnosis import Cause, Finding, Kind, NextStep, Verdict
 from shared.ranks import ranks_in_words
+
+_LOOK_AGAIN_SECONDS = 30
+_MOST_SECONDS = 600
+"""The longest interval that may be asked for."""
+_FOR_THE_LOOKS_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -75,14 +82,20 @@ def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
     if reading.verdict is not Verdict.CANNOT_TELL:
         return ()
-    steps = [NextStep(text="look again, with more time between the looks", command=_again(scene))]
+    steps = [NextStep(text="look again, with more time between the looks", command=_again(reading, scene))]
     if not scene.traces:
         steps.append(record_next_time())
     return tuple(steps)
 
 
-def _again(scene: Scene) -> str | None:
-    return "unhang diagnose --interval 30" if scene.roster.live else None
+def _again(reading: Reading, scene: Scene) -> str | None:
+    """The next question, with looks as far apart as it takes to decide: without a record the first look begins anew."""
+    if not scene.roster.live:
+        return None
+    left = reading.decided_after
+    interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
+    job = "" if scene.roster.job is None else f" {shlex.quote(scene.roster.job)}"
+    return f"unhang diagnose{job} --interval {interval} --timeout {interval + _FOR_THE_LOOKS_SECONDS}"
 
 
 def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
