@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import kubernetes_validate
@@ -16,6 +15,7 @@ from shared.errors import InvalidSettings
 from shared.listening import parse_address
 from tests.deploy.kubernetes import COMPONENTS, KUBERNETES, OVERLAYS, one, overlay, with_components
 from tests.deploy.kustomizations import Manifest, build, containers, pod_of
+from tests.deploy.schemas import validate_monitoring
 
 OLDEST, NEWEST = "1.27", "1.37"
 NAMES = tuple(folder.name for folder in OVERLAYS)
@@ -26,45 +26,10 @@ SETTINGS: dict[str, type[AgentSettings] | type[CollectorSettings]] = {
 WORKLOADS = {"agent": ("DaemonSet", "unhang-agent"), "collector": ("Deployment", "unhang-collector")}
 
 
-def _object(required: str, **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required.split(),
-        "additionalProperties": False,
-    }
-
-
-_TEXT = {"type": "string", "minLength": 1}
-_LABELS = {"type": "object", "additionalProperties": _TEXT}
-_ENDPOINT = _object(
-    "port",
-    port=_TEXT,
-    path={"type": "string", "pattern": "^/"},
-    interval={"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$"},
-    authorization=_object(
-        "credentials", type={"const": "Bearer"}, credentials=_object("name key", name=_TEXT, key=_TEXT)
-    ),
-    relabelings={"type": "array", "items": _object("targetLabel", targetLabel=_TEXT, replacement=_TEXT)},
-)
-POD_MONITOR = _object(
-    "apiVersion kind metadata spec",
-    apiVersion={"const": "monitoring.coreos.com/v1"},
-    kind={"const": "PodMonitor"},
-    metadata=_object("name", name=_TEXT, namespace=_TEXT, labels=_LABELS),
-    spec=_object(
-        "selector podMetricsEndpoints",
-        selector=_object("matchLabels", matchLabels=_LABELS),
-        podMetricsEndpoints={"type": "array", "minItems": 1, "items": _ENDPOINT},
-    ),
-)
-"""What of the operator's CustomResourceDefinition we use, from its API reference; anything else is refused."""
-
-
 def validate(manifest: Manifest, version: str) -> None:
     """Hold a manifest against the schema of its kind, in which no unknown field is allowed."""
-    if manifest["kind"] == "PodMonitor":
-        jsonschema.Draft202012Validator(POD_MONITOR).validate(manifest)
+    if manifest["apiVersion"].startswith("monitoring.coreos.com/"):
+        validate_monitoring(manifest)
     else:
         kubernetes_validate.validate(manifest, version, strict=True)
 
@@ -105,8 +70,13 @@ def test_a_misspelled_field_is_not_valid() -> None:
     daemon = workload("cluster", "agent")
     with pytest.raises(kubernetes_validate.ValidationError):
         validate({**daemon, "spec": {**daemon["spec"], "updatestrategy": {}}}, OLDEST)
+    endpoint = {"port": "http", "intervall": "30s"}
+    spec = {"selector": {}, "podMetricsEndpoints": [endpoint]}
+    monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor", "metadata": {"name": "a"}, "spec": spec}
     with pytest.raises(jsonschema.ValidationError):
-        validate({"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor", "metadata": {"name": "a"}}, OLDEST)
+        validate(monitor, OLDEST)
+    endpoint["interval"] = endpoint.pop("intervall")
+    validate(monitor, OLDEST)
 
 
 @pytest.mark.parametrize("name", NAMES)

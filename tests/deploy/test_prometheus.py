@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import ValidationError
 
 from tests.deploy.pages import metric_pages
+from tests.deploy.schemas import validate_monitoring
 from tests.deploy.units import REPOSITORY, RUN_SECONDS
 
 PROMETHEUS = REPOSITORY / "deploy" / "prometheus"
@@ -76,6 +78,19 @@ def test_alerts_are_raised_and_near_misses_are_not(tmp_path: Path) -> None:
     for file in (RULES, CASES):
         shutil.copy(file, tmp_path)
     promtool("test", "rules", tmp_path / CASES.name)
+
+
+def test_operator_accepts_the_rules() -> None:
+    """As the readme for Kubernetes has them wrapped, with `cat` in the place of kubectl."""
+    readme = (REPOSITORY / "deploy" / "kubernetes" / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    (\(printf .*?\)) \| kubectl -n unhang apply -f -$", readme, re.DOTALL | re.MULTILINE)
+    done = subprocess.run(("sh", "-c", command), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_SECONDS)
+    manifest = yaml.safe_load(done.stdout)
+    validate_monitoring(manifest)
+    assert manifest["spec"] == yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    manifest["spec"]["groups"][0]["rules"][0]["forr"] = "1m"
+    with pytest.raises(ValidationError):
+        validate_monitoring(manifest)
 
 
 def test_every_alert_has_a_case() -> None:
