@@ -1,5 +1,6 @@
 """Log tails and what is found in them: events, one per telling line, and the calls that NCCL was asked for."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from pydantic import Field
@@ -50,6 +51,20 @@ class LogFile(Value):
     size_bytes: int = 0
     modified_at: float | None = Field(default=None, description="Unix seconds of the last write.")
     lines: tuple[str, ...] = Field(default=(), description="The last lines, oldest first, secrets redacted.")
+
+
+LAST_WORDS = 30
+"""Lines that a process may still write when an exception has ended it, or a timeout holds it."""
+
+
+def is_last_word(event: LogEvent, files: Iterable[LogFile]) -> bool:
+    """Does little follow a line in its file, as far as is known? A process that has written much since went on."""
+    for file in files:
+        if file.path == event.path and file.lines:
+            after = next((i for i, line in enumerate(reversed(file.lines)) if event.text[:100] in line), None)
+            if after is None or after > LAST_WORDS:
+                return False
+    return True
 
 
 class Logs(Value):

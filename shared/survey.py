@@ -14,7 +14,7 @@ from typing import Generic, Literal, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from shared.log_events import Logs
+from shared.log_events import EventKind, Logs, is_last_word
 from shared.missing import Missing, Reason
 from shared.ranks import fold_in_steps, out_of_steps, unfold
 from shared.setup import OWN_VARIABLES, Setup
@@ -267,6 +267,9 @@ def _shared_thread(thread: Thread, *, main: bool) -> Thread:
 
 
 def _last_events(logs: Logs | Missing) -> Logs | Missing:
+    """Leave out the lines, and with them what they tell of: events after which the process has gone on."""
     if isinstance(logs, Missing):
         return logs
-    return logs.model_copy(update={"files": (), "events": logs.events[-MOST_EVENTS:]})
+    events = [e for e in logs.events if e.kind is EventKind.INTERFACE or is_last_word(e, logs.files)]
+    files = tuple(file.model_copy(update={"lines": ()}) for file in logs.files)
+    return logs.model_copy(update={"files": files, "events": tuple(events[-MOST_EVENTS:])})

@@ -7,10 +7,10 @@ Native frames are asked only of frozen ranks whose Python stack does not say wha
 handle's wait, a lock in C or a backward pass leave no telling Python frame.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.diagnose.activity import IN_LIBRARY, Activity, activity_of
+from collector.diagnose.activity import IN_LIBRARY, Activity, activities_of
 from collector.diagnose.expected import Expected
 from collector.diagnose.motion import JobMotion, Motion, motion_of
 from collector.diagnose.patterns import Doing
@@ -54,7 +54,7 @@ def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLoo
         decided=reading.verdict is Verdict.HUNG,
         decided_after=after + 0.5 if after is not None and after <= LONGEST_WAIT_SECONDS else None,
         closer=_processes(_worth_a_closer_look(reading, scene), scene)[:MOST_CLOSER_LOOKS],
-        native=_worth_native_frames(scene.roster, scene.motion),
+        native=_worth_native_frames(scene.roster, scene.motion, scene.activities),
     )
 
 
@@ -87,10 +87,10 @@ def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -
     Of many stacks those that fewest ranks have come first: the odd ones are the suspects.
     """
     roster = call_roll(snapshots, expected)
-    return _worth_native_frames(roster, motion_of(roster))
+    return _worth_native_frames(roster, motion_of(roster), activities_of(roster.present()))
 
 
-def _worth_native_frames(roster: Roster, motion: JobMotion) -> tuple[Process, ...]:
+def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[int, Activity]) -> tuple[Process, ...]:
     if motion.ranks(Motion.ADVANCED):
         return ()
     alike: dict[tuple[Frame, ...], list[Process]] = {}
@@ -99,7 +99,7 @@ def _worth_native_frames(roster: Roster, motion: JobMotion) -> tuple[Process, ..
         pid = None if view.identity is None else view.identity.pid
         if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING:
             continue
-        activity = activity_of(view)
+        activity = activities[view.rank]
         if _unclear(activity) or view.native_stacks is not None:
             alike.setdefault(activity.frames, []).append((view.host, pid))
         if view.native_stacks is not None:

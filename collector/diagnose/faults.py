@@ -28,7 +28,7 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     graph = WaitGraph(scene.edges, cut=convicted)
     entered = {edge.waiter for edge in scene.edges if not edge.holders}
     queued = {rank for edge in scene.edges for rank in edge.queued}
-    entered |= {rank for rank in scene.traces.keys() - queued if _stuck_in_what_is_lost(scene.traces[rank])}
+    entered |= _stuck_in_what_is_lost(scene) - queued
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, scene)]
     programs = Programs(scene.groups, scene.traces)
@@ -46,9 +46,21 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     return faults or stuck_faults(graph, scene, programs)
 
 
-def _stuck_in_what_is_lost(trace: Trace) -> bool:
-    """Is the oldest record that is left of a group unfinished? What was before it may be, too: then it is no root."""
-    pending = set(unfinished(trace)) if trace.truncated else set()
+def _stuck_in_what_is_lost(scene: Scene) -> set[int]:
+    """Ranks whose oldest record that is left of a group is unfinished: so may be what was before. They are no roots."""
+    known: dict[tuple[int, int], bool] = {}
+    found = set()
+    for rank, trace in scene.traces.items():
+        if trace.truncated:
+            key = id(trace.group), id(trace.state)  # ranks of one program may share their columns
+            if key not in known:
+                known[key] = _begins_unfinished(trace)
+            found |= {rank} if known[key] else set()
+    return found
+
+
+def _begins_unfinished(trace: Trace) -> bool:
+    pending = set(unfinished(trace))
     first = {group: at for at, group in reversed(tuple(enumerate(trace.group)))} if pending else {}
     return any(at in pending for at in first.values())
 

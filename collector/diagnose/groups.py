@@ -7,7 +7,7 @@ of one description ("tp0", "tp1") have one size and do not overlap. An inferred 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,10 +89,11 @@ class _Told:
 def line_up(roster: Roster) -> tuple[GroupView, ...]:
     """Return every group that any trace mentions, in the order of names."""
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
-    told, untold = _memberships(traces)
+    memberships = _memberships(traces)
+    told, untold = set(filter(None, memberships.values())), _untold(traces)
     inferred = _inferred(untold, told, roster)
     cutters = cutters_for(traces)
-    tables = {rank: _table(trace) for rank, trace in traces.items()}
+    tables = {rank: _table(trace, memberships) for rank, trace in traces.items()}
     views = [_view(one.name, one.ranks, one, traces, cutters, tables) for one in told]
     views += [_view(name, ranks, None, traces, cutters, tables) for name, ranks in inferred.items()]
     return tuple(sorted((view for view in views if view.lanes or view.p2p), key=_name_key))
@@ -103,20 +104,29 @@ def _name_key(view: GroupView) -> tuple[int, str, str, tuple[int, ...]]:
     return (number, view.name, view.description, view.order)
 
 
-def _memberships(traces: dict[int, Trace]) -> tuple[set[_Told], dict[_Named, set[int]]]:
-    told: set[_Told] = set()
+def _memberships(traces: dict[int, Trace]) -> dict[int, _Told | None]:
+    """What each group's value tells of its members, by its identity: one value may stand in thousands of traces."""
+    known: dict[_Told, _Told] = {}
+    found: dict[int, _Told | None] = {}
+    for trace in traces.values():
+        for group in trace.groups:
+            if id(group) not in found:
+                told = _told(group)
+                found[id(group)] = None if told is None else known.setdefault(told, told)
+    return found
+
+
+def _untold(traces: dict[int, Trace]) -> dict[_Named, set[int]]:
     untold: dict[_Named, set[int]] = defaultdict(set)
     for rank, trace in traces.items():
         for group in trace.groups:
-            if group.members:
-                told.add(_told(group))
-            else:
+            if not group.members:
                 untold[group.name, group.description].add(rank)
-    return told, untold
+    return untold
 
 
-def _told(group: Group) -> _Told:
-    return _Told((group.name, group.description), group.members or "", group.order)
+def _told(group: Group) -> _Told | None:
+    return _Told((group.name, group.description), group.members, group.order) if group.members else None
 
 
 def _inferred(untold: dict[_Named, set[int]], told: set[_Told], roster: Roster) -> dict[_Named, tuple[int, ...]]:
@@ -159,14 +169,14 @@ def _completed_family(
     return free if short == [name] and len(free) == lacking else set()
 
 
-_Table = dict[_Named, list[tuple[int, Group]]]
-"""A trace's groups with their indices, by name."""
+_Table = dict[_Named, list[tuple[int, _Told | None]]]
+"""A trace's groups by name: their indices, and what they tell of their members."""
 
 
-def _table(trace: Trace) -> _Table:
+def _table(trace: Trace, memberships: Mapping[int, _Told | None]) -> _Table:
     table: _Table = defaultdict(list)
     for index, group in enumerate(trace.groups):
-        table[group.name, group.description].append((index, group))
+        table[group.name, group.description].append((index, memberships[id(group)]))
     return table
 
 
@@ -185,11 +195,7 @@ def _view(
         if trace is None:
             continue
         entries = tables[rank].get(name, ())
-        indices = tuple(
-            index
-            for index, group in entries
-            if told is None or (group.members, group.order) == (told.members, told.order)
-        )
+        indices = tuple(index for index, membership in entries if told is None or membership is told)
         lane = cutters[rank].lane(indices)
         if lane is not None:
             lanes[rank] = lane

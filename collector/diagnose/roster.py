@@ -169,7 +169,11 @@ def _order(sighting: RankSnapshot) -> tuple[int, float, int, int, int]:
     return (identity.rank, identity.started_at or 0.0, sighting.looked_at_ns or 0, newest, identity.pid or 0)
 
 
-def _process_key(identity: Identity) -> tuple[str, int, float]:
+_Key = tuple[str, int, float]
+"""What no two processes have in common."""
+
+
+def _process_key(identity: Identity) -> _Key:
     return (identity.host or "", identity.pid or 0, identity.started_at or 0.0)
 
 
@@ -238,6 +242,8 @@ def _with_logs(views: dict[int, RankView], snapshots: Sequence[NodeSnapshot]) ->
 def _logged(view: RankView, shared: list[LogEvent]) -> tuple[LogEvent, ...]:
     own = [event for look in view.looks if isinstance(look.logs, Logs) for event in look.logs.events]
     mine = [event for event in own if event.rank == view.rank]
+    if len(mine) + len(shared) < 2:
+        return (*mine, *shared)
     return tuple({repr(event): event for event in (*mine, *sorted(shared, key=repr))}.values())
 
 
@@ -279,7 +285,17 @@ def _vanished(last: RankSnapshot, node: Sequence[NodeSnapshot]) -> Exited | None
     if newest is None or last.looked_at_ns is None or (newest.taken_at_ns or 0) <= last.looked_at_ns:
         return None
     here = {_process_key(rank.identity) for rank in newest.ranks}
-    return None if _process_key(identity) in here else Exited(pid=identity.pid or 0, identity=identity)
+    if _process_key(identity) in here or not _is_one_agent(newest, here, _process_key(identity), whole):
+        return None
+    return Exited(pid=identity.pid or 0, identity=identity)
+
+
+def _is_one_agent(newest: NodeSnapshot, here: set[_Key], gone: _Key, whole: Sequence[NodeSnapshot]) -> bool:
+    """Did whoever looked last see the rank before? Machines may share a name, and a box may have several agents."""
+    if not newest.ranks:
+        return True
+    before = ({_process_key(rank.identity) for rank in snapshot.ranks} for snapshot in whole)
+    return any(gone in seen and seen & here for seen in before)
 
 
 def _account_for(

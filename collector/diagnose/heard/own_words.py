@@ -7,7 +7,7 @@ it waited in vain is a consequence. Only a minority can be the reason for which 
 import re
 
 from collector.diagnose.heard.opinion import Opinion, Witness, is_are, line_of
-from collector.diagnose.heard.statements import Statements, is_last_word, is_wait
+from collector.diagnose.heard.statements import Statements, is_last_word_of, is_wait
 from collector.diagnose.scene import Scene, kind_of
 from shared.diagnosis import Cause, Kind, LogEvidence
 from shared.log_events import EventKind, LogEvent
@@ -33,7 +33,7 @@ def opinions_by_own_words(heard: Statements, scene: Scene) -> list[Opinion]:
     failed = {
         rank: event
         for rank, events in heard.by_rank.items()
-        if (event := _first_failure(events)) is not None and is_last_word(event, [scene.roster.ranks[rank]])
+        if (event := _first_failure(events)) is not None and is_last_word_of(event, [scene.roster.ranks[rank]])
     }
     waiting = tuple(sorted(heard.waited - failed.keys()))
     if not failed or len(failed) > len(waiting):

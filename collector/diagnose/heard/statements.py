@@ -12,7 +12,7 @@ from functools import cached_property
 
 from collector.diagnose.roster import RankView
 from collector.diagnose.scene import Scene
-from shared.log_events import EventKind, LogEvent, Logs
+from shared.log_events import EventKind, LogEvent, Logs, is_last_word
 from shared.nccl_calls import LoggedCommunicator
 
 _SURVIVED_SECONDS = 900.0
@@ -24,8 +24,6 @@ _NUMBERS = (
     *("joined", "expected", "not_joined", "unfinished", "group_id"),
 )
 """Fields that are read as numbers. A snapshot may have been written by anybody."""
-LAST_WORDS = 30
-"""Lines that a process may still write when an exception has ended it, or a timeout holds it."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +104,16 @@ def _counts(event: LogEvent, view: RankView | None, scene: Scene) -> bool:
     views = list(scene.roster.ranks.values()) if view is None else [view]
     identities = [each.identity for each in views if each.identity is not None]
     if event.at is None:
-        return not any(identity.attempt for identity in identities) and is_last_word(event, views)
+        return not any(identity.attempt for identity in identities) and is_last_word_of(event, views)
     begun = min((i.started_at for i in identities if i.started_at is not None), default=0.0)
     written = _written(event.path, views)
     return event.at >= begun - 1.0 and (written is None or written - event.at <= _SURVIVED_SECONDS)
 
 
-def is_last_word(event: LogEvent, views: Iterable[RankView]) -> bool:
-    """Does little follow a line in its file, as far as is known? A process that has written much since went on."""
-    files = [f for view in views for look in view.looks if isinstance(look.logs, Logs) for f in look.logs.files]
-    for file in files:
-        if file.path == event.path and file.lines:
-            after = next((i for i, line in enumerate(reversed(file.lines)) if event.text[:100] in line), None)
-            if after is None or after > LAST_WORDS:
-                return False
-    return True
+def is_last_word_of(event: LogEvent, views: Iterable[RankView]) -> bool:
+    """Has a process gone on since it wrote a line? Asked of the files of those who may have written it."""
+    looks = (look for view in views for look in view.looks)
+    return is_last_word(event, (file for look in looks if isinstance(look.logs, Logs) for file in look.logs.files))
 
 
 def _written(path: str, views: list[RankView]) -> float | None:
