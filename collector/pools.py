@@ -11,6 +11,9 @@ import httpx
 
 POOLS = 64
 
+IDLE_SECONDS = 5.0
+"""For so long a connection is kept on which nobody asks. Agents keep theirs for longer."""
+
 
 class Pools(httpx.AsyncBaseTransport):
     """Sends each request through the pool that its host and port fall to.
@@ -19,7 +22,11 @@ class Pools(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, *, verify: ssl.SSLContext | bool, most_idle: int) -> None:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=max(1, most_idle // POOLS))
+        limits = httpx.Limits(
+            max_connections=None,
+            max_keepalive_connections=max(1, most_idle // POOLS),
+            keepalive_expiry=IDLE_SECONDS,
+        )
         self._pools = [httpx.AsyncHTTPTransport(verify=verify, limits=limits, trust_env=False) for _ in range(POOLS)]
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
