@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import ValidationError
+from jsonschema import Draft202012Validator, ValidationError
 
 from tests.deploy.pages import metric_pages
 from tests.deploy.schemas import validate_monitoring
@@ -71,6 +71,8 @@ def test_prometheus_accepts_the_files() -> None:
     """The rules as they stand, and the part of prometheus.yml."""
     promtool("check", "rules", RULES)
     promtool("check", "config", "--syntax-only", PROMETHEUS / "scrape.yml")
+    scrape = yaml.safe_load((PROMETHEUS / "scrape.yml").read_text(encoding="utf-8"))
+    assert [PROMETHEUS / name for name in scrape["rule_files"]] == [RULES]
 
 
 def test_alerts_are_raised_and_near_misses_are_not(tmp_path: Path) -> None:
@@ -119,12 +121,70 @@ async def test_refusals_are_counted(tmp_path: Path) -> None:
 def test_panels_ask_what_prometheus_understands(tmp_path: Path) -> None:
     """Each panel's query as a recording rule, with the dashboard's variable filled in."""
     asked = [
-        {"record": f"panel:{number}", "expr": query.replace("$job", ".*")} for number, query in enumerate(queries())
+        {"record": f"panel:{number}", "expr": re.sub(r"\$job\b", ".*", query)} for number, query in enumerate(queries())
     ]
+    assert not [rule for rule in asked if "$" in rule["expr"]]
     plain = [rule for rule in asked if not rule["expr"].startswith("label_values(")]
     file = tmp_path / "panels.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": plain}]}), encoding="utf-8")
     promtool("check", "rules", file)
+
+
+_TEXT = {"type": "string", "minLength": 1}
+_SOURCE = {"type": "object", "required": ["type", "uid"]}
+DASHBOARDS = {
+    "type": "object",
+    "required": ["uid", "title", "schemaVersion", "time", "templating", "panels"],
+    "propertyNames": {
+        "enum": "uid title description tags schemaVersion editable graphTooltip refresh time templating panels".split()
+    },
+    "properties": {
+        "schemaVersion": {"type": "integer", "minimum": 36},
+        "panels": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "type", "title", "datasource", "gridPos", "targets"],
+                "propertyNames": {
+                    "enum": "id type title datasource gridPos targets fieldConfig options transformations".split()
+                },
+                "properties": {
+                    "type": {"enum": ["stat", "timeseries", "table"]},
+                    "title": _TEXT,
+                    "gridPos": {"required": ["x", "y", "w", "h"], "additionalProperties": {"type": "integer"}},
+                    "targets": {
+                        "minItems": 1,
+                        "items": {
+                            "required": ["expr", "refId", "datasource"],
+                            "propertyNames": {
+                                "enum": "expr refId datasource legendFormat instant format range".split()
+                            },
+                            "properties": {"expr": _TEXT, "refId": _TEXT, "datasource": _SOURCE},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""What of Grafana's model of a dashboard we use, by its documentation; Grafana passes over anything else in silence."""
+
+_LEGEND = re.compile(r"\{\{(\w+)\}\}")
+_GROUPED = re.compile(r"\bby \(([\w, ]+)\)")
+_OF_EACH_SERIES = {"instance", "rank", "exported_job"}
+
+
+def test_dashboard_is_one() -> None:
+    """The fields that Grafana reads, spelled as it does."""
+    Draft202012Validator(DASHBOARDS).validate(dashboard())
+
+
+def test_legends_name_labels_that_are_left() -> None:
+    """A label that a sum has taken away would be shown as nothing."""
+    for target in (target for panel in dashboard()["panels"] for target in panel["targets"]):
+        grouped = _GROUPED.search(target["expr"])
+        left = set(grouped[1].split(", ")) if grouped is not None else _OF_EACH_SERIES
+        assert set(_LEGEND.findall(target.get("legendFormat", ""))) <= left, target["expr"]
 
 
 def test_panels_fit_side_by_side() -> None:
