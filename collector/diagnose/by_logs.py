@@ -27,7 +27,7 @@ from collector.diagnose.heard.opinion import Opinion, Witness
 from collector.diagnose.heard.own_words import opinions_by_own_words
 from collector.diagnose.heard.rendezvous import opinions_by_rendezvous
 from collector.diagnose.heard.reports import opinions_by_reports
-from collector.diagnose.heard.statements import Statements, hear
+from collector.diagnose.heard.statements import Statements
 from collector.diagnose.heard.transport import opinions_by_transport
 from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence
@@ -41,7 +41,7 @@ _MOST_GROUND = 24
 
 def faults_by_logs(scene: Scene) -> list[Fault]:
     """Return the faults that log lines show; empty where lines do not suffice."""
-    heard = hear(scene)  # 1
+    heard = scene.heard  # 1
     if not heard.by_rank and not heard.unowned and not heard.communicators:
         return []
     opinions = _opinions(heard, scene)  # 2
@@ -90,7 +90,7 @@ def conflicts_by_logs(findings: Iterable[Finding], scene: Scene) -> tuple[Confli
         for fault in others
         if not set(fault.culprits) & culprits
     )
-    return against + odd_interfaces(hear(scene), scene)
+    return against + odd_interfaces(scene.heard, scene)
 
 
 def _opinions(heard: Statements, scene: Scene) -> list[Opinion]:

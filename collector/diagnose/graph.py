@@ -57,7 +57,7 @@ class WaitGraph:
 
     def cycles(self) -> tuple[tuple[int, ...], ...]:
         """Sets of ranks that wait for each other now, each ascending."""
-        now = self._leading(edge for edge in self.edges if edge.begun)
+        now = _without_ends(self._leading(edge for edge in self.edges if edge.begun))
         components = (tuple(sorted(node for node in c if node >= 0)) for c in strong_components(now) if len(c) > 1)
         return tuple(sorted(components))
 
@@ -109,6 +109,23 @@ class WaitGraph:
         inside = frozenset(ranks)
         held = {key for key, places in self._waits.items() if inside.issuperset(self.edges[places[0]].holders)}
         return tuple(edge for edge in self.edges if edge.holders and edge.waiter in inside and id(edge.holders) in held)
+
+
+def _without_ends(successors: Mapping[int, set[int]]) -> dict[int, set[int]]:
+    """Leave out, again and again, the nodes whose waits lead nowhere: they are in no circle, and often that is all."""
+    waiters: dict[int, list[int]] = defaultdict(list)
+    left = {node: len(following) for node, following in successors.items()}
+    for node, following in successors.items():
+        for holder in following:
+            waiters[holder].append(node)
+    ends = [holder for holder in waiters if not left.get(holder)]
+    while ends:
+        for waiter in waiters[ends.pop()]:
+            left[waiter] -= 1
+            if left[waiter] == 0:
+                ends.append(waiter)
+    inside = {node for node, count in left.items() if count > 0}
+    return {node: following & inside for node, following in successors.items() if node in inside}
 
 
 def strong_components(successors: Mapping[int, set[int]]) -> list[list[int]]:

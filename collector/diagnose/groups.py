@@ -7,7 +7,7 @@ of one description ("tp0", "tp1") have one size and do not overlap. An inferred 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -93,9 +93,9 @@ def line_up(roster: Roster) -> tuple[GroupView, ...]:
     told, untold = set(filter(None, memberships.values())), _untold(traces)
     inferred = _inferred(untold, told, roster)
     cutters = cutters_for(traces)
-    tables = {rank: _table(trace, memberships) for rank, trace in traces.items()}
-    views = [_view(one.name, one.ranks, one, traces, cutters, tables) for one in told]
-    views += [_view(name, ranks, None, traces, cutters, tables) for name, ranks in inferred.items()]
+    places = _places(traces, memberships, untold)
+    views = [_view(one.name, one.ranks, traces, cutters, places[one], inferred=False) for one in told]
+    views += [_view(name, ranks, traces, cutters, places[name], inferred=True) for name, ranks in inferred.items()]
     return tuple(sorted((view for view in views if view.lanes or view.p2p), key=_name_key))
 
 
@@ -169,24 +169,32 @@ def _completed_family(
     return free if short == [name] and len(free) == lacking else set()
 
 
-_Table = dict[_Named, list[tuple[int, _Told | None]]]
-"""A trace's groups by name: their indices, and what they tell of their members."""
+_Places = dict[_Told | _Named, dict[int, list[int]]]
+"""Where each group stands in the group table of each rank that has it: by what is told of its members, and by name."""
 
 
-def _table(trace: Trace, memberships: Mapping[int, _Told | None]) -> _Table:
-    table: _Table = defaultdict(list)
-    for index, group in enumerate(trace.groups):
-        table[group.name, group.description].append((index, memberships[id(group)]))
-    return table
+def _places(traces: dict[int, Trace], memberships: Mapping[int, _Told | None], untold: Collection[_Named]) -> _Places:
+    places: _Places = defaultdict(lambda: defaultdict(list))
+    told: dict[int, dict[int, list[int]]] = {
+        key: places[membership] for key, membership in memberships.items() if membership is not None
+    }
+    for rank, trace in traces.items():
+        for index, group in enumerate(trace.groups):
+            if id(group) in told:
+                told[id(group)][rank].append(index)
+            if untold and (group.name, group.description) in untold:
+                places[group.name, group.description][rank].append(index)
+    return places
 
 
 def _view(
     name: _Named,
     order: tuple[int, ...],
-    told: _Told | None,
     traces: dict[int, Trace],
     cutters: dict[int, Cutter],
-    tables: dict[int, _Table],
+    places: Mapping[int, Sequence[int]],
+    *,
+    inferred: bool,
 ) -> GroupView:
     lanes: dict[int, Lane] = {}
     p2p: list[PendingP2P] = []
@@ -194,14 +202,14 @@ def _view(
         trace = traces.get(rank)
         if trace is None:
             continue
-        entries = tables[rank].get(name, ())
-        indices = tuple(index for index, membership in entries if told is None or membership is told)
-        lane = cutters[rank].lane(indices)
+        cutter, indices = cutters[rank], tuple(places.get(rank, ()))
+        lane = cutter.lane(indices)
         if lane is not None:
             lanes[rank] = lane
-        pending = cutters[rank].pending_p2p
-        p2p.extend(_pending_p2p(rank, trace, [at for at in pending if trace.group[at] in indices], order))
-    return GroupView(name[0], name[1], tuple(sorted(order)), order, told is None, lanes, tuple(p2p))
+        if cutter.pending_p2p:
+            positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
+            p2p.extend(_pending_p2p(rank, trace, positions, order))
+    return GroupView(name[0], name[1], tuple(sorted(order)), order, inferred, lanes, tuple(p2p))
 
 
 def _pending_p2p(rank: int, trace: Trace, positions: Iterable[int], order: tuple[int, ...]) -> Iterable[PendingP2P]:

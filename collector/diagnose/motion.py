@@ -31,6 +31,8 @@ FROZEN_SECONDS = 5.0
 BUSY_GAPS = 10.0
 BUSY_SECONDS = 60.0
 """The same where the rank waited for is at work, or where healthy ranks are for a while, too."""
+_MOST_FOR_RHYTHM = 1024
+"""Ranks whose records tell a job's rhythm: of a larger job some, which step as the others do."""
 
 
 class Motion(StrEnum):
@@ -84,7 +86,8 @@ def motion_of(roster: Roster) -> JobMotion:
     seconds = max((_seconds_between(view) for view in roster.present()), default=0.0)
     traced = [view for view in roster.present() if view.trace is not None and len(view.trace)] if roster.live else []
     stalls = [stall for stall in map(_stall, traced) if stall is not None]
-    gaps = [gap for gap in (_usual_gap(view.trace) for view in traced if view.trace is not None) if gap is not None]
+    telling = traced[:: 1 + len(traced) // _MOST_FOR_RHYTHM]
+    gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
     return JobMotion(
         by_rank=by_rank,
         seconds=seconds,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from collector.diagnose.activity import Activity
 from collector.diagnose.groups import GroupView
+from collector.diagnose.heard.statements import NOTHING_HEARD, Statements
 from collector.diagnose.motion import JobMotion
 from collector.diagnose.nodes import NodeFacts
 from collector.diagnose.patterns import Doing
@@ -53,6 +54,7 @@ class Scene:
     edges: tuple[Edge, ...] = field(default=())
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """What each node's kernel log and GPUs tell, by host."""
+    heard: Statements = NOTHING_HEARD
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""

@@ -31,6 +31,7 @@ from collector.diagnose.faults import faults_by_record
 from collector.diagnose.fd_tables import under_way, with_descriptors
 from collector.diagnose.findings import finding_of, sampled_finding, straggler_finding
 from collector.diagnose.groups import line_up
+from collector.diagnose.heard.statements import hear
 from collector.diagnose.motion import Motion, motion_of
 from collector.diagnose.nodes import node_facts
 from collector.diagnose.patterns import Doing
@@ -82,7 +83,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     activities = spread_native(activities_of(roster.present()), roster.ranks)  # 8
     edges = find_edges(groups, roster, traces, activities)  # 5
-    return Scene(roster, motion, groups, traces, activities, edges, nodes)
+    return Scene(roster, motion, groups, traces, activities, edges, nodes, hear(roster))
 
 
 def _read(scene: Scene) -> Reading:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from collector.diagnose.roster import RankView
-from collector.diagnose.scene import Scene
+from collector.diagnose.roster import RankView, Roster
 from shared.log_events import EventKind, LogEvent, Logs, is_last_word
 from shared.nccl_calls import LoggedCommunicator
 
@@ -51,6 +50,9 @@ class Statements:
         return frozenset(rank for rank, events in self.by_rank.items() if any(map(is_wait, events)))
 
 
+NOTHING_HEARD = Statements({}, (), ())
+
+
 def is_wait(event: LogEvent) -> bool:
     """Does a line say that its writer waited for other ranks, or lost them?"""
     fields = event.fields
@@ -63,45 +65,45 @@ def is_wait(event: LogEvent) -> bool:
     return event.kind is EventKind.BARRIER_FAILED
 
 
-def hear(scene: Scene) -> Statements:
+def hear(roster: Roster) -> Statements:
     """Return what counts of everything that was logged."""
-    by_rank: dict[int, list[LogEvent]] = {rank: [] for rank in scene.roster.ranks}
-    for rank, view in scene.roster.ranks.items():
-        by_rank[rank] += [event for event in view.logged if _counts(event, view, scene)]
+    by_rank: dict[int, list[LogEvent]] = {rank: [] for rank in roster.ranks}
+    for rank, view in roster.ranks.items():
+        by_rank[rank] += [event for event in view.logged if _counts(event, view, roster)]
     unowned = []
-    processes = _processes(scene) if scene.roster.unowned else {}
-    for event in scene.roster.unowned:
+    processes = _processes(roster) if roster.unowned else {}
+    for event in roster.unowned:
         owner = processes.get((event.fields.get("writer_host", ""), event.fields.get("writer_pid", "")))
-        if owner is not None and _counts(event, scene.roster.ranks[owner], scene):
+        if owner is not None and _counts(event, roster.ranks[owner], roster):
             by_rank[owner].append(event)
-        elif owner is None and _counts(event, None, scene):
+        elif owner is None and _counts(event, None, roster):
             unowned.append(event)
     heard = {rank: tuple(events) for rank, events in by_rank.items() if events}
-    called = (each for each in scene.roster.communicators if each.rank is None or each.rank in scene.roster.ranks)
+    called = (each for each in roster.communicators if each.rank is None or each.rank in roster.ranks)
     return Statements(heard, tuple(unowned), tuple(c for c in called if c.size > 0 and (c.comm_rank or 0) >= 0))
 
 
-def _processes(scene: Scene) -> dict[tuple[str, str], int]:
+def _processes(roster: Roster) -> dict[tuple[str, str], int]:
     """Which rank a process is, by what the agents saw and by what NCCL logs of itself."""
     found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for rank, view in scene.roster.ranks.items():
+    for rank, view in roster.ranks.items():
         if view.identity is not None and view.identity.pid is not None and view.identity.host:
             found[view.identity.host, str(view.identity.pid)].add(rank)
-    for each in scene.roster.communicators:
+    for each in roster.communicators:
         if each.rank is not None:
             found[each.host, str(each.pid)].add(each.rank)
-    known = scene.roster.ranks.keys()
+    known = roster.ranks.keys()
     return {process: ranks.pop() for process, ranks in found.items() if len(ranks) == 1 and ranks <= known}
 
 
-def _counts(event: LogEvent, view: RankView | None, scene: Scene) -> bool:
+def _counts(event: LogEvent, view: RankView | None, roster: Roster) -> bool:
     if not all(_NUMBER.fullmatch(event.fields[name]) for name in _NUMBERS if name in event.fields):
         return False
     if not _MARK.fullmatch(event.fields.get("enqueued", "0")):
         return False
-    if not scene.roster.live:
+    if not roster.live:
         return True
-    views = list(scene.roster.ranks.values()) if view is None else [view]
+    views = list(roster.ranks.values()) if view is None else [view]
     identities = [each.identity for each in views if each.identity is not None]
     if event.at is None:
         return not any(identity.attempt for identity in identities) and is_last_word_of(event, views)
