@@ -188,11 +188,20 @@ def sorted_sides(values: Mapping[str, list[RankFacts]]) -> list[Side]:
     return sorted(values.items(), key=lambda side: (-len(side[1]), side[0])) if len(values) > 1 else []
 
 
-def in_sides(sides: Sequence[tuple[str, Sequence[RankFacts]]], *, verb: str = "have") -> str:
-    """Say `ranks 0-3 on node1 have a, ranks 4-7 on node2 have b`."""
-    told = [f"{who_in_words(who)} {verb} {shown(value)}" for value, who in sides[:_MOST_SIDES]]
+def in_sides(sides: Sequence[tuple[str, Sequence[RankFacts]]], *, verb: str = "have", of: str = "") -> str:
+    """Say `ranks 0-3 on node1 have a, rank 4 on node2 has b`; `of` stands before each value."""
+    word = f" {of}" if of else ""
+    told = [f"{who_in_words(who)} {_agreeing(verb, who)}{word} {shown(value)}" for value, who in sides[:_MOST_SIDES]]
     more = [f"and {len(sides) - _MOST_SIDES} more values"] if len(sides) > _MOST_SIDES else []
     return ", ".join([*told, *more])
+
+
+def _agreeing(verb: str, who: Sequence[RankFacts]) -> str:
+    """Put a verb for one rank or for several; that of `meet at` is the first word."""
+    if len({each.rank for each in who}) != 1:
+        return verb
+    first, _, rest = verb.partition(" ")
+    return " ".join(part for part in ("has" if first == "have" else f"{first}s", rest) if part)
 
 
 def shown(value: str) -> str:

@@ -35,7 +35,7 @@ def world_sizes(facts: JobFacts) -> Iterator[Check]:
             CheckId.WORLD_SIZES_DIFFER,
             Severity.WRONG,
             minority(sides),
-            seen=in_sides(sides, verb="have WORLD_SIZE"),
+            seen=in_sides(sides, of="WORLD_SIZE"),
             why="each waits for as many ranks as it was told of, and not all of them will come",
             change="set one WORLD_SIZE for all ranks, or the same --nnodes and --nproc-per-node on every node",
         )
@@ -180,7 +180,7 @@ def masters(facts: JobFacts) -> Iterator[Check]:
             CheckId.MASTERS_DIFFER,
             Severity.WRONG if ports else Severity.RISKY,
             lost,
-            seen=in_sides(sides, verb=f"have {name}"),
+            seen=in_sides(sides, of=name),
             why="who looks for rank 0 elsewhere waits there until its time is over"
             + ("" if ports else "; harmless if these are names of one host"),
             change=f"set one {name} for all ranks",

@@ -192,7 +192,7 @@ def settings_differ(facts: JobFacts) -> Iterator[Check]:
                 CheckId.SETTINGS_DIFFER,
                 Severity.RISKY,
                 minority(sides),
-                seen=in_sides(sides, verb=f"have {name}"),
+                seen=in_sides(sides, of=name),
                 why="ranks that choose differently how to talk wait for messages that nobody sends",
                 change=f"set one {name} for all ranks, in the job's script and not in a login profile",
             )

@@ -150,7 +150,7 @@ def versions_differ(facts: JobFacts) -> Iterator[Check]:
                 CheckId.VERSIONS_DIFFER,
                 severity,
                 minority(sides),
-                seen=in_sides(sides, verb=f"run {_NAMES[name]}"),
+                seen=in_sides(sides, verb="run", of=_NAMES[name]),
                 why="versions that differ speak differently, and fail or wait where they do",
                 change=change,
             )

@@ -146,7 +146,7 @@ def interfaces_differ(facts: JobFacts) -> Iterator[Check]:
                 CheckId.INTERFACES_DIFFER,
                 Severity.RISKY if partly else Severity.NOTE,
                 minority(sides),
-                seen=in_sides(sides, verb=f"have {name}"),
+                seen=in_sides(sides, of=name),
                 why="interfaces of different names may be of different networks, between which nothing is routed",
                 change=f"set one {name} for all nodes, or make sure that these interfaces are on one network",
             )

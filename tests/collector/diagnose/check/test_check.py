@@ -71,7 +71,7 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         CheckId.WORLD_SIZES_DIFFER,
         Severity.WRONG,
         "3",
-        "ranks 0-2 on 2 hosts have WORLD_SIZE 4, rank 3 on node2 have WORLD_SIZE 8",
+        "ranks 0-2 on 2 hosts have WORLD_SIZE 4, rank 3 on node2 has WORLD_SIZE 8",
     ),
     "a rank too many": (
         nodes(*(rank(n) for n in range(5))),
