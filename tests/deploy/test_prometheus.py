@@ -146,7 +146,7 @@ DASHBOARDS = {
                 "type": "object",
                 "required": ["id", "type", "title", "datasource", "gridPos", "targets"],
                 "propertyNames": {
-                    "enum": "id type title datasource gridPos targets fieldConfig options transformations".split()
+                    "enum": "id type title description datasource gridPos targets fieldConfig options".split()
                 },
                 "properties": {
                     "type": {"enum": ["stat", "timeseries", "table"]},
