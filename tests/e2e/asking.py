@@ -35,8 +35,9 @@ class Told:
 
     @property
     def unseen_hosts(self) -> frozenset[str]:
-        """The nodes of which the coverage says that they did not answer."""
-        return frozenset(gap.host for gap in self.diagnosis.coverage.missing if gap.host is not None)
+        """The nodes of which the coverage says that an agent did not answer, or that ranks are not there."""
+        gaps = (gap for gap in self.diagnosis.coverage.missing if gap.missing.source.startswith(("http://", "rank")))
+        return frozenset(gap.host for gap in gaps if gap.host is not None)
 
     @property
     def text(self) -> str:
