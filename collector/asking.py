@@ -58,6 +58,7 @@ class Asking:
         self._silent: dict[str, Silent] = {}
         self._unreadable: list[Missing] = []
         self._surveys = SurveyReader()
+        self._known_homes: dict[Process, AgentAddress] = {}
 
     async def list_ranks(self, agents: Sequence[AgentAddress], deadline: Deadline) -> Found:
         """Ask who is where."""
@@ -137,6 +138,21 @@ class Asking:
         told = (clock_of(a.asked_at_ns, a.answered_at_ns, a.value.snapshot) for a in self.answers)
         return tuple(clock for clock in told if clock is not None)
 
+    def processes_of(self, ranks: Iterable[int]) -> tuple[Process, ...]:
+        """Where these ranks are, as far as they were seen."""
+        wanted = set(ranks)
+        return tuple(
+            (rank.identity.host or snapshot.host, rank.identity.pid)
+            for snapshot in self.snapshots
+            for rank in snapshot.ranks
+            if rank.identity.rank in wanted and (self.job is None or rank.identity.job == self.job)
+        )
+
+    def drop_looks(self) -> None:
+        """Forget what the looks so far told, but not where processes are."""
+        self._known_homes = self._homes()
+        self.answers = []
+
     def surveyed(self) -> Found:
         """Who is where, by the surveys so far."""
         answered = [(answer.address, _list_of(answer.value)) for answer in self.answers]
@@ -180,7 +196,7 @@ class Asking:
         return {agent: sorted(pids) for agent, pids in found.items()}
 
     def _homes(self) -> dict[Process, AgentAddress]:
-        return {
+        return self._known_homes | {
             (rank.identity.host or answer.value.snapshot.host, rank.identity.pid): answer.address
             for answer in self.answers
             for rank in answer.value.snapshot.ranks

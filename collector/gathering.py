@@ -23,9 +23,10 @@ from collector.fanout import Deadline, Fanout
 from collector.hostlists import AgentAddress
 from collector.job_nodes import NodesOf
 from collector.jobs import choose_job, concerns
-from collector.question import NativePolicy, Progress, Question, Stage, Step
-from shared.errors import InvalidSettings
+from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
+from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
+from shared.ranks import unfold
 from shared.snapshot import NodeSnapshot, RankList
 
 FIND_SECONDS = 5.0
@@ -33,6 +34,10 @@ FIND_SECONDS = 5.0
 
 _WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
 """Failures that may have been of the moment, and cost no waiting."""
+
+
+MOST_WHOLE_LOOKS = 512
+"""Ranks of a large job that are looked at whole, where somebody asks for them: some 40 MiB of answers."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,10 @@ class Gathering:
         found = await self._find_out(agents)
         asking.job = choose_job(self._question.job, found.lists.values(), some_silent=bool(found.silent))
         targets = self._targets(agents, found)
-        if len(targets) > self._question.survey_above:
+        many = len(targets) > self._question.survey_above
+        if many and self._question.scope is Scope.RANKS:
+            await self._look_at_some(targets)
+        elif many:
             await self._look_at_many(targets)
         else:
             await self._look_at_few(targets)
@@ -119,6 +127,8 @@ class Gathering:
     async def _look_at_many(self, targets: list[AgentAddress]) -> None:
         if not self._looks:
             targets = await self._survey(targets)
+        if self._question.scope is Scope.NOBODY:
+            return
         looks = await self._consider()
         if not looks.decided and self._looks < self._question.looks and await self._wait(self._pause()):
             targets = await self._survey(targets)
@@ -127,6 +137,23 @@ class Gathering:
             await self._survey(targets)
             looks = await self._consider()
         await self._look_closer(looks)
+
+    async def _look_at_some(self, targets: list[AgentAddress]) -> None:
+        """Look at the ranks that were asked for; a survey tells where they are. Raises InvalidInput."""
+        wanted = unfold(self._question.ranks)
+        if not 0 < len(wanted) <= MOST_WHOLE_LOOKS:
+            raise InvalidInput(
+                f"the job runs on {len(targets)} nodes, too many to look at all of it",
+                advice=f"say which ranks, at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
+            )
+        if not self._looks:
+            await self._survey(targets)
+        asking, native = self._asking, self._question.native is NativePolicy.ALL
+        chosen = asking.processes_of(wanted)
+        asking.drop_looks()
+        stacks = "native" if native else self._question.stacks
+        step = Step(stage=Stage.LOOKING_CLOSER)
+        await asking.look_again(chosen, {"stacks": stacks}, self._deadline, step, what="a look at some ranks")
 
     async def _consider(self) -> NextLooks:
         asking = self._asking

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from shared.ranks import FoldedRanks
 from shared.value import Value
 
 SURVEY_ABOVE = 128
@@ -21,6 +22,15 @@ class NativePolicy(StrEnum):
     ALL = "all"
 
 
+class Scope(StrEnum):
+    """Which ranks of a job on many nodes are looked at wholly, after a survey of all."""
+
+    SUSPECTS = "suspects"
+    NOBODY = "nobody"
+    RANKS = "ranks"
+    """Those of the question's `ranks`; the survey is dropped."""
+
+
 class Question(Value):
     """How a job is looked at. The defaults suit a live job."""
 
@@ -33,6 +43,8 @@ class Question(Value):
     survey_above: int = Field(
         default=SURVEY_ABOVE, ge=0, description="Where more agents than this are to look, they look briefly at first."
     )
+    scope: Scope = Field(default=Scope.SUSPECTS, description="Who is looked at wholly, where nodes are many.")
+    ranks: FoldedRanks = ""
     native: NativePolicy = Field(default=NativePolicy.SUSPECTS, description="Whose native stacks to read.")
 
 

@@ -85,6 +85,7 @@ class Service:
             looks=self.settings.looks,
             interval_seconds=self.settings.interval_seconds,
             deadline_seconds=self.settings.deadline_seconds,
+            survey_above=self.settings.survey_above,
         )
 
     async def start(self, question: Question) -> Run:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from collector.question import SURVEY_ABOVE
 from shared.errors import InvalidSettings, quoted
 from shared.serving import AccessSettings
 
@@ -130,6 +131,12 @@ class CollectorSettings(AccessSettings):
     interval_seconds: float = Field(default=3.0, ge=0.0, le=600.0, description="Pause between two looks.")
     deadline_seconds: float = Field(
         default=30.0, gt=0.0, le=3600.0, description="When a verdict is due, whatever has answered by then."
+    )
+    survey_above: int = Field(
+        default=SURVEY_ABOVE,
+        ge=0,
+        description="Where more agents than this have ranks of a job, they look briefly at first, and wholly at those "
+        "ranks that the verdict is about.",
     )
     most_at_once: int = Field(default=256, ge=1, le=65_536, description="Agents asked at the same time.")
 

@@ -119,9 +119,15 @@ def only(
 
 def native_only(snapshots: Sequence[NodeSnapshot]) -> tuple[NodeSnapshot, ...]:
     """Leave out the plain look at each process of which there is a native one."""
-    deep = {rank.identity.pid for each in snapshots for rank in each.ranks if _is_native(rank)}
+    deep = {(each.host, rank.identity.pid) for each in snapshots for rank in each.ranks if _is_native(rank)}
     return tuple(
-        each.model_copy(update={"ranks": tuple(r for r in each.ranks if _is_native(r) or r.identity.pid not in deep)})
+        each.model_copy(
+            update={
+                "ranks": tuple(
+                    rank for rank in each.ranks if _is_native(rank) or (each.host, rank.identity.pid) not in deep
+                )
+            }
+        )
         for each in snapshots
     )
 

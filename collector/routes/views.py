@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from collector.diagnose.expected import Expected
-from collector.question import NativePolicy, Question
+from collector.question import NativePolicy, Question, Scope
 from collector.render.stacks import render_classes, render_folded, render_tree, speedscope
 from collector.routes.answers import JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.views import (
@@ -29,6 +29,7 @@ from collector.views import (
 )
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, quoted
+from shared.ranks import fold
 from shared.snapshot import NodeSnapshot
 
 router = APIRouter(prefix="/v1/jobs", tags=["views"])
@@ -62,8 +63,12 @@ async def _looked(
     *,
     stacks: bool,
     native: bool = False,
+    brief: bool = False,
 ) -> Looked:
-    """Return what there is to see of a job, now or in a diagnosis. Raises NotFound."""
+    """Return what there is to see of a job, now or in a diagnosis. Raises NotFound.
+
+    `brief`: a survey does where the job is large; else `ranks` must say who is to be looked at (InvalidInput).
+    """
     if diagnosis is not None:
         kept = await service.desk.ask(service.store.kept, diagnosis)
         if kept.diagnosis.job != job:
@@ -75,6 +80,9 @@ async def _looked(
         native=NativePolicy.ALL if native else NativePolicy.NEVER,
         stacks="plain" if stacks else "none",
         deadline_seconds=service.settings.deadline_seconds,
+        survey_above=service.settings.survey_above,
+        scope=Scope.NOBODY if brief and not native else Scope.RANKS,
+        ranks=fold(ranks or ()),
     )
     gathered = await service.look(question)
     seen = native_only(gathered.snapshots) if native else gathered.snapshots
@@ -90,19 +98,24 @@ async def _with_stacks(
         bool, Query(description="C and C++ frames too; this stops each rank of the job for about a second.")
     ] = False,
 ) -> Looked:
-    return await _looked(service, job, ranks, diagnosis, stacks=True, native=native)
+    return await _looked(service, job, ranks, diagnosis, stacks=True, native=native, brief=True)
 
 
 async def _without_stacks(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
     return await _looked(service, job, ranks, diagnosis, stacks=False)
 
 
+async def _briefly(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
+    return await _looked(service, job, ranks, diagnosis, stacks=False, brief=True)
+
+
 async def _every_rank(job: JobName, service: ServiceDependency, diagnosis: Earlier = None) -> Looked:
-    return await _looked(service, job, None, diagnosis, stacks=False)
+    return await _looked(service, job, None, diagnosis, stacks=False, brief=True)
 
 
 WithStacks = Annotated[Looked, Depends(_with_stacks)]
 WithoutStacks = Annotated[Looked, Depends(_without_stacks)]
+Briefly = Annotated[Looked, Depends(_briefly)]
 EveryRank = Annotated[Looked, Depends(_every_rank)]
 """A few ranks of a job do not tell whether it was started as a whole."""
 
@@ -178,6 +191,6 @@ async def get_deep_look(
 
 
 @router.get("/{job:path}/sequences", response_model=SequencesView, summary="How far each rank has got in each group")
-async def get_sequences(looked: WithoutStacks) -> Response:
+async def get_sequences(looked: Briefly) -> Response:
     """Per process group: the last sequence each rank has issued and completed, and who is behind."""
     return json_answer(await asyncio.to_thread(view_sequences, *looked))

@@ -386,3 +386,21 @@ async def test_openapi_is_written_for_the_one_who_writes_a_bot(client: httpx.Asy
             assert undescribed == [], (path, method)
     assert {"Diagnosis", "Problem", "RunState"} <= document["components"]["schemas"].keys()
     assert "/v1/jobs/{job}/diagnoses" in document["paths"]
+
+
+async def test_views_of_a_job_on_many_nodes(tmp_path: Path) -> None:
+    """A survey shows where all ranks are; what it leaves out is shown of those that are asked for."""
+    nodes = two_nodes()
+    async with client_of(settings(tmp_path, survey_above=1), *nodes) as client:
+        tree = (await client.get(f"/v1/jobs/{JOB}/stacks", params={"format": "classes"})).json()
+        sequences = (await client.get(f"/v1/jobs/{JOB}/sequences")).json()
+        assert sorted(stack["ranks"] for stack in tree["classes"]) == ["0", "1", "2", "3"]
+        assert sequences["groups"]
+        assert all("survey" in asked for node in nodes for asked in node.asked)
+        refused = await client.get(f"/v1/jobs/{JOB}/fds")
+        assert refused.status_code == 400
+        assert "ranks=0-7" in refused.json()["advice"]
+        logs = (await client.get(f"/v1/jobs/{JOB}/logs", params={"ranks": "2"})).json()
+        assert [asked["pid"] for asked in nodes[1].asked if "pid" in asked] == [[1002]]
+        assert not [asked for asked in nodes[0].asked if "pid" in asked]
+        assert [gap["rank"] for gap in logs["gaps"]] == [2]
