@@ -63,6 +63,8 @@ def words(step: "Step") -> str:
             return f"look {step.look}{so_far}"
         case "waiting":
             return f"waiting {step.seconds:g} s, to see what moves"
+        case "looking_closer":
+            return f"looking closer at suspects{so_far}"
         case "looking_deeper":
             return f"reading native stacks{so_far}"
         case _:
