@@ -1,16 +1,17 @@
 """One closer look at one rank of a job: finds the agent that has it, and asks that one alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import httpx
 
+from collector.asking import Found
 from collector.fanout import Deadline, Fanout, Request
 from collector.hostlists import AgentAddress
 from collector.jobs import choose_job
 from collector.sweep import find
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, Unreachable, quoted
-from shared.snapshot import Identity, RankList
+from shared.snapshot import Identity
 
 _ANSWER_SECONDS = 60.0
 
@@ -27,7 +28,7 @@ async def look_closely(
     """Return a closer look at `rank` of `job`. Raises NotFound, InvalidInput or Unreachable."""
     found = await find(agents, client)
     chosen = choose_job(job, found.lists.values(), some_silent=bool(found.silent))
-    url, identity = _home(chosen, rank, found.lists)
+    url, identity = _home(chosen, rank, found)
     address = next(agent for agent in agents if agent.url == url)
     request = Request(address, f"/v1/ranks/{identity.pid}/deep", {"how": how.value, "seconds": f"{seconds:.2f}"})
     fanout = Fanout(client, node_seconds=_ANSWER_SECONDS)
@@ -38,17 +39,24 @@ async def look_closely(
     raise Unreachable(f"the agent on {address.host} gave no closer look: {missing.detail}", advice="ask on the node")
 
 
-def _home(job: str | None, rank: int, lists: Mapping[str, RankList]) -> tuple[str, Identity]:
-    """Return the agent that has the rank, of the newest attempt, and its newest process."""
+def _home(job: str | None, rank: int, found: Found) -> tuple[str, Identity]:
+    """Return the agent that has the rank, of the newest attempt, and its newest process.
+
+    Raises NotFound where all agents have answered, Unreachable where one that did not may have it.
+    """
     here = [
         (identity.attempt, identity.started_at or 0.0, url, identity)
-        for url, ranks in lists.items()
+        for url, ranks in found.lists.items()
         for identity in ranks.ranks
         if identity.rank == rank and identity.pid is not None and (job is None or identity.job == job)
     ]
     if not here:
-        raise NotFound(
-            f"no agent sees rank {rank} of the job {quoted(str(job))}", advice="unhang jobs tells who is there"
-        )
+        sought = f"rank {rank}" + ("" if job is None else f" of the job {quoted(job)}")
+        if found.silent:
+            first = found.silent[0]
+            silent = f"{first.address.host} ({first.missing.detail})"
+            more = f" and {len(found.silent) - 1} more" if len(found.silent) > 1 else ""
+            raise Unreachable(f"no agent that answered sees {sought}", advice=f"no answer came from {silent}{more}")
+        raise NotFound(f"no agent sees {sought}", advice="unhang jobs tells who is there")
     *_, url, identity = max(here, key=lambda each: each[:3])
     return url, identity

@@ -36,3 +36,23 @@ async def test_agent_decides(tmp_path: Path, allowed: bool) -> None:
     assert (answer["rank"], answer["host"]) == (NUMBER, "node1")
     assert (answer["syscalls"] is not None, answer["missing"] is None) == (allowed, allowed)
     assert ".so" in native.text
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_rank_that_nobody_sees(tmp_path: Path, silent: bool) -> None:
+    """Where an agent has not answered, it may have the rank: that is said, and not that there is none."""
+    agent = create_agent(AgentSettings(host_name="node1", only_ranks=str(NUMBER), beat_seconds=0))
+    mounts = {"http://node1:8471": httpx.ASGITransport(agent)}
+    agents = "node1,localhost:1" if silent else "node1"
+    app = create_app(settings(tmp_path, agents=agents), mounts=mounts)
+    with running(SLEEP, env=rank_environment(NUMBER, port=PORT, world_size=NUMBER + 1)):
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector") as client,
+        ):
+            path = f"/v1/jobs/127.0.0.1:{PORT}/ranks/0/deep"
+            answer = await client.get(path, params={"how": "gdb"})
+    told = answer.json()
+    assert "sees rank 0 of the job '127.0.0.1:29449'" in told["detail"]
+    assert (answer.status_code == 404) is not silent
+    assert ("no answer came from localhost" in told["advice"]) is silent
