@@ -25,7 +25,7 @@ _LEAST_EARLIER = 2
 def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
     """Return what does not fit in the oldest operation of `group` that all issued and not all completed, or None."""
     pending = {lane.pending[0] for lane in group.lanes.values() if lane.pending}
-    if not pending or len(group.lanes) < len(group.members):
+    if not pending or len(group.lanes) < len(group.order):
         return None
     sequence = min(pending)  # who only sends may be done with it, and wait in the next one
     if any(not lane.at(sequence) for lane in group.lanes.values()):

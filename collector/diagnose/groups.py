@@ -38,7 +38,10 @@ class PendingP2P:
 
 @dataclass(frozen=True)
 class GroupView:
-    """One process group across all ranks. A member without a lane is one whose progress there is not known."""
+    """One process group across all ranks. A member without a lane is one whose progress there is not known.
+
+    `members` are ranks of the job; `order`, which group ranks count by, is as told, and may name others.
+    """
 
     name: str
     description: str
@@ -94,8 +97,11 @@ def line_up(roster: Roster) -> tuple[GroupView, ...]:
     inferred = _inferred(untold, told, roster)
     cutters = cutters_for(traces)
     places = _places(traces, memberships, untold)
-    views = [_view(one.name, one.ranks, traces, cutters, places[one], inferred=False) for one in told]
-    views += [_view(name, ranks, traces, cutters, places[name], inferred=True) for name, ranks in inferred.items()]
+    known = roster.ranks.keys()
+    views = [_view(one.name, one.ranks, known, traces, cutters, places[one], inferred=False) for one in told]
+    views += [
+        _view(name, ranks, known, traces, cutters, places[name], inferred=True) for name, ranks in inferred.items()
+    ]
     return tuple(sorted((view for view in views if view.lanes or view.p2p), key=_name_key))
 
 
@@ -190,6 +196,7 @@ def _places(traces: dict[int, Trace], memberships: Mapping[int, _Told | None], u
 def _view(
     name: _Named,
     order: tuple[int, ...],
+    known: Collection[int],
     traces: dict[int, Trace],
     cutters: dict[int, Cutter],
     places: Mapping[int, Sequence[int]],
@@ -208,21 +215,25 @@ def _view(
             lanes[rank] = lane
         if cutter.pending_p2p:
             positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
-            p2p.extend(_pending_p2p(rank, trace, positions, order))
-    return GroupView(name[0], name[1], tuple(sorted(order)), order, inferred, lanes, tuple(p2p))
+            p2p.extend(_pending_p2p(rank, trace, positions, order, known))
+    members = tuple(sorted(rank for rank in order if rank in known))
+    return GroupView(name[0], name[1], members, order, inferred, lanes, tuple(p2p))
 
 
-def _pending_p2p(rank: int, trace: Trace, positions: Iterable[int], order: tuple[int, ...]) -> Iterable[PendingP2P]:
+def _pending_p2p(
+    rank: int, trace: Trace, positions: Iterable[int], order: tuple[int, ...], known: Collection[int]
+) -> Iterable[PendingP2P]:
     for position in positions:
         record = trace.record(position)
         signature = record.signature
         if signature.op in ("send", "recv"):
-            source, target = (_global(order, peer) for peer in (signature.source, signature.target))
+            source, target = (_global(order, peer, known) for peer in (signature.source, signature.target))
             yield PendingP2P(rank, signature.op, source, target, record)
         elif signature.op == COALESCED and position == 0:  # the ring buffer has overwritten its parts
             yield PendingP2P(rank, COALESCED, None, None, record)
 
 
-def _global(order: tuple[int, ...], group_rank: int | None) -> int | None:
-    """Translate a group rank, as records carry it, into the global rank."""
-    return order[group_rank] if group_rank is not None and group_rank < len(order) else None
+def _global(order: tuple[int, ...], group_rank: int | None, known: Collection[int]) -> int | None:
+    """Translate a group rank, as records carry it, into the global rank; None: no rank of the job."""
+    rank = order[group_rank] if group_rank is not None and 0 <= group_rank < len(order) else None
+    return rank if rank in known else None

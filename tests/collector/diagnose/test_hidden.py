@@ -6,7 +6,10 @@ from collector.diagnose import Expected, diagnose
 from collector.diagnose.roster import call_roll
 from collector.diagnose.sampled import find_sampled_straggler
 from shared.diagnosis import Diagnosis, Kind
+from shared.missing import Missing, Reason
+from shared.snapshot import RankSnapshot
 from shared.stacks import Frame
+from shared.trace import Trace
 from tests.collector.diagnose.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 TORCH = "/env/lib/python3.11/site-packages/torch/distributed"
@@ -60,3 +63,26 @@ def test_a_straggler_by_samples_lets_the_others_go_again_and_again(
     looks = live_looks(job, waiters | {2: Seen(frames=(USER,))}, recorder=False, looks=10)
     straggler = find_sampled_straggler(call_roll(looks, Expected()))
     assert (None if straggler is None else straggler.rank) == found
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "gather", "all_to_all"])
+@pytest.mark.parametrize("missing", [(), (1,)], ids=["all traced", "one without"])
+def test_groups_that_name_ranks_the_job_does_not_have_cost_nothing(op: str, missing: tuple[int, ...]) -> None:
+    """A hostile rank, or a world size that is told wrong: what is known of the others is told all the same."""
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD, op)] * 4 for rank in range(4)}
+    steps[2][3:] = [Stay()]
+    looks = live_looks(Job(steps), {rank: Seen(frames=(USER,)) if rank == 2 else Seen() for rank in range(4)})
+    hostile = [
+        look.model_copy(update={"ranks": tuple(_claiming(rank, missing) for rank in look.ranks)}) for look in looks
+    ]
+    victims = "0,3" if missing else "0-1,3"
+    assert told(diagnose(hostile, Expected())) == [(Kind.RANK_NOT_JOINED, (2,), victims)]
+
+
+def _claiming(rank: RankSnapshot, missing: tuple[int, ...]) -> RankSnapshot:
+    trace = rank.recorder
+    assert isinstance(trace, Trace)
+    if rank.identity.rank in missing:
+        return rank.model_copy(update={"recorder": Missing(source="recorder", reason=Reason.TIMED_OUT)})
+    groups = tuple(group.model_copy(update={"members": "0-9"}) for group in trace.groups)
+    return rank.model_copy(update={"recorder": trace.model_copy(update={"groups": groups})})
