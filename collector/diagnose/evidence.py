@@ -43,6 +43,7 @@ def evidence_of(fault: Fault, scene: Scene) -> tuple[Evidence, ...]:
     shown = [edge for edge in fault.edges if edge.holders][:MOST_EDGES]
     if shown:
         found.append(_waits(shown))
+    found += _absences([scene.roster.ranks[rank] for rank in fault.culprits])
     found += [item for rank in fault.culprits for item in _of_rank(scene.roster.ranks[rank], scene)]
     found += _stacks(fault.culprits, scene) or _stacks(fault.victims[:1], scene)
     for rank in (rank for rank in fault.culprits if rank in scene.activities):
@@ -131,8 +132,6 @@ def _waits(edges: list[Edge]) -> WaitEvidence:
 
 def _of_rank(view: RankView, scene: Scene) -> Iterable[Evidence]:
     yield from _ended(view)
-    if view.gone and view.exited is None:
-        yield _absence(view)
     process = view.process
     if process is not None and not view.gone:
         activity = scene.activities[view.rank]
@@ -174,23 +173,31 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     )
 
 
-def _absence(view: RankView) -> AbsenceEvidence:
-    if view.presence is Presence.UNREACHABLE:
-        host = f"node {view.host}" if view.host else "one of the nodes that did not answer"
-        why = (
-            "" if view.unanswered is None else f" ({view.unanswered.missing.reason}: {view.unanswered.missing.detail})"
-        )
-        return AbsenceEvidence(
-            ranks=str(view.rank),
-            text=f"rank {view.rank} is on {host}, which gave no answer{why}",
-            reason=Reason.UNREACHABLE,
-        )
-    if view.presence is Presence.EXITED:
-        text = f"rank {view.rank} has no process any more; its launcher has ended children that are not reaped"
-        return AbsenceEvidence(ranks=str(view.rank), text=text, reason=Reason.GONE)
-    host = f" on {view.host}" if view.host else ""
-    text = f"rank {view.rank} has no process{host} and no dump, though the job counts it"
-    return AbsenceEvidence(ranks=str(view.rank), text=text, reason=Reason.NOT_FOUND)
+def _absences(views: Iterable[RankView]) -> list[AbsenceEvidence]:
+    """Those of one node, of whom the same is known, are told together."""
+    together: dict[tuple[Presence, str | None, str], list[int]] = defaultdict(list)
+    for view in views:
+        if view.gone and view.exited is None:
+            told = None if view.unanswered is None else view.unanswered.missing
+            why = "" if told is None else f" ({told.reason}: {told.detail})"
+            together[view.presence, view.host, why].append(view.rank)
+    return [_absence(ranks, *known) for known, ranks in together.items()]
+
+
+def _absence(ranks: list[int], presence: Presence, host: str | None, why: str) -> AbsenceEvidence:
+    who, one = ranks_in_words(ranks), len(ranks) == 1
+    if presence is Presence.UNREACHABLE:
+        where = f"node {host}" if host else "one of the nodes that did not answer"
+        text = f"{who} {'is' if one else 'are'} on {where}, which gave no answer{why}"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.UNREACHABLE)
+    has = "has" if one else "have"
+    if presence is Presence.EXITED:
+        whose = "its" if one else "their"
+        text = f"{who} {has} no process any more; {whose} launcher has ended children that are not reaped"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.GONE)
+    on = f" on {host}" if host else ""
+    text = f"{who} {has} no process{on} and no dump, though the job counts {'it' if one else 'them'}"
+    return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
 
 
 def _stacks(ranks: Sequence[int], scene: Scene) -> list[Evidence]:

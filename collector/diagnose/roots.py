@@ -21,14 +21,15 @@ from shared.ranks import ranks_in_words
 
 
 def root_faults(roots: Iterable[int], graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fault]:
-    """One fault for all roots of one kind that are waited for in the same operation."""
+    """One fault for all roots of one kind that are waited for in the same operation, and one for all silent nodes."""
     together: dict[tuple[Kind, Cause | None, str, int | None], list[int]] = defaultdict(list)
     firsts = graph.first_edges()
     for root in roots:
         edge = firsts.get(root)
         kind = kind_of(root, scene)
         cause = scene.activities[root].cause if root in scene.activities and kind is Kind.RANK_NOT_JOINED else None
-        together[kind, cause, "" if edge is None else edge.group.name, edge.sequence if edge else None].append(root)
+        where = ("", None) if edge is None or kind is Kind.RANK_UNREACHABLE else (edge.group.name, edge.sequence)
+        together[kind, cause, *where].append(root)
     faults = [_root_fault(key[0], tuple(ranks), graph, scene) for key, ranks in together.items()]
     return [_turned(fault, scene, programs) for fault in faults]
 
@@ -38,6 +39,7 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
     first = first_edge(edges)
     if first is not None and first.is_p2p and kind is Kind.RANK_NOT_JOINED:
         kind = Kind.P2P_UNMATCHED
+    group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
     certainty = _root_certainty(kind, culprits, first, scene)
     return Fault(
@@ -46,15 +48,28 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
         victims=tuple(sorted(graph.victims_of(culprits))),
         certainty=certainty if begun else Certainty.SUPPORTED,
         edges=(*edges, *graph.edges_among(graph.victims_of(culprits))),
-        group=None if first is None else first.group,
-        op=None if first is None else first.signature.op,
-        sequence=None if first is None else first.sequence,
+        group=group,
+        op=op,
+        sequence=sequence,
         remarks=(
             *_membership_remark(first),
             *(() if begun else (f"{ranks_in_words(culprits)} issued it, and the device has not begun it",)),
             *_shift_remark(culprits, first, scene),
         ),
     )
+
+
+def _operation(
+    culprits: tuple[int, ...], graph: WaitGraph, first: Edge | None
+) -> tuple[GroupView | None, str | None, int | None]:
+    """What they are waited for in: the oldest operation, or of several groups what these have in common."""
+    if first is None:
+        return None, None, None
+    if set(first.group.members).issuperset(culprits):
+        return first.group, first.signature.op, first.sequence
+    firsts = graph.first_edges()
+    told = {(edge.signature.op, edge.sequence) for edge in (firsts.get(rank) for rank in culprits) if edge is not None}
+    return (None, *told.pop()) if len(told) == 1 else (None, None, None)
 
 
 def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, scene: Scene) -> tuple[str, ...]:

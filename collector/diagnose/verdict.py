@@ -7,7 +7,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
  3. Line up each group by (lane, sequence), inferring members where no dump names them.        groups
  4. Same sequence, different signature: the minority against the majority.           disputes, signatures
  5. Who waits for whom, by record; what the record cannot hold, by stack.                 waits, queues, hidden
- 6. Follow the edges to the root; a cycle is a deadlock.                           graph, roots, circles, programs
+ 6. Follow the edges to the root; a cycle is a deadlock.                  graph, roots, circles, programs, silence
  7. All issued, none completed: stuck together, and nobody is blamed for it.                           stuck
  8. Where is the root now, and why?                                                            activity, patterns
  9. Without a recorder, the same from RAS's counts, logs, stacks and process state.    by_ras, by_logs, by_stacks
@@ -40,6 +40,7 @@ from collector.diagnose.ras_lags import doubt_of, with_counts
 from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.sampled import find_sampled_straggler
 from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.silence import beside_the_seen
 from collector.diagnose.straggler import find_straggler
 from collector.diagnose.waits import find_edges
 from collector.diagnose.wording import Reading, headline_of, steps_to_know_more
@@ -95,6 +96,7 @@ def _read(scene: Scene) -> Reading:
     faults = faults or weighed(faults_by_logs(scene), with_counts(faults_by_stacks(scene), scene), scene)
     if not faults:
         return _quiet(scene)
+    faults = beside_the_seen(faults, scene)
     doubts = [_doubt(fault, scene) for fault in faults]
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)

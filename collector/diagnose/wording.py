@@ -7,6 +7,7 @@ from typing import Literal
 
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.silence import on_silent_nodes
 from collector.diagnose.steps import record_next_time
 from shared.diagnosis import Cause, Finding, Kind, NextStep, Verdict
 from shared.ranks import ranks_in_words
@@ -68,14 +69,8 @@ def _waiting(reading: Reading, scene: Scene) -> str:
     usual = scene.motion.usual_gap_seconds
     rhythm = "" if usual is None else f", and the job's usual pause is up to {usual:.1f} s"
     silent = all(scene.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
-    at = f" on {_silent_node(reading.waited_for, scene)}" if silent else ""
+    at = f" on {on_silent_nodes(reading.waited_for, scene)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
-
-
-def _silent_node(ranks: tuple[int, ...], scene: Scene) -> str:
-    hosts = {scene.roster.ranks[rank].host for rank in ranks}
-    host = hosts.pop() if len(hosts) == 1 else None
-    return "a node that does not answer," if host is None else f"{host}, which does not answer,"
 
 
 def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
@@ -142,7 +137,7 @@ def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
         return (
             f"{ranks_in_words(fault.victims)} wait{' in' + at if at else ''}, and the others are outside communication"
         )
-    verb = _PREDICATES.get(fault.kind, "has not joined").format(node=_silent_node(fault.culprits, scene))
+    verb = _PREDICATES.get(fault.kind, "has not joined").format(node=on_silent_nodes(fault.culprits, scene))
     if len(fault.culprits) > 1:
         verb = verb.replace("has ", "have ").replace("is ", "are ", 1)
     if len(fault.culprits) > 1:

@@ -1,0 +1,50 @@
+"""Step 6, with silent nodes: what stands against ranks of which nothing is known but that others wait for them.
+
+They may wait like everybody else. So where a rank is seen to hold the job up, they are told beside it and not blamed;
+unless connections or NCCL RAS tell more of their nodes than that their agents are silent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from collector.diagnose.fd_tables import with_descriptors
+from collector.diagnose.scene import Fault, Scene
+from shared.diagnosis import Certainty, Kind
+from shared.ranks import ranks_in_words
+
+_MOST_HOSTS = 6
+
+
+def beside_the_seen(faults: Sequence[Fault], scene: Scene) -> list[Fault]:
+    """Put what is proven before what silence suggests, and make a remark of silence beside a culprit that is seen."""
+    silent = [fault for fault in faults if fault.kind is Kind.RANK_UNREACHABLE]
+    seen = [fault for fault in faults if fault.kind is not Kind.RANK_UNREACHABLE]
+    if not silent or not any(map(_blames_somebody, seen)):
+        return list(faults)
+    seen.sort(key=lambda fault: not _blames_somebody(fault))
+    broken = [bool(with_descriptors(fault, scene).ground) for fault in silent]
+    remarks = [_remark(fault, scene) for fault, more in zip(silent, broken, strict=True) if not more]
+    first = replace(seen[0], remarks=(*seen[0].remarks, *remarks))
+    return [first, *seen[1:], *(fault for fault, more in zip(silent, broken, strict=True) if more)]
+
+
+def _blames_somebody(fault: Fault) -> bool:
+    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
+
+
+def _remark(fault: Fault, scene: Scene) -> str:
+    who, where = ranks_in_words(fault.culprits), on_silent_nodes(fault.culprits, scene)
+    return (
+        f"others wait for {who}, too, on {where} and may wait as {'it does' if len(fault.culprits) == 1 else 'they do'}"
+    )
+
+
+def on_silent_nodes(ranks: Sequence[int], scene: Scene) -> str:
+    """Say on which nodes they are, that did not answer; ends in a comma."""
+    hosts = sorted({host for rank in ranks if (host := scene.roster.ranks[rank].host) is not None})
+    if any(scene.roster.ranks[rank].host is None for rank in ranks):
+        return "a node that does not answer," if len(ranks) == 1 else "nodes that do not answer,"
+    if len(hosts) == 1:
+        return f"{hosts[0]}, which does not answer,"
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    return f"{', '.join(hosts[:_MOST_HOSTS])}{more}, which do not answer,"
