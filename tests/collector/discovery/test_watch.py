@@ -1,7 +1,6 @@
 """Pods that are watched: what changes is known at once, and whatever the server does, the agents stay known."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,7 +13,8 @@ from collector.discovery.directory import Directory
 from collector.discovery.kubernetes import KubernetesPods
 from collector.inventory import StaticInventory
 from shared.missing import Reason
-from tests.collector.discovery.cluster import Cluster, Watch, gone, line, pod
+from tests.collector.discovery.broken_watches import BROKEN
+from tests.collector.discovery.cluster import Cluster, pod
 from tests.collector.discovery.servers import Cut
 
 LABELS = {"app": "unhang-agent"}
@@ -175,56 +175,6 @@ async def test_bookmark_moves_the_version_on(cluster: Cluster, account: Path) ->
         assert cluster.lists == 2
 
 
-def nothing(cluster: Cluster, asked: dict[str, str]) -> Iterator[bytes]:
-    """A watch that begins, says nothing and does not end in its time."""
-    while not cluster.closed:
-        time.sleep(0.02)
-    yield from ()
-
-
-def ends_at_once(cluster: Cluster, asked: dict[str, str]) -> Iterator[bytes]:
-    """A watch that is over before it began."""
-    yield from ()
-
-
-def always_gone(cluster: Cluster, asked: dict[str, str]) -> Iterator[bytes]:
-    """Every version is too old, also that of the list just given."""
-    yield line("ERROR", gone(asked["resourceVersion"]))
-
-
-def trouble_within(cluster: Cluster, asked: dict[str, str]) -> Iterator[bytes]:
-    """The server has a trouble of its own."""
-    yield line("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcdserver: no leader"})
-
-
-def says(told: bytes) -> Watch:
-    """A watch that says this and waits."""
-
-    def watch(cluster: Cluster, asked: dict[str, str]) -> Iterator[bytes]:
-        yield told
-
-    return watch
-
-
-BROKEN: dict[str, Watch | None] = {
-    "forbidden": None,
-    "silent": nothing,
-    "ends at once": ends_at_once,
-    "always gone": always_gone,
-    "trouble within": trouble_within,
-    "no JSON": says(b"<html>proxy</html>\n"),
-    "no change": says(b'{"type": "ADDED"}\n'),
-    "no object": says(b'{"type": "ADDED", "object": 7}\n'),
-    "unknown type": says(line("RENAMED", agent(9))),
-    "no version": says(b'{"type": "ADDED", "object": {"metadata": {"name": "x"}}}\n'),
-    "endless version": says(line("BOOKMARK", {"metadata": {"resourceVersion": "9" * 10_000}})),
-    "deep": says(b'{"type": "ADDED", "object": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}\n"),
-    "half characters": says(b'{"type": "ADDED", "object": {"metadata": {"name": "\\ud800"}}}\n'),
-    "endless line": says(b"x" * 9_000_000),
-    "binary": says(bytes(range(256))),
-}
-
-
 @pytest.mark.parametrize("name", BROKEN)
 async def test_where_no_watch_is_to_be_had_the_pods_are_listed(cluster: Cluster, account: Path, name: str) -> None:
     """Every `period_seconds`, as without the right to watch; what is known stands, and no server is run down."""
@@ -311,8 +261,3 @@ async def test_end_leaves_nothing_behind(cluster: Cluster, account: Path) -> Non
         pass
     left = {task.get_name() for task in asyncio.all_tasks()} - {asyncio.current_task().get_name()}  # type: ignore[union-attr]
     assert not [name for name in left if "kubernetes" in name or "agents from" in name]
-
-
-def test_lines_of_the_protocol_are_json() -> None:
-    """The server that plays Kubernetes writes what the reference shows."""
-    assert json.loads(line("ERROR", gone("5")))["object"]["code"] == 410
