@@ -98,7 +98,7 @@ class _Reading:
         self._stacks: list[tuple[str, Stacks]] = []
         self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
-        self._kernel: list[tuple[str, bytes]] = []
+        self._kernel: list[KernelText] = []
         self._missing: list[Missing] = []
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
             FileKind.SNAPSHOT: self._add_snapshot,
@@ -131,7 +131,8 @@ class _Reading:
     def finish(self) -> Recorded:
         """Steps 2 to 4."""
         snapshots = tuple(self._snapshots[key] for key in self._snapshots)
-        snapshots, kernel_missing = with_kernel_logs(snapshots, self._kernel_texts(snapshots))
+        newest = max((each.taken_at_ns for each in snapshots if each.taken_at_ns is not None), default=time.time_ns())
+        snapshots, kernel_missing = with_kernel_logs(snapshots, self._kernel, written_at=newest / 1e9)
         bares = self._bares(snapshots)
         known = bares.keys() | {rank.identity.rank for snapshot in snapshots for rank in snapshot.ranks}
         logs_only = not known
@@ -165,15 +166,6 @@ class _Reading:
                 bares[rank].stacks[name] = stacks
         return bares
 
-    def _kernel_texts(self, snapshots: tuple[NodeSnapshot, ...]) -> list[KernelText]:
-        """Read kernel logs; what stands in them beside is read as any log."""
-        newest = max((each.taken_at_ns for each in snapshots if each.taken_at_ns is not None), default=time.time_ns())
-        texts = [read_kernel_text(name, data, written_at=newest / 1e9) for name, data in self._kernel]
-        for text in (text for text in texts if text.others):
-            lines = "\n".join(text.others).encode() + b"\n"
-            self._logs.append(read_log(text.name, lines, self._bounds.log_tail_bytes))
-        return texts
-
     def _unnamed(self, name: str, advice: str) -> None:
         self._missing.append(
             Missing(source=name, reason=Reason.UNREADABLE, detail=f"nothing says which rank it is of: {advice}")
@@ -202,7 +194,12 @@ class _Reading:
         self._ras.setdefault(hashlib.sha256(found.data).digest(), parse_ras(found.data))
 
     def _add_kernel_log(self, found: FoundFile) -> None:
-        self._kernel.append((found.name, found.data[-self._bounds.log_tail_bytes :]))
+        """What stands in it beside is read as any log."""
+        text = read_kernel_text(found.name, found.data[-self._bounds.log_tail_bytes :])
+        others, text.others = "\n".join(text.others).encode() + b"\n", []
+        self._kernel.append(text)
+        if len(others) > 1:
+            self._logs.append(read_log(found.name, others, self._bounds.log_tail_bytes))
 
     def _add_log(self, found: FoundFile) -> None:
         self._logs.append(read_log(found.name, found.data, self._bounds.log_tail_bytes))

@@ -27,6 +27,8 @@ from shared.snapshot import NodeSnapshot
 _LOOKED_AT = 100
 _ENOUGH = 0.9
 _MOST_NODES = 10_000
+_LINES_OF_A_STACK = 64
+_ANCHORED_WITHIN = 300
 _MONTHS = {name: at for at, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
 _MONTH = "|".join(_MONTHS)
 
@@ -66,11 +68,13 @@ class KernelLine(NamedTuple):
     at: float | None
     after_boot: float | None
     text: str
+    stamp: str = ""
+    """Month, day and time, where it tells no year."""
 
 
 @dataclass
 class KernelText:
-    """A file while it is sorted out: the kernel's lines, and the others."""
+    """A file while it is sorted out: of the kernel's lines those that tell or date something, and all others."""
 
     name: str
     lines: list[KernelLine] = field(default_factory=list)
@@ -89,24 +93,32 @@ def is_kernel_log(head: str) -> bool:
     return bool(lines) and not syslog and len(alone) >= _ENOUGH * len(lines)
 
 
-def read_kernel_text(name: str, data: bytes, *, written_at: float) -> KernelText:
-    """Sort the lines of a file. `written_at`: Unix seconds that no line is younger than, for stamps without a year."""
+def read_kernel_text(name: str, data: bytes) -> KernelText:
+    """Sort the lines of a file."""
     told = KernelText(name)
+    last: dict[str | None, KernelLine] = {}
+    stack = 0
     for line in data.decode("utf-8", "replace").splitlines():
-        read = _line(line, written_at)
-        if read is not None:
+        read = _line(line)
+        if read is None:
+            told.others.append(line)
+            continue
+        tells = read_kernel_line(read.text) is not None
+        stack = _LINES_OF_A_STACK if tells else stack - 1
+        told.tells = told.tells or tells
+        if tells or read.host not in last or stack > 0 or _ANCHOR.search(read.text[:_ANCHORED_WITHIN]):
             told.lines.append(read)
-            tells = read_kernel_line(read.text) is not None
-            told.tells = told.tells or tells
-            if tells or read.after_boot is not None:
-                continue
-        told.others.append(line)
+        last[read.host] = read
+        if not tells and read.after_boot is None:
+            told.others.append(line)
+    kept = {id(line) for line in told.lines}
+    told.lines += [line for line in last.values() if id(line) not in kept]
     return told
 
 
-def _line(line: str, written_at: float) -> KernelLine | None:
+def _line(line: str) -> KernelLine | None:
     if (match := _SYSLOG.match(line)) is not None:
-        return _of_syslog(match, written_at)
+        return _of_syslog(match)
     if (match := _MONOTONIC.match(line)) is not None:
         return KernelLine(match["host"], None, float(match["boot"]), match["text"])
     if (match := _KMSG.match(line)) is not None:
@@ -115,42 +127,47 @@ def _line(line: str, written_at: float) -> KernelLine | None:
     match = _DMESG.match(line)
     if match is None or match["facility"] not in (None, "kern"):
         return None
-    at = _moment(match["iso"], match["day"], match["year"], written_at)
+    stamp = _stamp(match["day"])
+    at = _of_iso(match["iso"]) if stamp == "" else moment_of(f"{match['year']}-{stamp}", written_at=0.0)
     return KernelLine(None, at, _number(match["boot"]), match["text"])
 
 
-def _of_syslog(match: re.Match[str], written_at: float) -> KernelLine | None:
+def _of_syslog(match: re.Match[str]) -> KernelLine | None:
     if match["program"] != "kernel":
         return None
-    at = _number(match["unix"])
-    at = _moment(match["iso"], match["day"], None, written_at) if at is None else at
+    at = _of_iso(match["iso"]) if match["unix"] is None else float(match["unix"])
     inner = _AFTER_BOOT.match(match["text"])
     boot, text = (None, match["text"]) if inner is None else (float(inner["boot"]), inner["text"])
-    return KernelLine(match["host"], at, boot, text)
+    return KernelLine(match["host"], at, boot, text, _stamp(match["day"]))
 
 
 def _number(text: str | None) -> float | None:
     return None if text is None else float(text)
 
 
-def _moment(iso: str | None, day: str | None, year: str | None, written_at: float) -> float | None:
+def _of_iso(text: str | None) -> float | None:
     """Return a stamp as Unix seconds; None where it is no time."""
     try:
-        if iso is not None:
-            return datetime.fromisoformat(iso).timestamp()
+        return None if text is None else datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def _stamp(day: str | None) -> str:
+    """Return `Nov 21 19:27:03` as other stamps stand here."""
     if day is None:
-        return None
+        return ""
     month, number, time = day.split()
-    stamp = f"{_MONTHS[month]:02}-{int(number):02} {time}"
-    return moment_of(stamp if year is None else f"{year}-{stamp}", written_at=written_at)
+    return f"{_MONTHS[month]:02}-{int(number):02} {time}"
 
 
 def with_kernel_logs(
-    snapshots: tuple[NodeSnapshot, ...], texts: Sequence[KernelText]
+    snapshots: tuple[NodeSnapshot, ...], texts: Sequence[KernelText], *, written_at: float
 ) -> tuple[tuple[NodeSnapshot, ...], list[Missing]]:
-    """Give each node what the files tell of it; return what could not be given to any, too."""
+    """Give each node what the files tell of it; return what could not be given to any, too.
+
+    `written_at`: Unix seconds that no line is younger than, for stamps without a year.
+    """
     nodes = {snapshot.host for snapshot in snapshots if snapshot.host is not None}
     records: dict[str, KernelRecord] = defaultdict(KernelRecord)
     since: dict[str, float | None] = {}
@@ -159,8 +176,9 @@ def with_kernel_logs(
         homes, lost = _homes(text, nodes)
         missing += lost
         untimed = False
-        offsets = _offsets(text.lines)
-        for line in (line for line in text.lines if line.host in homes):
+        lines = [_dated(line, written_at) for line in text.lines if line.host in homes]
+        offsets = _offsets(lines)
+        for line in lines:
             home, at = homes[line.host], _time(line, offsets)
             records[home].take_line(line.text, at)
             untimed = untimed or at is None
@@ -219,6 +237,10 @@ def _holds_word(name: str, word: str) -> bool:
     return re.search(rf"(?<![A-Za-z0-9-]){re.escape(word)}(?![A-Za-z0-9-])", name) is not None
 
 
+def _dated(line: KernelLine, written_at: float) -> KernelLine:
+    return line if line.stamp == "" else line._replace(at=moment_of(line.stamp, written_at=written_at))
+
+
 def _offsets(lines: Iterable[KernelLine]) -> dict[str | None, float]:
     """2. Return what to add to seconds since boot, by host: the last line that tells both decides."""
     offsets: dict[str | None, float] = {}
@@ -232,7 +254,7 @@ def _offsets(lines: Iterable[KernelLine]) -> dict[str | None, float]:
 
 
 def _clock(line: KernelLine) -> float | None:
-    match = _ANCHOR.search(line.text[:300])
+    match = _ANCHOR.search(line.text[:_ANCHORED_WITHIN])
     return line.at if match is None else float(match["clock"] or match["audit"])
 
 

@@ -112,11 +112,14 @@ def test_seconds_since_boot_are_dated_by_what_tells_both(anchor: str, tmp_path: 
     """The kernel's audit, or the line that sets the clock; a hung task keeps its stack."""
     save(tmp_path, looks())
     hung = "INFO: task python3:1003 blocked for more than 120 seconds.\n[ 4990.000001]  nfs_wait+0x3a/0x60 [nfs]\n"
-    (tmp_path / "dmesg_node02.txt").write_text(f"{anchor}[ 4990.000000] {hung}[ 4991.000000] {XID}\n")
+    text = f"[    0.000000] Linux version 6.1\n{anchor}[ 4980.000000] {XID}\n[ 4990.000000] {hung}"
+    (tmp_path / "dmesg_node02.txt").write_text(text)
     told, missing = read(tmp_path)
     found = [(event.kind.value, event.at, event.stack) for event in told["node02.example.org"]]
-    assert found == [("hung_task", TAKEN - 10.0, ("nfs_wait+0x3a/0x60 [nfs]",)), ("xid", TAKEN - 9.0, ())]
+    assert found == [("xid", TAKEN - 20.0, ()), ("hung_task", TAKEN - 10.0, ("nfs_wait+0x3a/0x60 [nfs]",))]
     assert missing == []
+    (since,) = {s.kernel_events.since for s in read_directory(tmp_path)[0] if isinstance(s.kernel_events, KernelEvents)}
+    assert since == BOOTED
 
 
 def judged(path: Path) -> Diagnosis:

@@ -106,10 +106,10 @@ def _core(data: bytes) -> Any:
 
 def _kernel_file(data: bytes) -> Any:
     """Lines of every tool, given to a node and judged, whether or not they begin like a kernel's log."""
-    text = read_kernel_text("dmesg_node7", data, written_at=1.7e9)
+    text = read_kernel_text("dmesg_node7", data)
     snapshot = NodeSnapshot.model_validate(seeds.SNAPSHOT)
     snapshots, missing = with_kernel_logs(
-        (snapshot.model_copy(update={"host": "node7", "kernel_events": None}),), [text]
+        (snapshot.model_copy(update={"host": "node7", "kernel_events": None}),), [text], written_at=1.7e9
     )
     return (*missing, diagnose(snapshots, Expected(job=None)))
 
