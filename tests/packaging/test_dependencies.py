@@ -20,8 +20,8 @@ INDIRECT = {
 OPTIONAL = {"pynvml": "nvidia-ml-py", "dns": "dnspython", "yaml": "pyyaml"}
 """Libraries of the extras; the sources import them where they are used, and go on without."""
 
-NOT_IMPORTED = {"py-spy", "uvicorn"}
-"""Programs that are started and not imported, or imported at the very end."""
+NOT_IMPORTED = {"py-spy", "uvicorn", "sniffio"}
+"""Programs that are started and not imported, or imported at the very end; and what another library looks for."""
 
 
 def declared() -> set[str]:
