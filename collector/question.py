@@ -9,8 +9,8 @@ from pydantic import Field
 from shared.ranks import FoldedRanks
 from shared.value import Value
 
-SURVEY_ABOVE = 128
-"""Agents. Two whole looks at the eight ranks of so many are some 50 MiB of answers, a few seconds' work to read."""
+SURVEY_ABOVE = 32
+"""Agents. Two whole looks at the eight ranks of so many are some 40 MiB to read, about a second's work."""
 
 
 class NativePolicy(StrEnum):
