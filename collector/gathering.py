@@ -11,14 +11,16 @@ that the verdict is about are looked at whole:
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from collector.aside import aside
 from collector.asking import Asking, Found, Process, tell
 from collector.clock_offsets import Clock
 from collector.diagnose import NextLooks, next_looks, pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected
+from collector.due import Due
 from collector.fanout import Deadline, Fanout
 from collector.hostlists import AgentAddress
 from collector.job_nodes import NodesOf
@@ -28,6 +30,8 @@ from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
 from shared.ranks import unfold
 from shared.snapshot import NodeSnapshot, RankList
+
+T = TypeVar("T")
 
 FIND_SECONDS = 5.0
 """For the lists of ranks: cheap to make, so an agent that needs longer is in trouble."""
@@ -66,9 +70,14 @@ class Gathering:
         self._question = question
         self._progress = progress
         self._asking = Asking(question, fanout, progress, earlier, nodes_of)
-        self._deadline = self._asking.deadline
+        self._due = Due(self._asking.deadline)
         self._looks = 0
         self._looked_at = 0.0
+
+    @property
+    def _deadline(self) -> Deadline:
+        """When the answers are due: sooner than the verdict is."""
+        return self._due.answers
 
     async def gather(self, agents: Sequence[AgentAddress]) -> Gathered:
         """Take steps 1 to 4 and return what `diagnose` needs."""
@@ -156,8 +165,14 @@ class Gathering:
         await asking.look_again(chosen, {"stacks": stacks}, self._deadline, step, what="a look at some ranks")
 
     async def _consider(self) -> NextLooks:
-        asking = self._asking
-        return await aside(next_looks, asking.snapshots, asking.expected)
+        return await self._think(next_looks)
+
+    async def _think(self, what: Callable[[Sequence[NodeSnapshot], Expected], T]) -> T:
+        """Return what the looks so far tell; how long that takes tells how long the verdict will."""
+        began = time.monotonic()
+        told = await aside(what, self._asking.snapshots, self._asking.expected)
+        self._due.has_thought(time.monotonic() - began)
+        return told
 
     async def _survey(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
         answered = await self._asking.survey(agents, *self._next_look())
@@ -182,20 +197,18 @@ class Gathering:
 
     async def _look_further(self, targets: Sequence[AgentAddress]) -> None:
         """Step 3 again, where more looks would decide: more time for a doubt, quick samples for a straggler."""
-        if self._question.looks < 2:
+        if self._question.looks < 2 or self._deadline.seconds_left <= 0:
             return
-        asking = self._asking
-        for pause in await aside(pauses_before_further_looks, asking.snapshots, asking.expected):
+        for pause in await self._think(pauses_before_further_looks):
             if not targets or not await self._wait(pause):
                 return
             targets = await self._look(targets)
 
     async def _look_deeper(self) -> None:
         """Step 4."""
-        asking = self._asking
-        wanted: Iterable[Process] = asking.processes if self._question.native is NativePolicy.ALL else ()
+        wanted: Iterable[Process] = self._asking.processes if self._question.native is NativePolicy.ALL else ()
         if self._question.native is NativePolicy.SUSPECTS:
-            wanted = await aside(pids_to_look_deeper, asking.snapshots, asking.expected)
+            wanted = await self._think(pids_to_look_deeper)
         await self._look_natively(wanted)
 
     async def _look_natively(self, wanted: Iterable[Process]) -> None:
@@ -213,7 +226,7 @@ class Gathering:
 
     async def _wait(self, seconds: float) -> bool:
         """Step 3: pause between two looks; False where there is no time for another one."""
-        if seconds >= self._deadline.seconds_left or not self._asking.answers:
+        if seconds + self._due.thought_seconds >= self._deadline.seconds_left or not self._asking.answers:
             return False
         await tell(self._progress, Step(stage=Stage.WAITING, seconds=seconds))
         await asyncio.sleep(seconds)
