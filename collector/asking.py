@@ -138,8 +138,10 @@ class Asking:
         told = (clock_of(a.asked_at_ns, a.answered_at_ns, a.value.snapshot) for a in self.answers)
         return tuple(clock for clock in told if clock is not None)
 
-    def processes_of(self, ranks: Iterable[int]) -> tuple[Process, ...]:
-        """Where these ranks are, as far as they were seen."""
+    def processes_of(self, ranks: Iterable[int] | None) -> tuple[Process, ...]:
+        """Where these ranks are, as far as they were seen; None: all."""
+        if ranks is None:
+            return self.processes
         wanted = set(ranks)
         return tuple(
             (rank.identity.host or snapshot.host, rank.identity.pid)

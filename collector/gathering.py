@@ -148,17 +148,16 @@ class Gathering:
         await self._look_closer(looks)
 
     async def _look_at_some(self, targets: list[AgentAddress]) -> None:
-        """Look at the ranks that were asked for; a survey tells where they are. Raises InvalidInput."""
-        wanted = unfold(self._question.ranks)
-        if not 0 < len(wanted) <= MOST_WHOLE_LOOKS:
-            raise InvalidInput(
-                f"the job runs on {len(targets)} nodes, too many to look at all of it",
-                advice=f"say which ranks, at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
-            )
+        """Look at the ranks that were asked for, or at all if they are not that many. Raises InvalidInput."""
+        asking, native = self._asking, self._question.native is NativePolicy.ALL
         if not self._looks:
             await self._survey(targets)
-        asking, native = self._asking, self._question.native is NativePolicy.ALL
-        chosen = asking.processes_of(wanted)
+        chosen = asking.processes_of(unfold(self._question.ranks) or None)
+        if len(chosen) > MOST_WHOLE_LOOKS:
+            raise InvalidInput(
+                f"{len(chosen)} ranks on {len(targets)} nodes are too many to look at wholly",
+                advice=f"say which, at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
+            )
         asking.drop_looks()
         stacks = "native" if native else self._question.stacks
         step = Step(stage=Stage.LOOKING_CLOSER)

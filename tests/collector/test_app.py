@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from collector import gathering
 from collector.app import create_app, get_service
 from collector.recorded import diagnose_directory
 from collector.settings import CollectorSettings
@@ -388,7 +389,7 @@ async def test_openapi_is_written_for_the_one_who_writes_a_bot(client: httpx.Asy
     assert "/v1/jobs/{job}/diagnoses" in document["paths"]
 
 
-async def test_views_of_a_job_on_many_nodes(tmp_path: Path) -> None:
+async def test_views_of_a_job_on_many_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A survey shows where all ranks are; what it leaves out is shown of those that are asked for."""
     nodes = two_nodes()
     async with client_of(settings(tmp_path, survey_above=1), *nodes) as client:
@@ -397,6 +398,7 @@ async def test_views_of_a_job_on_many_nodes(tmp_path: Path) -> None:
         assert sorted(stack["ranks"] for stack in tree["classes"]) == ["0", "1", "2", "3"]
         assert sequences["groups"]
         assert all("survey" in asked for node in nodes for asked in node.asked)
+        monkeypatch.setattr(gathering, "MOST_WHOLE_LOOKS", 3)
         refused = await client.get(f"/v1/jobs/{JOB}/fds")
         assert refused.status_code == 400
         assert "ranks=0-7" in refused.json()["advice"]
@@ -404,3 +406,6 @@ async def test_views_of_a_job_on_many_nodes(tmp_path: Path) -> None:
         assert [asked["pid"] for asked in nodes[1].asked if "pid" in asked] == [[1002]]
         assert not [asked for asked in nodes[0].asked if "pid" in asked]
         assert [gap["rank"] for gap in logs["gaps"]] == [2]
+        monkeypatch.setattr(gathering, "MOST_WHOLE_LOOKS", 4)
+        fds = (await client.get(f"/v1/jobs/{JOB}/fds")).json()
+        assert [gap["rank"] for gap in fds["gaps"]] == [0, 1, 2, 3]
