@@ -17,6 +17,7 @@ from tests.live.truths import Truth
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 PROGRAM = "lock_never_released"
+ROUNDS = ["look 1", "reading native stacks", "look 3", "judging"]
 NODES = {"node01": "0,1", "node02": "2,3"}
 
 
@@ -39,14 +40,9 @@ def test_over_ssh(job: Job, tmp_path: Path) -> None:
         asked = ("diagnose", job.name, *nodes.options, "--hosts", "node[01-02]", "--interval", "0.2", "--json", "-v")
         done = unhang(*asked)
     assert_right(done.out, done.status)
-    told = done.err.splitlines()
-    assert [line.split(" (")[0] for line in told if not line.startswith("waiting ")] == [
-        "look 1",
-        "reading native stacks",
-        "look 3",
-        "judging",
-    ]
-    assert len([line for line in told if line.startswith("waiting ")]) == 1
+    # Where it took long enough, the native look has shown already that all stand still.
+    told = [line.split(" (")[0] for line in done.err.splitlines() if not line.startswith("waiting ")]
+    assert told in ([*ROUNDS[:2], ROUNDS[3]], ROUNDS)
 
 
 def test_written_by_the_tasks_of_srun(job: Job, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cli.sources.ssh_command import Way
 from cli.sources.ssh_gathering import Gathering
 from collector.files import read_directory
-from collector.question import Question
+from collector.question import NativePolicy, Question
 from shared.diagnosis import Diagnosis
 from shared.snapshot import NodeSnapshot
 from shared.stacks import Stacks
@@ -169,16 +169,36 @@ def _clients_of(folder: Path) -> list[str]:
     return found
 
 
+def canned(folder: Path) -> tuple[str, ...]:
+    """Return a client that writes down what it is told, and gives as many looks at one rank as it is asked for."""
+    rank = make_rank(0, host="node01").model_copy(update={"looked_at_ns": 10**9})
+    look = NodeSnapshot(host="node01", taken_at_ns=10**9, ranks=(rank,))
+    (folder / "look").write_text(look.model_dump_json() + "\n")
+    client = folder / "ssh"
+    client.write_text(
+        f'#!/bin/sh\necho "$*" >> {folder / "visits"}\nleft=$(echo "$*" | sed "s/.*--looks \\([0-9]*\\).*/\\1/")\n'
+        f'while [ "$left" -gt 0 ]; do cat {folder / "look"}; left=$((left - 1)); done\n'
+    )
+    client.chmod(0o755)
+    return (str(client),)
+
+
 @pytest.mark.parametrize(("seconds", "visits"), [(0.9, 1), (60.0, 2)], ids=["no time left", "time left"])
 async def test_deadline_of_all_rounds(seconds: float, visits: int, tmp_path: Path) -> None:
     """What is known by then is what there is; nobody is visited again just to be cut off."""
-    rank = make_rank(0, host="node01").model_copy(update={"looked_at_ns": 10**9})
-    look = NodeSnapshot(host="node01", taken_at_ns=10**9, ranks=(rank,))
-    (tmp_path / "look").write_text(look.model_dump_json() + "\n")
-    client = tmp_path / "ssh"
-    client.write_text(f"#!/bin/sh\necho visit >> {tmp_path / 'visits'}\nexec cat {tmp_path / 'look'}\n")
-    client.chmod(0o755)
-    gathering = Gathering(Way(client=(str(client),)), most_at_once=4, timeout_seconds=seconds)
+    gathering = Gathering(Way(client=canned(tmp_path)), most_at_once=4, timeout_seconds=seconds)
     seen = await gathering.gather(["node01"], Question(looks=1))
-    assert (tmp_path / "visits").read_text().count("visit") == visits
+    assert (tmp_path / "visits").read_text().count("snapshot") == visits
     assert len(seen.snapshots) in (0, 1) if visits == 1 else len(seen.snapshots) == 2
+
+
+@pytest.mark.parametrize("pauses", [(), (0.01,), (0.1,) * 8], ids=["no doubt", "a doubt", "a straggler"])
+async def test_further_looks(pauses: tuple[float, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as would decide, in one more visit, which begins after the first pause."""
+    monkeypatch.setattr("cli.sources.ssh_gathering.pauses_before_further_looks", lambda *_: pauses)
+    gathering = Gathering(Way(client=canned(tmp_path)), most_at_once=4)
+    seen = await gathering.gather(["node01"], Question(looks=2, native=NativePolicy.NEVER))
+    visits = (tmp_path / "visits").read_text().splitlines()
+    assert len(seen.snapshots) == 2 + len(pauses)
+    assert len(visits) == (2 if pauses else 1)
+    assert not pauses or f"--looks {len(pauses)} --interval {pauses[-1]:g}" in visits[1]
