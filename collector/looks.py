@@ -1,5 +1,6 @@
 """One agent's look as the collector holds it: read, and packed as it will be kept."""
 
+import re
 import zlib
 
 from pydantic import ValidationError
@@ -13,7 +14,8 @@ from shared.snapshot import Identity, NodeSnapshot
 from shared.survey import Survey, SurveyReader
 from shared.value import Value
 
-_SURVEY = b'{"kind":"survey"'
+# {"kind":"survey","node":{…}
+_SURVEY = re.compile(rb'\s{0,8}\{\s{0,8}"kind"\s{0,8}:\s{0,8}"survey"')
 
 _LEVEL = 1
 """Of compression, where the agent sent it plain: somebody waits for it to be kept."""
@@ -46,7 +48,7 @@ def read_kept(body: bytes) -> NodeSnapshot:
 
 
 def _read(body: bytes, surveys: SurveyReader) -> tuple[NodeSnapshot, tuple[Identity, ...]]:
-    if not body.startswith(_SURVEY):
+    if not _SURVEY.match(body):
         return read_answer(body, NodeSnapshot), ()
     survey = read_answer(body, Survey)
     try:

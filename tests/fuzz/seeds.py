@@ -11,6 +11,7 @@ from typing import Any
 
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot, RankList
+from shared.survey import survey_of
 from tests.agent.test_core import STATUS, made_up
 from tests.collector.diagnose.check.jobs import rank
 from tests.collector.fake_agents import case_ranks
@@ -257,6 +258,7 @@ def _snapshot() -> NodeSnapshot:
 
 
 SNAPSHOT: dict[str, Any] = json.loads(_snapshot().model_dump_json())
+SURVEY: dict[str, Any] = json.loads(survey_of(_snapshot()).model_dump_json())
 RANK_LIST: dict[str, Any] = json.loads(
     RankList(host="node1", ranks=tuple(rank.identity for rank in _snapshot().ranks)).model_dump_json()
 )

@@ -18,7 +18,7 @@ from agent.sources.sockets import Sockets
 from agent.sources.strace import parse_strace
 from agent.sources.worker_server import _receive
 from agent.unix_peers import parse_answer
-from collector.diagnose import diagnose
+from collector.diagnose import diagnose, next_looks
 from collector.diagnose.expected import Expected
 from collector.discovery.pods import parse_change, parse_pods
 from collector.discovery.slurm import parse_squeue
@@ -29,6 +29,7 @@ from collector.files import read_recorded
 from collector.hostlists import parse_hostlist
 from collector.inventory import read_agents_file
 from collector.kernel_files import read_kernel_text, with_kernel_logs
+from collector.looks import read_look
 from collector.render.markdown import render_markdown
 from collector.render.text import render_text
 from shared.flight_recorder import parse_dump, rank_of_file_name
@@ -47,6 +48,7 @@ from shared.stack_dumps import (
     parse_pyspy_text,
     parse_pystack_text,
 )
+from shared.survey import SurveyReader
 from tests.agent.proc_trees import stat_line
 from tests.fuzz import seeds
 from tests.fuzz.damage import Writer, as_json, as_pickle
@@ -134,6 +136,17 @@ def _snapshot(data: bytes) -> Any:
     return diagnosis
 
 
+def _survey(data: bytes) -> Any:
+    """The same of a survey, whose tables are texts of their own."""
+    try:
+        look = read_look(data, SurveyReader())
+    except NoAnswer as error:
+        check_shown(str(error))
+        raise
+    next_looks((look.snapshot,), Expected(job=None))
+    return diagnose((look.snapshot,), Expected(job=None))
+
+
 def _read(data: bytes, kind: Any) -> Any:
     try:
         return read_answer(data, kind)
@@ -193,6 +206,7 @@ TARGETS = (
     ),
     Target("mounts", _mounts, (seeds.MOUNTINFO,)),
     Target("snapshot", _snapshot, (as_json(seeds.SNAPSHOT),), (seeds.SNAPSHOT,)),
+    Target("survey", _survey, (as_json(seeds.SURVEY),), (seeds.SURVEY,)),
     Target("rank_list", lambda data: _read(data, RankList), (as_json(seeds.RANK_LIST),), (seeds.RANK_LIST,)),
     Target("hostlist", text_of(parse_hostlist), (b"node[01-16,20]:8471,gpu[1,3-5]", b"http://[::1]:8471/base, n7")),
     Target("agents_file", lambda data: read_agents_file(data, name="agents"), (b"# all\nnode[1-3]\n\nn7:9 # x\n",)),
