@@ -1,7 +1,6 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -82,36 +81,13 @@ def is_user_frame(frame: Frame) -> bool:
     return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
 
 
-def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
-    """Return what each rank is doing now. Ranks that share one value of stacks, as after a survey, are read once.
-
-    And those of which the kernel tells the same: of thousands nearly all stand in a few places.
-    """
-    read: dict[tuple[int, int], Activity] = {}
-    known: dict[tuple[object, ...], Activity] = {}
-    found = {}
-    for view in views:
-        key = id(view.stacks), id(view.native_stacks)
-        if key not in read:
-            read[key] = _from_stacks(view)
-        if view.looks and view.looks[-1].children:
-            found[view.rank] = _with_the_rest(read[key], view)
-            continue
-        process = view.process
-        facts = process and (process.state, process.syscall, process.wchan, process.tracer_pid)
-        whole = (*key, facts, view.presence)
-        if whole not in known:
-            known[whole] = _with_the_rest(read[key], view)
-        found[view.rank] = known[whole]
-    return found
-
-
 def activity_of(view: RankView) -> Activity:
     """Return what the rank is doing now. Never raises: what cannot be told is `Doing.UNKNOWN`."""
-    return _with_the_rest(_from_stacks(view), view)
+    return with_the_rest(from_stacks(view), view)
 
 
-def _with_the_rest(seen: Activity, view: RankView) -> Activity:
+def with_the_rest(seen: Activity, view: RankView) -> Activity:
+    """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, view.process)
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = _with_gil(seen)
@@ -120,22 +96,8 @@ def _with_the_rest(seen: Activity, view: RankView) -> Activity:
     return seen
 
 
-def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -> dict[int, Activity]:
-    """Let ranks share what the native stack of one of them told: only one of each Python stack is looked at so."""
-    told = {
-        activities[rank].frames: activities[rank]
-        for rank in activities
-        if views[rank].native_stacks is not None and activities[rank].frames
-    }
-    return {
-        rank: replace(activity, doing=known.doing, cause=known.cause, label=known.label)
-        if (known := told.get(activity.frames)) is not None and activity.doing in (Doing.OUTSIDE, Doing.WORK)
-        else activity
-        for rank, activity in activities.items()
-    }
-
-
-def _from_stacks(view: RankView) -> Activity:
+def from_stacks(view: RankView) -> Activity:
+    """Return what a rank is doing by its stacks alone: the main thread's, or that of the one that it waits for."""
     stacks = view.stacks
     if stacks is None:
         return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")

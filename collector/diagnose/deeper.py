@@ -10,7 +10,8 @@ handle's wait, a lock in C or a backward pass leave no telling Python frame.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from collector.diagnose.activity import IN_LIBRARY, Activity, activities_of
+from collector.diagnose.activities import activities_of
+from collector.diagnose.activity import IN_LIBRARY, Activity
 from collector.diagnose.expected import Expected
 from collector.diagnose.motion import JobMotion, Motion, motion_of
 from collector.diagnose.patterns import Doing

@@ -17,7 +17,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
 from collections.abc import Sequence
 from dataclasses import replace
 
-from collector.diagnose.activity import activities_of, spread_native
+from collector.diagnose.activities import activities_of, spread_native
 from collector.diagnose.by_kernel import with_endings, with_nodes
 from collector.diagnose.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.diagnose.by_ras import faults_by_ras
