@@ -22,6 +22,7 @@ from agent.discover import Rank
 from agent.errors import Gone
 from agent.missing import missing_for
 from agent.own_logs import own_log_fds, total_bytes
+from agent.priority import give_way
 from agent.scene import Scene
 from agent.sources.source import Answer, Question, Source
 from shared.errors import UnhangError
@@ -30,6 +31,8 @@ from shared.snapshot import Beat, Process, RankSnapshot
 
 _AT_A_TIME = 16
 _LAST_BEAT_SECONDS = 0.3
+_PROMPT = frozenset({"process", "stacks"})
+"""Sources that take a rank's beat or stop it: these do not give way to the job, which would wait for them."""
 
 
 class Observer(Protocol):
@@ -162,8 +165,13 @@ class Looker:
 
 
 def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> tuple[Answer, float]:
-    """Ask one source, of the very process that was found and not of one that has its number now."""
+    """Ask one source, of the very process that was found and not of one that has its number now.
+
+    To be run in a thread of its own, which ends with the look.
+    """
     begun = time.monotonic()
+    if source.name not in _PROMPT:
+        give_way()
     try:
         if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
             raise Gone(f"process {rank.stat.pid} ended, and another has its number now")

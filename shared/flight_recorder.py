@@ -12,6 +12,7 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 """
 
 import json
+import marshal
 import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,13 +79,13 @@ def parse_dump(data: bytes) -> Trace:
                 return _build(load_plain(smaller), repeats)
             except UnreadableDump:
                 pass  # it only looked like PyTorch's layout, or is broken: read all of it, and tell by that
-    return _build(_loaded(data), Repeats())
+    return _build(_loaded(data), Repeats(), is_tree=data[:1] != b"\x80")
 
 
-def _build(dump: Any, repeats: Repeats) -> Trace:
+def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False) -> Trace:
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
         raise UnreadableDump("no flight-recorder dump: it has neither entries nor pg_config nor pg_status")
-    return _Builder().build(dump, repeats)
+    return _Builder(is_tree=is_tree).build(dump, repeats)
 
 
 def _loaded(data: bytes) -> Any:
@@ -122,6 +123,9 @@ class _Row(NamedTuple):
 
 
 _BYTE = 256
+_OF_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
+_PLAIN = 2
+"""The version of marshal's format in which equal values look alike: later ones note what is shared."""
 _SHARED = ("group", "signature", "call_site", "is_p2p", "state")
 _NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "completed_ns")
 
@@ -129,10 +133,13 @@ _NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "c
 class _Builder:
     """Fills the tables and columns of one trace."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_tree: bool) -> None:
+        """`is_tree`: nothing stands in the dump in two places, as a pickle's values may."""
+        self.is_tree = is_tree
         self.groups: dict[tuple[str, str], int] = {}
         self.group_values: list[Group] = []
         self.signatures: dict[Signature, int] = {}
+        self.raw_signatures: dict[bytes, tuple[int, str]] = {}
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
         self.frames: dict[int, Frame] = {}
         self.timeouts: dict[int, int] = {}
@@ -222,6 +229,16 @@ class _Builder:
         return self._group(pg_id, "")
 
     def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
+        """Return the signature's index and its backend. Thousands of entries differ little in it: read each once."""
+        if not self.is_tree:  # a small pickle may hold a list of lists of lists that is endless when written out
+            return self._new_signature(entry)
+        key = marshal.dumps([entry.get(name) for name in _OF_SIGNATURE], _PLAIN)
+        known = self.raw_signatures.get(key)
+        if known is None:
+            known = self.raw_signatures[key] = self._new_signature(entry)
+        return known
+
+    def _new_signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
         backend, op, source, target = parse_operation(parse_text(entry.get("profiling_name", "")))
         signature = Signature(
             op=op,

@@ -17,6 +17,7 @@ MOST_RECORDS = 1_000_000
 MOST_TENSORS = 65_536
 MOST_DIMENSIONS = 64
 MOST_TEXT = 512
+_LEAST, _LARGEST = -(2**63), 2**63 - 1
 _MOST_REMEMBERED = 65_536
 """Characters of a list of members that is kept for the next dump."""
 
@@ -59,12 +60,15 @@ def parse_number(raw: Any, *, unset: int = 0) -> int:
     """Read a number of 64 bits that may be an int, a decimal string, None or missing."""
     if raw is None:
         return unset
+    if type(raw) is int and _LEAST <= raw <= _LARGEST:
+        return raw  # as nearly all of them are
     try:
         number = int(raw) if isinstance(raw, int | str) and len(str(raw)) <= 20 else None
     except ValueError:
         number = None
-    if number is None or not -(2**63) <= number < 2**63:
-        raise UnreadableDump(f"{quoted(repr(raw)[:80])} stands where a number should")
+    if number is None or not _LEAST <= number <= _LARGEST:
+        shown = quoted(repr(raw)[:80]) if isinstance(raw, str | int | float) else type(raw).__name__
+        raise UnreadableDump(f"{shown} stands where a number should")
     return number
 
 

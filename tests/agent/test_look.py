@@ -1,5 +1,6 @@
 """One look: its order, its failures, and that no process is looked at twice at once."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from agent.discover import Rank
 from agent.errors import Gone, Unavailable
 from agent.look import Looker
 from agent.missing import missing_for
+from agent.priority import NICENESS
 from agent.procfs import ProcFs
 from agent.scene import Scene
 from agent.sources.process import ProcessSource
@@ -89,6 +91,25 @@ def test_every_source_has_its_part() -> None:
     assert found.recorder.reason is Reason.NOT_ENABLED
     assert dict(notes.sources)["process"] is None
     assert dict(notes.sources)["logs"] is Reason.NOT_FOUND
+
+
+def test_sources_give_way_to_the_job_but_for_those_that_hold_it_still() -> None:
+    """A slow py-spy would keep the rank stopped. Nobody else of this process is slowed down."""
+    niceness: dict[str, int] = {}
+
+    def note(name: str) -> Callable[[Question], object]:
+        def work(question: Question) -> object:
+            niceness[name] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+            raise Unavailable(Reason.NOT_FOUND, "nothing")
+
+        return work
+
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    names = ("process", "stacks", "fds", "logs", "recorder")
+    with running() as process:
+        look(rank_of(process.pid), Looker(sources(**{name: note(name) for name in names}), Crew(), Notes()))
+    assert niceness == {name: own if name in ("process", "stacks") else max(own, NICENESS) for name in names}
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
 
 
 @pytest.mark.parametrize(

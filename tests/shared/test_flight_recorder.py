@@ -52,6 +52,37 @@ def test_pickle_and_json_give_the_same_trace(encode: Any) -> None:
     assert (trace.marks[0].issued, trace.marks[0].started, trace.marks[0].completed) == (2, None, 1)
 
 
+def test_signatures_of_json_are_told_apart_by_type_and_shape() -> None:
+    """Of JSON each signature is read once, and what merely looks alike is not taken for the same."""
+    sizes: list[Any] = [[[8, 4]], [[8], [4]], [["8", 4]], [[8, 4]], [], None, [[8, 4]]]
+    entries = [entry(input_sizes=each, op_id=at) for at, each in enumerate(sizes)]
+    entries += [entry(profiling_name="gloo:all_reduce", retired=True), entry(profiling_name="gloo:broadcast")]
+    of_json, of_pickle = (
+        parse_dump(data) for data in (json.dumps(dump(*entries)).encode(), pickle.dumps(dump(*entries)))
+    )
+    assert of_json == of_pickle
+    read = [record.signature.input_sizes for record in of_json.records()]
+    assert read[:7] == [((8, 4),), ((8,), (4,)), ((8, 4),), ((8, 4),), (), (), ((8, 4),)]
+    assert [record.state for record in of_json.records()][7:] == [State.COMPLETED, State.ISSUED]
+
+
+@pytest.mark.parametrize("depth", [3, 500, 900, 940, 980, 2000])
+def test_lists_in_lists_of_any_depth_are_refused(depth: int) -> None:
+    """Deep ones must not end in an error of their own while they are quoted."""
+    nested = b"[" * depth + b"]" * depth
+    with pytest.raises(UnreadableDump):
+        parse_dump(b'{"entries": [{"profiling_name": "gloo:all_reduce", "input_sizes": [[' + nested + b"]]}]}")
+
+
+def test_small_pickle_of_endless_lists_is_refused_at_once() -> None:
+    """Written out, its list of lists of lists would fill any memory."""
+    lists: list[Any] = [1]
+    for _ in range(64):
+        lists = [lists] * 64
+    with pytest.raises(UnreadableDump):
+        parse_dump(pickle.dumps(dump(entry(input_sizes=lists))))
+
+
 def test_longest_timeout_of_each_group() -> None:
     """Of entries that tell one; what is no time is passed over."""
     other = entry(process_group=["1", "tensor"], timeout_ms="soon")
