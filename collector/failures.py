@@ -63,6 +63,11 @@ def no_connection(seconds: float) -> NoAnswer:
     return NoAnswer(Reason.TIMED_OUT, detail, again=Again.NO_CONNECTION)
 
 
+def not_heard(behind_seconds: float) -> NoAnswer:
+    """Return why there is no answer where that is no fault of the agent's: our event loop did not run."""
+    return NoAnswer(Reason.TIMED_OUT, f"the collector was too busy to hear it ({behind_seconds:.1f} s behind)")
+
+
 def no_address(seconds: float) -> NoAnswer:
     """Return why a host was not asked whose name nobody has told the address of."""
     return NoAnswer(Reason.TIMED_OUT, f"no name server told the host's address within {seconds:.1f} s")

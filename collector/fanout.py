@@ -9,7 +9,8 @@ An agent is asked again, on a connection of its own,
 2. at once, where the connection or the answer broke off: kept connections may be to an agent that was restarted,
 3. when there is a turn, where it had too little time to connect, or gave way to others (see `turns.py`),
 
-as long as there is time, and only questions that cost a job next to nothing.
+as long as there is time, and only questions that cost a job next to nothing. What the collector itself was too busy to
+hear is held against nobody (see `pulse.py`).
 """
 
 import asyncio
@@ -124,8 +125,9 @@ class Fanout:
                 await on_progress(finished)
             return outcome
 
-        async with second_tries(inquiries, pace, self._on_again):
-            outcomes = await asyncio.gather(*(one(inquiry) for inquiry in inquiries))
+        with self._means.pulse.felt():
+            async with second_tries(inquiries, pace, self._on_again):
+                outcomes = await asyncio.gather(*(one(inquiry) for inquiry in inquiries))
         return Round(
             answered=tuple(outcome for outcome in outcomes if isinstance(outcome, Answered)),
             silent=tuple(outcome for outcome in outcomes if isinstance(outcome, Silent)),

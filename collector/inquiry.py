@@ -10,7 +10,8 @@ import httpx
 
 from collector.aside import aside
 from collector.exchange import Exchange
-from collector.failures import Again, NoAnswer, no_connection
+from collector.failures import Again, NoAnswer, no_connection, not_heard
+from collector.pulse import Pulse
 from collector.rounds import Answered, Deadline, Request, T
 from collector.turns import LEAST_SECONDS, Turns
 from shared.missing import Reason
@@ -20,6 +21,10 @@ CONNECT_SECONDS = 3.2
 
 _SHARE_FOR_CONNECTING = 0.7
 """Of the time that each may have where many wait."""
+
+_MUCH_BEHIND_SECONDS = 0.25
+_MUCH_BEHIND_SHARE = 0.25
+"""Of the time in which there was no answer: with less of it missed, an agent that answers is heard."""
 
 _WORTH_A_TRY_SECONDS = 0.05
 _BIG_BODY_BYTES = 1_048_576
@@ -37,6 +42,7 @@ class Means:
     node_seconds: float
     most_bytes: int
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
+    pulse: Pulse = field(default_factory=Pulse)
 
 
 class Inquiry(Generic[T]):
@@ -63,15 +69,29 @@ class Inquiry(Generic[T]):
 
     async def pursue(self, on_again: Callable[[Again], None]) -> Answered[T]:
         """Return the answer. Raises NoAnswer, by the deadline."""
+        began, behind_before = time.monotonic(), self._means.pulse.behind_seconds
         try:
-            async with asyncio.timeout_at(self.deadline.at) as self._limit:
+            async with self._means.pulse.limit(self.deadline.seconds_left, due=self.deadline.at) as self._limit:
                 return await self._first_of_two(on_again)
         except TimeoutError:
             if self._second_answer is not None:
                 return self._second_answer
-            raise self._failure or NoAnswer(Reason.TIMED_OUT, "no turn to be asked in time: others were slow") from None
+            failure = self._failure or NoAnswer(Reason.TIMED_OUT, "no turn to be asked in time: others were slow")
+        except NoAnswer as error:
+            failure = error
         finally:
             self.ended = True
+        behind = self._means.pulse.behind_seconds - behind_before
+        raise not_heard(behind) if self._is_ours(failure, behind, time.monotonic() - began) else failure
+
+    def _is_ours(self, failure: NoAnswer, behind: float, seconds: float) -> bool:
+        """Is there no answer because we could not hear it, rather than after all the time that one may take?"""
+        had_its_time = (
+            self._connecting_seconds + LEAST_SECONDS >= CONNECT_SECONDS
+            or self._held_seconds + LEAST_SECONDS >= self._means.node_seconds
+        )
+        much = behind >= max(_MUCH_BEHIND_SECONDS, _MUCH_BEHIND_SHARE * seconds)
+        return failure.reason is Reason.TIMED_OUT and much and not had_its_time
 
     def try_twice(self) -> None:
         """Start a second try while the first is under way, and take whichever answer comes first."""
@@ -124,21 +144,20 @@ class Inquiry(Generic[T]):
         async with means.turns.turn(due=self.deadline.at, tries=self._tries, may_give_way=may_give_way) as turn:
             self._tries += 1
             await asyncio.sleep(0)  # the rest of the round takes its places: that tells how many wait
-            began = time.monotonic()
-            self.began = began if self.began is None else self.began
+            self.began, heard_seconds = self.began or time.monotonic(), means.pulse.stopwatch()
             seconds = min(means.node_seconds - self._held_seconds, self.deadline.seconds_left)
             if self._failure is not None and seconds < _WORTH_A_TRY_SECONDS:
                 raise self._failure
             exchange = Exchange(means.client, most_bytes=means.most_bytes)
             try:
-                async with asyncio.timeout(seconds) as turn.limit:
+                async with means.pulse.limit(seconds, due=self.deadline.at) as turn.limit:
                     return await self._answer(exchange, seconds)
             except TimeoutError:
-                raise self._too_late(exchange, time.monotonic() - began, gave_way=turn.gave_way) from None
+                raise self._too_late(exchange, heard_seconds(), gave_way=turn.gave_way) from None
             finally:
-                self._held_seconds += time.monotonic() - began
+                self._held_seconds += heard_seconds()
                 if self._failure is None and self.deadline.seconds_left <= 0:  # both limits ended at one moment
-                    self._failure = self._too_late(exchange, time.monotonic() - began)
+                    self._failure = self._too_late(exchange, heard_seconds())
 
     def _too_late(self, exchange: Exchange, seconds: float, *, gave_way: bool = False) -> NoAnswer:
         if exchange.is_connecting:
@@ -165,12 +184,12 @@ class Inquiry(Generic[T]):
         connect_seconds = min(0.9 * seconds, max(LEAST_SECONDS, share), CONNECT_SECONDS - self._connecting_seconds)
         fresh = self._tries > 1
         while True:
-            url = self.request.address.url + self.request.path
+            url, heard_seconds = self.request.address.url + self.request.path, self._means.pulse.stopwatch()
             try:
                 return await exchange.fetch(url, self.request.parameters, connect_seconds=connect_seconds, fresh=fresh)
             except NoAnswer as failure:
                 if failure.again is Again.NO_CONNECTION:
-                    self._connecting_seconds += connect_seconds
+                    self._connecting_seconds += min(connect_seconds, heard_seconds())
                     raise no_connection(self._connecting_seconds) from failure
                 if exchange.status != 404 or self.request.otherwise is None:
                     raise
