@@ -92,7 +92,7 @@ def _start(program: str, folder: Path, name: str, environment: Mapping[str, str]
         f"PermitRootLogin prohibit-password\nMaxStartups 100\nAcceptEnv CASE\nSetEnv {variables}\n"
     )
     process = subprocess.Popen(
-        [program, "-D", "-f", str(here / "config"), "-E", str(here / "log")],
+        ["setpriv", "--pdeathsig", "KILL", program, "-D", "-f", str(here / "config"), "-E", str(here / "log")],
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
