@@ -54,7 +54,8 @@ class Farm:
 def agents(nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool = False) -> Iterator[Farm]:
     """Run the agents of a job on so many nodes. `faulty`: ten of them do not answer, five are slow."""
     _raise_file_limit(nodes)
-    stopped_ns = stopped_before(time.time_ns())
+    now_ns = time.time_ns()
+    stopped_ns = now_ns if moving else stopped_before(now_ns)  # records of a job that trains are young
     task = Task(nodes=nodes, port=_free_port(), stopped_ns=stopped_ns, moving=moving, gzip=gzip)
     if faulty:
         mute, unreachable, slow = _troubled(SimulatedJob(nodes))
