@@ -1,6 +1,6 @@
 """When the last answer is due, so that the verdict is there by its deadline: to judge and to keep takes time, too."""
 
-from collector.rounds import Deadline
+from collector.fanout.rounds import Deadline
 
 LEAST_SECONDS = 0.5
 _LEAST_SHARE = 0.1

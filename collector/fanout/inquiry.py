@@ -9,11 +9,11 @@ from typing import Generic
 import httpx
 
 from collector.aside import aside
-from collector.exchange import Exchange
 from collector.failures import Again, NoAnswer, no_connection, not_heard
-from collector.pulse import Pulse
-from collector.rounds import Answered, Deadline, Request, T
-from collector.turns import LEAST_SECONDS, Turns
+from collector.fanout.exchange import Exchange
+from collector.fanout.pulse import Pulse
+from collector.fanout.rounds import Answered, Deadline, Request, T
+from collector.fanout.turns import LEAST_SECONDS, Turns
 from shared.missing import Reason
 
 CONNECT_SECONDS = 3.2

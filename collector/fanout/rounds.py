@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from collector.diagnose.expected import Unanswered
-from collector.exchange import Parameters
+from collector.fanout.exchange import Parameters
 from collector.hostlists import AgentAddress
 from shared.missing import Missing
 from shared.value import Value

@@ -9,8 +9,8 @@ import pytest
 
 from collector.failures import Again
 from collector.fanout import Deadline, Fanout, Request, Round, make_client
+from collector.fanout.pools import POOLS
 from collector.hostlists import AgentAddress
-from collector.pools import POOLS
 from shared.missing import Reason
 from shared.snapshot import RankList
 from tests.collector.misbehaving import answering_well, behaving, dropping_packets, say_nothing

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from collector.exchange import Parameters
 from collector.failures import Again
 from collector.fanout import Deadline, Fanout, Request, Round, make_client
+from collector.fanout.exchange import Parameters
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.snapshot import RankList

@@ -9,8 +9,8 @@ import pytest
 from fastapi import Response
 
 from collector.fanout import Deadline, Fanout, Request, Round, make_client
+from collector.fanout.pulse import Pulse
 from collector.hostlists import AgentAddress
-from collector.pulse import Pulse
 from shared.missing import Reason
 from shared.snapshot import RankList
 from tests.collector.fake_agents import FakeAgent, case_ranks

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from collector.failures import Again
-from collector.inquiry import Inquiry
-from collector.pace import Pace
-from collector.rounds import T
+from collector.fanout.inquiry import Inquiry
+from collector.fanout.pace import Pace
+from collector.fanout.rounds import T
 
 _WORTH_A_TRY_SECONDS = 0.1
 _TO_END_SECONDS = 1.0

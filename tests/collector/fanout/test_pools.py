@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from collector.pools import POOLS, Pools
+from collector.fanout.pools import POOLS, Pools
 from tests.collector.fake_agents import listening
 
 pytestmark = pytest.mark.anyio

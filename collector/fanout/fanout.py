@@ -22,19 +22,17 @@ from pydantic import ValidationError
 
 from collector.bodies import MOST_BODY_BYTES
 from collector.failures import Again, NoAnswer, first_mistake
-from collector.inquiry import Inquiry, Means
-from collector.lookups import LookingUp
-from collector.pace import Pace
-from collector.pools import Pools
-from collector.rounds import Answered, Deadline, Request, Round, Silent, T
-from collector.second_tries import second_tries
-from collector.turns import Turns
+from collector.fanout.inquiry import Inquiry, Means
+from collector.fanout.lookups import LookingUp
+from collector.fanout.pace import Pace
+from collector.fanout.pools import Pools
+from collector.fanout.rounds import Answered, Deadline, Request, Round, Silent, T
+from collector.fanout.second_tries import second_tries
+from collector.fanout.turns import Turns
 from shared import SCHEMA_VERSION
 from shared.errors import quoted
 from shared.missing import Missing, Reason
 from shared.tls import ClientTls
-
-__all__ = ["Answered", "Deadline", "Fanout", "Request", "Round", "Silent", "T", "make_client", "read_answer"]
 
 MOST_AT_ONCE = 256
 """Requests in flight. The rest wait their turn, under the same deadline."""

@@ -6,7 +6,7 @@ import httpx
 
 from collector.bodies import read_body
 from collector.failures import NoAnswer, explain_status, explain_transport, no_address, no_connection
-from collector.lookups import NoNameServer
+from collector.fanout.lookups import NoNameServer
 from shared.missing import Reason
 
 Parameters = Mapping[str, str | int | Sequence[str | int]]
