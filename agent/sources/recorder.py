@@ -7,6 +7,7 @@ Which socket it is we take from what the rank itself listens on, never from a na
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,6 +30,9 @@ from shared.trace import Trace
 _SECONDS = 3.0
 _LARGEST_GROUPS_FILE = 4 * 1024 * 1024
 _STOPPED = "Tt"
+_HELD_SECONDS = 1.5
+"""Longer than py-spy stops a process for, on a busy machine or with --native."""
+_AGAIN_SECONDS = 0.005
 # ffff8f2a: 00000002 00000000 00010000 0001 01 32109 /tmp/unhang-1000/4242.sock
 _LISTENING = re.compile(r"^\S+ \S+ \S+ 00010000 0001 01 +(\d+) (/\S{1,107})$", re.MULTILINE)
 _PROBE_SOCKET = re.compile(r"/.*/?unhang[\w-]*/(\d+)(?:-\d)?\.sock", re.ASCII)
@@ -61,11 +65,19 @@ class RecorderSource:
         server = _find_server(rank, procfs)
         if server is None:
             raise Unavailable(Reason.NOT_ENABLED, _probe_failure(procfs, pid) or _HOW_TO_ENABLE)
-        if procfs.stat(pid).state in _STOPPED:
-            raise Unavailable(Reason.TIMED_OUT, "the rank is stopped, so its recorder cannot answer")
+        _wait_for_our_own_stop(rank, procfs, deadline)
         trace = _ask_all(server, deadline.at_most(_SECONDS))
         trace = complete(trace, _groups(server, procfs))
         return {"recorder": trace if question.full else trace.windowed(question.window)}
+
+
+def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> None:
+    """Come back once the rank runs: `stacks` stops it for a moment. Raises Unavailable where it was not us."""
+    limit = deadline.at_most(0.0 if rank.stat.state in _STOPPED else _HELD_SECONDS)
+    while procfs.stat(rank.stat.pid).state in _STOPPED:
+        if limit.left() <= 0:
+            raise Unavailable(Reason.TIMED_OUT, "the rank is stopped, so its recorder cannot answer")
+        time.sleep(_AGAIN_SECONDS)
 
 
 def _find_server(rank: Rank, procfs: ProcFs) -> _Server | None:

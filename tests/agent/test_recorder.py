@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -190,6 +191,20 @@ def test_stopped_rank_is_not_waited_for(tmp_path: Path) -> None:
         begun = time.perf_counter()
         assert reason_of(pid).reason is Reason.TIMED_OUT
         assert time.perf_counter() - begun < 0.5
+
+
+def test_rank_that_our_own_look_stops_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    """As py-spy does beside us: it ran when it was found, and runs again soon."""
+    with serving(tmp_path, fr_trace_json=dump(entry(1))) as pid:
+        rank = rank_of(pid)
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: ProcFs().stat(pid).state, lambda state: state == "T")
+        waker = threading.Timer(0.3, os.kill, (pid, signal.SIGCONT))
+        waker.start()
+        found = ask(RecorderSource(), rank)
+        waker.join()
+    assert isinstance(found, Trace)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(
