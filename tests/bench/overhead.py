@@ -1,55 +1,53 @@
 """What being looked at costs a job that trains: its steps with looks and without, and what is left behind.
 
-Spells with looks and spells without alternate, in an order that is drawn for each pair, so that whatever else happens
-on the machine happens to both. The difference is taken pair by pair. UNHANG_BENCH_LOOKS says how many looks (1,000).
+Two parts. With a processor to spare: the ranks have one processor, and all that looks do has the other one, so that
+what is seen is what a look does to a rank itself. With none to spare: the ranks keep both processors busy, and looks
+take from them what they need. Spells with looks and spells without alternate, in an order that is drawn for each pair,
+so that whatever else happens on the machine happens to both. UNHANG_BENCH_LOOKS says how many looks the first part has
+(1,000); the second has a fifth of them.
 """
 
 import os
 import random
 import tempfile
 import time
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median, quantiles
-from typing import NamedTuple
+from statistics import median
+from typing import Any, NamedTuple
 
 import httpx
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.bench.jobs import a_job, an_agent
+from tests.bench.steps import Spell, compare, pairs_of, read_steps
 
 RANKS = 2
-JOB = f"overhead-{os.getpid()}"
 LOOKS = int(os.environ.get("UNHANG_BENCH_LOOKS", "1000"))
 LOOKS_OF_A_SPELL = 10
-SECONDS_BETWEEN = 0.5
-"""From one look to the next: six times as often as a diagnosis looks."""
-
-_DRAWS = 2000
 
 
-class Steps(NamedTuple):
-    """The steps of one rank: when each ended, and how long it took, in nanoseconds."""
+class Part(NamedTuple):
+    """One way to share the machine between the job and who looks at it."""
 
-    ended: list[int]
-    took: list[int]
+    name: str
+    looks: int
+    seconds_between: float
+    """From the begin of one look to that of the next, or for as long as one takes: a diagnosis has three seconds."""
+    spares_processor: bool
 
-    def within(self, begun_ns: int, ended_ns: int) -> list[float]:
-        """Return the milliseconds of those that ended in this time."""
-        return [took / 1e6 for at, took in zip(*self, strict=True) if begun_ns <= at <= ended_ns]
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return f"overhead-{os.getpid()}-{self.spares_processor:d}"
 
 
-class Spell(NamedTuple):
-    """Some seconds in which the job was looked at, or was not."""
-
-    looked: bool
-    begun_ns: int
-    ended_ns: int
-    looks: tuple[tuple[int, int], ...]
-    grown_bytes: int
-    """Memory of the job, from the begin of the spell to its end: recorders fill up without any look too."""
+PARTS = (
+    Part("a processor to spare", LOOKS, 0.25, True),
+    Part("no processor to spare", LOOKS // 5, 0.5, False),
+)
 
 
 class Held(NamedTuple):
@@ -70,27 +68,41 @@ class Held(NamedTuple):
             sum(process.memory_info().rss for process in processes),
         )
 
+    @classmethod
+    def for_good(cls, processes: Sequence[psutil.Process]) -> "Held":
+        """Count what is held at every one of several moments: an agent opens files whenever it takes its beat."""
+        moments = []
+        for _ in range(20):
+            time.sleep(0.15)
+            moments.append(cls.of(processes))
+        return cls(*map(min, zip(*moments, strict=True)))
+
 
 def measure() -> dict[str, str]:
     """Run the benchmark and return its rows: what -> figure."""
+    return {f"{part.name}: {what}": figure for part in PARTS for what, figure in _measure(part).items()}
+
+
+def _measure(part: Part) -> dict[str, str]:
     with (
         tempfile.TemporaryDirectory() as name,
-        a_job("stepping.py", Path(name), name=JOB, ranks=RANKS),
+        _shared_out(part) as variables,
+        a_job("stepping.py", Path(name), name=part.job, ranks=RANKS, variables=variables),
         an_agent() as (url, agent),
         httpx.Client(base_url=url, timeout=30.0) as client,
     ):
-        ranks = [psutil.Process(pid) for pid in _pids(client)]
-        pairs = max(2, LOOKS // LOOKS_OF_A_SPELL)
-        _pair(client, ranks)
+        ranks = [psutil.Process(pid) for pid in _pids(client, part)]
+        pairs = max(10, part.looks // LOOKS_OF_A_SPELL)
+        _pair(client, ranks, part)
         warm = pairs // 10
-        spells = [spell for _ in range(warm) for spell in _pair(client, ranks)]
-        before = Held.of([agent]), Held.of(ranks)
-        spells += [spell for _ in range(pairs - warm) for spell in _pair(client, ranks)]
-        time.sleep(3.0)
-        after = Held.of([agent]), Held.of(ranks)
-        steps = [_steps(Path(name) / str(rank)) for rank in range(RANKS)]
+        spells = [spell for _ in range(warm) for spell in _pair(client, ranks, part)]
+        before = Held.for_good([agent]), Held.for_good(ranks)
+        spells += [spell for _ in range(pairs - warm) for spell in _pair(client, ranks, part)]
+        after = Held.for_good([agent]), Held.for_good(ranks)
+        steps = read_steps(Path(name) / "0")  # ranks wait for each other in every step: one rank's stand for all
         return {
-            **_step_rows(spells, steps),
+            **_look_rows(spells, part),
+            **compare(pairs_of(spells, steps)),
             **_source_rows(client),
             **_left_rows("agent", before[0], after[0]),
             **_left_rows("job", before[1], after[1]),
@@ -98,75 +110,68 @@ def measure() -> dict[str, str]:
         }
 
 
-def _pids(client: httpx.Client) -> list[int]:
+@contextmanager
+def _shared_out(part: Part) -> Iterator[dict[str, str]]:
+    """Keep ourselves and all that we start off one processor, where one is spared; gives what sends the ranks there."""
+    if not part.spares_processor:
+        yield {}
+        return
+    all_of_them = os.sched_getaffinity(0)
+    job, *rest = sorted(all_of_them)
+    os.sched_setaffinity(0, rest)
+    try:
+        yield {"STEPPING_PROCESSOR": str(job)}
+    finally:
+        os.sched_setaffinity(0, all_of_them)
+
+
+def _pids(client: httpx.Client, part: Part) -> list[int]:
     ranks = client.get("/v1/ranks").json()["ranks"]
-    pids = [rank["pid"] for rank in ranks if rank["job"] == JOB]
+    pids = [rank["pid"] for rank in ranks if rank["job"] == part.job]
     assert len(pids) == RANKS, ranks
     return pids
 
 
-def _pair(client: httpx.Client, ranks: Sequence[psutil.Process]) -> list[Spell]:
+def _pair(client: httpx.Client, ranks: Sequence[psutil.Process], part: Part) -> list[Spell]:
     order = random.sample((True, False), 2)
-    return [_spell(client, ranks, looked) for looked in order]
+    return [_spell(client, ranks, part, looked) for looked in order]
 
 
-def _spell(client: httpx.Client, ranks: Sequence[psutil.Process], looked: bool) -> Spell:
+def _spell(client: httpx.Client, ranks: Sequence[psutil.Process], part: Part, looked: bool) -> Spell:
     looks = []
     held = Held.of(ranks).rss
     begun = time.monotonic_ns()
     for number in range(LOOKS_OF_A_SPELL):
         if looked:
             asked = time.monotonic_ns()
-            answer = client.get("/v1/snapshot", params={"job": JOB})
-            assert len(answer.json()["ranks"]) == RANKS, answer.text[:200]
+            answer = client.get("/v1/snapshot", params={"job": part.job})
             looks.append((asked, time.monotonic_ns()))
-        due = begun + (number + 1) * SECONDS_BETWEEN * 1e9
+            seen = answer.json()["ranks"]
+            assert len(seen) == RANKS and not any(map(_left_out, seen)), list(map(_left_out, seen))
+        due = begun + (number + 1) * part.seconds_between * 1e9
         time.sleep(max(0.0, (due - time.monotonic_ns()) / 1e9))
     return Spell(looked, begun, time.monotonic_ns(), tuple(looks), Held.of(ranks).rss - held)
+
+
+def _left_out(rank: dict[str, Any]) -> list[object]:
+    """Return what is missing of all that looks come for: one that leaves something out is cheap."""
+    return [rank[source] for source in ("process", "stacks", "fds", "recorder", "setup") if "reason" in rank[source]]
+
+
+def _look_rows(spells: Sequence[Spell], part: Part) -> dict[str, str]:
+    took = [(ended - begun) / 1e6 for spell in spells for begun, ended in spell.looks]
+    return {
+        "looks at a job that trains": f"{len(took)}, {part.seconds_between} s apart",
+        "one look at both ranks: median, longest": f"{median(took):.0f} ms, {max(took):.0f} ms",
+    }
 
 
 def _memory_row(spells: Sequence[Spell]) -> dict[str, str]:
     """Tell what the looks make the job's memory grow from what it grows by itself."""
     late = spells[len(spells) // 2 :]
     grown = {kind: [s.grown_bytes / 1024 for s in late if s.looked is kind] for kind in (True, False)}
-    figure = ", ".join(f"{sum(each) / len(each):+.0f} KiB" for each in (grown[False], grown[True]))
-    return {f"job, memory in the later half, per {LOOKS_OF_A_SPELL * SECONDS_BETWEEN:g} s: without looks, with": figure}
-
-
-def _steps(path: Path) -> Steps:
-    lines = (line.split() for line in path.read_text().splitlines())
-    rows = [(int(line[0]), int(line[1])) for line in lines if len(line) == 2]
-    return Steps([at for at, _ in rows], [took for _, took in rows])
-
-
-def _step_rows(spells: Sequence[Spell], steps: Sequence[Steps]) -> dict[str, str]:
-    """Compare: ranks wait for each other in every step, so one rank's steps stand for all."""
-    first = steps[0]
-    with_looks = [first.within(spell.begun_ns, spell.ended_ns) for spell in spells if spell.looked]
-    without = [first.within(spell.begun_ns, spell.ended_ns) for spell in spells if not spell.looked]
-    rows = {"looks at a job that trains": f"{sum(len(spell.looks) for spell in spells)}, {SECONDS_BETWEEN} s apart"}
-    for what, share in (("median", 50), ("95th percentile", 95), ("99th percentile", 99)):
-        looked, quiet = (_percentile(list(chain(*each)), share) for each in (with_looks, without))
-        rows[f"step, {what}: without looks, with looks"] = f"{quiet:.2f} ms, {looked:.2f} ms"
-    medians = [100 * (median(a) / median(b) - 1) for a, b in zip(with_looks, without, strict=True)]
-    means = [100 * (sum(a) / len(a) / (sum(b) / len(b)) - 1) for a, b in zip(with_looks, without, strict=True)]
-    rows["change of a spell's median step, pair by pair"] = _interval(medians)
-    rows["change of a spell's mean step, pair by pair"] = _interval(means)
-    during = [took for spell in spells for look in spell.looks for took in first.within(*look)]
-    rows["step that ended during a look, median"] = f"{median(during):.2f} ms"
-    return rows
-
-
-def _interval(changes: Sequence[float]) -> str:
-    """Return the mean change with its 95 % interval, drawn by bootstrap."""
-    draws = random.Random(7)
-    means = sorted(sum(draws.choices(changes, k=len(changes))) / len(changes) for _ in range(_DRAWS))
-    low, high = means[int(0.025 * _DRAWS)], means[int(0.975 * _DRAWS)]
-    return f"{sum(changes) / len(changes):+.2f} % (95 %: {low:+.2f} to {high:+.2f} %)"
-
-
-def _percentile(values: Sequence[float], share: int) -> float:
-    return quantiles(values, n=100)[share - 1]
+    figure = ", ".join(f"{sum(each):+.0f} KiB" for each in (grown[False], grown[True]))
+    return {"job, memory in the later half: in the spells without looks, in those with": figure}
 
 
 def _source_rows(client: httpx.Client) -> dict[str, str]:

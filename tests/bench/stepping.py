@@ -1,6 +1,8 @@
 """A rank that trains: some arithmetic and an all_reduce per step, and the time of each step written down.
 
-Steps go to PULSE_DIRECTORY/RANK as `monotonic_ns step_ns` lines, when they end.
+Steps go to PULSE_DIRECTORY/RANK as `monotonic_ns step_ns` lines, when they end. With STEPPING_PROCESSOR all ranks run
+on that one processor and rank 0 alone has arithmetic to do, so that it has a processor for itself as a rank of a real
+job has; but PyTorch's worker server, through which a rank answers who looks at it, stays where it was.
 """
 
 import os
@@ -12,6 +14,7 @@ import torch.distributed as dist
 
 STEP_SECONDS = 0.02
 """Of arithmetic in each step, by the processor's own time, as a small model takes it."""
+_ANSWERS = "pt_workerserver"
 
 
 def main() -> None:
@@ -22,6 +25,10 @@ def main() -> None:
     weights, gradients = torch.randn(128, 128), torch.ones(65_536)
     directory = Path(os.environ["PULSE_DIRECTORY"])
     rounds = _rounds(weights)
+    processor = os.environ.get("STEPPING_PROCESSOR")
+    if processor is not None:
+        _move_to(int(processor))
+        rounds = rounds if rank == 0 else 0
     with (directory / str(rank)).open("w", buffering=1) as notes:
         for _ in range(50):
             _step(weights, gradients, rounds)
@@ -31,6 +38,12 @@ def main() -> None:
             _step(weights, gradients, rounds)
             ended = time.monotonic_ns()
             notes.write(f"{ended} {ended - begun}\n")
+
+
+def _move_to(processor: int) -> None:
+    for thread in Path("/proc/self/task").iterdir():
+        if (thread / "comm").read_text().strip() != _ANSWERS:
+            os.sched_setaffinity(int(thread.name), {processor})
 
 
 def _step(weights: torch.Tensor, gradients: torch.Tensor, rounds: int) -> None:
