@@ -68,13 +68,15 @@ def ras_view(
     chosen: Mapping[int, tuple[RankSnapshot, ...]], snapshots: Sequence[NodeSnapshot], world_size: int | None
 ) -> RasView | None:
     """Return what RAS tells of these ranks; None where it was not asked, or knows none of them."""
-    homes = Homes(chosen, snapshots)
     told = [
         (snapshot.host or "", network)
         for snapshot in snapshots
         if snapshot.ras is not None
         for network in snapshot.ras.networks
     ]
+    if not told:
+        return None
+    homes = Homes(chosen, snapshots)
     told.sort(key=lambda one: (one[1].asked_at_ns or 0, one[1].told_at, one[0], repr(one[1].peers[:1])))
     joined = [(host, network, homes.ranks_of(network, world_size)) for host, network in told]
     joined = [one for one in joined if one[2] or not one[1].peers]
