@@ -5,8 +5,10 @@ made on demand. Where a dump says nothing, the trace says so (`members is None`,
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from enum import IntEnum
+from itertools import count, takewhile
 from typing import NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -94,6 +96,11 @@ class Trace(Value):
     library: str = Field(default="", description="Version of the communication library, where given.")
     active_only: bool = Field(default=False, description="Does the source leave finished operations out?")
     truncated: bool = Field(default=False, description="Were older records overwritten, or cut by a window?")
+    whole_from: int = Field(
+        default=0,
+        description="Position from which on no record is left out. A window keeps older ones of quiet groups, without "
+        "those of busy ones that were issued between them.",
+    )
     groups: tuple[Group, ...] = ()
     signatures: tuple[Signature, ...] = ()
     call_sites: tuple[tuple[Frame, ...], ...] = ((),)
@@ -152,7 +159,13 @@ class Trace(Value):
         if len(kept) == len(self):
             return self
         cut = {name: array(column.typecode, (column[i] for i in kept)) for name, column in self.columns().items()}
-        return self.model_copy(update={**cut, "truncated": True})
+        return self.model_copy(update={**cut, "truncated": True, "whole_from": self._whole_from(kept)})
+
+    def _whole_from(self, kept: list[int]) -> int:
+        """Where in a cut trace the records begin that were issued one after the other."""
+        last = len(self) - 1
+        together = sum(1 for _ in takewhile(lambda pair: pair[0] == last - pair[1], zip(reversed(kept), count())))
+        return max(len(kept) - together, bisect_left(kept, self.whole_from))
 
     def columns(self) -> "dict[str, array[int]]":
         """Return the columns by name."""

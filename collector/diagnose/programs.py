@@ -139,9 +139,11 @@ class Programs:
                 trace = self.traces[rank]
                 known = facts.get(rank) or facts.setdefault(rank, [facts_of(one) for one in trace.signatures])
                 for sequence, position in zip(lane.sequences, lane.positions, strict=True):
+                    if position < trace.whole_from:
+                        continue  # others were issued between it and the next one
                     at[rank][position] = (role, sequence, known[trace.signature[position]])
         for rank, trace in self.traces.items():
-            for position in _p2p_positions(trace):
+            for position in (p for p in _p2p_positions(trace) if p >= trace.whole_from):
                 at[rank][position] = (_P2P, 0, trace.signatures[trace.signature[position]].op)
         return {rank: [calls[position] for position in sorted(calls)] for rank, calls in at.items()}
 
