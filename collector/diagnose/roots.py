@@ -130,7 +130,7 @@ def _few_have_come(group: GroupView, sequence: int | None, scene: Scene) -> bool
     """Have more members, with nothing in flight that would keep them, not come to this operation than have?
 
     In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Where
-    most of the job has ended well, those who are left to wait are the odd ones.
+    most of the job has ended well, those who are left to wait are the odd ones, unless most have made that call.
     """
     if sequence is None:
         return False
@@ -141,7 +141,7 @@ def _few_have_come(group: GroupView, sequence: int | None, scene: Scene) -> bool
     behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
     idle = {rank for rank in behind if not unfinished(scene.traces[rank])}
     ended = [rank for rank in scene.roster.ranks if _ended_well(rank, scene)]
-    return len(idle) > len(come) or 2 * len(ended) > len(scene.roster.ranks)
+    return len(idle) > len(come) or (2 * len(ended) > len(scene.roster.ranks) and len(come) <= len(behind))
 
 
 def _ended_well(rank: int, scene: Scene) -> bool:
