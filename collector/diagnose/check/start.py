@@ -55,9 +55,9 @@ def _is_step(each: RankFacts) -> bool:
 def devices_shared(facts: JobFacts) -> Iterator[Check]:
     """Several ranks of one host that take the same GPU."""
     for who in facts.by_host.values():
-        on_gpus = [each for each in who if each.setup is not None and each.setup.gpus and _device(each, facts)]
+        on_gpus = [each for each in who if each.setup is not None and each.setup.gpus]
         for device, sharing in grouped(on_gpus, lambda each: _device(each, facts)).items():
-            if len(sharing) > 1 and len({each.rank for each in sharing}) > 1:
+            if device and len(sharing) > 1 and len({each.rank for each in sharing}) > 1:
                 yield told(
                     CheckId.DEVICES_SHARED,
                     Severity.RISKY,
