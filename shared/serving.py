@@ -69,7 +69,7 @@ def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: A
     config = uvicorn.Config(
         app,
         http=protocol_of(door),
-        loop="asyncio",  # else uvicorn takes uvloop where that is installed, whose transports the doorstep does not know
+        loop="asyncio",  # the doorstep does not know the transports of uvloop, which uvicorn takes if it is there
         ws="none",
         proxy_headers=False,  # X-Forwarded-For would let any local process choose the name it is logged under
         access_log=False,
