@@ -45,8 +45,8 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("a processor to spare", LOOKS, 0.25, True),
-    Part("no processor to spare", LOOKS // 5, 0.5, False),
+    Part("a processor to spare", LOOKS, 0.2, True),
+    Part("no processor to spare", LOOKS // 5, 0.3, False),
 )
 
 

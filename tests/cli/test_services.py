@@ -165,6 +165,16 @@ def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
         assert "nope" in unknown.err
 
 
+@pytest.mark.parametrize("name", ["agent", "collector"])
+def test_loop_of_others_is_not_taken(name: str, tmp_path: Path) -> None:
+    """uvicorn takes uvloop where it finds it; our doorstep needs asyncio's own transports, and answered nothing."""
+    (tmp_path / "uvloop.py").write_text("raise RuntimeError('uvloop was taken')\n", encoding="ascii")
+    asks = ("--agents", "127.0.0.1:1", "--store", str(tmp_path / "s.sqlite3")) if name == "collector" else ()
+    port = free_port()
+    with service(name, *asks, port=port, log=tmp_path / "log", env={"PYTHONPATH": str(tmp_path)}):
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+
+
 def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path) -> None:
     """Mutual TLS from the command line to the agent; a certificate that has expired gets nothing, and is told so."""
     authority = Authority(tmp_path / "pki")
