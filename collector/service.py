@@ -1,6 +1,7 @@
 """The collector at work: its agents, its store and the diagnoses that it is making, in one value that the API uses."""
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -41,6 +42,9 @@ _log = logging.getLogger(__name__)
 
 _FORGET_AFTER = 200_000
 """Agents whose last list of ranks is remembered; a bound, should addresses keep changing."""
+
+_TIDY_AFTER_SECONDS = 2.0
+"""After a diagnosis, so that what is left of its looks does not lie about until the next one (see `serve.py`)."""
 
 _UNKEPT = 16
 """Diagnoses that the store did not take, for those who come for them; a bound on memory."""
@@ -144,6 +148,8 @@ class Service:
         except BaseException:
             self.counters.diagnosis_failed()
             raise
+        finally:
+            asyncio.get_running_loop().call_later(_TIDY_AFTER_SECONDS, gc.collect)
         self._remember(made.lists)
         self.counters.diagnosis_made(diagnosis)
         _log.info(

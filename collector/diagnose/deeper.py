@@ -55,8 +55,15 @@ def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLoo
         decided=reading.verdict is Verdict.HUNG,
         decided_after=after + 0.5 if after is not None and after <= LONGEST_WAIT_SECONDS else None,
         closer=_processes(_worth_a_closer_look(reading, scene), scene)[:MOST_CLOSER_LOOKS],
-        native=_worth_native_frames(scene.roster, scene.motion, scene.activities),
+        native=_of_suspects(_worth_native_frames(scene.roster, scene.motion, scene.activities), reading, scene),
     )
+
+
+def _of_suspects(unclear: tuple[Process, ...], reading: Reading, scene: Scene) -> tuple[Process, ...]:
+    """Where somebody is found at fault, what bystanders do in C is not worth stopping them for."""
+    culprits = [rank for finding in reading.findings for rank in finding.culprit_ranks]
+    suspects = set(_processes(culprits, scene))
+    return tuple(process for process in unclear if process in suspects) if suspects else unclear
 
 
 def _worth_a_closer_look(reading: Reading, scene: Scene) -> Iterable[int]:

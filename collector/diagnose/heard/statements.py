@@ -42,12 +42,25 @@ class Statements:
             yield None, event
 
     def of_kind(self, *kinds: EventKind) -> Iterator[tuple[int | None, LogEvent]]:
-        return ((rank, event) for rank, event in self.all() if event.kind in kinds)
+        told = (said for kind in kinds for said in self._by_kind.get(kind, ()))
+        return ((rank, event) for _, rank, event in sorted(told, key=_place))
+
+    @cached_property
+    def _by_kind(self) -> dict[EventKind, list[tuple[int, int | None, LogEvent]]]:
+        """Events with their writers, and their place among all: a large job says much that no question is about."""
+        found: dict[EventKind, list[tuple[int, int | None, LogEvent]]] = defaultdict(list)
+        for place, (rank, event) in enumerate(self.all()):
+            found[event.kind].append((place, rank, event))
+        return found
 
     @cached_property
     def waited(self) -> frozenset[int]:
         """Ranks that say themselves that they waited for others, and in vain."""
         return frozenset(rank for rank, events in self.by_rank.items() if any(map(is_wait, events)))
+
+
+def _place(said: tuple[int, int | None, LogEvent]) -> int:
+    return said[0]
 
 
 NOTHING_HEARD = Statements({}, (), ())
