@@ -2,7 +2,7 @@
 
 import inspect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.clock_offsets import Clock, clock_of
@@ -72,9 +72,7 @@ class Asking:
             self._request(agent, "/v1/survey", deadline, {}, otherwise=self._whole(agent, deadline, {}))
             for agent in agents
         ]
-        answers = await self._look(requests, deadline, step)
-        self._take(answers)
-        return [answer.address for answer in answers.answered]
+        return await self._look_at_all(requests, deadline, step)
 
     async def look(
         self, agents: Sequence[AgentAddress], deadline: Deadline, step: Step, *, ras: bool
@@ -83,9 +81,7 @@ class Asking:
         askers = self._ras_askers(agents) if ras else ()
         stacks: Parameters = {"stacks": self._question.stacks}
         requests = [self._whole(agent, deadline, {**stacks, **_RAS} if agent in askers else stacks) for agent in agents]
-        answers = await self._look(requests, deadline, step)
-        self._take(answers)
-        return [answer.address for answer in answers.answered]
+        return await self._look_at_all(requests, deadline, step)
 
     async def look_again(
         self,
@@ -143,12 +139,7 @@ class Asking:
         if ranks is None:
             return self.processes
         wanted = set(ranks)
-        return tuple(
-            (rank.identity.host or snapshot.host, rank.identity.pid)
-            for snapshot in self.snapshots
-            for rank in snapshot.ranks
-            if rank.identity.rank in wanted and (self.job is None or rank.identity.job == self.job)
-        )
+        return tuple(process for process, rank, _ in self._seen() if rank in wanted)
 
     def drop_looks(self) -> None:
         """Forget what the looks so far told, but not where processes are."""
@@ -172,11 +163,14 @@ class Asking:
         )
         return Found(lists, silent)
 
-    def _take(self, answers: Round[Look]) -> None:
+    async def _look_at_all(self, requests: Sequence[Request], deadline: Deadline, step: Step) -> list[AgentAddress]:
+        """Look at whole nodes: who does not answer now is silent, who does no longer. Returns those that answered."""
+        answers = await self._look(requests, deadline, step)
         self.answers.extend(answers.answered)
         for answer in answers.answered:
             self._silent.pop(answer.address.url, None)
         self._silent.update((silent.address.url, silent) for silent in answers.silent)
+        return [answer.address for answer in answers.answered]
 
     def _ras_askers(self, agents: Sequence[AgentAddress]) -> tuple[AgentAddress, ...]:
         """NCCL's RAS answers for a whole job, and each question costs all of it a message: two ask, one to spare."""
@@ -198,12 +192,15 @@ class Asking:
         return {agent: sorted(pids) for agent, pids in found.items()}
 
     def _homes(self) -> dict[Process, AgentAddress]:
-        return self._known_homes | {
-            (rank.identity.host or answer.value.snapshot.host, rank.identity.pid): answer.address
-            for answer in self.answers
-            for rank in answer.value.snapshot.ranks
-            if rank.identity.pid is not None and (self.job is None or rank.identity.job == self.job)
-        }
+        return self._known_homes | {process: agent for process, _, agent in self._seen()}
+
+    def _seen(self) -> Iterator[tuple[Process, int, AgentAddress]]:
+        """Each process of the job that was looked at, which rank it is, and whose agent has it; once for each look."""
+        for answer in self.answers:
+            for identity in (rank.identity for rank in answer.value.snapshot.ranks):
+                if identity.pid is not None and (self.job is None or identity.job == self.job):
+                    host = identity.host or answer.value.snapshot.host
+                    yield (host, identity.pid), identity.rank, answer.address
 
     def _unanswered(self) -> tuple[Unanswered, ...]:
         """Tell of the nodes that gave nothing, without those that are known to be no concern of the job."""

@@ -21,9 +21,8 @@ from collector.clock_offsets import Clock
 from collector.diagnose import NextLooks, next_looks, pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected
 from collector.due import Due
-from collector.fanout import Deadline, Fanout
+from collector.fanout import Deadline
 from collector.hostlists import AgentAddress
-from collector.job_nodes import NodesOf
 from collector.jobs import choose_job, concerns
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
@@ -62,14 +61,12 @@ class Gathering:
     def __init__(
         self,
         question: Question,
-        fanout: Fanout,
+        asking: Asking,
         progress: Progress | None,
-        earlier: Mapping[str, RankList],
-        nodes_of: NodesOf | None = None,
     ) -> None:
         self._question = question
         self._progress = progress
-        self._asking = Asking(question, fanout, progress, earlier, nodes_of)
+        self._asking = asking
         self._due = Due(self._asking.deadline)
         self._looks = 0
         self._looked_at = 0.0
@@ -97,17 +94,13 @@ class Gathering:
         packed = tuple(answer.value.packed for answer in asking.answers)
         return Gathered(asking.snapshots, packed, asking.expected, asking.lists, asking.clocks)
 
-    async def find(self, agents: Sequence[AgentAddress], deadline: Deadline) -> Found:
-        """Step 1 alone."""
-        return await self._asking.list_ranks(agents, deadline)
-
     async def _find_out(self, agents: Sequence[AgentAddress]) -> Found:
         """Step 1, and of many agents a survey for it."""
         if self._question.job is not None and len(agents) > self._question.survey_above:
             await self._survey(agents)
             return self._asking.surveyed()
         budget = min(FIND_SECONDS, self._question.deadline_seconds / 4)
-        return await self.find(agents, self._deadline.earlier(budget))
+        return await self._asking.list_ranks(agents, self._deadline.earlier(budget))
 
     def _targets(self, agents: Sequence[AgentAddress], found: Found) -> list[AgentAddress]:
         """Step 2: the agents worth looking through; of two addresses of one agent, the first."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from collector.aside import aside
 from collector.asking import Found
 from collector.counters import Counters
 from collector.database import StoreTrouble
@@ -143,7 +144,7 @@ class Service:
                 earlier=self._lists,
                 nodes_of=self.inventory.nodes_of,
             )
-            made = await asyncio.to_thread(join, made, Known.of(self.inventory, made.diagnosis.job))
+            made = await aside(join, made, Known.of(self.inventory, made.diagnosis.job))
             diagnosis = await self._keep(made, run.id)
         except BaseException:
             self.counters.diagnosis_failed()

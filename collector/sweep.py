@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import httpx
 
 from collector.aside import aside
-from collector.asking import Found, tell
+from collector.asking import Asking, Found, tell
 from collector.clock_offsets import clocks_apart
 from collector.diagnose.expected import Expected, Unanswered
-from collector.fanout import Deadline, Fanout
+from collector.fanout import Fanout
 from collector.gathering import FIND_SECONDS, Gathered, Gathering
 from collector.hostlists import AgentAddress
 from collector.job_nodes import NodesOf
@@ -94,7 +94,8 @@ async def gather(
     nodes_of: NodesOf | None = None,
 ) -> Gathered:
     """Take steps 1 to 4 of a sweep: look, and leave the judging to others. Raises as `sweep` does."""
-    return await Gathering(question, _as_fanout(client), progress, earlier or {}, nodes_of).gather(agents)
+    asking = Asking(question, _as_fanout(client), progress, earlier or {}, nodes_of)
+    return await Gathering(question, asking, progress).gather(agents)
 
 
 async def find(
@@ -105,8 +106,8 @@ async def find(
     progress: Progress | None = None,
 ) -> Found:
     """Ask every agent which ranks are on its node."""
-    gathering = Gathering(Question(deadline_seconds=deadline_seconds), _as_fanout(client), progress, {})
-    return await gathering.find(agents, Deadline.within(deadline_seconds))
+    asking = Asking(Question(deadline_seconds=deadline_seconds), _as_fanout(client), progress, {})
+    return await asking.list_ranks(agents, asking.deadline)
 
 
 async def list_jobs(
