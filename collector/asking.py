@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.clock_offsets import Clock, clock_of
+from collector.diagnose import Process
 from collector.diagnose.expected import Expected, Unanswered
 from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
 from collector.homes import not_reached
@@ -23,8 +24,6 @@ _AGENT_SECONDS = (0.5, 10.0)
 
 Parameters = Mapping[str, str | Sequence[int]]
 _RAS: Parameters = {"ras": "true"}
-Process = tuple[str | None, int | None]
-"""(host, process id)"""
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class Asking:
         homes = self._homes()
         found: dict[AgentAddress, set[int]] = defaultdict(set)
         for host, pid in processes:
-            if pid is not None and (host, pid) in homes:
+            if (host, pid) in homes:
                 found[homes[host, pid]].add(pid)
         return {agent: sorted(pids) for agent, pids in found.items()}
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from collector.aside import aside
-from collector.asking import Asking, Found, Process, tell
+from collector.asking import Asking, Found, tell
 from collector.clock_offsets import Clock
-from collector.diagnose import NextLooks, next_looks, pauses_before_further_looks, pids_to_look_deeper
+from collector.diagnose import NextLooks, Process, next_looks, pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected
 from collector.due import Due
 from collector.fanout import Deadline

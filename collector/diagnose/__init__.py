@@ -2,7 +2,7 @@
 
 from collector.diagnose.check import check_job
 from collector.diagnose.classes import StackNode, merge_tree, stack_classes
-from collector.diagnose.deeper import NextLooks, next_looks, pauses_before_further_looks, pids_to_look_deeper
+from collector.diagnose.deeper import NextLooks, Process, next_looks, pauses_before_further_looks, pids_to_look_deeper
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.tables import GroupTable, group_tables
 from collector.diagnose.verdict import diagnose
@@ -11,6 +11,7 @@ __all__ = [
     "Expected",
     "GroupTable",
     "NextLooks",
+    "Process",
     "StackNode",
     "Unanswered",
     "check_job",

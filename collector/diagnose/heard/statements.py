@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from collector.diagnose.roster import RankView, Roster
 from shared.log_events import EventKind, LogEvent, Logs, is_last_word
@@ -43,7 +44,7 @@ class Statements:
 
     def of_kind(self, *kinds: EventKind) -> Iterator[tuple[int | None, LogEvent]]:
         told = (said for kind in kinds for said in self._by_kind.get(kind, ()))
-        return ((rank, event) for _, rank, event in sorted(told, key=_place))
+        return ((rank, event) for _, rank, event in sorted(told, key=itemgetter(0)))
 
     @cached_property
     def _by_kind(self) -> dict[EventKind, list[tuple[int, int | None, LogEvent]]]:
@@ -57,10 +58,6 @@ class Statements:
     def waited(self) -> frozenset[int]:
         """Ranks that say themselves that they waited for others, and in vain."""
         return frozenset(rank for rank, events in self.by_rank.items() if any(map(is_wait, events)))
-
-
-def _place(said: tuple[int, int | None, LogEvent]) -> int:
-    return said[0]
 
 
 NOTHING_HEARD = Statements({}, (), ())
