@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from collector.bare_files import empty_rank
 from collector.diagnose.ras_homes import world_of
-from collector.diagnose.roster import MOST_RANKS
+from collector.diagnose.sightings import MOST_RANKS
 from shared.ras import RasLook, RasNetwork
 from shared.snapshot import NodeSnapshot, RankSnapshot
 

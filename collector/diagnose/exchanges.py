@@ -30,14 +30,17 @@ def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | Non
     sequence = min(pending)  # who only sends may be done with it, and wait in the next one
     if any(not lane.at(sequence) for lane in group.lanes.values()):
         return None
+    op = signature_at(group, traces, group.order[0], sequence).op
+    if op not in _ROOTS and op not in _FITS:
+        return None
     told = {rank: signature_at(group, traces, rank, sequence) for rank in group.order}
-    ops = {signature.op for signature in told.values()}
-    op = ops.pop() if len(ops) == 1 else ""
+    if any(signature.op != op for signature in told.values()):
+        return None
     if op in _ROOTS:
         roots = _ROOTS[op]
         found = _one_root(group, sequence, told, roots(told))
         return None if found is None else _with_usual_root(found, roots, group, traces)
-    return _FITS[op](group, sequence, told) if op in _FITS else None
+    return _FITS[op](group, sequence, told)
 
 
 def _lists_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:

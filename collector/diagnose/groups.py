@@ -6,17 +6,19 @@ of one description ("tp0", "tp1") have one size and do not overlap. An inferred 
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from collector.diagnose.lanes import Cutter, Lane, cutters_for
 from collector.diagnose.roster import Roster
 from shared.coalesced import COALESCED
 from shared.diagnosis import GroupRef
 from shared.ranks import fold, unfold
-from shared.trace import Group, Record, Trace
+from shared.trace import Record, Trace
+
+_T = TypeVar("_T")
 
 _NUMBERED = re.compile(r"^(?P<family>.*?)\d+$")
 
@@ -89,18 +91,20 @@ class _Told:
         return self.order if self.order is not None else unfold(self.members)
 
 
+_Places = dict[_T, dict[int, tuple[int, ...]]]
+"""Where each group stands in the group table of each rank that has it."""
+
+
 def line_up(roster: Roster) -> tuple[GroupView, ...]:
     """Return every group that any trace mentions, in the order of names."""
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
-    memberships = _memberships(traces)
-    told, untold = set(filter(None, memberships.values())), _untold(traces)
-    inferred = _inferred(untold, told, roster)
+    told, untold = _places(traces)
+    inferred = _inferred(untold, told.keys(), roster)
     cutters = cutters_for(traces)
-    places = _places(traces, memberships, untold)
     known = roster.ranks.keys()
-    views = [_view(one.name, one.ranks, known, traces, cutters, places[one], inferred=False) for one in told]
+    views = [_view(one.name, one.ranks, known, traces, cutters, told[one], inferred=False) for one in told]
     views += [
-        _view(name, ranks, known, traces, cutters, places[name], inferred=True) for name, ranks in inferred.items()
+        _view(name, ranks, known, traces, cutters, untold[name], inferred=True) for name, ranks in inferred.items()
     ]
     return tuple(sorted((view for view in views if view.lanes or view.p2p), key=_name_key))
 
@@ -110,34 +114,27 @@ def _name_key(view: GroupView) -> tuple[int, str, str, tuple[int, ...]]:
     return (number, view.name, view.description, view.order)
 
 
-def _memberships(traces: dict[int, Trace]) -> dict[int, _Told | None]:
-    """What each group's value tells of its members, by its identity: one value may stand in thousands of traces."""
-    known: dict[_Told, _Told] = {}
-    found: dict[int, _Told | None] = {}
-    for trace in traces.values():
-        for group in trace.groups:
-            if id(group) not in found:
-                told = _told(group)
-                found[id(group)] = None if told is None else known.setdefault(told, told)
-    return found
-
-
-def _untold(traces: dict[int, Trace]) -> dict[_Named, set[int]]:
-    untold: dict[_Named, set[int]] = defaultdict(set)
+def _places(traces: dict[int, Trace]) -> tuple[_Places[_Told], _Places[_Named]]:
+    """Return where each group stands: by what is told of its members, and by name where nothing is."""
+    told: _Places[_Told] = {}
+    untold: _Places[_Named] = {}
+    known: dict[int, dict[int, tuple[int, ...]]] = {}  # by identity: one group's value may stand in thousands of traces
     for rank, trace in traces.items():
-        for group in trace.groups:
-            if not group.members:
-                untold[group.name, group.description].add(rank)
-    return untold
+        for index, group in enumerate(trace.groups):
+            ranks = known.get(id(group))
+            if ranks is None:
+                name = group.name, group.description
+                one = _Told(name, group.members, group.order) if group.members else None
+                ranks = known[id(group)] = untold.setdefault(name, {}) if one is None else told.setdefault(one, {})
+            ranks[rank] = (*ranks[rank], index) if rank in ranks else (index,)
+    return told, untold
 
 
-def _told(group: Group) -> _Told | None:
-    return _Told((group.name, group.description), group.members, group.order) if group.members else None
-
-
-def _inferred(untold: dict[_Named, set[int]], told: set[_Told], roster: Roster) -> dict[_Named, tuple[int, ...]]:
+def _inferred(
+    untold: Mapping[_Named, Collection[int]], told: Collection[_Told], roster: Roster
+) -> dict[_Named, tuple[int, ...]]:
     named = {one.name for one in told}
-    open_groups = {name: ranks for name, ranks in untold.items() if name not in named}
+    open_groups = {name: set(ranks) for name, ranks in untold.items() if name not in named}
     sizes = _family_sizes(open_groups, told)
     inferred = {}
     for name, ranks in open_groups.items():
@@ -153,7 +150,7 @@ def _family(name: _Named) -> str:
     return match["family"] if match else name[1]
 
 
-def _family_sizes(open_groups: dict[_Named, set[int]], told: set[_Told]) -> dict[str, int]:
+def _family_sizes(open_groups: dict[_Named, set[int]], told: Collection[_Told]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     every = [*open_groups.items(), *((one.name, one.ranks) for one in told)] if open_groups else []
     for name, ranks in every:
@@ -175,31 +172,13 @@ def _completed_family(
     return free if short == [name] and len(free) == lacking else set()
 
 
-_Places = dict[_Told | _Named, dict[int, list[int]]]
-"""Where each group stands in the group table of each rank that has it: by what is told of its members, and by name."""
-
-
-def _places(traces: dict[int, Trace], memberships: Mapping[int, _Told | None], untold: Collection[_Named]) -> _Places:
-    places: _Places = defaultdict(lambda: defaultdict(list))
-    told: dict[int, dict[int, list[int]]] = {
-        key: places[membership] for key, membership in memberships.items() if membership is not None
-    }
-    for rank, trace in traces.items():
-        for index, group in enumerate(trace.groups):
-            if id(group) in told:
-                told[id(group)][rank].append(index)
-            if untold and (group.name, group.description) in untold:
-                places[group.name, group.description][rank].append(index)
-    return places
-
-
 def _view(
     name: _Named,
     order: tuple[int, ...],
     known: Collection[int],
     traces: dict[int, Trace],
     cutters: dict[int, Cutter],
-    places: Mapping[int, Sequence[int]],
+    places: Mapping[int, tuple[int, ...]],
     *,
     inferred: bool,
 ) -> GroupView:
@@ -209,7 +188,7 @@ def _view(
         trace = traces.get(rank)
         if trace is None:
             continue
-        cutter, indices = cutters[rank], tuple(places.get(rank, ()))
+        cutter, indices = cutters[rank], places.get(rank, ())
         lane = cutter.lane(indices)
         if lane is not None:
             lanes[rank] = lane

@@ -82,24 +82,24 @@ class JobMotion:
 def motion_of(roster: Roster) -> JobMotion:
     """Compare each rank's first look with its last, and the job's stall with its rhythm."""
     launched = roster.ras.advanced if roster.ras is not None else frozenset()
-    by_rank = {view.rank: Motion.ADVANCED if view.rank in launched else _rank_motion(view) for view in roster.present()}
-    seconds = max((_seconds_between(view) for view in roster.present()), default=0.0)
-    traced = [view for view in roster.present() if view.trace is not None and len(view.trace)] if roster.live else []
+    present = roster.present()
+    again = [view for view in present if len(view.looks) > 1]
+    traced = [view for view in present if view.trace is not None and len(view.trace)] if roster.live else []
     stalls = [stall for stall in map(_stall, traced) if stall is not None]
     telling = traced[:: 1 + len(traced) // _MOST_FOR_RHYTHM]
     gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
     return JobMotion(
-        by_rank=by_rank,
-        seconds=seconds,
+        by_rank={v.rank: Motion.ADVANCED if v.rank in launched else _rank_motion(v) for v in present},
+        seconds=max(map(_seconds_between, again), default=0.0),
         stalled_seconds=min(stalls, default=None),
         usual_gap_seconds=max(gaps, default=None),
         idle_seconds={
             view.rank: view.looks[0].idle_for_seconds
-            for view in roster.present()
+            for view in present
             if view.looks and view.looks[0].idle_for_seconds is not None
         },
-        woken=frozenset(view.rank for view in roster.present() if _woke(view)),
-        carrying=frozenset(view.rank for view in roster.present() if _carried(view)),
+        woken=frozenset(view.rank for view in again if _woke(view)),
+        carrying=frozenset(view.rank for view in again if _carried(view)),
     )
 
 
@@ -207,8 +207,8 @@ def _switched(first: Beat | None, second: Beat | None) -> bool:
 
 
 def _stall(view: RankView) -> float | None:
-    looked = max((look.looked_at_ns for look in view.looks if look.looked_at_ns is not None), default=None)
-    newest = max(view.trace.created_ns, default=0) if view.trace is not None else 0
+    looked = max([look.looked_at_ns for look in view.looks if look.looked_at_ns is not None], default=None)
+    newest = view.newest_ns
     return None if looked is None or newest == 0 else max(0.0, (looked - newest) / 1e9)
 
 

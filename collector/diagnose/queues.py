@@ -7,6 +7,7 @@ operation of the same rank stands for it. Gloo has no such queues: what it has i
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.trace import State, Trace
@@ -22,6 +23,17 @@ def unfinished(trace: Trace) -> tuple[int, ...]:
     return tuple(match.start() for match in _UNFINISHED.finditer(bytes(trace.state.tolist())))
 
 
+def queues_of(traces: Mapping[int, Trace]) -> dict[int, "Queue"]:
+    """Return the queue of each rank. Ranks of one program may share a column of states, which is then read once."""
+    known: dict[int, tuple[int, ...]] = {}
+    queues = {}
+    for rank, trace in traces.items():
+        if id(trace.state) not in known:
+            known[id(trace.state)] = unfinished(trace)
+        queues[rank] = Queue.of(trace, known[id(trace.state)])
+    return queues
+
+
 @dataclass(frozen=True)
 class Queue:
     """What one rank has put on its device and not got back."""
@@ -33,8 +45,7 @@ class Queue:
     """Positions of all unfinished records, oldest first."""
 
     @classmethod
-    def of(cls, trace: Trace) -> "Queue":
-        pending = unfinished(trace)
+    def of(cls, trace: Trace, pending: tuple[int, ...]) -> "Queue":
         starts = any(trace.started_ns) or any(trace.state[at] == State.STARTED for at in pending)
         return cls(trace, starts, pending)
 

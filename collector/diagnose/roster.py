@@ -1,8 +1,7 @@
 """Step 1 of the verdict: account for every rank.
 
-Snapshots of all looks come in any order; here they become one `RankView` per expected rank, each with a
-`Presence`. Attempts are never mixed: only the newest attempt counts, and of several processes that claim one
-rank the one started last; the others are told as conflicts.
+Snapshots of all looks come in any order; here they become one `RankView` per expected rank, each with a `Presence`.
+Which processes count is said in `sightings.py`.
 """
 
 from bisect import bisect_left
@@ -16,11 +15,21 @@ from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.logbook import logged_communicators, unowned_events
 from collector.diagnose.node_clocks import clocks_off
 from collector.diagnose.ras_view import RasView, ras_view
+from collector.diagnose.sightings import (
+    MOST_RANKS,
+    ProcessKey,
+    newest_ns,
+    older_attempts,
+    one_process_per_rank,
+    process_key,
+    sightings_of,
+    world_size_of,
+)
 from shared.diagnosis import Conflict
 from shared.log_events import LogEvent, Logs
 from shared.missing import Missing
 from shared.nccl_calls import LoggedCommunicator
-from shared.ranks import fold, unfold
+from shared.ranks import unfold
 from shared.snapshot import Exited, Identity, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks
 from shared.trace import Trace
@@ -40,9 +49,6 @@ class Presence(StrEnum):
     RECORDED = "recorded"
     """Known from files only; whether it runs is not known."""
 
-
-MOST_RANKS = 131_072
-"""Ranks beyond this are left out: a job's own word may be hostile, and each rank costs memory here."""
 
 GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT})
 """Presences of which nobody can say where the rank is now."""
@@ -90,6 +96,11 @@ class RankView:
     def gone(self) -> bool:
         return self.presence in GONE
 
+    @cached_property
+    def newest_ns(self) -> int:
+        """When its newest operation on record was issued, in Unix nanoseconds; 0: not known."""
+        return newest_ns(self.trace)
+
     def _newest_first(self, source: str) -> Iterable[object]:
         return (getattr(look, source) for look in reversed(self.looks))
 
@@ -127,22 +138,28 @@ class Roster:
 
 def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     """Bring the snapshots of all looks into one view per rank, gone ones included."""
-    sightings = _sightings(snapshots, expected.job)
+    sightings = sightings_of(snapshots, expected.job)
     attempt = max((s.identity.attempt for s in sightings), default=0)
     current = [s for s in sightings if s.identity.attempt == attempt]
     off = clocks_off(current)
-    chosen, conflicts = _one_process_per_rank(current, off)
-    conflicts += _older_attempts(sightings, attempt)
-    world_size, disagreement = _world_size(chosen, expected)
-    nodes = _by_host(snapshots)
-    seen = {rank: _seen_view(rank, looks, nodes) for rank, looks in chosen.items()}
+    chosen, conflicts = one_process_per_rank(current, off)
+    conflicts += older_attempts(sightings, attempt)
+    world_size, disagreement = world_size_of(chosen, expected)
+    nodes, common = _by_host(snapshots), _common_logs(snapshots)
+    seen = {
+        rank: _seen_view(rank, looks, nodes, _logged(rank, looks, common.get(rank, [])))
+        for rank, looks in chosen.items()
+    }
     every = range(max([min(world_size or 0, MOST_RANKS), *(rank + 1 for rank in seen)]))
     absent = [rank for rank in every if rank not in seen]
-    gone = _account_for(absent, seen, snapshots, expected, attempt)
+    gone = {
+        rank: replace(view, logged=_logged(rank, (), common.get(rank, [])))
+        for rank, view in _account_for(absent, seen, snapshots, expected, attempt).items()
+    }
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
-        ranks=_with_logs(seen | gone, snapshots),
+        ranks=dict(sorted((seen | gone).items())),
         conflicts=tuple(conflicts + disagreement),
         live=any(s.looked_at_ns is not None for s in current),
         last_look_ns=max(
@@ -156,146 +173,81 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     )
 
 
-def _sightings(snapshots: Sequence[NodeSnapshot], job: str | None) -> list[RankSnapshot]:
-    every = (rank for snapshot in snapshots for rank in snapshot.ranks if 0 <= rank.identity.rank < MOST_RANKS)
-    mine = [rank for rank in every if job is None or rank.identity.job in (job, None)]
-    return sorted(mine, key=_order)
-
-
-def _order(sighting: RankSnapshot) -> tuple[int, float, int, int, int]:
-    identity = sighting.identity
-    trace = sighting.recorder
-    newest = max(trace.created_ns, default=0) if isinstance(trace, Trace) else 0
-    return (identity.rank, identity.started_at or 0.0, sighting.looked_at_ns or 0, newest, identity.pid or 0)
-
-
-_Key = tuple[str, int, float]
-"""What no two processes have in common."""
-
-
-def _process_key(identity: Identity) -> _Key:
-    return (identity.host or "", identity.pid or 0, identity.started_at or 0.0)
-
-
-def _one_process_per_rank(
-    sightings: list[RankSnapshot], off: Mapping[str, int]
-) -> tuple[dict[int, tuple[RankSnapshot, ...]], list[Conflict]]:
-    by_rank: dict[int, dict[tuple[str, int, float], list[RankSnapshot]]] = defaultdict(lambda: defaultdict(list))
-    for sighting in sightings:
-        by_rank[sighting.identity.rank][_process_key(sighting.identity)].append(sighting)
-    chosen: dict[int, tuple[RankSnapshot, ...]] = {}
-    conflicts = []
-    for rank, processes in by_rank.items():
-        newest = max(processes, key=lambda key: (key[2] - off.get(key[0], 0) / 1e9, key))
-        chosen[rank] = tuple(processes[newest])
-        if len(processes) > 1:
-            told = ", ".join(f"pid {pid} on {host or 'an unnamed host'}" for host, pid, _ in sorted(processes))
-            conflicts.append(
-                Conflict(
-                    sources=("process", "process"),
-                    text=f"{len(processes)} processes claim rank {rank} ({told}); the one started last was taken",
-                )
-            )
-    return chosen, conflicts
-
-
-def _older_attempts(sightings: list[RankSnapshot], attempt: int) -> list[Conflict]:
-    older = {s.identity.rank for s in sightings if s.identity.attempt < attempt}
-    if not older:
-        return []
-    text = f"ranks {fold(older)} still have processes of an attempt before attempt {attempt}; they were left out"
-    return [Conflict(sources=("process", "process"), text=text)]
-
-
-def _world_size(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expected) -> tuple[int | None, list[Conflict]]:
-    claims: dict[int, set[int]] = defaultdict(set)
-    for rank, looks in chosen.items():
-        if looks[-1].identity.world_size is not None and looks[-1].identity.world_size > 0:
-            claims[looks[-1].identity.world_size].add(rank)
-    told = [f"ranks {fold(ranks)} say {size}" for size, ranks in sorted(claims.items())]
-    conflicts = [Conflict(sources=("process", "process"), text="world sizes differ: " + ", ".join(told))]
-    if expected.world_size is not None:
-        return expected.world_size, conflicts if claims.keys() - {expected.world_size} else []
-    if not claims:
-        return max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None), []
-    return max(claims, key=lambda size: (len(claims[size]), size)), conflicts if len(claims) > 1 else []
-
-
-def _ranks_in_groups(looks: tuple[RankSnapshot, ...]) -> Iterable[int]:
-    for look in looks:
-        if isinstance(look.recorder, Trace):
-            for group in look.recorder.groups:
-                if group.members:
-                    yield int(group.members.replace("-", ",").rsplit(",", 1)[-1])
-
-
-def _with_logs(views: dict[int, RankView], snapshots: Sequence[NodeSnapshot]) -> dict[int, RankView]:
-    shared: dict[int, list[LogEvent]] = defaultdict(list)
+def _common_logs(snapshots: Sequence[NodeSnapshot]) -> dict[int, list[LogEvent]]:
+    """What each rank wrote into files that are no rank's own."""
+    written: dict[int, list[LogEvent]] = defaultdict(list)
     for snapshot in snapshots:
         for event in snapshot.logs.events if snapshot.logs is not None else ():
             if event.rank is not None:
-                shared[event.rank].append(event)
-    logged = {rank: _logged(view, shared.get(rank, [])) for rank, view in views.items()}
-    return {rank: replace(view, logged=logged[rank]) if logged[rank] else view for rank, view in sorted(views.items())}
+                written[event.rank].append(event)
+    return written
 
 
-def _logged(view: RankView, shared: list[LogEvent]) -> tuple[LogEvent, ...]:
-    own = [event for look in view.looks if isinstance(look.logs, Logs) for event in look.logs.events]
-    mine = [event for event in own if event.rank == view.rank]
-    if len(mine) + len(shared) < 2:
-        return (*mine, *shared)
-    return tuple({repr(event): event for event in (*mine, *sorted(shared, key=repr))}.values())
+def _logged(rank: int, looks: tuple[RankSnapshot, ...], common: list[LogEvent]) -> tuple[LogEvent, ...]:
+    own = [event for look in looks if isinstance(look.logs, Logs) for event in look.logs.events if event.rank == rank]
+    if len(own) + len(common) < 2:
+        return (*own, *common)
+    return tuple({repr(event): event for event in (*own, *sorted(common, key=repr))}.values())
 
 
-def _by_host(snapshots: Sequence[NodeSnapshot]) -> dict[str | None, list[NodeSnapshot]]:
+class _Node:
+    """What the looks at one node as a whole tell of processes that are gone from it."""
+
+    def __init__(self, snapshots: Sequence[NodeSnapshot]) -> None:
+        self._exited = [exited for snapshot in snapshots for exited in snapshot.exited]
+        self._whole = [each for each in snapshots if each.whole and each.taken_at_ns is not None]
+        self._newest = max(self._whole, key=lambda each: each.taken_at_ns or 0, default=None)
+        self._here = {process_key(rank.identity) for rank in self._newest.ranks} if self._newest is not None else set()
+
+    def vanished(self, last: RankSnapshot) -> Exited | None:
+        """A rank that an earlier look saw and a later look at the same node did not, has ended in between."""
+        identity = last.identity
+        exits = [e for e in self._exited if e.pid == identity.pid and (e.identity is None or e.identity == identity)]
+        if exits:
+            return exits[-1]
+        if self._newest is None or last.looked_at_ns is None or (self._newest.taken_at_ns or 0) <= last.looked_at_ns:
+            return None
+        key = process_key(identity)
+        if key in self._here or not self._is_one_agent(key):
+            return None
+        return Exited(pid=identity.pid or 0, identity=identity)
+
+    def _is_one_agent(self, gone: ProcessKey) -> bool:
+        """Did whoever looked last see the rank before? Machines may share a name, and a box may have several agents."""
+        if not self._here:
+            return True
+        before = ({process_key(rank.identity) for rank in snapshot.ranks} for snapshot in self._whole)
+        return any(gone in seen and seen & self._here for seen in before)
+
+
+def _by_host(snapshots: Sequence[NodeSnapshot]) -> dict[str | None, _Node]:
     nodes: dict[str | None, list[NodeSnapshot]] = defaultdict(list)
     for snapshot in snapshots:
         nodes[snapshot.host].append(snapshot)
-    return nodes
+    return {host: _Node(looks) for host, looks in nodes.items()}
+
+
+_NO_NODE = _Node(())
+
+_PRESENCES = {
+    "T": Presence.STOPPED,
+    "D": Presence.UNINTERRUPTIBLE,
+    "Z": Presence.EXITED,
+    "X": Presence.EXITED,
+}
+"""By the state of a process."""
 
 
 def _seen_view(
-    rank: int, looks: tuple[RankSnapshot, ...], nodes: Mapping[str | None, Sequence[NodeSnapshot]]
+    rank: int, looks: tuple[RankSnapshot, ...], nodes: Mapping[str | None, _Node], logged: tuple[LogEvent, ...]
 ) -> RankView:
-    identity = looks[-1].identity
-    if looks[-1].looked_at_ns is None:
-        return RankView(rank, Presence.RECORDED, looks, host=identity.host)
-    vanished = _vanished(looks[-1], nodes.get(identity.host, ()))
-    if vanished is not None:
-        return RankView(rank, Presence.EXITED, looks, exited=vanished, host=identity.host)
-    process = looks[-1].process
-    state = process.state if isinstance(process, Process) else "S"
-    presence = {"T": Presence.STOPPED, "D": Presence.UNINTERRUPTIBLE, "Z": Presence.EXITED, "X": Presence.EXITED}
-    return RankView(rank, presence.get(state, Presence.RUNNING), looks, host=identity.host)
-
-
-def _vanished(last: RankSnapshot, node: Sequence[NodeSnapshot]) -> Exited | None:
-    """A rank that an earlier look saw and a later look at the same node did not, has ended in between."""
-    identity = last.identity
-    exits = [
-        exited
-        for snapshot in node
-        for exited in snapshot.exited
-        if exited.pid == identity.pid and (exited.identity is None or exited.identity == identity)
-    ]
-    if exits:
-        return exits[-1]
-    whole = [s for s in node if s.whole and s.taken_at_ns is not None]
-    newest = max(whole, key=lambda s: s.taken_at_ns or 0, default=None)
-    if newest is None or last.looked_at_ns is None or (newest.taken_at_ns or 0) <= last.looked_at_ns:
-        return None
-    here = {_process_key(rank.identity) for rank in newest.ranks}
-    if _process_key(identity) in here or not _is_one_agent(newest, here, _process_key(identity), whole):
-        return None
-    return Exited(pid=identity.pid or 0, identity=identity)
-
-
-def _is_one_agent(newest: NodeSnapshot, here: set[_Key], gone: _Key, whole: Sequence[NodeSnapshot]) -> bool:
-    """Did whoever looked last see the rank before? Machines may share a name, and a box may have several agents."""
-    if not newest.ranks:
-        return True
-    before = ({_process_key(rank.identity) for rank in snapshot.ranks} for snapshot in whole)
-    return any(gone in seen and seen & here for seen in before)
+    last = looks[-1]
+    host, presence, vanished = last.identity.host, Presence.RECORDED, None
+    if last.looked_at_ns is not None:
+        vanished = nodes.get(host, _NO_NODE).vanished(last)
+        state = last.process.state if isinstance(last.process, Process) else "S"
+        presence = _PRESENCES.get(state, Presence.RUNNING) if vanished is None else Presence.EXITED
+    return RankView(rank, presence, looks, exited=vanished, host=host, logged=logged)
 
 
 def _account_for(

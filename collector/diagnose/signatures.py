@@ -97,7 +97,10 @@ def earliest_mismatch(group: GroupView, traces: dict[int, Trace]) -> Mismatch | 
 
     Only sequences that a trace still holds are compared: what a ring buffer has overwritten is unknown.
     """
-    classes = alike(group, traces)
+    together = _together(group, traces)
+    if len(together) == 1:
+        return None
+    classes = _classes(together, group, traces)
     if _all_agree(classes):
         return None
     opinions = _opinions(classes)
@@ -121,15 +124,25 @@ class Alike:
     """For each of `sequences`, a number that stands for the same `Facts` on all ranks."""
 
 
-def alike(group: GroupView, traces: dict[int, Trace]) -> list[Alike]:
+_Together = dict[tuple[int, bytes, int], list[int]]
+"""Members by the identity of their lane, their signatures' column, and the identity of the table that it points to."""
+
+
+def _together(group: GroupView, traces: dict[int, Trace]) -> _Together:
+    """Put together who runs one program: such ranks share lanes (lanes.cutters_for) and often signatures."""
+    seen: _Together = defaultdict(list)
+    for rank, lane in group.lanes.items():
+        trace = traces[rank]
+        seen[id(lane), trace.signature.tobytes(), id(trace.signatures)].append(rank)
+    return seen
+
+
+def _classes(together: _Together, group: GroupView, traces: dict[int, Trace]) -> list[Alike]:
     """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
     ids: dict[Facts, int] = {}
     known: dict[int, list[int]] = {}
-    seen: dict[tuple[int, bytes, int], list[int]] = defaultdict(list)
-    for rank, lane in group.lanes.items():  # ranks of one program share lanes (lanes.cutters_for) and often signatures
-        seen[id(lane), traces[rank].signature.tobytes(), id(traces[rank].signatures)].append(rank)
     classes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
-    for (_, _, signatures), ranks in seen.items():
+    for (_, _, signatures), ranks in together.items():
         numbers = known.get(signatures)
         if numbers is None:
             numbers = [ids.setdefault(facts_of(one), len(ids)) for one in traces[ranks[0]].signatures]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from collector.diagnose.activity import Activity, place
 from collector.diagnose.groups import GroupView, PendingP2P
-from collector.diagnose.queues import Queue
+from collector.diagnose.queues import Queue, queues_of
 from collector.diagnose.roster import Presence, Roster
 from shared.diagnosis import Wait
 from shared.ranks import fold
@@ -60,7 +60,7 @@ def find_edges(
     groups: tuple[GroupView, ...], roster: Roster, traces: dict[int, Trace], activities: dict[int, Activity]
 ) -> tuple[Edge, ...]:
     """Return what every rank waits for, by the recorder: its oldest unfinished operation of each group and lane."""
-    queues = {rank: Queue.of(trace) for rank, trace in traces.items() if not roster.ranks[rank].gone}
+    queues = queues_of({rank: trace for rank, trace in traces.items() if not roster.ranks[rank].gone})
     found: list[Edge] = []
     for group in groups:
         silent = _silent_holders(group, roster, activities)
