@@ -6,7 +6,7 @@ The notation is the one cluster tools use for node and CPU lists (ClusterShell, 
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import pairwise
+from operator import sub
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -30,7 +30,7 @@ def fold(ranks: Iterable[int]) -> str:
     ordered = sorted(set(ranks))
     if not ordered:
         return ""
-    ends = [i for i, (a, b) in enumerate(pairwise(ordered)) if b != a + 1]
+    ends = [at for at, gap in enumerate(map(sub, ordered[1:], ordered)) if gap > 1]
     starts = [0, *(i + 1 for i in ends)]
     spans = zip(starts, [*ends, len(ordered) - 1], strict=True)
     return ",".join(_span(ordered[first], ordered[last]) for first, last in spans)

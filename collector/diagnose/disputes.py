@@ -6,15 +6,15 @@ from collector.diagnose.exchanges import unfit_exchange
 from collector.diagnose.groups import GroupView
 from collector.diagnose.shifts import shift_of
 from collector.diagnose.siblings import settled_by_siblings
-from collector.diagnose.signatures import Mismatch, earliest_mismatch
+from collector.diagnose.signatures import Mismatch, Numbering, earliest_mismatch
 from shared.trace import Trace
 
 
 def disputes_of(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> list[Mismatch]:
     """Return one disagreement for each group that is held by one."""
-    found = []
+    found, numbering = [], Numbering()
     for group in groups:
-        mismatch = earliest_mismatch(group, traces) or unfit_exchange(group, traces)
+        mismatch = earliest_mismatch(group, traces, numbering) or unfit_exchange(group, traces)
         if mismatch is not None and _still_matters(mismatch):
             told = mismatch if mismatch.culprits else settled_by_siblings(mismatch, groups, traces)
             found.append(_with_shift(told, traces))

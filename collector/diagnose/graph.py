@@ -66,9 +66,9 @@ class WaitGraph:
         guilty = set(culprits)
         reached, frontier = set(guilty), list(guilty)
         while frontier:
-            for waiter in self._waiters.get(frontier.pop(), set()) - reached:
-                reached.add(waiter)
-                frontier.append(waiter)
+            further = self._waiters.get(frontier.pop(), set()) - reached
+            reached |= further
+            frontier.extend(further)
         return frozenset(node for node in reached - guilty if node >= 0)
 
     @cached_property

@@ -92,7 +92,22 @@ def _elements(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     return tuple(prod(size) for size in sizes)
 
 
-def earliest_mismatch(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
+class Numbering:
+    """Numbers that stand for the same `Facts` on all ranks of a job. Tables that ranks share are read once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Facts, int] = {}
+        self._tables: dict[int, list[int]] = {}
+
+    def of(self, trace: Trace) -> list[int]:
+        """Return a number for each row of a trace's table of signatures; the trace must outlive this."""
+        table = trace.signatures
+        if id(table) not in self._tables:
+            self._tables[id(table)] = [self._numbers.setdefault(facts_of(one), len(self._numbers)) for one in table]
+        return self._tables[id(table)]
+
+
+def earliest_mismatch(group: GroupView, traces: dict[int, Trace], numbering: Numbering) -> Mismatch | None:
     """Return the first disagreement of `group`'s members that they have not got past, or None.
 
     Only sequences that a trace still holds are compared: what a ring buffer has overwritten is unknown.
@@ -100,7 +115,7 @@ def earliest_mismatch(group: GroupView, traces: dict[int, Trace]) -> Mismatch | 
     together = _together(group, traces)
     if len(together) == 1:
         return None
-    classes = _classes(together, group, traces)
+    classes = _classes(together, group, traces, numbering)
     if _all_agree(classes):
         return None
     opinions = _opinions(classes)
@@ -137,18 +152,12 @@ def _together(group: GroupView, traces: dict[int, Trace]) -> _Together:
     return seen
 
 
-def _classes(together: _Together, group: GroupView, traces: dict[int, Trace]) -> list[Alike]:
+def _classes(together: _Together, group: GroupView, traces: dict[int, Trace], numbering: Numbering) -> list[Alike]:
     """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
-    ids: dict[Facts, int] = {}
-    known: dict[int, list[int]] = {}
     classes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
-    for (_, _, signatures), ranks in together.items():
-        numbers = known.get(signatures)
-        if numbers is None:
-            numbers = [ids.setdefault(facts_of(one), len(ids)) for one in traces[ranks[0]].signatures]
-            known[signatures] = numbers
-        lane, column = group.lanes[ranks[0]], traces[ranks[0]].signature
-        facts = tuple(map(numbers.__getitem__, map(column.__getitem__, lane.positions)))
+    for ranks in together.values():
+        lane, trace = group.lanes[ranks[0]], traces[ranks[0]]
+        facts = tuple(map(numbering.of(trace).__getitem__, map(trace.signature.__getitem__, lane.positions)))
         classes[lane.sequences, facts].extend(ranks)
     return [Alike(tuple(ranks), sequences, facts) for (sequences, facts), ranks in classes.items()]
 
