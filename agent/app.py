@@ -22,7 +22,8 @@ from shared.missing import Missing
 from shared.problems import PROBLEM_RESPONSES, install_problem_handlers
 from shared.snapshot import Fds, NodeSnapshot, Process, RankList
 from shared.stacks import Stacks
-from shared.survey import Survey, survey_of
+from shared.survey import survey_of
+from shared.survey_form import Survey
 from shared.trace import Trace
 from shared.value import Value
 

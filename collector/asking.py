@@ -17,7 +17,7 @@ from collector.looks import Look, read_look
 from collector.question import Progress, Question, Stage, Step
 from shared.missing import Missing
 from shared.snapshot import NodeSnapshot, RankList
-from shared.survey import SurveyReader
+from shared.survey_reader import SurveyReader
 
 _AGENT_SECONDS = (0.5, 10.0)
 """The shortest look that agents agree to, and the longest that they are asked for."""

@@ -11,7 +11,8 @@ from collector.fanout import read_answer
 from shared.errors import InvalidRankSet, quoted
 from shared.missing import Reason
 from shared.snapshot import Identity, NodeSnapshot
-from shared.survey import Survey, SurveyReader
+from shared.survey_form import Survey
+from shared.survey_reader import SurveyReader
 from shared.value import Value
 
 # {"kind":"survey","node":{…}

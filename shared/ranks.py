@@ -53,11 +53,11 @@ def out_of_steps(text: str, *, most: int) -> str:
     """Return the folded form of what `fold_in_steps` wrote. Raises InvalidRankSet, also for more than `most` steps."""
     match = _STEPS.fullmatch(text)
     if match is None:
-        return fold(unfold(text))
+        return _refolded(text)
     span = range(int(match[1]), int(match[2]) + 1, int(match[3]))
     if len(span) > most:
         raise InvalidRankSet(f"rank set {quoted(text)} holds more than {most} ranks")
-    return fold(span)
+    return fold(span) if span.step == 1 else ",".join(map(str, span))
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
@@ -100,7 +100,10 @@ def _span(first: int, last: int) -> str:
 
 
 def _canonical(text: str) -> str:
-    return _once_folded(text) if len(text) <= _LONGEST_REMEMBERED else _refolded(text)
+    try:
+        return _once_folded(text) if len(text) <= _LONGEST_REMEMBERED else _refolded(text)
+    except InvalidRankSet as error:
+        raise ValueError(str(error)) from error
 
 
 @lru_cache(maxsize=4096)
@@ -112,16 +115,13 @@ def _once_folded(text: str) -> str:
 def _refolded(text: str) -> str:
     """Join spans that touch, without counting up what a few characters may claim."""
     joined: list[tuple[int, int]] = []
-    try:
-        for first, last in sorted(_spans(text)):
-            if joined and first <= joined[-1][1] + 1:
-                joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
-            else:
-                joined.append((first, last))
-    except InvalidRankSet as error:
-        raise ValueError(str(error)) from error
+    for first, last in sorted(_spans(text)):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
     if sum(last - first + 1 for first, last in joined) > MOST_RANKS:
-        raise ValueError(f"rank set {quoted(text)} holds more than {MOST_RANKS} ranks")
+        raise InvalidRankSet(f"rank set {quoted(text)} holds more than {MOST_RANKS} ranks")
     return ",".join(_span(first, last) for first, last in joined)
 
 

@@ -1,11 +1,9 @@
 """The base of everything that travels: frozen, and tolerant of fields that a newer neighbour adds."""
 
-import base64
-import binascii
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
@@ -14,6 +12,38 @@ class Value(BaseModel):
     """A frozen model. Unknown fields are ignored, so that neighbouring versions understand each other."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
+    all_fields: ClassVar[set[str]]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls.all_fields = set(cls.model_fields)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with `update`, which is not looked at: several times faster than pydantic's."""
+        if deep:
+            return super().model_copy(update=update, deep=True)
+        return made(type(self), {**self.__dict__, **(update or {})})
+
+
+_V = TypeVar("_V", bound=Value)
+_new = object.__new__
+_set_fields, _set_names, _set_extra, _set_private = (
+    vars(BaseModel)[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+
+
+def made(model: type[_V], fields: dict[str, Any]) -> _V:
+    """Return a `model` of all its `fields`, which are right: nothing is looked at. The dict becomes the value's own.
+
+    All such values share the set of names that pydantic keeps for each: 2 KiB for a model of twenty fields.
+    """
+    value = _new(model)
+    _set_fields(value, fields)
+    _set_names(value, model.all_fields)
+    _set_extra(value, None)
+    _set_private(value, None)
+    return value
 
 
 def narrow(numbers: Sequence[int]) -> "array[int]":
@@ -60,33 +90,17 @@ Bulk data is kept as columns because a model per record costs thirty times the m
 """
 
 
-def _packed(column: "array[int]") -> str:
-    wide = array("q", column)
+def packed(numbers: Iterable[int]) -> bytes:
+    """Return 64-bit integers, little-endian."""
+    wide = array("q", numbers)
     if sys.byteorder == "big":
         wide.byteswap()
-    return base64.b64encode(wide.tobytes()).decode("ascii")
+    return wide.tobytes()
 
 
-def _unpacked(given: Any) -> "array[int]":
-    if isinstance(given, array):
-        return given
-    column = array("q")
-    try:
-        column.frombytes(base64.b64decode(given, validate=True))
-    except (TypeError, ValueError, binascii.Error) as error:
-        raise ValueError("a packed column is 64-bit integers in base64") from error
+def unpacked(given: bytes) -> "array[int]":
+    """Return what was packed. Raises ValueError on a part of a number."""
+    column = array("q", given)
     if sys.byteorder == "big":
         column.byteswap()
     return column
-
-
-if TYPE_CHECKING:
-    PackedColumn = array[int]
-else:
-    PackedColumn = Annotated[
-        array,
-        BeforeValidator(_unpacked),
-        PlainSerializer(_packed, return_type=str),
-        WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
-    ]
-"""The same where it is long, of large numbers and sent by thousands: little-endian 64-bit integers in base64."""

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from shared.snapshot import NodeSnapshot, RankList
-from shared.survey import Survey
+from shared.survey_form import Survey
 from tests.bench.cluster import Measured, WrongVerdict, diagnose_often, hold_to_truth
 from tests.bench.simulated.answers import GzippedBody, PlainBody, Stamps, plain
 from tests.bench.simulated.farm import agents

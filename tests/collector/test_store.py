@@ -20,7 +20,8 @@ from shared.diagnosis import Diagnosis, Finding, Kind, Link, LinkEnd, Verdict
 from shared.errors import InvalidSettings, NotFound
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot
-from shared.survey import SurveyReader, survey_of
+from shared.survey import survey_of
+from shared.survey_reader import SurveyReader
 from tests.collector.conftest import Opener
 from tests.collector.fake_agents import case_ranks
 

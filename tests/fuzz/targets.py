@@ -48,7 +48,7 @@ from shared.stack_dumps import (
     parse_pyspy_text,
     parse_pystack_text,
 )
-from shared.survey import SurveyReader
+from shared.survey_reader import SurveyReader
 from tests.agent.proc_trees import stat_line
 from tests.fuzz import seeds
 from tests.fuzz.damage import Writer, as_json, as_pickle

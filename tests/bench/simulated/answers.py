@@ -17,7 +17,7 @@ from tests.bench.simulated.processes import NOW_NS
 LEVEL = 6
 
 _MARKS = (str(NOW_NS).encode(), f"{IDLE_SECONDS:.3f}".encode())
-_PLACES = re.compile(rb"(%s|(?<=\"idle_for_seconds\":)%s)" % (_MARKS[0], re.escape(_MARKS[1])))
+_PLACES = re.compile(rb"(%s|(?<=[:\[,])%s(?=[,\]}]))" % (_MARKS[0], re.escape(_MARKS[1])))
 _FOREIGN = b"\xff"
 """Fills a place while its surroundings are compressed. JSON of ours has no such byte, so nothing refers to it."""
 _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

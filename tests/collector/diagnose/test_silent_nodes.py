@@ -11,7 +11,9 @@ from shared.diagnosis import AbsenceEvidence, Certainty, Diagnosis, FdEvidence, 
 from shared.missing import Missing, Reason
 from shared.ranks import fold, unfold
 from shared.snapshot import Fds, NodeSnapshot, Socket
-from shared.survey import Survey, SurveyReader, survey_of
+from shared.survey import survey_of
+from shared.survey_form import Survey
+from shared.survey_reader import SurveyReader
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
 from tests.collector.diagnose.placed import placed, with_rank

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from collector.diagnose import Expected, deeper, diagnose, next_looks
 from shared.diagnosis import Diagnosis, Verdict
 from shared.snapshot import NodeSnapshot
-from shared.survey import Survey, SurveyReader, survey_of
+from shared.survey import survey_of
+from shared.survey_form import Survey
+from shared.survey_reader import SurveyReader
 from tests.collector.diagnose.simulation.looks import Watched, looked_at_later
 from tests.collector.diagnose.simulation.scenario import draw, draw_healthy
 
