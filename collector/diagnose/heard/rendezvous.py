@@ -43,7 +43,8 @@ def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) 
 
 def _incomplete(lines: list[_Said]) -> Opinion | None:
     """A start that timed out with fewer, or with more, than were expected."""
-    counts = [(rank, event) for rank, event in lines if "joined" in event.fields and "imed out" in event.text]
+    timed_out = [(rank, event) for rank, event in lines if "imed out" in event.text]
+    counts = [(rank, event) for rank, event in timed_out if {"joined", "expected"} <= event.fields.keys()]
     if not counts:
         return None
     rank, event = counts[-1]
