@@ -90,7 +90,7 @@ def conflicts_by_logs(findings: Iterable[Finding], scene: Scene) -> tuple[Confli
         for fault in others
         if not set(fault.culprits) & culprits
     )
-    return against + odd_interfaces(scene.heard, scene)
+    return against + odd_interfaces(scene.roster)
 
 
 def _opinions(heard: Statements, scene: Scene) -> list[Opinion]:

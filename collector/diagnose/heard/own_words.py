@@ -30,10 +30,12 @@ _CAUSES = {
 
 def opinions_by_own_words(heard: Statements, scene: Scene) -> list[Opinion]:
     """Return who failed by its own word while others waited; empty where that is most of those who speak."""
+    if not any(True for _ in heard.of_kind(*_CAUSES)):
+        return []
     failed = {
         rank: event
         for rank, events in heard.by_rank.items()
-        if (event := _first_failure(events)) is not None and is_last_word_of(event, [scene.roster.ranks[rank]])
+        if (event := _first_failure(events)) is not None and is_last_word_of(event, scene.roster.ranks[rank])
     }
     waiting = tuple(sorted(heard.waited - failed.keys()))
     if not failed or len(failed) > len(waiting):

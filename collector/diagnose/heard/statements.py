@@ -6,23 +6,24 @@ timeout that was survived accuses nobody now. What no rank owns is given to the 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
 from collector.diagnose.roster import RankView, Roster
-from shared.log_events import EventKind, LogEvent, Logs, is_last_word
+from shared.log_events import EventKind, LogEvent, LogFile, Logs, is_last_word
 from shared.nccl_calls import LoggedCommunicator
 
 _SURVIVED_SECONDS = 900.0
 """A log still written to so long after a timeout is of a job that went on; torch's own monitor ends it sooner."""
 _MARK = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_NUMBERS = (
-    *("sequence", "numel_in", "numel_out", "group_rank", "rank", "other_rank", "waiter", "speaker"),
-    *("joined", "expected", "not_joined", "unfinished", "group_id"),
-)
+_NUMBERS = {
+    **dict.fromkeys(("sequence", "numel_in", "numel_out", "group_rank", "rank", "other_rank"), _NUMBER),
+    **dict.fromkeys(("waiter", "speaker", "joined", "expected", "not_joined", "unfinished", "group_id"), _NUMBER),
+    "enqueued": _MARK,
+}
 """Fields that are read as numbers. A snapshot may have been written by anybody."""
 
 
@@ -75,19 +76,23 @@ def is_wait(event: LogEvent) -> bool:
     return event.kind is EventKind.BARRIER_FAILED
 
 
-def hear(roster: Roster) -> Statements:
-    """Return what counts of everything that was logged."""
-    by_rank: dict[int, list[LogEvent]] = {rank: [] for rank in roster.ranks}
-    for rank, view in roster.ranks.items():
-        by_rank[rank] += [event for event in view.logged if _counts(event, view, roster)]
-    unowned = []
-    processes = _processes(roster) if roster.unowned else {}
-    for event in roster.unowned:
+def hear(roster: Roster, *, of_interfaces: bool = False) -> Statements:
+    """Return what counts of everything that was logged, but for the interfaces that NCCL took, or of these alone.
+
+    Of a large job those are nearly all lines, and they accuse nobody.
+    """
+    every = roster.ranks
+    by_rank = {rank: _counting(_wanted(view.logged, of_interfaces), [view], roster) for rank, view in every.items()}
+    left = []
+    shared = _wanted(roster.unowned, of_interfaces)
+    processes = _processes(roster) if shared else {}
+    for event in shared:
         owner = processes.get((event.fields.get("writer_host", ""), event.fields.get("writer_pid", "")))
-        if owner is not None and _counts(event, roster.ranks[owner], roster):
-            by_rank[owner].append(event)
-        elif owner is None and _counts(event, None, roster):
-            unowned.append(event)
+        if owner is None:
+            left.append(event)
+        else:
+            by_rank[owner] += _counting([event], [every[owner]], roster)
+    unowned = _counting(left, every.values(), roster)
     heard = {rank: tuple(events) for rank, events in by_rank.items() if events}
     called = (each for each in roster.communicators if each.rank is None or each.rank in roster.ranks)
     return Statements(heard, tuple(unowned), tuple(c for c in called if c.size > 0 and (c.comm_rank or 0) >= 0))
@@ -106,29 +111,47 @@ def _processes(roster: Roster) -> dict[tuple[str, str], int]:
     return {process: ranks.pop() for process, ranks in found.items() if len(ranks) == 1 and ranks <= known}
 
 
-def _counts(event: LogEvent, view: RankView | None, roster: Roster) -> bool:
-    if not all(_NUMBER.fullmatch(event.fields[name]) for name in _NUMBERS if name in event.fields):
-        return False
-    if not _MARK.fullmatch(event.fields.get("enqueued", "0")):
-        return False
-    if not roster.live:
-        return True
-    views = list(roster.ranks.values()) if view is None else [view]
-    identities = [each.identity for each in views if each.identity is not None]
+def _wanted(events: Sequence[LogEvent], of_interfaces: bool) -> list[LogEvent]:
+    return [event for event in events if (event.kind is EventKind.INTERFACE) is of_interfaces]
+
+
+def _counting(events: Sequence[LogEvent], writers: Collection[RankView], roster: Roster) -> list[LogEvent]:
+    """Return those of the events that count, each of which one of `writers` has written."""
+    readable = [event for event in events if _is_readable(event)]
+    if not readable or not roster.live:
+        return readable
+    identities = [view.identity for view in writers if view.identity is not None]
+    begun = min((each.started_at for each in identities if each.started_at is not None), default=0.0)
+    again = any(each.attempt for each in identities)
+    files = _files(writers)
+    return [event for event in readable if _is_of_now(event, files.get(event.path, []), begun=begun, again=again)]
+
+
+def _is_readable(event: LogEvent) -> bool:
+    return all(_NUMBERS[name].fullmatch(event.fields[name]) for name in _NUMBERS.keys() & event.fields.keys())
+
+
+def _is_of_now(event: LogEvent, files: Iterable[LogFile], *, begun: float, again: bool) -> bool:
+    """Is a line, in one of `files`, of a process that began then, in Unix seconds, and has not long gone on since?
+
+    `again`: were such processes started anew? Then a line that tells no time may be of those before them.
+    """
     if event.at is None:
-        return not any(identity.attempt for identity in identities) and is_last_word_of(event, views)
-    begun = min((i.started_at for i in identities if i.started_at is not None), default=0.0)
-    written = _written(event.path, views)
+        return not again and is_last_word(event, files)
+    written = max((file.modified_at for file in files if file.modified_at is not None), default=None)
     return event.at >= begun - 1.0 and (written is None or written - event.at <= _SURVIVED_SECONDS)
 
 
-def is_last_word_of(event: LogEvent, views: Iterable[RankView]) -> bool:
-    """Has a process gone on since it wrote a line? Asked of the files of those who may have written it."""
-    looks = (look for view in views for look in view.looks)
-    return is_last_word(event, (file for look in looks if isinstance(look.logs, Logs) for file in look.logs.files))
+def _files(writers: Iterable[RankView]) -> dict[str, list[LogFile]]:
+    """Return the files that some ranks write, by path: one for each look."""
+    found: dict[str, list[LogFile]] = {}
+    for view in writers:
+        for look in view.looks:
+            for file in look.logs.files if isinstance(look.logs, Logs) else ():
+                found.setdefault(file.path, []).append(file)
+    return found
 
 
-def _written(path: str, views: list[RankView]) -> float | None:
-    """When the file that a line stands in was last written to, in Unix seconds."""
-    files = (f for view in views for look in view.looks if isinstance(look.logs, Logs) for f in look.logs.files)
-    return max((f.modified_at for f in files if f.path == path and f.modified_at is not None), default=None)
+def is_last_word_of(event: LogEvent, view: RankView) -> bool:
+    """Has the process that wrote a line not gone on since, as far as its files tell?"""
+    return is_last_word(event, _files([view]).get(event.path, []))

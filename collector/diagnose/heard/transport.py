@@ -9,8 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from collector.diagnose.heard.opinion import Opinion, Witness, line_of
-from collector.diagnose.heard.statements import Statements
-from collector.diagnose.roster import Presence
+from collector.diagnose.heard.statements import Statements, hear
+from collector.diagnose.roster import Presence, Roster
 from collector.diagnose.scene import Scene, kind_of
 from shared.diagnosis import Cause, Kind, Link, LinkEnd, LogEvidence
 from shared.log_events import EventKind, LogEvent
@@ -32,8 +32,9 @@ class _Broken:
 
 def opinions_by_transport(heard: Statements, scene: Scene) -> list[Opinion]:
     """Return the links on which errors were logged, or the dead at their other end."""
-    homes = _homes(heard, scene)
-    broken = _broken(heard, scene, homes)
+    errors = list(heard.of_kind(EventKind.TRANSPORT_ERROR))
+    homes = _homes(scene.roster) if errors else {}
+    broken = _broken(errors, scene, homes)
     if not broken or _only_parted(broken, heard):
         return []
     dead = _dead(broken, scene, homes)
@@ -49,24 +50,24 @@ def _only_parted(broken: list[_Broken], heard: Statements) -> bool:
     return not lost and not any(True for _ in heard.of_kind(*fatal))
 
 
-def _homes(heard: Statements, scene: Scene) -> dict[str, str]:
+def _homes(roster: Roster) -> dict[str, str]:
     """Addresses and names -> hosts: from NCCL's interface lines, else a name is its own host."""
     told: dict[str, set[str]] = defaultdict(set)
-    for rank, event in heard.of_kind(EventKind.INTERFACE):
-        host = event.fields.get("writer_host") or (None if rank is None else scene.roster.ranks[rank].host)
+    for rank, event in hear(roster, of_interfaces=True).all():
+        host = event.fields.get("writer_host") or (None if rank is None else roster.ranks[rank].host)
         if host and "address" in event.fields:
             told[event.fields["address"]].add(host)
     homes = {address: hosts.pop() for address, hosts in told.items() if len(hosts) == 1}
-    return homes | {_short(view.host): view.host for view in scene.roster.ranks.values() if view.host}
+    return homes | {_short(view.host): view.host for view in roster.ranks.values() if view.host}
 
 
 def _short(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
 
 
-def _broken(heard: Statements, scene: Scene, homes: dict[str, str]) -> list[_Broken]:
+def _broken(errors: list[tuple[int | None, LogEvent]], scene: Scene, homes: dict[str, str]) -> list[_Broken]:
     found = []
-    for rank, event in heard.of_kind(EventKind.TRANSPORT_ERROR):
+    for rank, event in errors:
         peer = _address(event.fields.get("peer", ""))
         if peer:
             host = event.fields.get("writer_host") or (None if rank is None else scene.roster.ranks[rank].host)
