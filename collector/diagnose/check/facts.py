@@ -4,17 +4,18 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from collector.diagnose.expected import Expected, Neighbour
 from collector.diagnose.roster import MOST_RANKS
 from shared.checks import Check, CheckId, Severity
 from shared.gpus import Gpu, Gpus
 from shared.ranks import fold, ranks_in_words
-from shared.setup import OWN_VARIABLES, Setup
+from shared.setup import Setup
 from shared.snapshot import Fds, Identity, NodeSnapshot, RankSnapshot
 from shared.trace import Trace
 
+T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
 _MOST_SIDES = 6
@@ -23,8 +24,7 @@ _MOST_HOSTS = 64
 DEFAULT_PORT = "29500"
 
 
-@dataclass(frozen=True)
-class RankFacts:
+class RankFacts(NamedTuple):
     """One process that says it is a rank."""
 
     look: RankSnapshot
@@ -32,18 +32,7 @@ class RankFacts:
     identity: Identity
     rank: int
     setup: Setup | None
-    variables: Mapping[str, str]
-
-    @classmethod
-    def of(cls, look: RankSnapshot, host: str | None) -> "RankFacts":
-        """Return the facts of one look."""
-        setup = look.setup if isinstance(look.setup, Setup) else None
-        variables = {} if setup is None else setup.variables
-        return cls(look, host, look.identity, look.identity.rank, setup, variables)
-
-    @property
-    def traced(self) -> bool:
-        return isinstance(self.look.recorder, Trace)
+    trace: Trace | None
 
     @property
     def age_seconds(self) -> float:
@@ -53,10 +42,7 @@ class RankFacts:
 
     def variable(self, *names: str) -> str | None:
         """Return the first of these variables that is set."""
-        for name in names:
-            if name in self.variables:
-                return self.variables[name]
-        return None
+        return None if self.setup is None else variable_of(self.setup, *names)
 
     @property
     def port(self) -> str:
@@ -69,6 +55,13 @@ class RankFacts:
         if not isinstance(fds, Fds):
             return False
         return any(s.state == "ESTABLISHED" and s.remote.endswith(f":{self.port}") for s in fds.sockets)
+
+
+class Alike(NamedTuple):
+    """Processes that share one setup, as those of a node do after a survey: what it says is read once."""
+
+    setup: Setup
+    who: list[RankFacts]
 
 
 Side = tuple[str, list[RankFacts]]
@@ -97,41 +90,57 @@ class JobFacts:
         return grouped(self.processes, lambda each: each.rank)
 
     @cached_property
+    def by_world_size(self) -> dict[int | None, list[RankFacts]]:
+        """The processes that were told of each number of ranks."""
+        return grouped(self.processes, lambda each: each.identity.world_size)
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Do several processes claim one rank?"""
+        return len(self.by_rank) < len(self.processes)
+
+    @cached_property
     def read(self) -> tuple[RankFacts, ...]:
         """The processes whose settings were read."""
         return tuple(each for each in self.processes if each.setup is not None)
 
     @cached_property
-    def with_nccl(self) -> bool:
-        """Has any of them NCCL loaded?"""
-        return any(each.setup is not None and each.setup.nccl_loaded for each in self.read)
+    def by_setup(self) -> tuple[Alike, ...]:
+        """The same by setup, in the order of first sight."""
+        found: dict[int, Alike] = {}
+        for each in self.processes:
+            if each.setup is not None:
+                if id(each.setup) not in found:
+                    found[id(each.setup)] = Alike(each.setup, [])
+                found[id(each.setup)].who.append(each)
+        return tuple(found.values())
 
     @cached_property
-    def _settings(self) -> dict[str, dict[str, list[RankFacts]]]:
-        """Who has which value, by variable: read once, for large jobs are asked about many variables."""
-        alike = grouped(self.read, lambda each: id(each.variables))
-        found: dict[str, dict[str, list[RankFacts]]] = {}
-        for who in alike.values():
-            for name, value in who[0].variables.items():
-                if name not in OWN_VARIABLES:
-                    found.setdefault(name, {}).setdefault(value, []).extend(who)
-        return found
+    def with_nccl(self) -> bool:
+        """Has any of them NCCL loaded?"""
+        return any(alike.setup.nccl_loaded for alike in self.by_setup)
 
-    def values(self, name: str) -> dict[str, list[RankFacts]]:
+    def those(self, fits: Callable[[Setup], bool]) -> list[RankFacts]:
+        """Return the processes whose setup is so, in the order of ranks."""
+        found = {id(alike.setup) for alike in self.by_setup if fits(alike.setup)}
+        return [each for each in self.read if id(each.setup) in found] if found else []
+
+    def values(self, name: str) -> dict[str, list[Alike]]:
         """Return who has which value of a variable; those without it are not in it."""
-        return self._settings.get(name, {})
+        having = (alike for alike in self.by_setup if name in alike.setup.variables)
+        return grouped(having, lambda alike: alike.setup.variables[name])
 
     def sides(self, name: str, *, unset: bool = False) -> list[Side]:
         """Return the different values of a variable, the most common first; [] where all agree.
 
         With `unset` to have none counts as a value, "".
         """
-        values = self.values(name)
-        having = sum(map(len, values.values()))
-        if unset and 0 < having < len(self.read):
-            lacking = [each for each in self.read if name not in each.variables]
-            values = {**values, "": [*values.get("", []), *lacking]}
-        return sorted_sides(values)
+        return self.sides_by(lambda setup: setup.variables.get(name, "" if unset else None))
+
+    def sides_by(self, value: Callable[[Setup], str | None]) -> list[Side]:
+        """Return the different values that setups have, the most common first; [] where all agree. None: left out."""
+        values = grouped(self.by_setup, lambda alike: value(alike.setup))
+        return sorted_sides({said: members(alike) for said, alike in values.items() if said is not None})
 
     @cached_property
     def in_several_steps(self) -> bool:
@@ -154,25 +163,41 @@ Rule = Callable[[JobFacts], Iterator[Check]]
 
 def facts_of(snapshots: Sequence[NodeSnapshot], expected: Expected) -> JobFacts:
     """Take the last look at each process of the job; of several attempts the newest one counts."""
-    last: dict[tuple[object, ...], RankFacts] = {}
+    by_attempt: dict[int, dict[tuple[int, str, int, float], RankFacts]] = defaultdict(dict)
     for snapshot in sorted(snapshots, key=lambda each: each.taken_at_ns or 0):
         for look in snapshot.ranks:
             identity = look.identity
             if 0 <= identity.rank < MOST_RANKS and (expected.job is None or identity.job in (expected.job, None)):
                 host = identity.host or snapshot.host
-                last[identity.rank, host, identity.pid, identity.started_at] = RankFacts.of(look, host)
-    attempt = max((each.identity.attempt for each in last.values()), default=0)
-    current = [each for each in last.values() if each.identity.attempt == attempt]
-    current.sort(key=lambda each: (each.rank, each.host or "", each.identity.pid or 0))
+                process = (identity.rank, host or "", identity.pid or 0, identity.started_at or 0.0)
+                by_attempt[identity.attempt][process] = _facts_of(look, host)
+    newest = by_attempt[max(by_attempt, default=0)]
     quiet = not expected.unanswered and not any(snapshot.missing for snapshot in snapshots)
     gpus = {each.host: each.gpus.gpus for each in snapshots if isinstance(each.gpus, Gpus)}
-    return JobFacts(tuple(current), expected.neighbours, expected.job, quiet, gpus)
+    processes = tuple(newest[process] for process in sorted(newest))
+    return JobFacts(processes, expected.neighbours, expected.job, quiet, gpus)
 
 
-def grouped(processes: Iterable[RankFacts], key: Callable[[RankFacts], H]) -> dict[H, list[RankFacts]]:
-    """Return the processes by what `key` says of them, in the order of first sight."""
-    groups: dict[H, list[RankFacts]] = defaultdict(list)
-    for each in processes:
+def _facts_of(look: RankSnapshot, host: str | None) -> RankFacts:
+    setup = look.setup if isinstance(look.setup, Setup) else None
+    trace = look.recorder if isinstance(look.recorder, Trace) else None
+    return RankFacts(look, host, look.identity, look.identity.rank, setup, trace)
+
+
+def variable_of(setup: Setup, *names: str) -> str | None:
+    """Return the first of these variables that is set."""
+    return next((setup.variables[name] for name in names if name in setup.variables), None)
+
+
+def members(several: Iterable[Alike]) -> list[RankFacts]:
+    """Return the processes of several setups."""
+    return [each for alike in several for each in alike.who]
+
+
+def grouped(several: Iterable[T], key: Callable[[T], H]) -> dict[H, list[T]]:
+    """Return what there is by what `key` says of it, in the order of first sight."""
+    groups: dict[H, list[T]] = defaultdict(list)
+    for each in several:
         groups[key(each)].append(each)
     return dict(groups)
 

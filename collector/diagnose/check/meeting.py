@@ -10,14 +10,13 @@ from collector.diagnose.check.facts import (
     in_sides,
     minority,
     shown,
+    sorted_sides,
     told,
     who_in_words,
 )
 from collector.diagnose.node_clocks import clocks_off
 from shared.checks import Check, CheckId, Severity
 from shared.ranks import fold, ranks_in_words, unfold
-from shared.snapshot import RankSnapshot
-from shared.trace import Trace
 
 _AS_ONE = "start all nodes with the same --nnodes, --rdzv-id and --rdzv-endpoint HEAD:29500, and without --standalone"
 _ANEW_SECONDS = 60.0
@@ -29,7 +28,7 @@ _TOGETHER_SECONDS = 600.0
 
 def world_sizes(facts: JobFacts) -> Iterator[Check]:
     """Ranks that wait for different numbers of ranks never all meet."""
-    sides = differing(facts.processes, lambda each: _number(each.identity.world_size))
+    sides = sorted_sides({str(size): who for size, who in facts.by_world_size.items() if size is not None})
     if sides and not facts.in_several_steps and not _parts(facts):
         yield told(
             CheckId.WORLD_SIZES_DIFFER,
@@ -43,7 +42,7 @@ def world_sizes(facts: JobFacts) -> Iterator[Check]:
 
 def ranks_beyond(facts: JobFacts) -> Iterator[Check]:
     """A rank that its own world size leaves no room for."""
-    beyond = [each for each in facts.processes if (each.identity.world_size or each.rank + 1) <= each.rank]
+    beyond = [each for size, who in facts.by_world_size.items() if size for each in who if each.rank >= size]
     if beyond:
         sizes = ", ".join(sorted({str(each.identity.world_size) for each in beyond})[:4])
         yield told(
@@ -58,11 +57,9 @@ def ranks_beyond(facts: JobFacts) -> Iterator[Check]:
 
 def duplicates(facts: JobFacts) -> Iterator[Check]:
     """Several processes that claim one rank, and meet at one place."""
-    if _parts(facts):
+    if not facts.has_duplicates or _parts(facts):
         return
     twice = {rank: who for rank, who in facts.by_rank.items() if len(who) > 1}
-    if not twice:
-        return
     who = [each for claimants in twice.values() for each in claimants]
     first = next(iter(twice.values()))
     pids = ", ".join(f"pid {each.identity.pid} on {each.host or 'an unnamed host'}" for each in first[:4])
@@ -99,13 +96,12 @@ def two_rendezvous(facts: JobFacts) -> Iterator[Check]:
 
 def split_job(facts: JobFacts) -> Iterator[Check]:
     """Another job here has just the ranks that this one lacks, and began with it."""
-    sizes = {each.identity.world_size for each in facts.processes}
-    mine = set(facts.by_rank)
-    begun = min((each.identity.started_at or 0.0 for each in facts.processes), default=0.0)
-    if len(sizes) != 1 or None in sizes or not mine or not begun:
+    size = next(iter(facts.by_world_size)) if len(facts.by_world_size) == 1 else None
+    if size is None or not facts.neighbours:
         return
-    size = next(iter(sizes)) or 0
-    for other in facts.neighbours:
+    mine = set(facts.by_rank)
+    begun = min(each.identity.started_at or 0.0 for each in facts.processes)
+    for other in facts.neighbours if begun else ():
         theirs = set(unfold(other.ranks))
         near = other.started_at is not None and abs(other.started_at - begun) <= _TOGETHER_SECONDS
         if other.world_size == size and near and not mine & theirs and mine | theirs == set(range(size)):
@@ -122,15 +118,15 @@ def split_job(facts: JobFacts) -> Iterator[Check]:
 
 def restarted_alone(facts: JobFacts) -> Iterator[Check]:
     """A rank that began when others had already worked together, which they cannot without all ranks."""
-    if _parts(facts) or any(len(who) > 1 for who in facts.by_rank.values()):
+    idle = [] if facts.has_duplicates else [each for each in facts.processes if not _has_worked(each)]
+    if not idle or len(idle) == len(facts.processes):
         return
-    sizes = {each.identity.world_size for each in facts.processes}
     off = clocks_off(each.look for each in facts.processes)
-    begun = {size: _first_operation(facts, size, off) for size in sizes}
+    begun = {size: _first_operation(who, off) for size, who in facts.by_world_size.items()}
     late = []
-    for each in facts.processes:
+    for each in idle:
         first, started = begun[each.identity.world_size], _started(each, off)
-        if first is not None and started is not None and started > first + _ANEW_SECONDS and not _has_worked(each):
+        if first is not None and started is not None and started > first + _ANEW_SECONDS:
             late.append(each)
     if late:
         yield told(
@@ -148,22 +144,15 @@ def _started(each: RankFacts, off: Mapping[str, int]) -> float | None:
     return None if started is None else started - off.get(each.identity.host or "", 0) / 1e9
 
 
-def _first_operation(facts: JobFacts, world_size: int | None, off: Mapping[str, int]) -> float | None:
+def _first_operation(world: Sequence[RankFacts], off: Mapping[str, int]) -> float | None:
     """Return when any rank of a world recorded its first operation, in Unix seconds; records may have been lost."""
-    traced = [each for each in facts.processes if each.identity.world_size == world_size]
-    first = [(each, _first_record(each.look)) for each in traced]
+    first = [(each, min(each.trace.created_ns, default=0)) for each in world if each.trace is not None]
     return min((at / 1e9 - off.get(each.identity.host or "", 0) / 1e9 for each, at in first if at), default=None)
-
-
-def _first_record(look: RankSnapshot) -> int:
-    trace = look.recorder
-    return min(trace.created_ns, default=0) if isinstance(trace, Trace) else 0
 
 
 def _has_worked(each: RankFacts) -> bool:
     """Has it operations of its own? Then its world was formed anew with it."""
-    recorder = each.look.recorder
-    return isinstance(recorder, Trace) and len(recorder) > 0
+    return each.trace is not None and len(each.trace) > 0
 
 
 def masters(facts: JobFacts) -> Iterator[Check]:
@@ -192,8 +181,8 @@ def _other_addresses(facts: JobFacts) -> list[tuple[str, list[RankFacts]]]:
     if len({_short(address) for address in facts.values("MASTER_ADDR")}) < 2:
         return []
     known: dict[str, frozenset[str]] = {}
-    for each in facts.processes:
-        for name, addresses in each.setup.hosts.items() if each.setup is not None else ():
+    for alike in facts.by_setup:
+        for name, addresses in alike.setup.hosts.items():
             known[_short(name) or ""] = _meant(name, known) | frozenset(addresses)
     away = [e for e in facts.processes if not (e.host in facts.master_hosts and is_local(e.variable("MASTER_ADDR")))]
     sides = differing(away, lambda each: _short(each.variable("MASTER_ADDR")))
@@ -223,7 +212,7 @@ def is_local(address: str | None) -> bool:
 
 def _parts(facts: JobFacts) -> list[tuple[str, list[RankFacts]]]:
     """The sets of processes by their meeting places, where such sets hold the same ranks; [] in an ordinary job."""
-    if all(len(who) == 1 for who in facts.by_rank.values()):
+    if not facts.has_duplicates:
         return []
     parts = differing(facts.processes, _meeting_place)
     seen: set[int] = set()
@@ -246,10 +235,6 @@ def _meeting_place(each: RankFacts) -> str | None:
 def _is_whole(who: Sequence[RankFacts]) -> bool:
     ranks = {each.rank for each in who}
     return all(each.identity.world_size == len(ranks) for each in who) and fold(ranks) == fold(range(len(ranks)))
-
-
-def _number(value: int | None) -> str | None:
-    return None if value is None else str(value)
 
 
 MEETING: tuple[Rule, ...] = (world_sizes, ranks_beyond, duplicates, two_rendezvous, split_job, restarted_alone, masters)

@@ -4,9 +4,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from collector.diagnose.check.facts import JobFacts, RankFacts, Rule, in_sides, minority, shown, told, who_in_words
+from collector.diagnose.check.facts import (
+    JobFacts,
+    Rule,
+    in_sides,
+    members,
+    minority,
+    shown,
+    told,
+    variable_of,
+    who_in_words,
+)
 from shared.checks import Check, CheckId, Severity
-from shared.trace import Trace
+from shared.setup import Setup
 
 _NO = frozenset({"0", "n", "no", "f", "false"})
 _YES = frozenset({"1", "y", "yes", "t", "true"})
@@ -29,28 +39,30 @@ class Setting:
     id: CheckId
     severity: Severity
     names: tuple[str, ...]
-    is_bad: Callable[[RankFacts, str], bool]
+    is_bad: Callable[[Setup, str], bool]
     why: str
     change: str
     of_nccl: bool = True
     """Does it matter only where NCCL is loaded?"""
+    untraced: bool = False
+    """Does it matter only where there is no flight record?"""
 
 
-def _off(_: RankFacts, value: str) -> bool:
+def _off(_: Setup, value: str) -> bool:
     return value.lower() in _NO
 
 
-def _on(_: RankFacts, value: str) -> bool:
+def _on(_: Setup, value: str) -> bool:
     return value.lower() in _YES
 
 
-def _late(_: RankFacts, value: str) -> bool:
+def _late(_: Setup, value: str) -> bool:
     return value.isascii() and value.isdecimal() and int(value[:12]) > _LATE_SECONDS
 
 
-def _nobody_handles(each: RankFacts, value: str) -> bool:
+def _nobody_handles(setup: Setup, value: str) -> bool:
     """Errors are raised in the waiting thread where it waits blocking; then nobody else needs to handle them."""
-    waits = each.variable("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT") or ""
+    waits = variable_of(setup, "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT") or ""
     return value == "0" and waits.lower() not in _YES
 
 
@@ -83,10 +95,11 @@ SETTINGS: tuple[Setting, ...] = (
         CheckId.RECORDER_OFF,
         Severity.NOTE,
         ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
-        lambda each, value: value == "0" and not each.traced,
+        lambda _, value: value == "0",
         "without a flight record a hang can be suspected from stacks, and seldom proven",
         "set it to 2000, or start with `unhang run --`",
         of_nccl=False,
+        untraced=True,
     ),
     Setting(
         CheckId.LAUNCHES_BLOCK,
@@ -108,27 +121,24 @@ MUST_AGREE = (
 
 def bad_value(row: Setting, facts: JobFacts) -> Iterator[Check]:
     """Return what one row of the table says."""
-    having = {id(e): e for name in row.names for who in facts.values(name).values() for e in who}.values()
-    who = [each for each in having if _concerns(row, each) and _is_bad(row, each)]
+    having = (alike for name in row.names for same in facts.values(name).values() for alike in same)
+    bad = {id(alike.setup): alike for alike in having if _is_bad(row, alike.setup)}
+    who = [each for each in members(bad.values()) if not row.untraced or each.trace is None]
     if who:
         name = next(name for name in row.names if who[0].variable(name) is not None)
         seen = f"{name} is {who[0].variable(name)} for {who_in_words(who)}"
         yield told(row.id, row.severity, who, seen=seen, why=row.why, change=row.change)
 
 
-def _concerns(row: Setting, each: RankFacts) -> bool:
-    return each.setup is not None and (not row.of_nccl or each.setup.nccl_loaded is True)
-
-
-def _is_bad(row: Setting, each: RankFacts) -> bool:
-    value = each.variable(*row.names)
-    return value is not None and row.is_bad(each, value)
+def _is_bad(row: Setting, setup: Setup) -> bool:
+    value = variable_of(setup, *row.names)
+    concerned = setup.nccl_loaded is True or not row.of_nccl
+    return concerned and value is not None and row.is_bad(setup, value)
 
 
 def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
     """Versions of PyTorch that record nothing unless told to."""
-    names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-    who = [e for e in facts.read if _records_nothing(e) and e.variable(*names) is None and not e.traced]
+    who = [each for each in facts.those(_records_nothing) if each.trace is None]
     if who and who[0].setup is not None:
         yield told(
             CheckId.RECORDER_OFF,
@@ -140,29 +150,30 @@ def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
         )
 
 
-def _records_nothing(each: RankFacts) -> bool:
-    if each.setup is None or not each.setup.nccl_loaded:
+def _records_nothing(setup: Setup) -> bool:
+    asked = variable_of(setup, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+    if not setup.nccl_loaded or asked is not None:
         return False
-    parts = (each.setup.versions.torch or "").split(".")[:2]
+    parts = (setup.versions.torch or "").split(".")[:2]
     return len(parts) == 2 and all(p.isdecimal() for p in parts) and (int(parts[0]), int(parts[1])) < _RECORDS_SINCE
 
 
 def timeouts(facts: JobFacts) -> Iterator[Check]:
     """Groups whose operations may take so long that nobody is told of a hang before somebody looks."""
-    longest: dict[int, tuple[int, str]] = {}
-    for position, each in enumerate(facts.processes):
-        recorder = each.look.recorder
-        for group in recorder.groups if isinstance(recorder, Trace) else ():
-            if (group.timeout_ms or 0) > _LATE_SECONDS * 1000:
-                here = (group.timeout_ms or 0, group.description or group.name)
-                longest[position] = max(here, longest.get(position, here))
-    if longest:
-        milliseconds, name = max(longest.values())
+    long = [
+        (position, group.timeout_ms, group.description or group.name)
+        for position, each in enumerate(facts.processes)
+        if each.trace is not None
+        for group in each.trace.groups
+        if group.timeout_ms is not None and group.timeout_ms > _LATE_SECONDS * 1000
+    ]
+    if long:
+        milliseconds, name = max((milliseconds, name) for _, milliseconds, name in long)
         hours = milliseconds / 3_600_000
         yield told(
             CheckId.TIMEOUT_LONG,
             Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
-            [facts.processes[position] for position in longest],
+            [facts.processes[position] for position, _, _ in long],
             seen=f"an operation of group {shown(name)} may take {min(hours, 1e6):.0f} hours",
             why="so long a hang costs the whole job before PyTorch ends it",
             change="give init_process_group and new_group a timeout of two hours at most; give slow steps their group",
@@ -171,8 +182,10 @@ def timeouts(facts: JobFacts) -> Iterator[Check]:
 
 def nccl_silent(facts: JobFacts) -> Iterator[Check]:
     """On several nodes NCCL's own warnings are half of every diagnosis, and it prints none by default."""
-    who = [e for e in facts.read if e.setup is not None and e.setup.nccl_loaded and not e.variable("NCCL_DEBUG")]
-    if who and facts.several_hosts:
+    if not facts.several_hosts:
+        return
+    who = facts.those(lambda setup: setup.nccl_loaded is True and not setup.variables.get("NCCL_DEBUG"))
+    if who:
         yield told(
             CheckId.NCCL_SILENT,
             Severity.NOTE,

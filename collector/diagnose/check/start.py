@@ -1,13 +1,13 @@
 """Were there as many processes started as meant, each with a device and CPUs of its own, of one version?"""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from collector.diagnose.check.facts import (
     JobFacts,
     RankFacts,
     Rule,
-    differing,
     grouped,
     in_sides,
     minority,
@@ -16,6 +16,7 @@ from collector.diagnose.check.facts import (
     who_in_words,
 )
 from shared.checks import Check, CheckId, Severity
+from shared.setup import Setup
 
 _STARTED_SECONDS = 60.0
 """Ranks of one job start within a minute; until then a lone one is no sign."""
@@ -56,7 +57,8 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
     """Several ranks of one host that take the same GPU."""
     for who in facts.by_host.values():
         on_gpus = [each for each in who if each.setup is not None and each.setup.gpus]
-        for device, sharing in grouped(on_gpus, lambda each: _device(each, facts)).items():
+        used = _used(facts, who[0].host)
+        for device, sharing in grouped(on_gpus, partial(_device, used)).items():
             if device and len(sharing) > 1 and len({each.rank for each in sharing}) > 1:
                 yield told(
                     CheckId.DEVICES_SHARED,
@@ -69,29 +71,33 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
                 )
 
 
-def _device(each: RankFacts, facts: JobFacts) -> str | None:
+def _device(used: Mapping[int | None, set[str]], each: RankFacts) -> str | None:
     """Return the device that it computes on, or that LOCAL_RANK leads to; None where nothing tells."""
-    used = _used(each, facts)
-    if used:
-        return next(iter(used)) if len(used) == 1 else None
+    own = used.get(each.identity.pid)
+    if own:
+        return next(iter(own)) if len(own) == 1 else None
     local_rank = each.identity.local_rank
     visible = each.variable(_VISIBLE, "HIP_VISIBLE_DEVICES")
     if visible is None:
         return None if local_rank is None else str(local_rank)
-    devices = [part.strip() for part in visible.split(",") if part.strip()]
+    devices = _listed(visible)
     if len(devices) == 1:
         return devices[0]
     return devices[local_rank] if local_rank is not None and local_rank < len(devices) else None
 
 
-def _used(each: RankFacts, facts: JobFacts) -> set[str]:
-    """Return the devices on which the driver sees the process itself."""
-    return {
-        f"GPU {gpu.index}" + (f" (MIG {process.instance})" if process.instance else "")
-        for gpu in facts.gpus.get(each.host, ())
-        for process in gpu.processes
-        if process.pid == each.identity.pid
-    }
+def _listed(visible: str | None) -> list[str]:
+    """Return the devices of a list such as CUDA_VISIBLE_DEVICES."""
+    return [part.strip() for part in (visible or "").split(",") if part.strip()]
+
+
+def _used(facts: JobFacts, host: str | None) -> dict[int | None, set[str]]:
+    """Return the devices on which the driver of a host sees each process itself, by pid."""
+    used: dict[int | None, set[str]] = defaultdict(set)
+    for gpu in facts.gpus.get(host, ()):
+        for process in gpu.processes:
+            used[process.pid].add(f"GPU {gpu.index}" + (f" (MIG {process.instance})" if process.instance else ""))
+    return used
 
 
 def _local_ranks(who: list[RankFacts]) -> str:
@@ -105,11 +111,8 @@ def _values(who: list[RankFacts], name: str) -> str:
 
 def device_beyond_visible(facts: JobFacts) -> Iterator[Check]:
     """LOCAL_RANK counts further than the visible devices do. One device each is another way, and right."""
-    lost = []
-    for each in facts.processes:
-        visible = [part for part in (each.variable(_VISIBLE) or "").split(",") if part.strip()]
-        if len(visible) > 1 and each.identity.local_rank is not None and each.identity.local_rank >= len(visible):
-            lost.append(each)
+    visible = {id(alike.setup): len(_listed(alike.setup.variables.get(_VISIBLE))) for alike in facts.by_setup}
+    lost = [each for each in facts.read if 1 < visible[id(each.setup)] <= (each.identity.local_rank or 0)]
     if lost:
         yield told(
             CheckId.DEVICE_BEYOND_VISIBLE,
@@ -129,8 +132,8 @@ def gpus_idle(facts: JobFacts) -> Iterator[Check]:
     (only,) = facts.processes
     visible = only.variable(_VISIBLE)
     there = only.setup.gpus or 0 if only.setup is not None else 0
-    usable = there if visible is None else min(there, len([part for part in visible.split(",") if part.strip()]))
-    if usable > 1 and len(_used(only, facts)) < 2:
+    usable = there if visible is None else min(there, len(_listed(visible)))
+    if usable > 1 and len(_used(facts, only.host).get(only.identity.pid, ())) < 2:
         yield told(
             CheckId.GPUS_IDLE,
             Severity.NOTE,
@@ -144,7 +147,7 @@ def gpus_idle(facts: JobFacts) -> Iterator[Check]:
 def versions_differ(facts: JobFacts) -> Iterator[Check]:
     """Libraries that talk to each other should be of one version."""
     for name, severity, change in _VERSIONS:
-        sides = differing(facts.processes, partial(_version, name))
+        sides = facts.sides_by(partial(_version, name))
         if sides:
             yield told(
                 CheckId.VERSIONS_DIFFER,
@@ -167,13 +170,14 @@ _VERSIONS = (
 )
 
 
-def _version(name: str, each: RankFacts) -> str | None:
-    version: str | None = getattr(each.setup.versions, name) if each.setup is not None else None
+def _version(name: str, setup: Setup) -> str | None:
+    version: str | None = getattr(setup.versions, name)
     return version
 
 
 def cpus(facts: JobFacts) -> Iterator[Check]:
     """Ranks that train on GPUs and may use one CPU alone, or that take many times the CPUs there are."""
+    threads = {id(alike.setup): _threads(alike.setup) for alike in facts.by_setup}
     for who in facts.by_host.values():
         fed = [each for each in who if each.setup is not None and each.setup.gpus and each.setup.cpus == 1]
         if fed:
@@ -185,11 +189,10 @@ def cpus(facts: JobFacts) -> Iterator[Check]:
                 why="the rank, its DataLoader's workers and NCCL's threads take turns on it and come late",
                 change="ask for more: --cpus-per-task in Slurm, cpu requests in Kubernetes",
             )
-        yield from _too_many_threads(who)
+        yield from _too_many_threads(who, sum(threads.get(id(each.setup), 0) for each in who))
 
 
-def _too_many_threads(who: list[RankFacts]) -> Iterator[Check]:
-    threads = sum(_threads(each) for each in who)
+def _too_many_threads(who: list[RankFacts], threads: int) -> Iterator[Check]:
     there = max((each.setup.cpus or 0 for each in who if each.setup is not None), default=0)
     if there and len(who) > 1 and threads > 2 * there:
         yield told(
@@ -202,8 +205,8 @@ def _too_many_threads(who: list[RankFacts]) -> Iterator[Check]:
         )
 
 
-def _threads(each: RankFacts) -> int:
-    text = each.variable("OMP_NUM_THREADS") or ""
+def _threads(setup: Setup) -> int:
+    text = setup.variables.get("OMP_NUM_THREADS", "")
     return int(text[:6]) if text.isascii() and text.isdecimal() else 0
 
 

@@ -8,6 +8,7 @@ from collector.diagnose.check.facts import (
     RankFacts,
     Rule,
     in_sides,
+    members,
     minority,
     shown,
     told,
@@ -15,6 +16,7 @@ from collector.diagnose.check.facts import (
 )
 from collector.diagnose.check.meeting import is_local
 from shared.checks import Check, CheckId, Severity
+from shared.setup import Setup
 
 _SOCKETS = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _HOSTS_FILE = "/etc/hosts"
@@ -22,9 +24,9 @@ _HOSTS_FILE = "/etc/hosts"
 
 def master_is_local(facts: JobFacts) -> Iterator[Check]:
     """An address that means each machine itself, for ranks that are not on rank 0's machine."""
-    if not facts.several_hosts or any(len(who) > 1 for who in facts.by_rank.values()):
+    if not facts.several_hosts or facts.has_duplicates:
         return
-    lost = [e for e in facts.processes if e.host not in facts.master_hosts and _leads_home(e) and not e.has_met]
+    lost = [e for e in facts.those(_leads_home) if e.host not in facts.master_hosts and not e.has_met]
     if lost:
         address = lost[0].variable("MASTER_ADDR") or ""
         named = "" if is_local(address) else f", which {_HOSTS_FILE} there says is {_addresses(lost[0], address)}"
@@ -38,13 +40,13 @@ def master_is_local(facts: JobFacts) -> Iterator[Check]:
         )
 
 
-def _leads_home(each: RankFacts) -> bool:
-    address = each.variable("MASTER_ADDR")
-    return is_local(address) or (address is not None and _all_local(each, address))
+def _leads_home(setup: Setup) -> bool:
+    address = setup.variables.get("MASTER_ADDR")
+    return is_local(address) or (address is not None and _all_local(setup, address))
 
 
-def _all_local(each: RankFacts, name: str) -> bool:
-    addresses = each.setup.hosts.get(name, ()) if each.setup is not None else ()
+def _all_local(setup: Setup, name: str) -> bool:
+    addresses = setup.hosts.get(name, ())
     return bool(addresses) and all(is_local(address) for address in addresses)
 
 
@@ -56,9 +58,7 @@ def host_name_is_local(facts: JobFacts) -> Iterator[Check]:
     """A node's own name that leads to loopback: Gloo tells the others that address."""
     if not facts.several_hosts:
         return
-    told_home = [
-        e for e in facts.processes if e.variable("GLOO_SOCKET_IFNAME") is None and _own_name_is_local(e, facts)
-    ]
+    told_home = [each for each in facts.those(_may_be_told_home) if _own_name_is_local(each, facts)]
     if told_home:
         yield told(
             CheckId.HOST_NAME_IS_LOCAL,
@@ -70,23 +70,28 @@ def host_name_is_local(facts: JobFacts) -> Iterator[Check]:
         )
 
 
+def _may_be_told_home(setup: Setup) -> bool:
+    return "GLOO_SOCKET_IFNAME" not in setup.variables and bool(_names_at_home(setup))
+
+
+def _names_at_home(setup: Setup) -> list[str]:
+    """Return the names of hosts that lead to loopback, and do not say so themselves."""
+    return [name for name in setup.hosts if _all_local(setup, name) and not is_local(name)]
+
+
 def _own_name_is_local(each: RankFacts, facts: JobFacts) -> bool:
-    master = each.variable("MASTER_ADDR")
-    names = each.setup.hosts if each.setup is not None else {}
-    own = [name for name in names if name != master or each.host in facts.master_hosts]
-    return any(_all_local(each, name) and not is_local(name) for name in own)
+    names = [] if each.setup is None else _names_at_home(each.setup)
+    return any(name != each.variable("MASTER_ADDR") or each.host in facts.master_hosts for name in names)
 
 
 def port_taken(facts: JobFacts) -> Iterator[Check]:
     """A stranger listens where rank 0 should."""
-    if any(each.has_met for each in facts.processes):
-        return
     for each in facts.by_rank.get(0, ()):
         listener = each.setup.listener if each.setup is not None else None
         if listener is None or listener.of_job or listener.pid is None:
             continue
         ours = {other.identity.pid for other in facts.by_host[each.host]}
-        if listener.pid not in ours:
+        if listener.pid not in ours and not any(other.has_met for other in facts.processes):
             yield told(
                 CheckId.PORT_TAKEN,
                 Severity.WRONG,
@@ -101,7 +106,8 @@ def port_taken(facts: JobFacts) -> Iterator[Check]:
 def interface_missing(facts: JobFacts) -> Iterator[Check]:
     """An interface is asked for that the node has not; NCCL takes prefixes, Gloo whole names."""
     for name in _SOCKETS:
-        lost = [each for who in facts.values(name).values() for each in who if _lacks_interface(each, name)]
+        asking = (alike for same in facts.values(name).values() for alike in same)
+        lost = members(alike for alike in asking if _lacks_interface(alike.setup, name))
         if not lost:
             continue
         there = ", ".join(lost[0].setup.interfaces[:12]) if lost[0].setup is not None else ""
@@ -115,13 +121,11 @@ def interface_missing(facts: JobFacts) -> Iterator[Check]:
         )
 
 
-def _lacks_interface(each: RankFacts, name: str) -> bool:
-    wanted = each.variable(name)
-    if wanted is None or each.setup is None or not each.setup.interfaces:
+def _lacks_interface(setup: Setup, name: str) -> bool:
+    of_nccl = name.startswith("NCCL")
+    if not setup.interfaces or (of_nccl and setup.nccl_loaded is not True):
         return False
-    if name.startswith("NCCL") and each.setup.nccl_loaded is not True:
-        return False
-    return not matches(wanted, each.setup.interfaces, whole=not name.startswith("NCCL"))
+    return not matches(setup.variables[name], setup.interfaces, whole=not of_nccl)
 
 
 @lru_cache(maxsize=4096)
@@ -154,10 +158,11 @@ def interfaces_differ(facts: JobFacts) -> Iterator[Check]:
 
 def hca_missing(facts: JobFacts) -> Iterator[Check]:
     """RDMA devices that some nodes have and others have not."""
-    asking = [each for value, who in facts.values("NCCL_IB_HCA").items() if value for each in who]
-    asked = [each for each in asking if each.setup is not None and each.setup.nccl_loaded]
-    lost = [e for e in asked if e.setup is not None and not _has_hca(e, e.setup.hcas)]
-    if lost and len(lost) < len(asked):
+    asking = (alike for value, same in facts.values("NCCL_IB_HCA").items() if value for alike in same)
+    asked = [alike for alike in asking if alike.setup.nccl_loaded]
+    lacking = [alike for alike in asked if not _has_hca(alike.setup)]
+    lost = members(lacking)
+    if 0 < len(lacking) < len(asked):
         yield told(
             CheckId.HCA_MISSING,
             Severity.RISKY,
@@ -169,8 +174,8 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
         )
 
 
-def _has_hca(each: RankFacts, there: tuple[str, ...]) -> bool:
-    return matches(each.variable("NCCL_IB_HCA") or "", there, whole=False)
+def _has_hca(setup: Setup) -> bool:
+    return matches(setup.variables["NCCL_IB_HCA"], setup.hcas, whole=False)
 
 
 SURROUNDINGS: tuple[Rule, ...] = (
