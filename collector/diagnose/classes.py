@@ -34,10 +34,12 @@ def stack_classes(snapshots: Sequence[NodeSnapshot]) -> tuple[StackClass, ...]:
 
 def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[StackClass, ...]:
     together: dict[tuple[Frame, ...], list[int]] = defaultdict(list)
+    same: dict[int, list[int]] = {}  # by the stacks themselves, which ranks share after a survey: each is read once
     for view in roster.present():
-        frames = _main_stack(view)
-        if frames:
-            together[frames].append(view.rank)
+        if id(view.stacks) not in same:
+            same[id(view.stacks)] = together[_main_stack(view)]
+        same[id(view.stacks)].append(view.rank)
+    together.pop((), None)
     ordered = sorted(together.items(), key=lambda item: (-len(item[1]), item[1]))
     return tuple(
         StackClass(ranks=fold(ranks), frames=tuple(map(place, frames)), label=activities[ranks[0]].label)

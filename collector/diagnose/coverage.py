@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from collector.diagnose.expected import Expected
-from collector.diagnose.roster import Presence, Roster, source_of
+from collector.diagnose.roster import Presence, Roster
 from shared.diagnosis import Coverage, Gap
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.ranks import fold
@@ -49,9 +49,9 @@ def _gone(roster: Roster) -> list[Gap]:
 def _silent_sources(roster: Roster) -> list[Gap]:
     together: dict[tuple[str, Reason, str], list[int]] = defaultdict(list)
     for view in roster.present():
-        for source in _SOURCES:
-            missing = source_of(view, source)
-            if missing is not None:
+        for source in _SOURCES if view.looks else ():
+            missing = getattr(view.looks[-1], source)
+            if isinstance(missing, Missing) and all(isinstance(getattr(look, source), Missing) for look in view.looks):
                 together[missing.source, missing.reason, missing.detail].append(view.rank)
     return [
         Gap(ranks=fold(ranks), missing=Missing(source=source, reason=reason, detail=detail))

@@ -23,7 +23,7 @@ def device_of(view: RankView, nodes: Mapping[str, NodeFacts]) -> str | None:
     if facts is not None:
         own = frozenset() if identity is None or identity.pid is None else frozenset({identity.pid})
         for pids in (own, pids_of(view)):
-            devices = sorted(_instances(facts, pids))
+            devices = sorted(_held(_instances(facts), pids))
             if devices:
                 return ",".join(f"{index} (MIG {part})" if part else str(index) for index, part in devices)
     return None if identity is None else identity.gpu
@@ -41,9 +41,12 @@ def device_conflicts(scene: Scene) -> tuple[Conflict, ...]:
 
 
 def _of_node(facts: NodeFacts, views: Iterable[RankView]) -> Iterable[Conflict]:
+    if all(len(gpu.processes) < 2 for gpu in facts.gpus):
+        return  # as on most nodes: a device that ranks share has a process of each
+    instances = _instances(facts)
     sharing: dict[Instance, list[int]] = defaultdict(list)
     for view in views:
-        mine = _instances(facts, pids_of(view))
+        mine = _held(instances, pids_of(view))
         if len(mine) == 1:
             sharing[mine.pop()].append(view.rank)
     idle = [gpu.index for gpu in facts.gpus if not gpu.processes]
@@ -58,8 +61,17 @@ def _of_node(facts: NodeFacts, views: Iterable[RankView]) -> Iterable[Conflict]:
             yield Conflict(sources=("gpu", "process"), text=text)
 
 
-def _instances(facts: NodeFacts, pids: frozenset[int]) -> set[Instance]:
-    return {(g.index, process.instance or "") for g in facts.gpus for process in g.processes if process.pid in pids}
+def _instances(facts: NodeFacts) -> dict[int, set[Instance]]:
+    """What each process computes on, by pid."""
+    held: dict[int, set[Instance]] = defaultdict(set)
+    for gpu in facts.gpus:
+        for process in gpu.processes:
+            held[process.pid].add((gpu.index, process.instance or ""))
+    return held
+
+
+def _held(instances: Mapping[int, set[Instance]], pids: frozenset[int]) -> set[Instance]:
+    return {instance for pid in pids for instance in instances.get(pid, ())}
 
 
 def with_slow_gpus(finding: Finding, scene: Scene) -> Finding:

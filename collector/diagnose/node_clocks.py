@@ -20,11 +20,12 @@ def clocks_off(looks: Iterable[RankSnapshot]) -> dict[str, int]:
     looked: dict[str, int] = {}
     begun: dict[str, list[float]] = defaultdict(list)
     for look in looks:
-        host, started = look.identity.host, look.identity.started_at
-        if host is not None and look.looked_at_ns is not None and started is not None:
-            looked[host] = max(look.looked_at_ns, looked.get(host, look.looked_at_ns))
+        identity, at = look.identity, look.looked_at_ns
+        host, started = identity.host, identity.started_at
+        if host is not None and at is not None and started is not None:
+            looked[host] = max(at, looked.get(host, at))
             begun[host].append(started)
-    if len(looked) < 2:
+    if not looked or max(looked.values()) - min(looked.values()) <= NEAR_NS:
         return {}
     started_ns = {host: int(median_low(times) * 1e9) for host, times in begun.items()}
     usual_look, usual_start = median_low(looked.values()), median_low(started_ns.values())

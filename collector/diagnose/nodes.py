@@ -44,19 +44,24 @@ def node_facts(snapshots: Sequence[NodeSnapshot], roster: Roster) -> dict[str, N
     """Return what is known of each node that tells anything, by host."""
     events: dict[str, tuple[KernelEvent, ...]] = {}
     gpus: dict[str, tuple[Gpu, ...]] = {}
-    begun, pids = _begun(roster), _pids(roster)
+    begun = _begun(roster)
     for snapshot in sorted(snapshots, key=lambda each: (each.taken_at_ns or 0, repr(each.host))):  # 1
         host = snapshot.host
         if host is None or host not in begun:
             continue
         if isinstance(snapshot.kernel_events, KernelEvents):
             told = snapshot.kernel_events.events
-            events[host] = tuple(e for e in told if _is_of_job(e, begun[host], pids[host]))  # 2
+            events[host] = tuple(e for e in told if _may_be_of_job(e, begun[host]))  # 2
         if isinstance(snapshot.gpus, Gpus):
             gpus[host] = snapshot.gpus.gpus
-    events = _without_noise(events)  # 3
+    events = _without_noise(_without_strangers(events, roster))  # 2, 3
     hosts = sorted(events.keys() | gpus.keys())
     return {host: NodeFacts(host, events.get(host, ()), gpus.get(host, ())) for host in hosts}
+
+
+def _last_told(event: KernelEvent) -> float | None:
+    """When the kernel told it last, in Unix seconds."""
+    return event.last_at if event.last_at is not None else event.at
 
 
 def _begun(roster: Roster) -> dict[str, float]:
@@ -69,17 +74,29 @@ def _begun(roster: Roster) -> dict[str, float]:
     return begun
 
 
-def _pids(roster: Roster) -> dict[str, set[int]]:
-    """The processes of the job's ranks on each node."""
-    pids: dict[str, set[int]] = defaultdict(set)
-    for view in roster.ranks.values():
-        pids[view.host or ""] |= pids_of(view)
+def _pids(roster: Roster, *, of: Collection[str]) -> dict[str, set[int]]:
+    """The processes of the job's ranks on some nodes."""
+    pids: dict[str, set[int]] = {host: set() for host in of}
+    for view in roster.ranks.values() if of else ():
+        if view.host in pids:
+            pids[view.host] |= pids_of(view)
     return pids
 
 
-def _is_of_job(event: KernelEvent, begun: float, pids: Collection[int]) -> bool:
-    last = event.last_at if event.last_at is not None else event.at
-    return event.pid in pids if last is None else last >= begun - _SLACK_SECONDS
+def _may_be_of_job(event: KernelEvent, begun: float) -> bool:
+    last = _last_told(event)
+    return last is None or last >= begun - _SLACK_SECONDS
+
+
+def _without_strangers(
+    events: Mapping[str, tuple[KernelEvent, ...]], roster: Roster
+) -> dict[str, tuple[KernelEvent, ...]]:
+    """Leave out what tells no time and names no process of the job."""
+    pids = _pids(roster, of={host for host, mine in events.items() if None in map(_last_told, mine)})
+    return {
+        host: tuple(e for e in mine if _last_told(e) is not None or e.pid in pids[host]) if host in pids else mine
+        for host, mine in events.items()
+    }
 
 
 def _without_noise(events: Mapping[str, tuple[KernelEvent, ...]]) -> dict[str, tuple[KernelEvent, ...]]:
@@ -111,10 +128,12 @@ def is_device(gpu: Gpu, device: str) -> bool:
 
 def pids_of(view: RankView) -> frozenset[int]:
     """Return the processes of a rank, its children included."""
-    own = None if view.identity is None else view.identity.pid
-    ended = None if view.exited is None else view.exited.pid
-    children = (child.process.pid for look in view.looks for child in look.children)
-    return frozenset({pid for pid in (own, ended) if pid is not None} | set(children))
+    pids = {child.process.pid for look in view.looks for child in look.children}
+    if view.identity is not None and view.identity.pid is not None:
+        pids.add(view.identity.pid)
+    if view.exited is not None:
+        pids.add(view.exited.pid)
+    return frozenset(pids)
 
 
 def breaks_device(event: KernelEvent) -> bool:
