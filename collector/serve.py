@@ -1,11 +1,11 @@
 """Run the collector until a signal."""
 
-import gc
 import logging
 import socket
 
 import uvicorn
 
+from collector import garbage
 from collector.app import create_app
 from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
@@ -21,11 +21,6 @@ _MOST_CONNECTIONS = 512
 """Connections and requests at once; those beyond are answered 503."""
 
 
-_GARBAGE = (50_000, 20, 100)
-"""When Python looks for garbage. Reading the looks at a large job makes a million objects that all stay: looking
-through them after each 700, as it does by itself, doubles the time that reading takes."""
-
-
 def serve(settings: CollectorSettings) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings before anything is opened that cannot be used."""
     app = create_app(settings)
@@ -35,7 +30,7 @@ def serve(settings: CollectorSettings) -> None:
     config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_config=None)
     _log_to_stderr()
     _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
-    gc.set_threshold(*_GARBAGE)
+    garbage.set_up()
     with listening:
         uvicorn.Server(config).run(sockets=[listening])
 

@@ -1,7 +1,6 @@
 """The collector at work: its agents, its store and the diagnoses that it is making, in one value that the API uses."""
 
 import asyncio
-import gc
 import logging
 import os
 import time
@@ -24,6 +23,7 @@ from collector.discovery.joining import Known, join
 from collector.discovery.lease_sharing import shared_leases
 from collector.discovery.metrics import SourceMetrics
 from collector.fanout import Fanout, Silent, make_client
+from collector.garbage import Garbage
 from collector.gathering import Gathered
 from collector.judgement import new_id, rfc3339
 from collector.ledger import RunState
@@ -43,9 +43,6 @@ _log = logging.getLogger(__name__)
 
 _FORGET_AFTER = 200_000
 """Agents whose last list of ranks is remembered; a bound, should addresses keep changing."""
-
-_TIDY_AFTER_SECONDS = 2.0
-"""After a diagnosis, so that what is left of its looks does not lie about until the next one (see `serve.py`)."""
 
 _UNKEPT = 16
 """Diagnoses that the store did not take, for those who come for them; a bound on memory."""
@@ -81,6 +78,7 @@ class Service:
             on_again=self.counters.asked_again,
             on_second_answer=self.counters.answered_again,
         )
+        self._garbage = Garbage()
         self._lists: dict[str, RankList] = {}
 
     def question(self, job: str | None) -> Question:
@@ -130,8 +128,10 @@ class Service:
         return await look_closely(job, rank, how, self.inventory.addresses(), self._client, seconds=seconds)
 
     async def _make(self, run: Run) -> Diagnosis:
-        """Sweep, judge and keep."""
+        with self._garbage.left_lying():
+            return await self._sweep_and_keep(run)
 
+    async def _sweep_and_keep(self, run: Run) -> Diagnosis:
         def note(step: Step) -> None:
             run.step = step
 
@@ -149,8 +149,6 @@ class Service:
         except BaseException:
             self.counters.diagnosis_failed()
             raise
-        finally:
-            asyncio.get_running_loop().call_later(_TIDY_AFTER_SECONDS, gc.collect)
         self._remember(made.lists)
         self.counters.diagnosis_made(diagnosis)
         _log.info(
