@@ -5,13 +5,13 @@ as long as the resolver tries, some 10 s, and meanwhile no other name is found. 
 """
 
 import asyncio
-import ipaddress
 import socket
 import time
 
 import httpx
 
 from collector.aside import aside
+from collector.fanout.connection import is_address
 
 _STANDS_SECONDS = 60.0
 """For so long nothing is looked up here again; the connection itself looks up anew, and quickly as it seems."""
@@ -53,7 +53,7 @@ class _Names:
     async def look_up(self, request: httpx.Request) -> None:
         """See to it that the host of a request can be looked up quickly."""
         host = request.url.host
-        if self._known.get(host, 0.0) >= time.monotonic() or _is_address(host):
+        if self._known.get(host, 0.0) >= time.monotonic() or is_address(host):
             return
         seconds = request.extensions.get("timeout", {}).get("connect")
         try:
@@ -85,11 +85,3 @@ class _Names:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[host] = time.monotonic() + _STANDS_SECONDS
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
