@@ -27,7 +27,6 @@ from collector.diagnose.sightings import (
 )
 from shared.diagnosis import Conflict
 from shared.log_events import LogEvent, Logs
-from shared.missing import Missing
 from shared.nccl_calls import LoggedCommunicator
 from shared.ranks import unfold
 from shared.snapshot import Exited, Identity, NodeSnapshot, Process, RankSnapshot
@@ -323,12 +322,3 @@ def _lacking(left: list[int], seen: dict[int, RankView]) -> dict[str, list[int]]
             here = left[bisect_left(left, first) : bisect_left(left, after)]
             lacking[identity.host].update(dict.fromkeys(here))
     return {host: list(ranks) for host, ranks in lacking.items() if ranks}
-
-
-def source_of(view: RankView, source: str) -> Missing | None:
-    """Why `source` (a field of RankSnapshot) has nothing of this rank; None if it has or nobody looked."""
-    values = [getattr(look, source) for look in view.looks]
-    if not values or any(not isinstance(value, Missing) for value in values):
-        return None
-    last = values[-1]
-    return last if isinstance(last, Missing) else None

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from collector.diagnose.expected import Expected, Neighbour
-from collector.diagnose.roster import MOST_RANKS
+from collector.diagnose.sightings import MOST_RANKS
 from shared.checks import Check, CheckId, Severity
 from shared.gpus import Gpu, Gpus
 from shared.ranks import fold, ranks_in_words

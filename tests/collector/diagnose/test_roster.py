@@ -3,7 +3,8 @@
 from typing import Any
 
 from collector.diagnose import Expected, Unanswered, diagnose
-from collector.diagnose.roster import MOST_RANKS, Presence, call_roll
+from collector.diagnose.roster import Presence, call_roll
+from collector.diagnose.sightings import MOST_RANKS
 from shared.diagnosis import Certainty, Kind
 from shared.log_events import EventKind, LogEvent, Logs
 from shared.missing import Missing, Reason
