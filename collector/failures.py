@@ -30,7 +30,7 @@ _BROKEN_OFF = frozenset({errno.ECONNRESET, errno.EPIPE})
 """Of connections that were there: kept ones may be to an agent that has been restarted since."""
 
 _CUT = ("peer closed connection", "disconnected without sending", "incomplete chunked read")
-"""What h11, `wire.py` and httpcore say of an answer, or a connection, that ends too soon."""
+"""What h11 and httpcore say of an answer, or a connection, that ends too soon."""
 
 
 class Again(StrEnum):

@@ -15,6 +15,10 @@ Parameters = Mapping[str, str | int | Sequence[str | int]]
 _MOST_EXCUSE_BYTES = 4096
 """Of the body of an answer other than 200 that is read."""
 
+_CONNECTING = frozenset(
+    f"connection.{what}.{how}" for what in ("connect_tcp", "start_tls") for how in ("started", "complete")
+)
+
 
 class Exchange:
     """One GET and its answer."""
@@ -59,7 +63,7 @@ class Exchange:
             "GET",
             httpx.URL(url, params=dict(parameters)) if parameters else url,
             headers=self._client.headers,
-            extensions={"timeout": {"connect": connect_seconds}, "connecting": self._note_connecting},
+            extensions={"timeout": {"connect": connect_seconds}, "trace": self._trace},
         )
         if fresh:
             request.headers["Connection"] = "close"
@@ -73,9 +77,10 @@ class Exchange:
             raise explain_status(response.status_code, said)
         return await read_body(response, most_bytes=self._most_bytes, tell=self._note)
 
-    def _note_connecting(self, is_connecting: bool) -> None:
-        """Whether a connection is being made shows who is to be blamed for the time it takes."""
-        self.is_connecting = is_connecting
+    async def _trace(self, event: str, _: object) -> None:
+        """Follow httpcore: whether a connection is being made shows who is to be blamed for the time it takes."""
+        if event in _CONNECTING:
+            self.is_connecting = event.endswith(".started")
 
     def _note(self, came_bytes: int) -> None:
         self._came_bytes = came_bytes

@@ -14,7 +14,6 @@ hear is held against nobody (see `pulse.py`).
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
@@ -26,7 +25,7 @@ from collector.failures import Again, NoAnswer, first_mistake
 from collector.fanout.inquiry import Inquiry, Means
 from collector.fanout.lookups import LookingUp
 from collector.fanout.pace import Pace
-from collector.fanout.pool import Pool
+from collector.fanout.pools import Pools
 from collector.fanout.rounds import Answered, Deadline, Request, Round, Silent, T
 from collector.fanout.second_tries import second_tries
 from collector.fanout.turns import Turns
@@ -55,11 +54,12 @@ def make_client(
     headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    context = partial(_same, httpx.create_ssl_context(trust_env=False)) if tls is None else tls.context
+    trusted = httpx.create_ssl_context(trust_env=False) if tls is None else tls.context()
     return httpx.AsyncClient(
         headers=headers,
         auth=auth,
-        transport=transport or LookingUp(Pool(context=context, most_idle=most_at_once)),
+        event_hooks={} if tls is None else {"request": [partial(_renew, tls)]},
+        transport=transport or LookingUp(Pools(trusted=trusted, most_idle=most_at_once)),
         mounts=mounts,
         timeout=None,  # every request runs under a deadline of ours, which is for the whole of it
         trust_env=False,
@@ -67,8 +67,9 @@ def make_client(
     )
 
 
-def _same(context: ssl.SSLContext) -> ssl.SSLContext:
-    return context
+async def _renew(tls: ClientTls, _: httpx.Request) -> None:
+    """Use changed certificates for the connections to come."""
+    tls.context()
 
 
 class Fanout:

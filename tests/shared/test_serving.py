@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from collector.fanout.pool import IDLE_SECONDS
+from collector.fanout.pools import IDLE_SECONDS
 from shared.serving import KEPT_SECONDS
 from tests.shared.services import serving
 

@@ -12,11 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import pytest
 
 from collector.failures import Again
 from collector.fanout import Deadline, Fanout, Request, Round, make_client
-from collector.fanout.connection import Connection, connect
+from collector.fanout.connection import Backend
 from collector.hostlists import AgentAddress
 from shared.missing import Missing, Reason
 from shared.snapshot import RankList
@@ -34,6 +35,7 @@ from tests.collector.misbehaving import (
 from tests.shared.certificates import Authority
 
 GOOD = RankList(host="node1").model_dump_json().encode()
+MOST = 65_536
 
 
 def sockets() -> int:
@@ -43,12 +45,30 @@ def sockets() -> int:
     return sum(kind.startswith("socket:") for kind in kinds)
 
 
+async def connect(host: str, port: int, tls: ssl.SSLContext | None, *, seconds: float) -> httpcore.AsyncNetworkStream:
+    """Connect as httpcore does."""
+    stream = await Backend().connect_tcp(host, port, timeout=seconds)
+    return stream if tls is None else await stream.start_tls(tls, server_hostname=host, timeout=seconds)
+
+
 async def test_a_connection_that_is_refused_tells_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(ConnectionRefusedError) as refused:
+    with pytest.raises(httpcore.ConnectError) as refused:
         await connect("127.0.0.1", port, None, seconds=5.0)
-    assert refused.value.errno == errno.ECONNREFUSED
+    assert isinstance(refused.value.__cause__, OSError)
+    assert refused.value.__cause__.errno == errno.ECONNREFUSED
+
+
+async def test_a_connection_is_tried_again_where_httpcore_is_told_to() -> None:
+    """A backend waits before that."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    async with httpcore.AsyncConnectionPool(network_backend=Backend(), retries=2) as pool:
+        began = time.monotonic()
+        with pytest.raises(httpcore.ConnectError):
+            await pool.request("GET", f"http://127.0.0.1:{port}/")
+        assert time.monotonic() - began >= 0.5
 
 
 @pytest.mark.parametrize("way", ["time", "cancelled"])
@@ -62,7 +82,7 @@ async def test_a_connection_that_leads_nowhere_is_given_up_and_closed(way: str) 
         assert sockets() == before + 1
         if way == "cancelled":
             asked.cancel()
-        with pytest.raises(TimeoutError if way == "time" else asyncio.CancelledError):
+        with pytest.raises(httpcore.ConnectTimeout if way == "time" else asyncio.CancelledError):
             await asked
         assert time.monotonic() - began < 10.0
         assert sockets() == before
@@ -73,22 +93,25 @@ async def test_who_reads_may_go_away_and_come_back() -> None:
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(2)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.4)
         writer.write(b"there")
         await reader.read()
 
     async with listening(late) as address:
         connection = await _to(address)
-        connection.write(b"hi")
+        await connection.write(b"hi")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await connection.read()
+                await connection.read(MOST)
+        with pytest.raises(httpcore.ReadTimeout):
+            await connection.read(MOST, timeout=0.1)
         await asyncio.sleep(0.4)
-        assert not connection.is_quiet
-        assert await connection.read() == b"there"
-        assert connection.is_quiet
-        connection.close()
-        assert not connection.is_quiet
+        assert connection.get_extra_info("is_readable")
+        assert await connection.read(3) == b"the"
+        assert await connection.read(MOST) == b"re"
+        assert not connection.get_extra_info("is_readable")
+        await connection.aclose()
+        assert connection.get_extra_info("is_readable")
 
 
 async def test_what_broke_off_is_read_up_to_there() -> None:
@@ -101,14 +124,16 @@ async def test_what_broke_off_is_read_up_to_there() -> None:
     async with listening(break_off) as address:
         connection = await _to(address)
         await asyncio.sleep(0.1)
-        connection.write(b"go")
+        await connection.write(b"go")
         await asyncio.sleep(0.1)
-        assert await connection.read() == b"half"
+        assert await connection.read(MOST) == b"half"
         for _ in range(2):
-            with pytest.raises(ConnectionResetError):
-                await connection.read()
-        connection.write(b"into the void")
-        connection.close()
+            with pytest.raises(httpcore.ReadError) as broken:
+                await connection.read(MOST)
+            assert isinstance(broken.value.__cause__, ConnectionResetError)
+        with pytest.raises(httpcore.WriteError):
+            await connection.write(b"into the void")
+        await connection.aclose()
 
 
 async def test_the_end_is_read_as_often_as_one_likes() -> None:
@@ -117,7 +142,7 @@ async def test_the_end_is_read_as_often_as_one_likes() -> None:
 
     async with listening(end) as address:
         connection = await _to(address)
-        assert [await connection.read() for _ in range(3)] == [b"all", b"", b""]
+        assert [await connection.read(MOST) for _ in range(3)] == [b"all", b"", b""]
 
 
 async def test_who_pours_is_made_to_wait_for_the_reader() -> None:
@@ -136,8 +161,8 @@ async def test_who_pours_is_made_to_wait_for_the_reader() -> None:
         await asyncio.sleep(0.5)
         assert sent < 20_000_000
         came = 0
-        while piece := await connection.read():
-            assert len(piece) <= 65_536
+        while piece := await connection.read(MOST):
+            assert len(piece) <= MOST
             came += len(piece)
         assert came == 400 * 65_536
 
@@ -148,7 +173,7 @@ async def test_who_pours_does_not_hold_up_the_others() -> None:
         connection = await _to(agent.address)
 
         async def read_on() -> None:
-            while await connection.read():
+            while await connection.read(MOST):
                 pass
 
         reading = asyncio.create_task(read_on())
@@ -158,17 +183,15 @@ async def test_who_pours_does_not_hold_up_the_others() -> None:
         assert time.monotonic() - began < 5.0
         reading.cancel()
         await asyncio.wait({reading})
-        connection.close()
+        await connection.aclose()
 
 
 async def test_small_questions_are_sent_at_once() -> None:
     """Without Nagle's delay: over TLS a question follows a part of the handshake that nobody acknowledges."""
     async with behaving(say_nothing) as agent:
         connection = await _to(agent.address)
-        transport = connection._transport
-        assert transport is not None
-        assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        connection.close()
+        assert connection.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        await connection.aclose()
 
 
 async def test_an_ipv6_address() -> None:
@@ -188,9 +211,10 @@ async def test_a_name_with_several_addresses(monkeypatch: pytest.MonkeyPatch) ->
             await _named(monkeypatch, _refusing(), dead, agent.address)
             before = sockets()
             connection = await connect("node1", 1, None, seconds=10.0)
+            assert connection.get_extra_info("server_addr")[1] == agent.port
             await asyncio.sleep(0.2)
             assert sockets() == before + 2, "one at each end"
-            connection.close()
+            await connection.aclose()
 
 
 async def test_a_name_none_of_whose_addresses_takes_connections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +227,7 @@ async def test_a_name_whose_addresses_lead_nowhere(monkeypatch: pytest.MonkeyPat
     with dropping_packets(3) as dead:
         await _named(monkeypatch, *dead)
         before = sockets()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(httpcore.ConnectTimeout):
             await connect("node1", 1, None, seconds=1.0)
         await asyncio.sleep(0.1)
         assert sockets() == before
@@ -276,6 +300,11 @@ async def _reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_not)
 
 
+async def _speak_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"220 mail.example ESMTP\r\n")
+    await reader.read(10)
+
+
 async def _speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read(10)
     writer.write(answer_of(b"", status="400 Bad Request"))
@@ -284,6 +313,7 @@ async def _speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 HANDSHAKES: dict[str, tuple[Handler, Sequence[Again], str]] = {
     "ends": (_eof, [], "TLS failed: the connection broke off in the handshake"),
     "is reset": (_reset, [Again.BROKE_OFF], "the connection was reset"),
+    "is not waited for": (_speak_first, [], "TLS failed: something else than TLS was spoken"),
     "is answered in plain HTTP": (_speak_http, [], "TLS failed: something else than TLS was spoken"),
 }
 
@@ -297,7 +327,6 @@ async def test_handshake_that(authority: Authority, handler: Handler, again: Seq
 
 @pytest.mark.parametrize("way", ["time", "cancelled"])
 async def test_a_handshake_that_nobody_answers_is_given_up_and_closed(authority: Authority, way: str) -> None:
-    """The time for a connection is for the handshake, too."""
     seen_end = asyncio.Event()
 
     async def say_nothing_at_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -312,7 +341,7 @@ async def test_a_handshake_that_nobody_answers_is_given_up_and_closed(authority:
         await asyncio.sleep(0.2)
         if way == "cancelled":
             asked.cancel()
-        with pytest.raises(TimeoutError if way == "time" else asyncio.CancelledError):
+        with pytest.raises(httpcore.ConnectTimeout if way == "time" else asyncio.CancelledError):
             await asked
         async with asyncio.timeout(5.0):
             await seen_end.wait()
@@ -339,16 +368,17 @@ async def test_a_large_answer_over_tls_is_read_with_pauses(authority: Authority)
     tls = ClientTls(authority.files()).context()
     async with _over_tls(pour, _server(authority, "127.0.0.1")) as port:
         connection = await connect("127.0.0.1", port, tls, seconds=5.0)
+        assert connection.get_extra_info("ssl_object").version() == "TLSv1.3"
         await asyncio.sleep(0.3)
         came = 0
-        while piece := await connection.read():
+        while piece := await connection.read(MOST):
             came += len(piece)
         assert came == 3_000_000
-        connection.close()
+        await connection.aclose()
 
 
 async def test_a_renewed_certificate_is_used_for_the_next_connection(authority: Authority) -> None:
-    """Files are looked at before each connection."""
+    """Files are looked at before each question."""
     own = authority.sign("collector.example", file="renewed", expired=True)
     async with _over_tls(_answer, _server(authority, "127.0.0.1", clients=authority)) as port:
         url = f"https://127.0.0.1:{port}"
@@ -358,7 +388,7 @@ async def test_a_renewed_certificate_is_used_for_the_next_connection(authority: 
             assert len((await _ask(url, client=client)).answered) == 1
 
 
-async def _to(address: AgentAddress) -> Connection:
+async def _to(address: AgentAddress) -> httpcore.AsyncNetworkStream:
     host, port = address.host.split(":")
     return await connect(host, int(port), None, seconds=5.0)
 
