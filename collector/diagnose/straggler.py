@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 from collector.diagnose.groups import GroupView
-from collector.diagnose.waiting import LEAST_OPERATIONS, Waiting, waiting_of
+from collector.diagnose.waiting import LEAST_OPERATIONS, Seconds, Waiting, waiting_of
 from shared.trace import Trace
 
 STRAGGLER_SHARE = 0.15
@@ -66,7 +66,7 @@ def _described(
 ) -> Straggler | None:
     """Show the straggler in the group where it lags most."""
     shown = [
-        _in_group(rank, index, group, traces[rank], waiting)
+        _in_group(rank, group, traces[rank], waiting.in_group(index))
         for index, group in enumerate(groups)
         if rank in group.lanes
     ]
@@ -77,13 +77,13 @@ def _described(
     return best if best.lag_seconds >= HABIT_SHARE * best.period_seconds else None
 
 
-def _in_group(rank: int, index: int, group: GroupView, trace: Trace, waiting: Waiting) -> Straggler | None:
+def _in_group(rank: int, group: GroupView, trace: Trace, waited: Seconds) -> Straggler | None:
     """How much longer than `rank` the others wait, in the operations of one group in which they wait at all."""
     lags: dict[int, float] = {}
     least = 0
-    for (of, sequence), seconds in waiting.seconds.items():
+    for sequence, seconds in waited.items():
         others = [wait for other, wait in seconds.items() if other != rank]
-        if of == index and rank in seconds and others and median(others) > VICTIM_SECONDS:
+        if rank in seconds and others and median(others) > VICTIM_SECONDS:
             lags[sequence] = median(others) - seconds[rank]
             least += seconds[rank] <= min(others) + VICTIM_SECONDS
     if len(lags) < LEAST_PAUSES or len(group.lanes[rank].sequences) < LEAST_OPERATIONS:

@@ -6,7 +6,7 @@ count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arr
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,13 +20,16 @@ LEAST_OPERATIONS = 4
 Operation = tuple[int, int]
 """(index of the group, sequence)."""
 
+Seconds = dict[int, dict[int, float]]
+"""How long each rank waited in the operations of one group, by sequence."""
+
 
 @dataclass(frozen=True)
 class Waiting:
-    """Which share of the time each rank waited, and how many seconds in which collective."""
+    """Which share of the time each rank waited, and how long in the operations of a group, by the group's index."""
 
     share: dict[int, float]
-    seconds: dict[Operation, dict[int, float]]
+    in_group: Callable[[int], Seconds]
 
 
 def waiting_of(
@@ -39,19 +42,23 @@ def waiting_of(
 
 
 def _by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
+    waits: dict[int, dict[int, float]] = {}
     share: dict[int, float] = {}
-    seconds: dict[Operation, dict[int, float]] = defaultdict(dict)
     for rank, trace in traces.items():
-        waits, span = _own_waits(trace)
+        waits[rank], span = _own_waits(trace)
         if span <= 0:
             return None
-        share[rank] = sum(waits.values()) / span
-        for index, group in enumerate(groups):
-            lane = group.lanes.get(rank)
-            for sequence, position in zip(lane.sequences, lane.positions, strict=True) if lane is not None else ():
-                if position in waits:
-                    seconds[index, sequence][rank] = waits[position]
-    return Waiting(share, seconds)
+        share[rank] = sum(waits[rank].values()) / span
+    return Waiting(share, lambda index: _in_operations(groups[index], waits))
+
+
+def _in_operations(group: GroupView, waits: Mapping[int, Mapping[int, float]]) -> Seconds:
+    seconds: Seconds = defaultdict(dict)
+    for rank, lane in group.lanes.items():
+        for sequence, position in zip(lane.sequences, lane.positions, strict=True):
+            if position in waits[rank]:
+                seconds[sequence][rank] = waits[rank][position]
+    return seconds
 
 
 def _own_waits(trace: Trace) -> tuple[dict[int, float], float]:
@@ -72,16 +79,21 @@ def _by_arrival(
         return None
     left: dict[int, int] = defaultdict(int)
     waited: dict[int, float] = defaultdict(float)
-    seconds: dict[Operation, dict[int, float]] = {}
-    for operation, came in sorted(arrivals.items(), key=lambda item: (max(item[1].values()), item[0])):
+    seconds: dict[int, Seconds] = defaultdict(dict)
+    for (index, sequence), came in sorted(arrivals.items(), key=lambda item: (max(item[1].values()), item[0])):
         last = max(came.values())
-        seconds[operation] = {rank: max(0, last - max(at, left[rank])) / 1e9 for rank, at in came.items()}
-        for rank, wait in seconds[operation].items():
+        waits = {rank: max(0, last - max(at, left[rank])) / 1e9 for rank, at in came.items()}
+        seconds[index][sequence] = waits
+        for rank, wait in waits.items():
             waited[rank] += wait
             left[rank] = max(left[rank], last)
     times = [at for came in arrivals.values() for at in came.values()]
     span = (max(times) - min(times)) / 1e9
-    return Waiting({rank: wait / span for rank, wait in waited.items()}, seconds) if span > 0 else None
+    return (
+        Waiting({rank: wait / span for rank, wait in waited.items()}, lambda index: seconds[index])
+        if span > 0
+        else None
+    )
 
 
 def _arrivals(
