@@ -68,8 +68,7 @@ def _ending(view: RankView, roster: Roster, nodes: Mapping[str, NodeFacts]) -> E
 
 def _logged_exit_code(pid: int, host: str | None, roster: Roster) -> int | None:
     """What the launcher wrote of it: `failed (exitcode: -9) local_rank: 2 (pid: 4245)` in a log of the same node."""
-    beside = (view for view in roster.ranks.values() if view.host == host)
-    logs = (look.logs for view in beside for look in view.looks if isinstance(look.logs, Logs))
+    logs = (look.logs for view in roster.by_host[host] for look in view.looks if isinstance(look.logs, Logs))
     for event in (event for log in logs for event in log.events if event.fields.get("pid") == str(pid)):
         code = event.fields.get("exit_code", "")
         if code.removeprefix("-").isdecimal() and len(code) < 6:

@@ -78,8 +78,8 @@ def with_slow_gpus(finding: Finding, scene: Scene) -> Finding:
     """Say of a rank that keeps others waiting that its GPU is held down, where no other rank's is."""
     found = {culprit.rank: _slowed(culprit.rank, scene) for culprit in finding.culprits}
     slow = [(rank, gpu) for rank, gpus in found.items() for gpu in gpus]
-    healthy = any(not _slowed(view.rank, scene) for view in scene.roster.present() if view.rank not in found)
-    if not slow or not healthy:
+    others = (view.rank for view in scene.roster.present() if view.rank not in found)
+    if not slow or all(_slowed(rank, scene) for rank in others):
         return finding
     hosts = {rank: scene.roster.ranks[rank].host for rank, _ in slow}
     told = tuple(_evidence(rank, gpu, hosts[rank]) for rank, gpu in slow)

@@ -6,6 +6,7 @@ of one description ("tp0", "tp1") have one size and do not overlap. An inferred 
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,7 +58,7 @@ class GroupView:
     def ref(self) -> GroupRef:
         return GroupRef(name=self.name, description=self.description, ranks=fold(self.members))
 
-    @property
+    @cached_property
     def unknown(self) -> tuple[int, ...]:
         return tuple(rank for rank in self.members if rank not in self.lanes)
 
@@ -69,8 +70,13 @@ class GroupView:
         """Ranks that have not issued `sequence`, as far as known."""
         return tuple(rank for rank, lane in self.lanes.items() if lane.issued < sequence)
 
-    def issued_at(self, sequence: int) -> tuple[int, ...]:
-        return tuple(rank for rank, lane in self.lanes.items() if lane.issued >= sequence)
+    def is_met_at(self, sequence: int) -> bool:
+        """Have several ranks issued `sequence`?"""
+        return len(self._issued) > 1 and self._issued[-2] >= sequence
+
+    @cached_property
+    def _issued(self) -> list[int]:
+        return sorted(lane.issued for lane in self.lanes.values())
 
 
 _Named = tuple[str, str]
@@ -136,13 +142,21 @@ def _inferred(
     named = {one.name for one in told}
     open_groups = {name: set(ranks) for name, ranks in untold.items() if name not in named}
     sizes = _family_sizes(open_groups, told)
-    inferred = {}
-    for name, ranks in open_groups.items():
-        if name[0] == "0" or name[1] == "default_pg":
-            inferred[name] = tuple(roster.ranks)
-        else:
-            inferred[name] = tuple(sorted(ranks | _completed_family(name, ranks, open_groups, sizes, roster)))
-    return inferred
+    families: dict[str, list[_Named]] = defaultdict(list)
+    for name in open_groups:
+        families[_family(name)].append(name)
+    inferred = {name: tuple(sorted(ranks)) for name, ranks in open_groups.items()}
+    for family, names in families.items():
+        short = [name for name in names if len(open_groups[name]) < sizes[family]]
+        if family and len(short) == 1:
+            left = set(roster.ranks).difference(*(open_groups[name] for name in names))
+            if len(left) == sizes[family] - len(open_groups[short[0]]):
+                inferred[short[0]] = tuple(sorted(open_groups[short[0]] | left))  # siblings are larger, no others left
+    return inferred | {name: tuple(roster.ranks) for name in open_groups if _is_default(name)}
+
+
+def _is_default(name: _Named) -> bool:
+    return name[0] == "0" or name[1] == "default_pg"
 
 
 def _family(name: _Named) -> str:
@@ -156,20 +170,6 @@ def _family_sizes(open_groups: dict[_Named, set[int]], told: Collection[_Told]) 
     for name, ranks in every:
         sizes[_family(name)] = max(sizes.get(_family(name), 0), len(ranks))
     return sizes
-
-
-def _completed_family(
-    name: _Named, ranks: set[int], groups: dict[_Named, set[int]], sizes: dict[str, int], roster: Roster
-) -> set[int]:
-    """Ranks that must belong here too, because siblings are larger and only so many ranks are left over."""
-    family = _family(name)
-    if not family:
-        return set()
-    taken = {rank for other, members in groups.items() if _family(other) == family for rank in members}
-    free = {rank for rank in roster.ranks if rank not in taken}
-    short = [other for other, members in groups.items() if _family(other) == family and len(members) < sizes[family]]
-    lacking = sizes[family] - len(ranks)
-    return free if short == [name] and len(free) == lacking else set()
 
 
 def _view(

@@ -128,11 +128,27 @@ class Roster:
         """Return what to take from a rank's times before they are compared with those of other ranks."""
         return self.clocks_off.get(self.ranks[rank].host or "", 0)
 
-    def present(self) -> list[RankView]:
-        return [view for view in self.ranks.values() if not view.gone]
+    def present(self) -> Sequence[RankView]:
+        return self._present
 
-    def gone(self) -> list[RankView]:
-        return [view for view in self.ranks.values() if view.gone]
+    def gone(self) -> Sequence[RankView]:
+        return self._gone
+
+    @cached_property
+    def by_host(self) -> Mapping[str | None, Sequence[RankView]]:
+        """The ranks of each node."""
+        nodes: dict[str | None, list[RankView]] = defaultdict(list)
+        for view in self.ranks.values():
+            nodes[view.host].append(view)
+        return nodes
+
+    @cached_property
+    def _present(self) -> tuple[RankView, ...]:
+        return tuple(view for view in self.ranks.values() if not view.gone)
+
+    @cached_property
+    def _gone(self) -> tuple[RankView, ...]:
+        return tuple(view for view in self.ranks.values() if view.gone)
 
 
 def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:

@@ -20,7 +20,7 @@ def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fau
     stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
     for edge in scene.edges:
         paired = edge.is_p2p and edge.signature.op != COALESCED
-        whole = not edge.group.unknown and (paired or len(edge.group.issued_at(edge.sequence or 0)) > 1)
+        whole = not edge.group.unknown and (paired or edge.group.is_met_at(edge.sequence or 0))
         if not edge.holders and whole:
             stuck[edge.group.name, edge.sequence].append(edge)
     if not stuck:

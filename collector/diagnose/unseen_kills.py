@@ -25,16 +25,16 @@ def unseen_kills(view: RankView, scene: Scene) -> tuple[KernelEvent, ...]:
     facts = scene.nodes.get(view.host or "")
     if facts is None or not _is_lost(view):
         return ()
-    here = [other for other in scene.roster.present() if other.host == view.host and other.process is not None]
-    known = {pid for other in scene.roster.ranks.values() if other.host == view.host for pid in pids_of(other)}
-    alike = {(other.process.name, other.process.uid) for other in here if other.process is not None}
+    here = scene.roster.by_host[view.host]
+    known = {pid for other in here for pid in pids_of(other)}
+    alike = {(o.process.name, o.process.uid) for o in here if not o.gone and o.process is not None}
     ends = [event for event in facts.events if event.kind in _ENDS and event.pid not in known]
     return tuple(event for event in ends if _is_alike(event, alike))
 
 
 def are_all(view: RankView, kills: Iterable[KernelEvent], scene: Scene) -> bool:
     """Are there as many as ranks that lack on that node? (2)"""
-    lost = [other for other in scene.roster.gone() if other.host == view.host and _is_lost(other)]
+    lost = [other for other in scene.roster.by_host[view.host] if _is_lost(other)]
     return len({event.pid for event in kills}) == len(lost)
 
 
