@@ -105,7 +105,7 @@ def _cause(view: RankView, fault: Fault, scene: Scene) -> Cause | None:
     mine = [event for event in facts.events if concerns(event, view, facts)]
     if fault.kind in _ENDED:
         kills = unseen_kills(view, scene)
-        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, scene) else mine)
+        return _cause_of_end(now, [*mine, *kills] if kills and are_all(view, kills, scene) else mine)
     row = stack_row(_kernel_stack(view, mine))
     if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
         return row.cause
