@@ -16,6 +16,8 @@ from tests.bench.simulated.servers import Report, Task, address_of
 
 _PROCESSES = 2
 _SPARE_FILES = 1024
+_TO_MAKE_READY_NS = 120_000_000_000
+"""Answers of a job that trains are made beforehand, and its records must be young still when they are asked for."""
 """Open files beside the listeners: connections."""
 
 
@@ -55,7 +57,7 @@ def agents(nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool 
     """Run the agents of a job on so many nodes. `faulty`: ten of them do not answer, five are slow."""
     _raise_file_limit(nodes)
     now_ns = time.time_ns()
-    stopped_ns = now_ns if moving else stopped_before(now_ns)  # records of a job that trains are young
+    stopped_ns = now_ns + _TO_MAKE_READY_NS if moving else stopped_before(now_ns)
     task = Task(nodes=nodes, port=_free_port(), stopped_ns=stopped_ns, moving=moving, gzip=gzip)
     if faulty:
         mute, unreachable, slow = _troubled(SimulatedJob(nodes))
