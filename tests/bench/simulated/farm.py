@@ -16,9 +16,9 @@ from tests.bench.simulated.servers import Report, Task, address_of
 
 _PROCESSES = 2
 _SPARE_FILES = 1024
+"""Open files beside the listeners: connections."""
 _TO_MAKE_READY_NS = 120_000_000_000
 """Answers of a job that trains are made beforehand, and its records must be young still when they are asked for."""
-"""Open files beside the listeners: connections."""
 
 
 class Farm:
