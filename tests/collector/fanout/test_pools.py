@@ -1,7 +1,9 @@
 """Many small pools of connections: no more are kept than was said, and none that is of no use."""
 
 import asyncio
+import contextlib
 import functools
+import random
 import socket
 import threading
 from collections.abc import AsyncIterator
@@ -52,6 +54,23 @@ async def test_a_connection_is_kept_for_the_next_question_and_closed_in_the_end(
             assert (agent.accepted, agent.open) == (1, 1)
         await asyncio.sleep(0.2)
         assert agent.open == 0
+
+
+async def test_questions_that_are_given_up_leave_nothing_behind() -> None:
+    """At any moment: httpcore's pool forgets some of their connections, and new ones take its place."""
+    chance = random.Random(20_261_122)
+
+    async def ask_and_give_up(client: httpx.AsyncClient, url: str) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1 * chance.random()):
+                await client.get(url)
+
+    async with behaving(answering_well(b"x" * 2000)) as agent, client_of() as client:
+        for _ in range(40):
+            await asyncio.gather(*(ask_and_give_up(client, agent.address.url) for _ in range(20)))
+        assert (await client.get(agent.address.url)).status_code == 200
+        await asyncio.sleep(0.3)
+        assert agent.open == 1
 
 
 def test_httpx_keeps_its_pool_where_ours_is_put() -> None:
