@@ -23,6 +23,7 @@ from shared.setup import OWN_VARIABLES, Setup
 from shared.snapshot import Identity, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks, Thread
 from shared.survey_form import (
+    TIMES,
     BeatColumns,
     EventColumns,
     FileColumns,
@@ -51,7 +52,6 @@ MOST_EVENTS = 8
 MOST_OF_A_CALL_SITE = 8
 """Frames, the innermost ones. Suspects are asked for all of them."""
 
-_TIMES = ("created_ns", "started_ns", "completed_ns")
 
 _C = TypeVar("_C", bound=Columns)
 
@@ -136,7 +136,7 @@ class _Writing:
     def _recorders(self, recorders: Sequence[Trace | Missing]) -> RecorderColumns:
         cut = [recorder.windowed(WINDOW) if isinstance(recorder, Trace) else recorder for recorder in recorders]
         traces = [trace for trace in cut if isinstance(trace, Trace)]
-        times = {name: packed(chain.from_iterable(getattr(trace, name) for trace in traces)) for name in _TIMES}
+        times = {name: packed(chain.from_iterable(getattr(trace, name) for trace in traces)) for name in TIMES}
         return RecorderColumns(
             program=self._place("programs", map(_program, cut)),
             groups=tuple(self._groups(trace.groups if isinstance(trace, Trace) else ()) for trace in cut),
@@ -164,7 +164,7 @@ def _owners(owned: Iterable[tuple[int, Value]]) -> tuple[int, ...]:
 def _program(trace: Trace | Missing) -> Trace | Missing:
     if isinstance(trace, Missing):
         return trace
-    zeros = dict.fromkeys(_TIMES, array("B", bytes(len(trace))))
+    zeros = dict.fromkeys(TIMES, array("B", bytes(len(trace))))
     sites = tuple(site[-MOST_OF_A_CALL_SITE:] for site in trace.call_sites)
     unnamed = (Group(name=""),) * len(trace.groups)
     return trace.model_copy(update={"groups": unnamed, "call_sites": sites, **zeros})

@@ -134,6 +134,10 @@ class KernelEventColumns(Columns):
     pid: _Integers = ()
 
 
+TIMES = ("created_ns", "started_ns", "completed_ns")
+"""Columns of a flight record that each rank has to itself."""
+
+
 class RecorderColumns(Value):
     """The flight records of all ranks.
 

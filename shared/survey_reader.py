@@ -14,7 +14,7 @@ from shared.ranks import out_of_steps
 from shared.setup import Setup
 from shared.snapshot import Beat, Identity, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks
-from shared.survey_form import BeatColumns, Survey, SurveyedGroup, exchange_quotes
+from shared.survey_form import TIMES, BeatColumns, Survey, SurveyedGroup, exchange_quotes
 from shared.trace import Group, Trace
 from shared.value import made, unpacked
 
@@ -36,7 +36,6 @@ _SETUP: TypeAdapter[Setup | Missing] = TypeAdapter(Setup | Missing)
 _LOGS: TypeAdapter[Logs | Missing] = TypeAdapter(Logs | Missing)
 _TRACE: TypeAdapter[Trace | Missing] = TypeAdapter(Trace | Missing)
 
-_TIMES = ("created_ns", "started_ns", "completed_ns")
 _NO_BEAT = made(Beat, blank(BeatColumns))
 _FILE = LogFile(path="")
 _USER = GpuProcess(pid=0)
@@ -127,7 +126,7 @@ class SurveyReader:
         programs = self._programs.rows(survey.tables.programs, told.program)
         groups = self._groups.all(survey.tables.groups)
         most = sum(len(program) for program in programs if isinstance(program, Trace))
-        times = {name: unpacked(column) for name in _TIMES if (column := getattr(told, name))}
+        times = {name: unpacked(column) for name in TIMES if (column := getattr(told, name))}
         if most > _MOST_RECORDS:
             raise ValueError(f"more than {_MOST_RECORDS} records")
         if any(len(column) != most for column in times.values()):

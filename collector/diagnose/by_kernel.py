@@ -93,7 +93,7 @@ def _with_culprits(fault: Fault, scene: Scene) -> Fault:
     cause = causes.pop() if len(causes) == 1 else None
     changed = replace(fault, ground=(*fault.ground, *ground)) if ground else fault
     kills = [(view, unseen_kills(view, scene)) for view in views]
-    if any(found and are_all(view, found, scene) for view, found in kills):
+    if any(are_all(view, found, scene) for view, found in kills):
         changed = replace(changed, remarks=(*changed.remarks, REMARK))
     return changed if cause is None else replace(changed, cause=cause)
 
@@ -105,7 +105,7 @@ def _cause(view: RankView, fault: Fault, scene: Scene) -> Cause | None:
     mine = [event for event in facts.events if concerns(event, view, facts)]
     if fault.kind in _ENDED:
         kills = unseen_kills(view, scene)
-        return _cause_of_end(now, [*mine, *kills] if kills and are_all(view, kills, scene) else mine)
+        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, scene) else mine)
     row = stack_row(_kernel_stack(view, mine))
     if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
         return row.cause

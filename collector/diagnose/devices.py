@@ -34,9 +34,7 @@ def device_conflicts(scene: Scene) -> tuple[Conflict, ...]:
 
     A rank that has also touched another's device, as a careless `torch.load` does, shares nothing that it works on.
     """
-    here: dict[str, list[RankView]] = defaultdict(list)
-    for view in scene.roster.present():
-        here[view.host or ""].append(view)
+    here = scene.roster.by_host
     return tuple(conflict for facts in scene.nodes.values() for conflict in _of_node(facts, here[facts.host]))
 
 
@@ -45,7 +43,7 @@ def _of_node(facts: NodeFacts, views: Iterable[RankView]) -> Iterable[Conflict]:
         return  # as on most nodes: a device that ranks share has a process of each
     instances = _instances(facts)
     sharing: dict[Instance, list[int]] = defaultdict(list)
-    for view in views:
+    for view in (view for view in views if not view.gone):
         mine = _held(instances, pids_of(view))
         if len(mine) == 1:
             sharing[mine.pop()].append(view.rank)

@@ -76,11 +76,7 @@ def _begun(roster: Roster) -> dict[str, float]:
 
 def _pids(roster: Roster, *, of: Collection[str]) -> dict[str, set[int]]:
     """The processes of the job's ranks on some nodes."""
-    pids: dict[str, set[int]] = {host: set() for host in of}
-    for view in roster.ranks.values() if of else ():
-        if view.host in pids:
-            pids[view.host] |= pids_of(view)
-    return pids
+    return {host: {pid for view in roster.by_host[host] for pid in pids_of(view)} for host in of}
 
 
 def _may_be_of_job(event: KernelEvent, begun: float) -> bool:

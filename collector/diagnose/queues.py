@@ -9,6 +9,7 @@ operation of the same rank stands for it. Gloo has no such queues: what it has i
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from shared.trace import State, Trace
 
@@ -30,7 +31,7 @@ def queues_of(traces: Mapping[int, Trace]) -> dict[int, "Queue"]:
     for rank, trace in traces.items():
         if id(trace.state) not in known:
             known[id(trace.state)] = unfinished(trace)
-        queues[rank] = Queue.of(trace, known[id(trace.state)])
+        queues[rank] = Queue(trace, known[id(trace.state)])
     return queues
 
 
@@ -39,15 +40,13 @@ class Queue:
     """What one rank has put on its device and not got back."""
 
     trace: Trace
-    tells_starts: bool
-    """Does the recorder of this rank write down when operations begin?"""
     unfinished: tuple[int, ...]
     """Positions of all unfinished records, oldest first."""
 
-    @classmethod
-    def of(cls, trace: Trace, pending: tuple[int, ...]) -> "Queue":
-        starts = any(trace.started_ns) or any(trace.state[at] == State.STARTED for at in pending)
-        return cls(trace, starts, pending)
+    @cached_property
+    def tells_starts(self) -> bool:
+        """Does the recorder of this rank write down when operations begin?"""
+        return any(self.trace.started_ns) or any(self.trace.state[at] == State.STARTED for at in self.unfinished)
 
     def holds_back(self, position: int) -> bool:
         """Has the operation at `position` been issued without having begun?"""

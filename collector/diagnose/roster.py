@@ -140,7 +140,7 @@ class Roster:
         nodes: dict[str | None, list[RankView]] = defaultdict(list)
         for view in self.ranks.values():
             nodes[view.host].append(view)
-        return nodes
+        return dict(nodes)
 
     @cached_property
     def _present(self) -> tuple[RankView, ...]:

@@ -6,7 +6,7 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from collector.diagnose.nodes import pids_of
 from collector.diagnose.roster import RankView
@@ -32,8 +32,10 @@ def unseen_kills(view: RankView, scene: Scene) -> tuple[KernelEvent, ...]:
     return tuple(event for event in ends if _is_alike(event, alike))
 
 
-def are_all(view: RankView, kills: Iterable[KernelEvent], scene: Scene) -> bool:
-    """Are there as many as ranks that lack on that node? (2)"""
+def are_all(view: RankView, kills: Collection[KernelEvent], scene: Scene) -> bool:
+    """Are there kills, and as many as ranks that lack on that node? (2)"""
+    if not kills:
+        return False
     lost = [other for other in scene.roster.by_host[view.host] if _is_lost(other)]
     return len({event.pid for event in kills}) == len(lost)
 
