@@ -1,6 +1,7 @@
 """Agents that are not there: ASGI applications that answer real snapshots, and sockets that misbehave."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -169,21 +170,21 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 @asynccontextmanager
-async def listening(handle: Handler) -> AsyncIterator[AgentAddress]:
-    """A real socket on loopback whose connections `handle` answers, well or badly."""
+async def listening(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[AgentAddress]:
+    """A real socket on loopback whose connections, over TLS if there is a context, `handle` answers, well or badly."""
 
     async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await handle(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
-    server = await asyncio.start_server(guarded, "127.0.0.1", 0)
+    server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
     try:
-        yield AgentAddress(host=f"127.0.0.1:{port}", url=f"http://127.0.0.1:{port}")
+        yield AgentAddress(host=f"127.0.0.1:{port}", url=f"{'http' if tls is None else 'https'}://127.0.0.1:{port}")
     finally:
         server.close()
 
