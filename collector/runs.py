@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from collector.database import StoreTrouble
 from collector.desk import Desk
+from collector.ending import end
 from collector.ledger import Interrupted, RunState, Unfinished
 from collector.question import Question, Stage, Step
 from shared.diagnosis import Diagnosis
@@ -112,9 +113,7 @@ class Runs:
     async def stop(self) -> None:
         """Cancel all runs, wait until they have ended, and leave their jobs to others."""
         tasks = [run.task for run in self._by_job.values() if run.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
         if tasks:
             try:
                 await self._desk.note(self._ledger.interrupt)
@@ -153,9 +152,7 @@ class Runs:
                 await self._tell_failure(run, error)
             return making.result()
         finally:
-            making.cancel()
-            holding.cancel()
-            await asyncio.gather(making, holding, return_exceptions=True)
+            await end(making, holding)
 
     async def _take_turn(self, run: Run) -> Diagnosis:
         async with self._turns:

@@ -10,6 +10,7 @@ from collector.discovery.leases import SOURCE, Leases
 from collector.discovery.merging import KnownAgent, Merged, merge
 from collector.discovery.sightings import PodPlace, Sighting, Source
 from collector.discovery.standing import Standing
+from collector.ending import end
 from collector.hostlists import AgentAddress
 from collector.inventory import StaticInventory
 from shared.missing import Missing
@@ -51,9 +52,7 @@ class Directory:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
 
     def addresses(self) -> tuple[AgentAddress, ...]:
         """Return the agents to ask."""

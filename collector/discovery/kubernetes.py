@@ -11,6 +11,7 @@ from pathlib import Path
 from collector.discovery.kubernetes_api import WATCH_SECONDS, PodApi, PodScope
 from collector.discovery.pod_view import PodView
 from collector.discovery.sightings import PodPlace, Reading, Sighting, address_at
+from collector.ending import end
 from collector.failures import NoAnswer
 from shared.errors import InvalidHostlist, InvalidSettings
 from shared.missing import Missing, Reason
@@ -81,9 +82,7 @@ class KubernetesPods:
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
 
     async def _keep(self, view: PodView) -> None:
         while True:

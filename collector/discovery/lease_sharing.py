@@ -14,6 +14,7 @@ from functools import partial
 
 from collector.discovery.leases import SOURCE, Leases
 from collector.discovery.own_thread import OwnThread
+from collector.ending import end
 from collector.registrations import Registrations
 from shared.errors import UnhangError
 from shared.missing import Missing, Reason
@@ -103,8 +104,7 @@ async def shared_leases(leases: Leases | None, registrations: Registrations) -> 
     finally:
         stop.set()
         await asyncio.wait([task], timeout=_END_SECONDS)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
 
 def _note_end(task: "asyncio.Task[None]") -> None:

@@ -222,6 +222,34 @@ async def test_mistake_in_a_source_is_told_and_ends_only_that_source() -> None:
         assert directory.trouble is not None and directory.trouble.reason is Reason.UNREADABLE
 
 
+class Waiting:
+    """A source that awaits its answer as dnspython does."""
+
+    name = "waiting"
+
+    def __init__(self) -> None:
+        self.answers: asyncio.Queue[Reading] = asyncio.Queue()
+        self.asked = 0
+
+    async def read(self) -> Reading:
+        """Return the next answer."""
+        self.asked += 1
+        return await asyncio.wait_for(self.answers.get(), 60)
+
+
+async def test_source_that_answers_at_the_very_end_keeps_nobody_from_ending() -> None:
+    """Python 3.11 forgets a cancellation that comes together with the answer, and the asking goes on."""
+    source = Waiting()
+    source.answers.put_nowait(Reading())
+    directory = Directory(StaticInventory([]), [source], period_seconds=0.01)
+    async with asyncio.timeout(20):
+        async with directory.kept_fresh():
+            await until(lambda: source.asked == 2)
+            source.answers.put_nowait(Reading())
+            await asyncio.sleep(0)  # the answer is taken from the queue, and whoever asked has not run yet
+    assert "agents from waiting" not in {task.get_name() for task in asyncio.all_tasks()}
+
+
 @pytest.mark.parametrize(
     "ways", [{"agent_url": "http://node:1"}, {"agent_url": "ftp://{host}"}, {"http_sd": "nix"}, {"kubernetes": "a=b"}]
 )
