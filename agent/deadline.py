@@ -43,6 +43,10 @@ class TooManyAbandoned(Exception):
     """So many earlier tasks never came back that no new one is begun."""
 
 
+class NoThread(Exception):
+    """The machine, or our control group, has no more threads: the task was not begun."""
+
+
 class _Task(threading.Thread, Generic[T]):
     """A piece of work that has begun and, once it has ended, what came of it."""
 
@@ -78,12 +82,20 @@ class Crew:
     ) -> dict[str, T | Exception]:
         """Run every task in a thread of its own; one that fails or is late gives its exception or Late.
 
-        A task of the same name and owner as one that never came back is not begun: it is late already.
+        One for which there is no thread gives NoThread. A task of the same name and owner as one that never came back
+        is not begun: it is late already.
         """
         if self.abandoned >= MOST_ABANDONED:
             return {name: TooManyAbandoned() for name in tasks}
-        running = {name: _Task(name, work) for name, work in tasks.items() if not self._is_stuck(owner, name)}
+        running: dict[str, _Task[T]] = {}
         outcomes: dict[str, T | Exception] = {name: Late() for name in tasks}
+        for name, work in tasks.items():
+            if self._is_stuck(owner, name):
+                continue
+            try:
+                running[name] = _Task(name, work)
+            except RuntimeError as error:  # Thread.start: "can't start new thread"
+                outcomes[name] = NoThread(str(error))
         for name, task in running.items():
             outcome = self._outcome(task, deadline, (owner, name))
             outcomes[name] = outcome

@@ -1,6 +1,6 @@
 """Turns an error into what travels: a `Missing` with its reason."""
 
-from agent.deadline import Late, TooManyAbandoned
+from agent.deadline import Late, NoThread, TooManyAbandoned
 from agent.errors import Gone, Unavailable
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
@@ -21,6 +21,8 @@ def missing_for(source: str, error: Exception) -> Missing:
             return Missing(source=source, reason=Reason.TIMED_OUT, detail="it was not done by the deadline")
         case TooManyAbandoned():
             return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks never came back")
+        case NoThread():
+            return Missing(source=source, reason=Reason.REFUSED, detail=f"it was not begun: {error}")
         case _:
             told = f"unexpected {type(error).__name__}: {error}"
             return Missing(source=source, reason=Reason.UNREADABLE, detail=told[:500])

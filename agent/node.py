@@ -3,8 +3,9 @@
 import threading
 from functools import partial
 
-from agent.deadline import Crew, Deadline, Late, TooManyAbandoned
+from agent.deadline import Crew, Deadline, Late, NoThread, TooManyAbandoned
 from agent.discover import Found, discover
+from agent.missing import missing_for
 from agent.processes import Lister, Listing
 from agent.procfs import ProcFs
 from agent.users import owner_of
@@ -58,6 +59,8 @@ class Node:
                 outcome = self._crew.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
                 if isinstance(outcome, tuple):
                     return self._seen(*outcome)
+                if isinstance(outcome, NoThread):
+                    return Found((), (), (missing_for("ranks", outcome),))
                 if not isinstance(outcome, Late | TooManyAbandoned):
                     raise outcome
                 if not self._avoid_the_stuck():

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from agent.deadline import MOST_ABANDONED, Crew, Deadline, Late, TooManyAbandoned
+from agent.deadline import MOST_ABANDONED, Crew, Deadline, Late, NoThread, TooManyAbandoned
 from tests.agent.processes import until
 
 
@@ -47,6 +47,22 @@ def test_with_too_many_left_behind_none_is_begun() -> None:
     outcomes = crew.run({"one more": lambda: True}, Deadline(1))
     gate.set()
     assert isinstance(outcomes["one more"], TooManyAbandoned)
+
+
+def test_without_threads_the_tasks_of_a_round_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were begun give their values; nothing is raised, which would end an agent's beat."""
+    begin, begun = threading.Thread.start, []
+
+    def only_one(thread: threading.Thread) -> None:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", only_one)
+    outcomes = Crew().run({"first": lambda: 1, "second": lambda: 2}, Deadline(5))
+    assert outcomes["first"] == 1
+    assert isinstance(outcomes["second"], NoThread)
 
 
 def test_deadlines_are_passed_down() -> None:

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from agent.agent import Agent
 from agent.beat import has_moved, take_beat, take_settled_beat
 from agent.deadline import Crew, Deadline
 from agent.discover import Found, Rank
 from agent.errors import Gone
 from agent.node import Node
 from agent.procfs import ProcFs
+from agent.settings import AgentSettings
 from agent.sources.kernel_log import KernelLog
 from agent.users import parse_users
 from shared.errors import InvalidSettings
@@ -397,3 +399,28 @@ def test_beat_of_a_process_that_is_gone() -> None:
         pid = process.pid
     with pytest.raises(Gone):
         take_beat(ProcFs(), pid)
+
+
+def test_beat_goes_on_after_a_moment_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that nobody watches any more would seem to stand still for as long as the agent lives."""
+    refused = []
+
+    def none_left(_: threading.Thread) -> None:
+        refused.append(1)
+        raise RuntimeError("can't start new thread")
+
+    one = Agent(AgentSettings(beat_seconds=0.02, discover_seconds=0.02))
+    one.start()
+    try:
+        with monkeypatch.context() as short_of_threads:
+            short_of_threads.setattr(threading.Thread, "start", none_left)
+            assert one.ranks().missing[0].reason is Reason.REFUSED
+            until(lambda: len(refused), lambda times: times > 10)
+        with running(SLEEP, env=rank_environment(port=29412)) as rank:
+            until(lambda: one.node.watch.idle_for_seconds(_key(rank.pid)), lambda seconds: seconds is not None)
+    finally:
+        one.stop()
+
+
+def _key(pid: int) -> tuple[int, int]:
+    return pid, ProcFs().stat(pid).start_ticks
