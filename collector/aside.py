@@ -30,6 +30,9 @@ async def aside(call: Callable[..., T], *arguments: object) -> T:
         value, error = None, None
         try:
             value = call(*arguments)
+        except StopIteration as caught:  # a future takes none: whoever awaits it would wait for ever
+            error = RuntimeError("StopIteration")
+            error.__cause__ = caught
         except BaseException as caught:  # noqa: BLE001 - it is raised where it is awaited
             error = caught
         with suppress(RuntimeError):  # the loop is closed: nobody waits

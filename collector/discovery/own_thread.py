@@ -1,14 +1,17 @@
 """Work that may block for ever, such as reading a file on a mount that is gone, in a thread that holds up nobody."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from shared.errors import UnhangError, Unreachable
+from shared.errors import UnhangError, Unreachable, quoted
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class OwnThread:
@@ -19,13 +22,21 @@ class OwnThread:
         self._busy = threading.Lock()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, or raise its UnhangError. Raises Unreachable while an earlier one blocks."""
+        """Return what `work` returns, or raise its UnhangError.
+
+        Raises Unreachable while an earlier one blocks, where no thread can be begun, and for any other mistake.
+        """
         if not self._busy.acquire(blocking=False):
             raise Unreachable("an earlier read of it has not come back: is it on a mount that hangs?")
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
         # A daemon: the collector must be able to end while this blocks in the kernel.
-        threading.Thread(target=self._carry_out, args=(work, loop, outcome), name=self._name, daemon=True).start()
+        thread = threading.Thread(target=self._carry_out, args=(work, loop, outcome), name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the machine, or our control group, has no more
+            self._busy.release()
+            raise Unreachable(f"it cannot be read now: {error}") from error
         return await outcome
 
     def _carry_out(self, work: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: "asyncio.Future[T]") -> None:
@@ -34,6 +45,10 @@ class OwnThread:
             tell = partial(outcome.set_result, work())
         except UnhangError as error:
             tell = partial(outcome.set_exception, error)
+        except Exception as error:  # noqa: BLE001 - whoever awaits the outcome must get one
+            _log.error("%s: a mistake of ours", self._name, exc_info=error)
+            told = f"reading it ended with {type(error).__name__} {quoted(str(error))}"
+            tell = partial(outcome.set_exception, Unreachable(told))
         finally:
             self._busy.release()
         try:
