@@ -51,7 +51,8 @@ def test_with_too_many_left_behind_none_is_begun() -> None:
 
 def test_without_threads_the_tasks_of_a_round_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were begun give their values; nothing is raised, which would end an agent's beat."""
-    begin, begun = threading.Thread.start, []
+    begin = threading.Thread.start
+    begun: list[threading.Thread] = []
 
     def only_one(thread: threading.Thread) -> None:
         if begun:
