@@ -23,6 +23,7 @@ from shared.missing import Missing
 from shared.snapshot import NodeSnapshot, Process, RankList
 from shared.stacks import Stacks
 from tests.agent.processes import SLEEP, rank_environment, running, until
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.anyio]
 
@@ -242,8 +243,7 @@ def test_agent_that_must_not_begin(tmp_path: Path) -> None:
 
 def test_service_serves_and_ends_with_a_signal() -> None:
     """As systemd runs it."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     program = (
         "from agent.serve import serve; from agent.settings import AgentSettings; import sys\n"
         f"serve(AgentSettings(listen='127.0.0.1:{port}'))\n"
@@ -252,7 +252,7 @@ def test_service_serves_and_ends_with_a_signal() -> None:
     try:
         until(lambda: _answers(port), lambda answers: answers)
         process.terminate()
-        _, complaint = process.communicate(timeout=15)
+        _, complaint = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (process.returncode, complaint) == (0, b"") or process.returncode == -15

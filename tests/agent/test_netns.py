@@ -17,7 +17,8 @@ from agent.procfs import ProcFs
 from shared.listening import Address
 from shared.missing import Missing, Reason
 from tests.agent.processes import find_rank
-from tests.ras.ranks import REPOSITORY, ask, free_port, ras_rank
+from tests.ports import free_port
+from tests.ras.ranks import REPOSITORY, ask, ras_rank
 
 
 @contextmanager

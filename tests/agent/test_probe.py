@@ -20,6 +20,7 @@ from agent.sources.helper import find_program
 from agent.sources.pyspy import dump_stacks
 from agent.sources.recorder import RecorderSource
 from shared.trace import Trace
+from tests import ports
 from tests.agent.looking import ask, rank_of
 from tests.agent.processes import READY, rank_environment, running, until
 
@@ -55,9 +56,7 @@ def run(program: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def free_port() -> int:
     """A port for a rendezvous."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+    return ports.free_port()
 
 
 def test_rank_can_be_asked(folder: Path, free_port: int) -> None:

@@ -20,7 +20,8 @@ from agent.sources.ras import RasSource, Visit
 from shared.missing import Reason
 from shared.snapshot import NodeSnapshot
 from tests.agent.processes import find_rank, rank_environment, running
-from tests.ras.ranks import ask, free_port, ras_rank
+from tests.ports import free_port
+from tests.ras.ranks import ask, ras_rank
 
 pytestmark = pytest.mark.ptrace
 

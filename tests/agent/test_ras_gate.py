@@ -11,7 +11,8 @@ from agent.sources.ras_gate import Signs, refusal, signs_of
 from shared.missing import Missing, Reason
 from shared.snapshot import Exited, Identity, Process, RankSnapshot
 from shared.stacks import Frame, Stacks, Thread
-from tests.ras.ranks import free_port, ras_rank
+from tests.ports import free_port
+from tests.ras.ranks import ras_rank
 
 
 @pytest.mark.ptrace

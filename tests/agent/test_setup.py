@@ -1,7 +1,6 @@
 """What a rank was started with: settings, versions, surroundings; of real processes, and of made-up files."""
 
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from agent.versions import driver_version, read_versions
 from shared.setup import Setup
 from tests.agent.looking import ask
 from tests.agent.processes import READY, SLEEP, find_rank, rank_environment, running
+from tests.ports import free_port
 
 LISTENS = f"""
 import os, socket
@@ -31,13 +31,6 @@ for path in sys.argv[1:]:
 {READY}
 time.sleep(600)
 """
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def setup_of(pid: int) -> Setup:

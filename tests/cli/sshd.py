@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.cli.processes import command
+from tests.ports import free_port
 
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Compiled into Debian's sshd, which wants it to be there when it runs as root."""
@@ -75,16 +76,14 @@ def cluster(folder: Path, environments: Mapping[str, Mapping[str, str]]) -> Iter
 
 
 def _make_key(path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=30)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True, timeout=60)
 
 
 def _start(program: str, folder: Path, name: str, environment: Mapping[str, str]) -> Host:
     here = folder / name
     here.mkdir()
     _make_key(here / "host_key")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = free_port()
     variables = " ".join(f'"{key}={value}"' for key, value in environment.items())
     (here / "config").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {here / 'host_key'}\nPidFile none\nStrictModes no\nUsePAM no\n"
@@ -101,7 +100,7 @@ def _start(program: str, folder: Path, name: str, environment: Mapping[str, str]
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], here: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         assert process.poll() is None, (here / "log").read_text()
         try:

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from collector.settings import CollectorSettings
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidSettings
 from tests.cli.processes import FIRST, Job, command, environment, unhang
+from tests.ports import free_port
 from tests.shared.certificates import Authority
 
 
@@ -88,14 +88,6 @@ def test_settings_that_cannot_be_used(arguments: list[str], said: str, tmp_path:
     assert "Traceback" not in result.stderr
 
 
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def service(*arguments: str, port: int, log: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a service until the block ends; it must then end by SIGTERM without complaint."""
@@ -107,14 +99,14 @@ def service(*arguments: str, port: int, log: Path, env: dict[str, str]) -> Itera
         _wait_until_well(process, port, log)
         yield process
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0, log.read_text()
+        assert process.wait(60) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()
 
 
 def _wait_until_well(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
             if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2.0, trust_env=False).is_success:

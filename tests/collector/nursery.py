@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from tests.collector.test_serve import free_port
+from tests.ports import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 30.0

@@ -13,7 +13,7 @@ from shared.diagnosis import Diagnosis
 from tests.collector.fake_agents import JOB
 from tests.collector.nursery import Nursery
 from tests.collector.served_agents import served, whole_job
-from tests.collector.test_serve import free_port
+from tests.ports import free_port
 
 LEASE_SECONDS = 1.0
 INTERVAL_SECONDS = 0.15

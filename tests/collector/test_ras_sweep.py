@@ -18,7 +18,8 @@ from collector.sweep import Sweep, sweep
 from shared.diagnosis import Certainty, Kind
 from shared.missing import Reason
 from tests.agent.processes import until
-from tests.ras.ranks import free_port, ras_rank
+from tests.ports import free_port
+from tests.ras.ranks import ras_rank
 from tests.ras.reports import comm, json_report
 
 pytestmark = pytest.mark.ptrace

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from collector.settings import CollectorSettings
 from tests.deploy.test_containers import COMPOSE, DOCKERFILE, services
 from tests.deploy.units import REPOSITORY
 from tests.live.jobs import MARK
+from tests.ports import free_port
 
 TEXT = COMPOSE.read_text(encoding="utf-8")
 WHOLE: dict[str, Any] = yaml.safe_load(TEXT)
@@ -142,13 +142,6 @@ class Box:
         _, _, *words = services()[name]["healthcheck"]["test"]
         command = (sys.executable, *(self.here(name, word) for word in words))
         return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
-
-
-def free_port() -> int:
-    """Return a port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port: int = holder.getsockname()[1]
-    return port
 
 
 def wait_until(what: str, happens: Callable[[], bool]) -> None:

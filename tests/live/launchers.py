@@ -5,11 +5,12 @@ is documented to set, and no others: a job started "by srun" has no RANK.
 """
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ports import free_port
 
 LOOPBACK = "127.0.0.1"
 
@@ -91,7 +92,7 @@ def spawn(order: Order) -> Plan:
 
 def accelerate(order: Order) -> Plan:
     """`accelerate launch` on CPUs, which is torchrun's agent underneath."""
-    port = str(_free_port())
+    port = str(free_port())
     arguments = (
         *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "1"),
         *("--num_processes", str(order.ranks), "--mixed_precision", "no", "--dynamo_backend", "no"),
@@ -136,19 +137,11 @@ def _open_mpi_variables(rank: int, ranks: int) -> dict[str, str]:
 
 
 def _meeting_point() -> dict[str, str]:
-    return {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(_free_port())}
+    return {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port())}
 
 
 def _address(meeting: Mapping[str, str]) -> str:
     return f"{meeting['MASTER_ADDR']}:{meeting['MASTER_PORT']}"
-
-
-def _free_port() -> int:
-    """Return a port that nobody has now; the kernel hands out another one to the next who asks."""
-    with socket.socket() as listener:
-        listener.bind((LOOPBACK, 0))
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def common_environment(directory: Path) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Real processes that pass for ranks whose NCCL has a RAS thread, and a way to ask them."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,12 +20,6 @@ from tests.agent.processes import rank_environment, running
 from tests.ras.reports import Comm, Member, json_report, text_report
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def reports(version: str, *, number: int = 2) -> dict[str, str | None]:

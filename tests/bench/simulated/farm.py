@@ -2,7 +2,6 @@
 
 import json
 import resource
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from tests.bench.jobs import REPOSITORY
 from tests.bench.simulated.job import PER_NODE, SimulatedJob
 from tests.bench.simulated.nodes import stopped_before
 from tests.bench.simulated.servers import Report, Task, address_of
+from tests.ports import free_port
 
 _PROCESSES = 2
 _SPARE_FILES = 1024
@@ -58,7 +58,7 @@ def agents(nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool 
     _raise_file_limit(nodes)
     now_ns = time.time_ns()
     stopped_ns = now_ns + _TO_MAKE_READY_NS if moving else stopped_before(now_ns)
-    task = Task(nodes=nodes, port=_free_port(), stopped_ns=stopped_ns, moving=moving, gzip=gzip)
+    task = Task(nodes=nodes, port=free_port(), stopped_ns=stopped_ns, moving=moving, gzip=gzip)
     if faulty:
         mute, unreachable, slow = _troubled(SimulatedJob(nodes))
         task = task.model_copy(update={"mute": mute, "unreachable": unreachable, "slow": slow})
@@ -107,10 +107,3 @@ def _raise_file_limit(nodes: int) -> None:
         raise OSError(f"{nodes} agents need {needed} open files, and the hard limit is {hard}: `ulimit -Hn {needed}`")
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((address_of(0), 0))
-        port: int = free.getsockname()[1]
-        return port
