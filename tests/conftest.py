@@ -6,9 +6,16 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 NO_SKIPS = "UNHANG_NO_SKIPS"
 """Set by CI, which has everything but a GPU: a skipped test fails there."""
+
+# A machine that pauses breaks no property. CI tries the same examples each time, whoever works here tries others.
+settings.register_profile(
+    "unhang", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=NO_SKIPS in os.environ
+)
+settings.load_profile("unhang")
 
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 

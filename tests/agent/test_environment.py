@@ -154,10 +154,10 @@ def endless_chains(address: int, size: int) -> bytes:
 )
 def test_memory_that_makes_no_sense(read: Callable[[int, int], bytes]) -> None:
     """It belongs to the process, which may write anything into it; it costs no time."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     for _ in range(20):
         find_variable(read, libc_base(), b"no_such_variable")
-    assert time.perf_counter() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 @pytest.mark.root

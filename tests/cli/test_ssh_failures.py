@@ -75,9 +75,9 @@ def test_anything_may_be_sent(sent: bytes) -> None:
 
 def test_millions_of_lines_are_cheap() -> None:
     """They are passed over, not taken apart."""
-    began = time.monotonic()
+    began = time.thread_time()
     _read_looks(b"\n" * 32_000_000 + LOOK, 2)
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_the_shell_there_gets_one_line_and_quoted_words() -> None:

@@ -53,11 +53,11 @@ def test_job_whose_ranks_have_all_ended_is_still_known() -> None:
 @pytest.mark.parametrize("fields", [{"rank": -1}, {"rank": 2**40}, {"world_size": 2**60}, {"world_size": -5}])
 def test_made_up_numbers_cost_nothing(fields: dict[str, int]) -> None:
     """A process that claims an impossible rank or world does not break the list of the others."""
-    began = time.monotonic()
+    began = time.thread_time()
     (job,) = summarise_jobs([node("n1", rank(0), rank(1)), node("n2", rank(2, **fields))])
     assert job.ranks.startswith("0-")
     assert job.world_size == 4
-    assert time.monotonic() - began < 1.0
+    assert time.thread_time() - began < 1.0
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.sampled_from(["n1", "n2"])), max_size=12))

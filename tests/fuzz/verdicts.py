@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from shared.errors import UnhangError
 
 MOST_SECONDS = 5.0
-"""For one input of at most 200,000 bytes, on a busy machine. Most take under a millisecond."""
+"""Of a core, for one input of at most 200,000 bytes, on a slow machine. Most take under a millisecond."""
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of the value that comes out, as JSON."""
@@ -17,14 +17,14 @@ MOST_BYTES = 32 * 1024 * 1024
 
 def hold(parse: Callable[[bytes], Any], data: bytes) -> Any:
     """Parse `data`, check what comes of it, and return it; None where it was refused."""
-    begun = time.monotonic()
+    begun = time.thread_time()
     try:
         value = parse(data)
     except UnhangError as error:
         check_text(str(error))
         return None
     finally:
-        assert time.monotonic() - begun < MOST_SECONDS, "took too long"
+        assert time.thread_time() - begun < MOST_SECONDS, "took too long"
     check_value(value)
     return value
 

@@ -169,9 +169,9 @@ def test_every_row_is_met_by_a_line() -> None:
 )
 def test_hostile_lines_take_no_time(text: str) -> None:
     """A process may name itself as it likes, and the kernel prints that name."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     event = read_kernel_line(text)
-    assert time.perf_counter() - begun < 0.05
+    assert time.thread_time() - begun < 0.05
     assert event is None or len(event.text) <= 300
 
 

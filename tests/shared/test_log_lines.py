@@ -427,9 +427,9 @@ def test_secrets_are_not_carried() -> None:
 def test_no_line_takes_long(hint: str) -> None:
     """Each hint, repeated and followed by what its pattern would like to see."""
     for filler in (" ", "1", ", 1", "a", "(", "[rank1]:", "<" * 3):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         events((hint + filler * 3000) * 3)
-        assert time.perf_counter() - begun < 0.5
+        assert time.thread_time() - begun < 0.5
 
 
 PIECES = st.sampled_from(
@@ -465,9 +465,9 @@ def test_whatever_a_job_writes_is_read_without_complaint(lines: list[str], rank:
 def test_long_logs_are_quick() -> None:
     """Two thousand ordinary lines take milliseconds."""
     lines = [f"step {n} loss 0.25 connect to nothing, all is well" for n in range(2000)]
-    begun = time.perf_counter()
+    begun = time.thread_time()
     find_events(lines, path="", rank=None)
-    assert time.perf_counter() - begun < 0.25
+    assert time.thread_time() - begun < 0.25
 
 
 def test_operations_have_the_recorders_names() -> None:

@@ -61,6 +61,6 @@ def test_ordinary_text_stays(text: str) -> None:
 )
 def test_no_text_takes_long(text: str) -> None:
     """Whoever writes the log does not choose how long we take."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     redact(text)
-    assert time.perf_counter() - begun < 0.5
+    assert time.thread_time() - begun < 0.5
