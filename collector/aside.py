@@ -27,7 +27,8 @@ async def aside(call: Callable[..., T], *arguments: object) -> T:
             outcome.set_result(value)  # type: ignore[arg-type]
 
     def run() -> None:
-        value, error = None, None
+        value: T | None = None
+        error: BaseException | None = None
         try:
             value = call(*arguments)
         except StopIteration as caught:  # a future takes none: whoever awaits it would wait for ever

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from collector.aside import aside
 from collector.database import StoreTrouble
 from collector.store import Store
 from shared.missing import Missing, Reason
@@ -27,6 +27,10 @@ SAVE_SECONDS = 30.0
 SAVE_WHILE_BROKEN_SECONDS = 3.0
 """For keeping a diagnosis, for which its callers wait; that of a large job is hundreds of megabytes to pack."""
 
+END_SECONDS = 2.0
+"""For what is being written when the collector ends. A thread that waits for longer is left behind: SQLite waits half a
+minute for another program that writes, and one of our threads for the other."""
+
 _THREADS = 8
 
 _log = logging.getLogger(__name__)
@@ -37,7 +41,9 @@ class Desk:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="store")
+        self._threads = asyncio.Semaphore(_THREADS)
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
         self._unwritten: StoreTrouble | None = None
 
     async def ask(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -68,9 +74,13 @@ class Desk:
             return None
         return Missing(source="store", reason=Reason.UNREACHABLE, detail="the store fails; the service's log tells why")
 
-    def close(self) -> None:
-        """Take no more questions; those that wait are dropped."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    async def close(self) -> None:
+        """Take no more questions, and let those that are under way come to their end, for a bounded time."""
+        self._is_closed = True
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=END_SECONDS)
+        for left in self._under_way:
+            left.cancel()
 
     async def _write(self, what: Callable[[], T], seconds: float) -> T:
         try:
@@ -88,8 +98,23 @@ class Desk:
     async def _call(self, what: Callable[[], T], seconds: float) -> T:
         try:
             async with asyncio.timeout(seconds):
-                return await asyncio.wrap_future(self._threads.submit(what))
+                return await self._in_thread(what)
         except TimeoutError as error:
             raise StoreTrouble(
                 f"the store did not answer within {seconds:g} s", advice="see to the database"
             ) from error
+
+    async def _in_thread(self, what: Callable[[], T]) -> T:
+        """Call it in a thread, which it keeps until it has come back, whoever still waits for it."""
+        await self._threads.acquire()
+        if self._is_closed:
+            self._threads.release()
+            raise StoreTrouble("the collector ends", advice="ask again once it has started anew")
+        call = asyncio.create_task(aside(what), name="store")
+        self._under_way.add(call)
+        call.add_done_callback(self._end)
+        return await asyncio.shield(call)
+
+    def _end(self, call: "asyncio.Task[Any]") -> None:
+        self._under_way.discard(call)
+        self._threads.release()

@@ -1,12 +1,12 @@
 """The collector at work: its agents, its store and the diagnoses that it is making, in one value that the API uses."""
 
-import asyncio
 import logging
 import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -211,7 +211,7 @@ async def open_service(
     retention = Retention(
         most_diagnoses=settings.keep_diagnoses, most_days=settings.keep_days, most_bytes=settings.keep_bytes
     )
-    store = await asyncio.to_thread(Store, settings.store, retention=retention, lease_seconds=settings.lease_seconds)
+    store = await aside(partial(Store, settings.store, retention=retention, lease_seconds=settings.lease_seconds))
     try:
         async with make_client(
             auth=auth,
@@ -224,9 +224,9 @@ async def open_service(
             async with inventory.kept_fresh(), shared_leases(inventory.leases, store.registrations):
                 yield service
             await service.runs.stop()
-            service.desk.close()
+            await service.desk.close()
     finally:
-        await asyncio.to_thread(store.close)
+        await aside(store.close)
 
 
 def agent_tls(settings: CollectorSettings) -> ClientTls | None:

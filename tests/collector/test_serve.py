@@ -3,11 +3,12 @@
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,19 @@ def test_ends_at_a_signal(tmp_path: Path, by: signal.Signals) -> None:
     with running(tmp_path) as (_, process):
         process.send_signal(by)
         assert process.wait(timeout=60) in (0, -by)
+
+
+def test_ends_though_somebody_else_writes_to_its_store(tmp_path: Path) -> None:
+    """SQLite lets a thread of ours wait for half a minute, and the next one after it: the end waits for none."""
+    with (
+        running(tmp_path, agents="http://127.0.0.1:9", looks=1, interval_seconds=0) as (url, process),
+        closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        with suppress(httpx.ReadTimeout):
+            httpx.post(f"{url}/v1/jobs/any/diagnoses", timeout=0.5, trust_env=False)
+        process.send_signal(signal.SIGINT)  # SIGTERM ends it without waiting for threads, except in the command line
+        assert process.wait(timeout=25) in (0, -signal.SIGINT)
 
 
 def test_killed_collector_starts_again_with_what_it_had(tmp_path: Path) -> None:
