@@ -13,6 +13,7 @@ import pytest
 
 from collector.fanout.connection import Backend
 from collector.hostlists import AgentAddress
+from shared.missing import Reason
 from tests.collector.fake_agents import listening
 from tests.collector.fanout.asking import GOOD, MOST, ask, connect
 from tests.collector.misbehaving import (
@@ -22,6 +23,8 @@ from tests.collector.misbehaving import (
     pouring,
     say_nothing,
 )
+from tests.collector.waiting import until
+from tests.ports import free_port
 
 
 def sockets() -> int:
@@ -32,22 +35,18 @@ def sockets() -> int:
 
 
 async def test_a_connection_that_is_refused_tells_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
     with pytest.raises(httpcore.ConnectError) as refused:
-        await connect("127.0.0.1", port, None, seconds=5.0)
+        await connect("127.0.0.1", free_port(), None, seconds=5.0)
     assert isinstance(refused.value.__cause__, OSError)
     assert refused.value.__cause__.errno == errno.ECONNREFUSED
 
 
 async def test_a_connection_is_tried_again_where_httpcore_is_told_to() -> None:
     """A backend waits before that."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
     async with httpcore.AsyncConnectionPool(network_backend=Backend(), retries=2) as pool:
         began = time.monotonic()
         with pytest.raises(httpcore.ConnectError):
-            await pool.request("GET", f"http://127.0.0.1:{port}/")
+            await pool.request("GET", f"http://127.0.0.1:{free_port()}/")
         assert time.monotonic() - began >= 0.5
 
 
@@ -58,22 +57,22 @@ async def test_a_connection_that_leads_nowhere_is_given_up_and_closed(way: str) 
         host, port = dead.host.split(":")
         seconds = 0.5 if way == "time" else 60.0
         asked = asyncio.create_task(connect(host, int(port), None, seconds=seconds))
-        await asyncio.sleep(0.2)
-        assert sockets() == before + 1
+        await until(lambda: sockets() == before + 1)
         if way == "cancelled":
             asked.cancel()
         with pytest.raises(httpcore.ConnectTimeout if way == "time" else asyncio.CancelledError):
             await asked
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < 30.0
         assert sockets() == before
 
 
 async def test_who_reads_may_go_away_and_come_back() -> None:
     """Nothing that came meanwhile is lost."""
+    nobody_reads = asyncio.Event()
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(2)
-        await asyncio.sleep(0.4)
+        await nobody_reads.wait()
         writer.write(b"there")
         await reader.read()
 
@@ -85,8 +84,8 @@ async def test_who_reads_may_go_away_and_come_back() -> None:
                 await connection.read(MOST)
         with pytest.raises(httpcore.ReadTimeout):
             await connection.read(MOST, timeout=0.1)
-        await asyncio.sleep(0.4)
-        assert connection.get_extra_info("is_readable")
+        nobody_reads.set()
+        await until(lambda: connection.get_extra_info("is_readable"))
         assert await connection.read(3) == b"the"
         assert await connection.read(MOST) == b"re"
         assert not connection.get_extra_info("is_readable")
@@ -160,7 +159,7 @@ async def test_who_pours_does_not_hold_up_the_others() -> None:
         began = time.monotonic()
         for _ in range(20):
             await asyncio.sleep(0.01)
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 30.0
         reading.cancel()
         await asyncio.wait({reading})
         await connection.aclose()
@@ -175,10 +174,13 @@ async def test_small_questions_are_sent_at_once() -> None:
 
 
 async def test_an_ipv6_address() -> None:
+    """Where the machine has none, that is told of the agent as of any that cannot be reached."""
     try:
         listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:
-        pytest.skip("this machine has no IPv6")
+        outcome = await ask("http://[::1]:1")
+        assert outcome.silent[0].missing.reason is Reason.UNREACHABLE
+        return
     async with behaving(answering_well(GOOD), listener=listener) as agent:
         outcome = await ask(f"http://[::1]:{agent.port}")
     assert len(outcome.answered) == 1
@@ -192,8 +194,7 @@ async def test_a_name_with_several_addresses(monkeypatch: pytest.MonkeyPatch) ->
             before = sockets()
             connection = await connect("node1", 1, None, seconds=10.0)
             assert connection.get_extra_info("server_addr")[1] == agent.port
-            await asyncio.sleep(0.2)
-            assert sockets() == before + 2, "one at each end"
+            await until(lambda: sockets() == before + 2)  # one at each end
             await connection.aclose()
 
 
@@ -209,8 +210,7 @@ async def test_a_name_whose_addresses_lead_nowhere(monkeypatch: pytest.MonkeyPat
         before = sockets()
         with pytest.raises(httpcore.ConnectTimeout):
             await connect("node1", 1, None, seconds=1.0)
-        await asyncio.sleep(0.1)
-        assert sockets() == before
+        await until(lambda: sockets() == before)
 
 
 async def _to(address: AgentAddress) -> httpcore.AsyncNetworkStream:
@@ -219,8 +219,7 @@ async def _to(address: AgentAddress) -> httpcore.AsyncNetworkStream:
 
 
 def _refusing() -> AgentAddress:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    port = free_port()
     return AgentAddress(host=f"127.0.0.1:{port}", url=f"http://127.0.0.1:{port}")
 
 

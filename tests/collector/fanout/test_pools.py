@@ -25,6 +25,7 @@ from tests.collector.misbehaving import (
     next_request,
     say_nothing,
 )
+from tests.collector.waiting import until
 
 WELL = answering_well(b"ok")
 TRUSTED = functools.cache(functools.partial(httpx.create_ssl_context, trust_env=False))
@@ -52,8 +53,7 @@ async def test_a_connection_is_kept_for_the_next_question_and_closed_in_the_end(
             for _ in range(5):
                 assert (await client.get(agent.address.url)).text == "ok"
             assert (agent.accepted, agent.open) == (1, 1)
-        await asyncio.sleep(0.2)
-        assert agent.open == 0
+        await until(lambda: agent.open == 0)
 
 
 async def test_questions_that_are_given_up_leave_nothing_behind() -> None:
@@ -69,8 +69,7 @@ async def test_questions_that_are_given_up_leave_nothing_behind() -> None:
         for _ in range(40):
             await asyncio.gather(*(ask_and_give_up(client, agent.address.url) for _ in range(20)))
         assert (await client.get(agent.address.url)).status_code == 200
-        await asyncio.sleep(0.3)
-        assert agent.open == 1
+        await until(lambda: agent.open == 1)
 
 
 def test_httpx_keeps_its_pool_where_ours_is_put() -> None:
@@ -82,8 +81,8 @@ async def test_agents_are_spread_and_no_more_connections_are_kept_than_was_said(
     async with behaving(WELL) as agents, client_of(most_idle=1) as client:
         answers = await asyncio.gather(*(client.get(address.url) for address in agents.addresses(100)))
         assert [answer.text for answer in answers] == ["ok"] * 100
-        await asyncio.sleep(0.2)
-        assert 10 < agents.open <= POOLS
+        await until(lambda: agents.open <= POOLS)
+        assert agents.open > 10
 
 
 async def test_nothing_is_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,8 +94,7 @@ async def test_nothing_is_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None
         await asyncio.sleep(0.5)
         assert old.open == 3
         await client.get(other.address.url)
-        await asyncio.sleep(0.2)
-        assert (old.open, other.open) == (0, 1)
+        await until(lambda: (old.open, other.open) == (0, 1))
         await client.get(old.addresses(1)[0].url)
         assert old.accepted == 4
 
@@ -152,8 +150,7 @@ async def test_a_connection_with_an_answer_that_was_not_read_is_closed() -> None
         async with client.stream("GET", agent.address.url) as response:
             async for _ in response.aiter_raw():
                 break
-        await asyncio.sleep(0.2)
-        assert agent.open == 0
+        await until(lambda: agent.open == 0)
 
 
 @pytest.mark.parametrize("headers", ["Connection: close\r\n", ""])
@@ -166,20 +163,17 @@ async def test_a_connection_that_one_side_wants_closed_is_closed(headers: str) -
     async with behaving(treat) as agent, client_of() as client:
         ours = {} if headers else {"Connection": "close"}
         assert (await client.get(agent.address.url, headers=ours)).text == "ok"
-        await asyncio.sleep(0.2)
-        assert agent.open == 0
+        await until(lambda: agent.open == 0)
 
 
 async def test_connections_in_use_are_closed_with_the_client() -> None:
     async with behaving(say_nothing) as agent:
         async with client_of() as client:
             asked = asyncio.create_task(client.get(agent.address.url))
-            await asyncio.sleep(0.2)
-            assert agent.open == 1
+            await until(lambda: agent.open == 1)
         with pytest.raises(httpx.TransportError):
             await asked
-        await asyncio.sleep(0.2)
-        assert agent.open == 0
+        await until(lambda: agent.open == 0)
 
 
 async def test_a_question_with_a_body_and_a_url_without_a_port_or_with_another_scheme() -> None:

@@ -46,10 +46,12 @@ class SlowAgent(FakeAgent):
     def __init__(self) -> None:
         super().__init__("node1", case_ranks("missing_rank2", range(4), host="node1"))
         self.was_asked = threading.Event()
+        self.answers = threading.Event()
 
     async def _list(self) -> Response:
         self.was_asked.set()
         await asyncio.sleep(0.3)
+        self.answers.set()
         return await super()._list()
 
 
@@ -67,7 +69,8 @@ async def test_an_answer_that_came_while_the_loop_did_not_run_is_read(seconds: f
 
     async def block_until_late() -> None:
         await asyncio.to_thread(agent.was_asked.wait, 30.0)
-        time.sleep(max(1.0, began + LIMIT_SECONDS + 1.0 - time.monotonic()))  # noqa: ASYNC251 - that is the point
+        agent.answers.wait(30.0)
+        time.sleep(max(0.7, began + LIMIT_SECONDS + 1.0 - time.monotonic()))  # noqa: ASYNC251 - that is the point
 
     with served(agent) as url:
         blocking = asyncio.create_task(block_until_late())

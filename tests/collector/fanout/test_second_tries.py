@@ -29,6 +29,7 @@ from tests.collector.misbehaving import (
     say_nothing,
     sending,
 )
+from tests.collector.waiting import until
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 WELL = answering_well(GOOD)
@@ -77,13 +78,18 @@ async def test_a_late_agent_is_asked_again_on_another_connection() -> None:
 async def test_the_first_answer_counts() -> None:
     """A second try that is slower than the first is given up, and its connection closed."""
     counted = Counted()
-    slow = answering_well(GOOD, after_seconds=1.5)
-    async with behaving(WELL) as quick, behaving(in_turn(slow, say_nothing)) as late:
+
+    async def be_slow(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await next_request(seen, reader)
+        await until(lambda: len(seen.requests) == 2)
+        writer.write(answer_of(GOOD))
+        await reader.read()
+
+    async with behaving(WELL) as quick, behaving(in_turn(be_slow, say_nothing)) as late:
         outcome = await counted.ask([*quick.addresses(10), late.address])
         assert len(outcome.answered) == 11
         assert (late.accepted, counted.again, counted.helped) == (2, {Again.LATE: 1}, {})
-        await asyncio.sleep(0.3)
-    assert late.open == 0
+        await until(lambda: late.open == 0)
 
 
 async def test_the_second_try_may_bring_what_the_first_breaks_off() -> None:
@@ -91,12 +97,12 @@ async def test_the_second_try_may_bring_what_the_first_breaks_off() -> None:
 
     async def die_slowly(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await next_request(seen, reader)
-        await asyncio.sleep(1.0)
+        await until(lambda: len(seen.requests) == 2)
         writer.write(answer_of(b"<html>", status="500 Internal Server Error"))
         await writer.drain()
 
     counted = Counted()
-    async with behaving(WELL) as quick, behaving(in_turn(die_slowly, answering_well(GOOD, after_seconds=1.5))) as late:
+    async with behaving(WELL) as quick, behaving(in_turn(die_slowly, answering_well(GOOD, after_seconds=0.5))) as late:
         outcome = await counted.ask([*quick.addresses(10), late.address])
     assert len(outcome.answered) == 11
     assert counted.helped == {Again.LATE: 1}

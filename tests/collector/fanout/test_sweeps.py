@@ -26,8 +26,8 @@ from tests.collector.served_agents import served
 
 CASE = "missing_rank2"
 DEADLINE_SECONDS = 3.0
-MARGIN_SECONDS = 4.0
-"""For judging, on a busy machine."""
+MARGIN_SECONDS = 30.0
+"""For judging, on a busy machine. Who hangs does so for longer."""
 
 
 class HangingAgent(FakeAgent):

@@ -14,6 +14,7 @@ from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.snapshot import RankList
 from tests.collector.misbehaving import answering_well, behaving, dropping_packets, say_nothing
+from tests.collector.waiting import until
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 
@@ -32,8 +33,8 @@ async def ask(
 
 async def test_connections_are_bounded() -> None:
     """A server that counts sees as many asked at once as may be; beside these a few connections are kept."""
-    async with behaving(answering_well(GOOD, after_seconds=0.02)) as server:
-        outcome = await ask(server.addresses(200), seconds=30.0, most_at_once=10)
+    async with behaving(answering_well(GOOD, after_seconds=0.1)) as server:
+        outcome = await ask(server.addresses(200), seconds=60.0, most_at_once=10)
     assert len(outcome.answered) == 200
     assert server.accepted == 200
     assert 5 < server.most_asked <= 10
@@ -64,8 +65,8 @@ async def test_agents_that_are_stopped_keep_nobody_from_being_asked() -> None:
     """The same with agents whose kernel takes the connection, and who say nothing, as a stopped process does."""
     again: Counter[Again] = Counter()
     async with behaving(answering_well(GOOD)) as healthy, behaving(say_nothing) as stopped:
-        good = healthy.addresses(200)
-        outcome = await ask([*stopped.addresses(200), *good], seconds=10.0, most_at_once=64, again=again)
+        good = healthy.addresses(100)
+        outcome = await ask([*stopped.addresses(100), *good], seconds=6.0, most_at_once=32, again=again)
     assert {answer.address for answer in outcome.answered} == set(good)
     assert again[Again.GAVE_WAY] > 0
 
@@ -121,8 +122,7 @@ async def test_who_is_cancelled_leaves_its_turn_to_others() -> None:
             return await fanout.ask(requests, RankList, deadline=Deadline.within(20.0))
 
         leaving = asyncio.create_task(ask_all(hanging.addresses(6)))
-        await asyncio.sleep(0.3)
-        assert hanging.open == 2
+        await until(lambda: hanging.open == 2)
         leaving.cancel()
         await asyncio.wait({leaving})
         assert len((await ask_all(good.addresses(6))).answered) == 6
