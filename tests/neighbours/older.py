@@ -9,7 +9,7 @@ from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 RECORDINGS = tuple(sorted((Path(__file__).parents[1] / "data" / "neighbours").iterdir()))
 """One folder for each earlier version, called by the commit that was recorded."""
@@ -58,9 +58,9 @@ class OlderAgent(ThreadingHTTPServer):
     def __init__(self, exchanges: list[dict[str, Any]]) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
         self.asked: list[str] = []
-        self._answers: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._answers: dict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
         for each in exchanges:
-            self._answers[urlsplit(each["asked"]).path].append(each)
+            self._answers[_sort(each["asked"])].append(each)
 
     @property
     def url(self) -> str:
@@ -70,9 +70,16 @@ class OlderAgent(ThreadingHTTPServer):
     def answer(self, asked: str) -> tuple[int, bytes]:
         """Return status and body; the last look stands for all later ones."""
         self.asked.append(asked)
-        left = self._answers.get(urlsplit(asked).path) or self._answers[UNKNOWN]
+        path, of_some = _sort(asked)
+        left = self._answers.get((path, of_some)) or self._answers.get((path, False)) or self._answers[UNKNOWN, False]
         told = left.pop(0) if len(left) > 1 else left[0]
         return told["status"], json.dumps(told["answer"]).encode()
+
+
+def _sort(asked: str) -> tuple[str, bool]:
+    """Return the path of a question, and whether it is about some processes only."""
+    url = urlsplit(asked)
+    return url.path, "pid" in parse_qs(url.query)
 
 
 class _Answering(BaseHTTPRequestHandler):

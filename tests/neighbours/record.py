@@ -28,13 +28,16 @@ from tests.live.truths import REPOSITORY
 
 PROGRAM = "asleep_before_collective"
 NODES = {"node01": "0,1", "node02": "2,3"}
+SURVEY_ABOVE = ("32", "1")
+"""How many agents each collector looks at whole: one as of a small job, the other as of a large one."""
 SECONDS = 60.0
 
 _SCHEMAS = """
 import json
 from shared.diagnosis import Diagnosis
 from shared.snapshot import NodeSnapshot, RankList
-for model in (NodeSnapshot, RankList, Diagnosis):
+from shared.survey_form import Survey
+for model in (NodeSnapshot, RankList, Survey, Diagnosis):
     print(json.dumps({"title": model.__name__, **model.model_json_schema()}))
 """
 
@@ -77,10 +80,12 @@ def record(checkout: Path, target: Path) -> None:
             agent = stack.enter_context(_service(checkout, "agent", "--host-name", node, "--only-ranks", ranks))
             proxies[node] = stack.enter_context(_proxied(agent))
         agents = ",".join(f"http://127.0.0.1:{proxy.server_address[1]}" for proxy in proxies.values())
-        store = ("--store", str(Path(folder) / "store.sqlite3"))
-        collector = stack.enter_context(_service(checkout, "collector", "--agents", agents, *store))
-        asked = f"{collector}/v1/jobs/{job.name}/diagnoses?wait=60"
-        diagnosis = httpx.post(asked, timeout=2 * SECONDS, trust_env=False).raise_for_status().json()
+        for above in SURVEY_ABOVE:
+            store = str(Path(folder) / f"store{above}.sqlite3")
+            options = ("--agents", agents, "--store", store, "--survey-above", above)
+            collector = stack.enter_context(_service(checkout, "collector", *options))
+            asked = f"{collector}/v1/jobs/{job.name}/diagnoses?wait=60"
+            diagnosis = httpx.post(asked, timeout=2 * SECONDS, trust_env=False).raise_for_status().json()
         for proxy in proxies.values():  # what no collector of that version asks, and later ones may
             httpx.get(f"http://127.0.0.1:{proxy.server_address[1]}/v1/invented-later", trust_env=False)
         names = {str(folder): "/srv/job", str(checkout.resolve()): "/srv/unhang", job.name: "recorded"}
@@ -94,8 +99,11 @@ def record(checkout: Path, target: Path) -> None:
 
 def _without_others(exchange: dict[str, Any]) -> dict[str, Any]:
     """Leave out the kernel's lines, which are of whatever else ran on this machine."""
-    told = exchange["answer"].get("kernel_events")
-    if isinstance(told, dict) and "events" in told:
+    answer = exchange["answer"]
+    told = answer.get("kernel_events")
+    if answer.get("kind") == "survey":
+        answer["kernel_events"], answer["tables"]["kernel_events"] = {}, []
+    elif isinstance(told, dict) and "events" in told:
         told["events"] = []
     return exchange
 

@@ -12,10 +12,14 @@ from pydantic import BaseModel
 from agent.app import create_app
 from agent.settings import AgentSettings
 from collector.diagnose import Expected, diagnose
+from shared.columns import Columns
 from shared.diagnosis import Diagnosis
 from shared.missing import Missing
 from shared.snapshot import NodeSnapshot, RankList
 from shared.stacks import Stacks, Thread
+from shared.survey import survey_of
+from shared.survey_form import Survey, exchange_quotes
+from shared.survey_reader import SurveyReader
 from shared.trace import Group, Trace
 from tests.collector.fake_agents import case_ranks
 
@@ -60,6 +64,20 @@ def as_sent(node: NodeSnapshot, change: Any) -> bytes:
     return json.dumps(changed(node, json.loads(node.model_dump_json()), change)).encode()
 
 
+def survey_as_sent(node: NodeSnapshot, change: Any) -> bytes:
+    """Return the survey that a neighbour of another version would send, its rows changed as well."""
+    survey = survey_of(node)
+    sent = changed(survey, json.loads(survey.model_dump_json()), change)
+    for rows in (rows for rows in sent["tables"].values() if isinstance(rows, list)):
+        rows[:] = [exchange_quotes(json.dumps(change(survey, json.loads(exchange_quotes(row))))) for row in rows]
+    return json.dumps(sent).encode()
+
+
+def surveyed(sent: bytes) -> NodeSnapshot:
+    """Return what a collector of ours reads in a survey."""
+    return SurveyReader().snapshot_of(Survey.model_validate_json(sent))
+
+
 def named_in(diagnosis: Diagnosis) -> set[int]:
     """Return the ranks that a verdict names."""
     return {culprit.rank for finding in diagnosis.findings for culprit in finding.culprits}
@@ -79,6 +97,15 @@ def test_answer_of_an_older_agent_is_judged_as_ever() -> None:
     assert sum(len(node.ranks) for node in read) == 8
     assert sum(not isinstance(rank.recorder, Missing) for node in read for rank in node.ranks) == 8
     assert named_in(diagnose(read, Expected())) == {CULPRIT}
+
+
+def test_survey_of_a_newer_agent_loses_nothing() -> None:
+    """Columns, tables and fields of rows that we do not know are ignored."""
+    for node in nodes():
+        sent = survey_as_sent(node, newer)
+        assert sent.count(b"invented_later") > 20
+        assert surveyed(sent) == surveyed(survey_of(node).model_dump_json().encode())
+    assert named_in(diagnose([surveyed(survey_as_sent(node, newer)) for node in nodes()], Expected())) == {CULPRIT}
 
 
 @pytest.mark.parametrize("who", ["node1", "node2"])
@@ -111,9 +138,12 @@ def test_what_must_be_there_stays_what_must_be_there() -> None:
     """Fields that every agent sends, and rows that have no names on the wire. With one more in a type that there was,
     the answers of older agents cannot be read, with one fewer those of newer agents by older collectors: that takes
     another schema version and a word in docs/operations.md. Types that are new may bring what they like: add them here.
+
+    Likewise the columns of surveys. A field that was told in rows and becomes a column is read as nothing by older
+    collectors; only a field that is new itself may be one.
     """
     recorded = dict(line.split(": ") for line in CONTRACT.read_text(encoding="ascii").splitlines())
-    found = dict(line for model in (NodeSnapshot, RankList) for line in required(model, set()))
+    found = dict(line for model in (NodeSnapshot, RankList, Survey) for line in required(model, set()))
     assert {name: fields for name, fields in found.items() if name in recorded} == recorded
 
 
@@ -123,7 +153,11 @@ def required(kind: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:
         return
     seen.add(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield kind.__name__, " ".join(name for name, field in kind.model_fields.items() if field.is_required())
+        is_told = issubclass(kind, Columns)
+        yield (
+            kind.__name__,
+            " ".join(name for name, field in kind.model_fields.items() if is_told or field.is_required()),
+        )
         for field in kind.model_fields.values():
             yield from required(field.annotation, seen)
     elif isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
