@@ -1,6 +1,7 @@
 """Agents from a server that speaks Prometheus' HTTP discovery, such as NetBox or a site's own inventory."""
 
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,9 +11,12 @@ from collector.bodies import read_body
 from collector.discovery.sightings import Reading
 from collector.discovery.targets import MOST_BYTES, parse_targets
 from collector.failures import NoAnswer, explain_transport
+from collector.fanout.lookups import LookingUp
 from shared.errors import InvalidSettings, quoted
 from shared.missing import Reason
 from shared.tokens import TokenFile
+
+SocketOption = tuple[int, int, int]
 
 
 class HttpTargets:
@@ -39,7 +43,7 @@ async def fetch(url: str, *, headers: dict[str, str], tls: ssl.SSLContext | None
     """Return the bounded body of a 200. Raises NoAnswer; whoever calls sets the deadline."""
     try:
         async with (
-            httpx.AsyncClient(verify=tls or False, timeout=None, trust_env=False, headers=headers) as client,
+            make_client(headers, tls) as client,
             client.stream("GET", url) as response,
         ):
             if response.status_code != 200:
@@ -49,6 +53,14 @@ async def fetch(url: str, *, headers: dict[str, str], tls: ssl.SSLContext | None
         if isinstance(error, httpx.InvalidURL):
             raise NoAnswer(Reason.UNREADABLE, f"it is no URL: {error}") from error
         raise explain_transport(error) from error
+
+
+def make_client(
+    headers: dict[str, str], tls: ssl.SSLContext | None, *, socket_options: Sequence[SocketOption] = ()
+) -> httpx.AsyncClient:
+    """Return a client for one question. A name that no server answers holds up neither other names nor our end."""
+    direct = httpx.AsyncHTTPTransport(verify=tls or False, trust_env=False, socket_options=socket_options)
+    return httpx.AsyncClient(transport=LookingUp(direct), timeout=None, trust_env=False, headers=headers)
 
 
 def _explain(status: int) -> NoAnswer:

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from collector.bodies import read_body
+from collector.discovery.http_sd import make_client
 from collector.discovery.own_thread import OwnThread
 from collector.discovery.pods import Change, Expired, PodList, parse_change, parse_pods
 from collector.discovery.sightings import MOST_SIGHTINGS, PodPlace
@@ -145,10 +146,7 @@ class PodApi:
         return f"{self._api}/api/v1{within}/pods?{urlencode({**asked, **labels})}"
 
     def _client(self, headers: dict[str, str]) -> httpx.AsyncClient:
-        transport = httpx.AsyncHTTPTransport(
-            verify=self._tls or False, trust_env=False, socket_options=_KEEPALIVE, retries=0
-        )
-        return httpx.AsyncClient(transport=transport, timeout=None, trust_env=False, headers=headers)
+        return make_client(headers, self._tls, socket_options=_KEEPALIVE)
 
     async def _headers(self, *, encoding: str) -> dict[str, str]:
         async with asyncio.timeout(self._deadline_seconds), self._turn:

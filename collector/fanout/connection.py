@@ -15,6 +15,8 @@ from typing import Any, cast
 
 import httpcore
 
+from collector.aside import aside
+
 _MOST_AHEAD_BYTES = 262_144
 """Unread; with more of it the other side is made to wait."""
 
@@ -183,7 +185,7 @@ def _broken_handshake() -> ssl.SSLError:
 async def _connected(host: str, port: int) -> socket.socket:
     if is_address(host):
         return await _connect((socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port)))
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = await aside(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
     addresses: list[_Address] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     return await (_connect(addresses[0]) if len(addresses) == 1 else _connect_to_one(addresses))
 

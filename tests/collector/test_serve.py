@@ -27,18 +27,26 @@ from collector.settings import read_settings
 serve(read_settings(json.loads(sys.argv[1])))
 """
 
+_WITHOUT_NAME_SERVER = """
+import socket, time
+real = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *more, **named: (
+    time.sleep(60) if host in ("sd.example", b"sd.example") else real(host, *more, **named)
+)
+"""
+
 REPOSITORY = Path(__file__).parents[2]
 
 START_SECONDS = 30.0
 
 
 @contextmanager
-def running(directory: Path, **flags: Any) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """A collector in a process of its own, and its URL."""
+def running(directory: Path, *, before: str = "", **flags: Any) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """A collector in a process of its own, and its URL. `before` is run there first."""
     port = free_port()
     given = {"listen": f"127.0.0.1:{port}", "store": str(directory / "store.sqlite3"), **flags}
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, json.dumps(given)], cwd=REPOSITORY, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", before + _PROGRAM, json.dumps(given)], cwd=REPOSITORY, stderr=subprocess.DEVNULL
     )
     url = f"http://127.0.0.1:{port}"
     try:
@@ -78,6 +86,16 @@ def test_ends_though_somebody_else_writes_to_its_store(tmp_path: Path) -> None:
         with suppress(httpx.ReadTimeout):
             httpx.post(f"{url}/v1/jobs/any/diagnoses", timeout=0.5, trust_env=False)
         process.send_signal(signal.SIGINT)  # SIGTERM ends it without waiting for threads, except in the command line
+        assert process.wait(timeout=25) in (0, -signal.SIGINT)
+
+
+def test_ends_though_no_name_server_answers(tmp_path: Path) -> None:
+    """A source's name is being looked up, which nothing can cut short: that thread is left behind."""
+    ways = {"http_sd": "http://sd.example/agents", "discovery_deadline_seconds": 0.5}
+    with running(tmp_path, before=_WITHOUT_NAME_SERVER, **ways) as (url, process):
+        told = httpx.get(f"{url}/healthz", trust_env=False).json()["trouble"]
+        assert told["reason"] == "timed_out"
+        process.send_signal(signal.SIGINT)
         assert process.wait(timeout=25) in (0, -signal.SIGINT)
 
 
