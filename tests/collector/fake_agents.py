@@ -166,6 +166,18 @@ def two_nodes(case: str = "missing_rank2") -> tuple[FakeAgent, FakeAgent]:
     )
 
 
+def held(*nodes: FakeAgent) -> asyncio.Event:
+    """Let nobody's looks be answered before this is set."""
+    go_on = asyncio.Event()
+
+    async def wait(_: int) -> None:
+        await go_on.wait()
+
+    for node in nodes:
+        node.before_snapshot = wait
+    return go_on
+
+
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -17,7 +17,7 @@ from collector.settings import CollectorSettings
 from shared.diagnosis import Diagnosis
 from shared.log_events import LogFile, Logs
 from shared.snapshot import Fds
-from tests.collector.fake_agents import JOB, FakeAgent, case_ranks, make_rank, mounts, two_nodes
+from tests.collector.fake_agents import JOB, FakeAgent, case_ranks, held, make_rank, mounts, two_nodes
 
 TREE = "main (/srv/train.py:10)"
 
@@ -65,23 +65,27 @@ async def test_verdict_for_a_bot(client: httpx.AsyncClient) -> None:
     assert again.json() == answer
 
 
-async def test_not_waiting_is_told_where_to_ask(client: httpx.AsyncClient) -> None:
+async def test_not_waiting_is_told_where_to_ask(tmp_path: Path) -> None:
     """Without `wait`: 202, a location that says how far it is, and in the end the diagnosis."""
-    response = await client.post(f"/v1/jobs/{JOB}/diagnoses")
-    assert response.status_code == 202
-    assert response.headers["retry-after"] == "1"
-    assert response.json()["status"] == "running"
-    location = response.headers["location"]
-    assert location == f"/v1/diagnoses/{response.json()['id']}"
-    pending = await client.get(location)
-    assert (pending.status_code, pending.json()["job"]) == (202, JOB)
-    ready = await until_ready(client, location)
+    nodes = two_nodes()
+    go_on = held(*nodes)
+    async with client_of(settings(tmp_path), *nodes) as client:
+        response = await client.post(f"/v1/jobs/{JOB}/diagnoses")
+        assert response.status_code == 202
+        assert response.headers["retry-after"] == "1"
+        assert response.json()["status"] == "running"
+        location = response.headers["location"]
+        assert location == f"/v1/diagnoses/{response.json()['id']}"
+        pending = await client.get(location)
+        assert (pending.status_code, pending.json()["job"]) == (202, JOB)
+        go_on.set()
+        ready = await until_ready(client, location)
     assert ready["verdict"] == "hung"
 
 
 async def until_ready(client: httpx.AsyncClient, location: str) -> dict[str, Any]:
     """Poll as a bot would."""
-    for _ in range(200):
+    for _ in range(1000):
         response = await client.get(location)
         if response.status_code != 202:
             answer: dict[str, Any] = response.json()
@@ -372,7 +376,7 @@ async def test_shutdown_ends_runs(tmp_path: Path) -> None:
     began = asyncio.get_running_loop().time()
     async with client_of(settings(tmp_path, agents="node1"), slow) as client:
         assert (await client.post(f"/v1/jobs/{JOB}/diagnoses")).status_code == 202
-    assert asyncio.get_running_loop().time() - began < 5
+    assert asyncio.get_running_loop().time() - began < 30
 
 
 async def test_openapi_is_written_for_the_one_who_writes_a_bot(client: httpx.AsyncClient) -> None:

@@ -81,10 +81,10 @@ def test_broken_dumps_and_dumps_that_kill_cost_themselves_alone() -> None:
 
 
 def test_a_dump_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dump_readers, "_MOST_SECONDS", 0.5)
+    monkeypatch.setattr(dump_readers, "_MOST_SECONDS", 2.0)
     with DumpReaders(parse_or_die, workers=2, at_once=0) as readers:
         first, second, third = read(readers, [b"hang", dump(1), dump(2)])
-    assert first == "reading it took longer than 0 s"
+    assert first == "reading it took longer than 2 s"
     assert isinstance(second, Trace) and isinstance(third, Trace)
 
 
@@ -139,7 +139,7 @@ def test_workers_end_with_their_parent(ending: signal.Signals) -> None:
     assert len(workers) == 2
     os.killpg(parent.pid, ending) if ending is signal.SIGINT else parent.send_signal(ending)
     _, said = parent.communicate(timeout=20)
-    assert psutil.wait_procs(workers, timeout=10)[1] == []
+    assert psutil.wait_procs(workers, timeout=20)[1] == []
     assert said.count("Traceback") == (1 if ending is signal.SIGINT else 0)  # the parent's own
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from collector import garbage
 from collector.garbage import Garbage
+from tests.collector.waiting import until
 
 
 class _Ring:
@@ -41,8 +42,7 @@ async def test_it_lies_about_only_while_diagnoses_are_made() -> None:
         await asyncio.sleep(0.1)
         assert litter() is not None
     assert litter() is not None, "the answer does not wait for it"
-    await asyncio.sleep(0.2)
-    assert litter() is None
+    await until(lambda: litter() is None)
     assert gc.get_threshold()[0] == garbage.YOUNG
 
 

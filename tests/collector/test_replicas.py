@@ -14,18 +14,19 @@ import httpx
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
-from tests.collector.fake_agents import JOB, FakeAgent, mounts, two_nodes
+from tests.collector.fake_agents import JOB, FakeAgent, held, mounts, two_nodes
 from tests.collector.nursery import Nursery
 from tests.collector.postgres import Postgres
 from tests.collector.served_agents import served, whole_job
 
 LEASE_SECONDS = 1.0
+"""Where a replica is killed or stopped. Where none is, a lease is longer than any pause of the machine."""
 
 
 @asynccontextmanager
 async def replica(place: str, *agents: FakeAgent, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of one collector of several."""
-    fields = {"agents": "node[1-2]", "store": place, "interval_seconds": 0.3, "lease_seconds": LEASE_SECONDS, **more}
+    fields = {"agents": "node[1-2]", "store": place, "interval_seconds": 0.1, "lease_seconds": 60, **more}
     app = create_app(CollectorSettings.model_validate(fields), mounts=mounts(*agents))
     transport = httpx.ASGITransport(app)
     async with (
@@ -43,8 +44,12 @@ async def ask(client: httpx.AsyncClient, job: str = JOB, wait: float = 30.0) -> 
 async def test_replicas_share_one_run(place: str) -> None:
     """Four who ask at two replicas at once get one diagnosis, the agents are looked at once, and both tell of it."""
     nodes = two_nodes()
+    go_on = held(*nodes)
     async with replica(place, *nodes) as one, replica(place, *nodes) as two:
-        answers = await asyncio.gather(*(ask(client) for client in (one, two, one, two)))
+        asking = [asyncio.create_task(ask(client)) for client in (one, two, one, two)]
+        assert [(await ask(client, wait=0)).status_code for client in (one, two)] == [202, 202]
+        go_on.set()
+        answers = await asyncio.gather(*asking)
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.json()["id"] for answer in answers}) == 1
         for client in (one, two):
@@ -57,6 +62,7 @@ async def test_replicas_share_one_run(place: str) -> None:
 async def test_run_is_told_of_at_every_replica(place: str) -> None:
     """The location of a 202 holds everywhere, while the run is under way and once it is over."""
     nodes = two_nodes()
+    go_on = held(*nodes)
     async with replica(place, *nodes) as one, replica(place, *nodes) as two:
         begun = await ask(one, wait=0)
         location = begun.headers["location"]
@@ -65,7 +71,10 @@ async def test_run_is_told_of_at_every_replica(place: str) -> None:
         assert pending.json()["started_at"] == begun.json()["started_at"]
         joined = await ask(two, wait=0)
         assert joined.headers["location"] == location
-        assert (await ask(two)).headers["location"] == location
+        waiting = asyncio.create_task(ask(two))
+        assert (await ask(two, wait=0)).headers["location"] == location
+        go_on.set()
+        assert (await waiting).headers["location"] == location
         assert (await two.get(location)).json()["verdict"] == "hung"
 
 
@@ -84,8 +93,8 @@ async def test_failure_is_the_same_everywhere(place: str) -> None:
 async def test_who_waits_at_another_replica_gets_an_answer_when_the_first_stops(place: str) -> None:
     """A replica that is told to end leaves its job at once to the one where somebody waits."""
     nodes = two_nodes()
-    async with replica(place, *nodes, lease_seconds=60) as two:
-        async with replica(place, *nodes, lease_seconds=60, interval_seconds=15) as one:
+    async with replica(place, *nodes) as two:
+        async with replica(place, *nodes, interval_seconds=15) as one:
             begun = await ask(one, wait=0)
             waiting = asyncio.create_task(ask(two))
             await asyncio.sleep(0.3)
@@ -117,12 +126,12 @@ def post(url: str, *, wait: float = 30.0) -> httpx.Response:
 
 def test_replica_killed_in_mid_sweep(nursery: Nursery, postgres: Postgres) -> None:
     """Two real collectors, one PostgreSQL, SIGKILL: who waits at the other one gets the verdict, seconds later."""
-    flags = {"store": postgres.new_database(), "lease_seconds": LEASE_SECONDS, "interval_seconds": 1.0}
+    flags = {"store": postgres.new_database(), "lease_seconds": LEASE_SECONDS}
     agent = whole_job()
     with (
         served(agent) as url,
-        nursery.running(agents=url, **flags) as (one, pid),
-        nursery.running(agents=url, **flags) as (two, _),
+        nursery.running(agents=url, interval_seconds=60, deadline_seconds=90, **flags) as (one, pid),
+        nursery.running(agents=url, interval_seconds=0.5, **flags) as (two, _),
     ):
         begun = post(one, wait=0)
         answer = in_background(lambda: post(two))
@@ -130,7 +139,7 @@ def test_replica_killed_in_mid_sweep(nursery: Nursery, postgres: Postgres) -> No
         nursery.end(pid, signal.SIGKILL)
         killed_at = time.monotonic()
         assert answer().json()["verdict"] == "hung"
-        assert time.monotonic() - killed_at < 15
+        assert time.monotonic() - killed_at < 30
         old = httpx.get(f"{two}{begun.headers['location']}", trust_env=False)
         assert (old.status_code, answer().json()["id"] != begun.json()["id"]) == (410, True)
 
@@ -175,7 +184,7 @@ def test_store_that_fails_costs_the_keeping_and_not_the_verdict(nursery: Nursery
         listed = httpx.get(f"{one}/v1/diagnoses", trust_env=False).json()["diagnoses"]
     assert unkept.json()["verdict"] == "hung"
     assert "not kept" in unkept.json()["next_steps"][-1]["text"]
-    assert took_seconds < 15
+    assert took_seconds < 30
     assert (ill.status_code, ill.json()["status"], ill.json()["store"]["source"]) == (200, "degraded", "store")
     assert again.json() == unkept.json()
     assert "unhang_collector_diagnoses_not_kept_total 1.0" in metrics
@@ -201,14 +210,14 @@ def test_database_that_answers_nothing(nursery: Nursery, postgres: Postgres) -> 
             began = time.monotonic()
             unkept = post(one)
             took_seconds = time.monotonic() - began
-            ill = httpx.get(f"{one}/healthz", trust_env=False, timeout=3)
+            ill = httpx.get(f"{one}/healthz", trust_env=False, timeout=20)
             began = time.monotonic()
             nursery.end(pid, signal.SIGTERM)
             ended_seconds = time.monotonic() - began
     assert unkept.json()["verdict"] == "hung"
     assert "not kept" in unkept.json()["next_steps"][-1]["text"]
-    assert took_seconds < 12
-    assert ended_seconds < 15
+    assert took_seconds < 30
+    assert ended_seconds < 30
     assert ill.json()["status"] == "degraded"
 
 
