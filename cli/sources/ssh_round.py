@@ -6,10 +6,11 @@ A host that fails costs its own looks, never the others'. What a host sends is b
 import asyncio
 import os
 import signal
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cli.sources.ssh_command import Look, Way
 from cli.sources.ssh_failures import explain_ssh
@@ -23,6 +24,9 @@ from shared.snapshot import NodeSnapshot
 _MOST_SAID = 16_384
 _LAST_WORDS_SECONDS = 0.5
 """For standard error once the rest has ended: a connection that others share may hold it open."""
+
+_BURIAL_SECONDS = 1.0
+_BUFFER_BYTES = 65_536
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class Round:
 
     async def _run(self, command: Sequence[str], out: bytearray) -> NoAnswer:
         """Run one ssh to its end, its output going to `out`; return why nothing came, if nothing did."""
-        process = await _started(command)
+        ssh = await _started(command)
+        process = ssh.process
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -91,20 +96,43 @@ class Round:
         ]
         try:
             await _read_all(process.stdout, out)
-            status = await process.wait()
+            await ssh.ended.wait()
             await asyncio.wait(helpers[1:], timeout=_LAST_WORDS_SECONDS)
-            return explain_ssh(status, bytes(said))
+            assert process.returncode is not None
+            return explain_ssh(process.returncode, bytes(said))
         finally:
             for helper in helpers:
                 helper.cancel()
-            await _end(process)
+            await _end(ssh)
 
 
-async def _started(command: Sequence[str]) -> Process:
+class _Streams(SubprocessStreamProtocol):
+    """asyncio's, and tells when the process has ended: `Process.wait` also waits until nobody holds its pipes open."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=_BUFFER_BYTES, loop=loop)
+        self.ended = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.ended.set()
+
+
+class _Ssh(NamedTuple):
+    """One ssh that runs, or ran."""
+
+    process: Process
+    transport: asyncio.SubprocessTransport
+    ended: asyncio.Event
+
+
+async def _started(command: Sequence[str]) -> _Ssh:
+    loop = asyncio.get_running_loop()
     try:
-        return await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        transport, streams = await loop.subprocess_exec(
+            lambda: _Streams(loop), *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
+        return _Ssh(Process(transport, streams, loop), transport, streams.ended)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise InvalidSettings(
@@ -133,14 +161,18 @@ async def _read_end(stream: asyncio.StreamReader, into: bytearray) -> None:
         del into[:-_MOST_SAID]
 
 
-async def _end(process: Process) -> None:
-    """Kill what is left of the group, close our ends and reap."""
-    if process.returncode is None:
+async def _end(ssh: _Ssh) -> None:
+    """Kill what is left of the group, reap it unless it is blocked in the kernel, and close our ends of its pipes."""
+    if ssh.process.returncode is None:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    assert process.stdin is not None
-    process.stdin.close()
-    await process.wait()
+            os.killpg(ssh.process.pid, signal.SIGKILL)
+    try:
+        async with asyncio.timeout(_BURIAL_SECONDS):
+            await ssh.ended.wait()
+    except TimeoutError:
+        pass  # asyncio's watcher reaps it, should it ever end
+    finally:
+        ssh.transport.close()
 
 
 def _read_looks(out: bytes, most: int) -> tuple[tuple[NodeSnapshot, ...], NoAnswer | None]:
