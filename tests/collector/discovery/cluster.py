@@ -171,7 +171,7 @@ class Cluster:
 
     async def watched(self, times: int = 1) -> None:
         """Wait until so many watches have been asked for."""
-        for _ in range(1000):
+        for _ in range(3000):
             if self.watches >= times:
                 return
             await asyncio.sleep(0.02)

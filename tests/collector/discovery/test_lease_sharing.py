@@ -10,15 +10,19 @@ from typing import Any
 
 import httpx
 
+from collector.database import Database
 from collector.discovery.lease_sharing import LeaseSharing
 from collector.discovery.leases import ASKED_SECONDS, Leases
 from collector.discovery.sightings import Sighting, parse_one
+from collector.registrations import Registrations
+from collector.store_place import parse_store_place
 from tests.collector.conftest import Opener
-from tests.collector.discovery.test_directory import collector, until
+from tests.collector.discovery.test_directory import collector
 from tests.collector.discovery.test_leases import Clock
 from tests.collector.fake_agents import JOB, FakeAgent, two_nodes
 from tests.collector.nursery import Nursery
 from tests.collector.postgres import Postgres
+from tests.collector.waiting import until
 
 LEASE_SECONDS = 60.0
 AT_NODE2 = {"url": "http://node2:8471"}
@@ -72,16 +76,27 @@ def test_killed_collector_remembers_who_had_registered(nursery: Nursery, place: 
         for number in range(20):
             httpx.put(f"{url}/v1/agents/node{number}", json={"port": 9000 + number}, trust_env=False)
         first = agents_known(url, lambda agents: agents == 20)
-        time.sleep(1.5)  # several exchanges
+        end = time.monotonic() + 60
+        while (written := agents_kept(place)) < 20 and time.monotonic() < end:
+            time.sleep(0.05)
         nursery.end(pid, signal.SIGKILL)
     with nursery.running(**flags) as (url, _):
         again = httpx.get(f"{url}/healthz", trust_env=False).json()["agents"]
-    assert (first, again) == (20, 20)
+    assert (first, written, again) == (20, 20, 20)
+
+
+def agents_kept(place: str) -> int:
+    """Ask the store itself."""
+    database = Database(parse_store_place(place))
+    try:
+        return len(Registrations(database).exchange([]))
+    finally:
+        database.close()
 
 
 def agents_known(url: str, holds: Callable[[int], bool]) -> int:
     """Ask until the number of agents is as it should be."""
-    for _ in range(200):
+    for _ in range(1000):
         known: int = httpx.get(f"{url}/healthz", trust_env=False).json()["agents"]
         if holds(known):
             return known
@@ -203,22 +218,13 @@ async def test_database_that_answers_nothing_holds_up_no_registration(postgres: 
         await until(lambda: len(other.inventory.addresses()) == 1)
         with postgres.frozen():
             took, put = await seconds_of(here.put("/v1/agents/node2", json=AT_NODE2))
-            assert (put.status_code, took < 2.0) == (200, True)
+            assert (put.status_code, took < 4.0) == (200, True)
             assert len(service.inventory.addresses()) == 2
-            await until_slow(lambda: other.inventory.trouble is not None)
+            await until(lambda: other.inventory.trouble is not None)
             assert [each.host for each in other.inventory.addresses()] == ["node1"]
             metrics = (await asyncio.wait_for(there.get("/metrics"), 30)).text
             assert 'source_up{source="registered"} 0.0' in metrics
-        await until_slow(lambda: len(other.inventory.addresses()) == 2 and other.inventory.trouble is None)
-
-
-async def until_slow(holds: Callable[[], bool]) -> None:
-    """Wait for what takes the deadline of an exchange."""
-    for _ in range(600):
-        if holds():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never came to hold")
+        await until(lambda: len(other.inventory.addresses()) == 2 and other.inventory.trouble is None)
 
 
 async def test_store_that_refuses_is_told_and_heals(postgres: Postgres) -> None:
@@ -226,9 +232,9 @@ async def test_store_that_refuses_is_told_and_heals(postgres: Postgres) -> None:
     place = postgres.new_database()
     async with replica(place) as (here, service), replica(place) as (_, other):
         postgres.allow(place, connections=False)
-        await until_slow(lambda: service.inventory.trouble is not None)
+        await until(lambda: service.inventory.trouble is not None)
         assert (await here.put("/v1/agents/node1", json={})).status_code == 200
         assert (await here.get("/healthz")).json()["agents"] == 1
         postgres.allow(place, connections=True)
-        await until_slow(lambda: len(other.inventory.addresses()) == 1)
+        await until(lambda: len(other.inventory.addresses()) == 1)
         assert service.inventory.trouble is None

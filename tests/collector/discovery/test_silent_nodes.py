@@ -101,7 +101,7 @@ async def test_silent_node_is_named_with_the_ranks_that_nobody_reports(
 ) -> None:
     """Ranks 2 and 3 are missing, by WORLD_SIZE and by what the others wait for; one node is known and gives nothing."""
     async with knowing(way, tmp_path, silent, monkeypatch) as client:
-        for _ in range(100):
+        for _ in range(1000):
             if (await client.get("/healthz")).json()["agents"] == 2:
                 break
             await asyncio.sleep(0.05)

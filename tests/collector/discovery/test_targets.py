@@ -128,7 +128,7 @@ async def test_yaml_file(tmp_path: Path) -> None:
 async def test_fifo_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:
     """It is told as broken, within the deadline."""
     os.mkfifo(tmp_path / "a.json")
-    standing = Standing(FileTargets(str(tmp_path / "a.json")), deadline_seconds=2)
+    standing = Standing(FileTargets(str(tmp_path / "a.json")), deadline_seconds=20)
     assert await refreshed(standing) == []
     assert len(standing.reading.missing) == 1
 
@@ -176,7 +176,7 @@ async def test_http_server_that_drips_costs_its_deadline() -> None:
     """A byte now and then is no answer."""
     with http_server(lambda path, headers: (200, b" " * 1000), drip_seconds=0.05) as base:
         standing = Standing(HttpTargets(base), deadline_seconds=0.3)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             await standing.refresh()
     assert standing.trouble is not None and standing.trouble.reason is Reason.TIMED_OUT
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from shared.missing import Reason
 from tests.collector.discovery.broken_watches import BROKEN
 from tests.collector.discovery.cluster import Cluster, pod
 from tests.collector.discovery.servers import Cut
+from tests.collector.waiting import until
 
 LABELS = {"app": "unhang-agent"}
 NEVER = 3600.0
@@ -81,18 +82,10 @@ def job_pods(directory: Directory) -> dict[str, str]:
     return {each.name: each.phase for each in directory.pods.values()}
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what must come."""
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it never came to hold")
-
-
 async def test_changes_are_known_without_another_list(cluster: Cluster, account: Path) -> None:
     """Pods that come, change and go, of agents and of jobs; each namespace was listed once."""
     async with watching(cluster, account) as directory:
+        await cluster.watched(2)
         cluster.change("ADDED", agent(3))
         cluster.change("ADDED", pod("w-1", node="node2", namespace="team", phase="Pending"))
         await until(lambda: known(directory) == ["node1", "node2", "node3"])
@@ -180,7 +173,7 @@ async def test_where_no_watch_is_to_be_had_the_pods_are_listed(cluster: Cluster,
     """Every `period_seconds`, as without the right to watch; what is known stands, and no server is run down."""
     cluster.watch = BROKEN[name]
     async with watching(cluster, account, period_seconds=0.2, deadline_seconds=0.5, watch_seconds=1.0) as directory:
-        assert known(directory) == ["node1", "node2"]
+        await until(lambda: known(directory) == ["node1", "node2"])
         cluster.change("ADDED", agent(3))
         await until(lambda: known(directory) == ["node1", "node2", "node3"])
         began, before = time.monotonic(), cluster.watches
@@ -197,6 +190,7 @@ async def test_where_no_watch_is_to_be_had_the_pods_are_listed(cluster: Cluster,
 async def test_server_that_takes_connections_and_answers_nothing(cluster: Cluster, account: Path) -> None:
     """It is told within the deadline; what was known stands; it is watched again once it answers."""
     async with watching(cluster, account, period_seconds=0.1, deadline_seconds=0.4, watch_seconds=1.0) as directory:
+        await until(lambda: known(directory) == ["node1", "node2"])
         cluster.answering.clear()
         await until(lambda: directory.standings[0].trouble is not None)
         assert known(directory) == ["node1", "node2"]
@@ -235,9 +229,9 @@ async def test_namespace_of_jobs_that_is_forbidden_and_then_is_not(cluster: Clus
 async def test_list_that_takes_longer_than_the_deadline_comes_later(cluster: Cluster, account: Path) -> None:
     """A cluster of many pods must not cost the agents; each page has the deadline, the whole has none."""
     cluster.pods["team"] = [pod(f"w-{at}", node="node1", namespace="team") for at in range(40)]
-    cluster.pages_take_seconds = 0.1
-    async with watching(cluster, account, deadline_seconds=1.0) as directory:
-        assert known(directory) == ["node1", "node2"]
+    cluster.pages_take_seconds = 0.2
+    async with watching(cluster, account, deadline_seconds=3.0) as directory:
+        await until(lambda: known(directory) == ["node1", "node2"])
         await until(lambda: len(directory.pods) == 40)
         assert directory.trouble is None
 
@@ -248,7 +242,7 @@ async def test_ten_thousand_pods(cluster: Cluster, account: Path) -> None:
     cluster.pods["team"] = many
     cluster.page = 500
     async with watching(cluster, account, deadline_seconds=30.0) as directory:
-        assert len(directory.pods) == 10_000
+        await until(lambda: len(directory.pods) == 10_000)
         ended = [{**each, "status": {**each["status"], "phase": "Succeeded"}} for each in many]
         cluster.change("MODIFIED", *ended)
         await until(lambda: set(job_pods(directory).values()) == {"Succeeded"})
