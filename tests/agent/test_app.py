@@ -158,8 +158,11 @@ async def test_metrics_tell_of_ranks_and_sources() -> None:
     with job() as _:
         async with agent(beat_seconds=0.1) as client:
             await client.get("/v1/snapshot", params={"job": JOB})
-            await anyio.sleep(0.5)
-            page = (await client.get("/metrics")).text
+            for _ in range(600):
+                page = (await client.get("/metrics")).text
+                if "unhang_rank_idle_seconds{" in page:
+                    break
+                await anyio.sleep(0.1)
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(page)
@@ -178,8 +181,11 @@ async def test_idle_time_is_told_when_the_agent_watches() -> None:
     """And is not known when it does not."""
     with job(1) as (pid,):
         async with agent(beat_seconds=0.1) as client:
-            await anyio.sleep(1.0)
-            watched = (await client.get("/v1/snapshot", params={"pid": pid})).json()["ranks"][0]
+            for _ in range(300):
+                await anyio.sleep(0.2)
+                watched = (await client.get("/v1/snapshot", params={"pid": pid})).json()["ranks"][0]
+                if (watched["idle_for_seconds"] or 0.0) > 0.4:
+                    break
         async with agent(beat_seconds=0) as client:
             unwatched = (await client.get("/v1/snapshot", params={"pid": pid})).json()["ranks"][0]
     assert watched["idle_for_seconds"] > 0.4

@@ -1,7 +1,6 @@
 """Tasks side by side, each with an end."""
 
 import threading
-import time
 
 import pytest
 
@@ -17,10 +16,10 @@ def test_each_task_gives_its_value_or_its_error() -> None:
 
 
 def test_tasks_run_side_by_side() -> None:
-    """Ten sleeps take as long as one."""
-    begun = time.perf_counter()
-    Crew().run({str(n): lambda: time.sleep(0.2) for n in range(10)}, Deadline(5))
-    assert time.perf_counter() - begun < 1
+    """Each of ten waits for the others to have begun."""
+    all_there = threading.Barrier(10)
+    outcomes = Crew().run({str(n): lambda: all_there.wait(60) for n in range(10)}, Deadline(60))
+    assert sorted(outcomes.values()) == list(range(10))
 
 
 def test_late_task_is_left_behind_and_not_begun_again() -> None:
@@ -69,8 +68,8 @@ def test_without_threads_the_tasks_of_a_round_are_told_one_by_one(monkeypatch: p
 def test_deadlines_are_passed_down() -> None:
     """Sooner, never later."""
     deadline = Deadline(10)
-    assert deadline.sooner(3).left() == pytest.approx(7, abs=0.1)
+    assert deadline.sooner(3).left() == pytest.approx(7, abs=1)
     assert deadline.sooner(30).left() == 0
-    assert deadline.at_most(2).left() == pytest.approx(2, abs=0.1)
+    assert deadline.at_most(2).left() == pytest.approx(2, abs=1)
     assert deadline.at_most(60) is deadline
     assert Deadline(-1).left() == 0

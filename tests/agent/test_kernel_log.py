@@ -61,7 +61,7 @@ def test_line_is_told_with_its_time(log: Log) -> None:
     (event,) = log.told()
     assert (event.kind, event.code, event.device, event.count) == (KernelEventKind.XID, 79, "0000:3b:00", 1)
     assert event.at is not None
-    assert abs(event.at - time.time()) < 5
+    assert abs(event.at - time.time()) < 60
 
 
 def test_line_that_comes_again_is_counted(log: Log) -> None:
@@ -141,8 +141,8 @@ def test_own_log_of_this_machine() -> None:
     """It is read without waiting, and reaches back to the boot or to what the ring holds."""
     log = KernelLog(ProcFs())
     begun = time.monotonic()
-    found = log.read(Deadline(10))
-    assert time.monotonic() - begun < 5
+    found = log.read(Deadline(120))
+    assert time.monotonic() - begun < 60
     log.close()
     assert isinstance(found, KernelEvents)
     assert found.since is not None

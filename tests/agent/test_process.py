@@ -31,9 +31,11 @@ def process_of(pid: int) -> Process:
 def test_sleeping_process() -> None:
     """Asleep in a system call that has no descriptor."""
     with running() as process:
-        found = until(lambda: process_of(process.pid), lambda p: p.state == "S")
+        found = until(
+            lambda: process_of(process.pid), lambda p: p.syscall is not None and p.syscall.name == "clock_nanosleep"
+        )
     assert found.syscall is not None
-    assert (found.syscall.name, found.syscall.fd) == ("clock_nanosleep", None)
+    assert (found.state, found.syscall.fd) == ("S", None)
     assert found.wchan == "hrtimer_nanosleep"
     assert (found.pid, found.parent_pid, found.uid) == (process.pid, os.getpid(), os.geteuid())
     assert "python" in found.command

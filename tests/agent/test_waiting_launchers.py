@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -126,9 +127,19 @@ def launcher() -> Iterator[int]:
         yield process.pid
 
 
+def has_sockets(pid: int) -> bool:
+    """Has it begun to meet others?"""
+    for opened in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            if os.readlink(opened).startswith("socket:"):
+                return True
+    return False
+
+
 def test_real_torchrun_in_rendezvous(launcher: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no process below it, whatever the kernel calls it; an agent of other users says nothing of it."""
-    monkeypatch.setattr("agent.waiting_launchers._SOON_SECONDS", 8.0)
+    monkeypatch.setattr("agent.waiting_launchers._SOON_SECONDS", 1.0)
+    until(lambda: has_sockets(launcher), bool, 120)
     node = Node(ProcFs(), "here", Crew())
 
     def of_it(asked: Node) -> list[str]:

@@ -55,7 +55,7 @@ def ras_rank(
 
 
 def ask(
-    ranks: Sequence[Rank], *, policy: Any = "safe", looks: Sequence[RankSnapshot] = (), seconds: float = 5.0,
+    ranks: Sequence[Rank], *, policy: Any = "safe", looks: Sequence[RankSnapshot] = (), seconds: float = 30.0,
     everyone: Sequence[Rank] = (), source: RasSource | None = None,
 ) -> tuple[RasLook | None, tuple[Missing, ...]]:  # fmt: skip
     source = source or RasSource(policy, Crew())
