@@ -44,7 +44,7 @@ def test_becomes_the_command() -> None:
     assert process.stdout is not None
     assert int(process.stdout.readline()) == process.pid
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
     process.stdout.close()
 
 

@@ -84,15 +84,16 @@ def test_interrupted_while_it_traces(how: str, number: signal.Signals, status: i
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (status, ""), err
     assert tracer_of(rank.pid) == 0
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while (state := state_of(rank.pid)) != "S":
         assert time.monotonic() < deadline, state
+        time.sleep(0.01)
 
 
 def test_interrupted_while_it_waits(job: Job) -> None:
     """Between two looks it ends at once."""
     process = subprocess.Popen(
-        command("diagnose", "-v", "--interval", "20", "--timeout", "60"),
+        command("diagnose", "-v", "--interval", "50", "--timeout", "100"),
         env=environment(job.env),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -105,7 +106,7 @@ def test_interrupted_while_it_waits(job: Job) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25
 
 
 def test_reader_that_goes_away() -> None:

@@ -136,11 +136,13 @@ def test_no_probe_is_no_failure(node: Node) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("answer_seconds", [0, 1.2], ids=["job goes on", "job ends meanwhile"])
-def test_batch_script_asks_when_told_and_ends_as_its_job_does(answer_seconds: float, node: Node) -> None:
+@pytest.mark.parametrize("until", ["verdict", "question"], ids=["job goes on", "job ends meanwhile"])
+def test_batch_script_asks_when_told_and_ends_as_its_job_does(until: str, node: Node) -> None:
     """The signal of Slurm makes a verdict, and the job's status is the script's, whichever of them ends first."""
-    node.says("srun", '[ "$1" = unhang ] || exec "$(dirname "$0")/unhang" snapshot\ntouch started\nsleep 0.8\nexit 7\n')
-    node.says("unhang", f'sleep {answer_seconds}\necho "$1" >> "{node.log}"\n')
+    job_runs = f"touch started\nfor _ in $(seq 1000); do [ -e {until} ] || sleep 0.05; done\nexit 7\n"
+    node.says("srun", f'[ "$1" = unhang ] || exec "$(dirname "$0")/unhang" snapshot\n{job_runs}')
+    waits = "" if until == "verdict" else "sleep 1\n"
+    node.says("unhang", f'touch question\n{waits}echo "$1" >> "{node.log}"\n[ "$1" != diagnose ] || touch verdict\n')
     variables = {"SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "2", "PATH": f"{node.programs}:{os.environ['PATH']}"}
     with subprocess.Popen(("bash", SLURM / "job.sh"), cwd=node.folder, env=variables, stderr=subprocess.PIPE) as job:
         deadline = time.monotonic() + RUN_SECONDS

@@ -37,7 +37,7 @@ class Service:
 
     def lines(self, least: int = 0) -> Lines:
         """Return the lines of the audit log, once there are so many."""
-        until = time.monotonic() + 10.0
+        until = time.monotonic() + 60.0
         while True:
             lines = [json.loads(line) for line in self._audit.read_text("ascii").splitlines()]
             if len(lines) >= least:
@@ -47,7 +47,7 @@ class Service:
 
     def connection(self) -> socket.socket:
         """Connect, and say nothing."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=10.0)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60.0)
 
 
 def make_app(settings: AccessSettings, audit: AuditLog) -> FastAPI:
@@ -90,4 +90,4 @@ def _running(app: FastAPI, door: Door, listener: socket.socket) -> Iterator[None
         yield
     finally:
         server.should_exit = True
-        thread.join(15.0)
+        thread.join(60.0)

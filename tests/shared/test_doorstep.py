@@ -46,7 +46,7 @@ def service(ours: Authority, tmp_path: Path) -> Iterator[Service]:
 
 def get(url: str, files: TlsFiles, **more: Any) -> httpx.Response:
     """Ask once, over a connection of its own."""
-    return httpx.get(url, verify=ClientTls(files).context(), trust_env=False, timeout=10.0, **more)
+    return httpx.get(url, verify=ClientTls(files).context(), trust_env=False, timeout=60.0, **more)
 
 
 def test_a_certificate_of_ours_lets_in(service: Service, ours: Authority) -> None:
@@ -180,9 +180,10 @@ def test_whoever_is_silent_is_let_go(ours: Authority, tmp_path: Path, monkeypatc
     with serving(tmp_path) as service:
         for said in ((b"",), (b"GET / HTTP/1.1\r\nHost: x\r\n",), (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET")):
             with service.connection() as client:
-                for part in said:
-                    client.sendall(part)
-                    time.sleep(0.1)
+                with suppress(ConnectionError):  # it may have been let go before it has said all that
+                    for part in said:
+                        client.sendall(part)
+                        time.sleep(0.1)
                 while read(client):
                     pass
     assert [line["reason"] for line in service.lines(4)[1:]] == ["too_slow"] * 3
