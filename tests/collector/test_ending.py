@@ -52,7 +52,7 @@ async def test_tasks_are_cancelled_until_they_have_ended() -> None:
 
 async def test_one_who_ends_others_and_is_cancelled_ends_them_first() -> None:
     """A run that is told to end for the second time would leave its sweep behind, which uses a store that is closed."""
-    stubborn = Stubborn(3)
+    stubborn = Stubborn(1)
     ends = asyncio.create_task(end(*await begun(stubborn)))
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
