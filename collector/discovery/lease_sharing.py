@@ -70,12 +70,14 @@ class LeaseSharing:
     async def keep_on(self, stop: asyncio.Event) -> None:
         """Exchange until `stop`, and once more then."""
         period = min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, self._leases.seconds / _EXCHANGES_PER_LEASE))
-        while not stop.is_set():
+        is_last = False
+        while not is_last:
             try:
                 async with asyncio.timeout(period * random.uniform(1 - _JITTER, 1)):
                     await stop.wait()
             except TimeoutError:
                 pass
+            is_last = stop.is_set()  # what is heard during an exchange is for the next one
             await self.exchange()
 
     def _fail(self, why: str) -> None:
