@@ -65,12 +65,16 @@ def _read(
         stamp = stamp_of(file)
         if stamp == before[0]:
             return before
-        opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would block for ever
-        with os.fdopen(opened, "rb") as reading:
+        with open(file, "rb", opener=_open) as reading:
             content = reading.read(MOST_BYTES + 1) or b""
     except OSError as error:
         raise InvalidInput(f"it cannot be read: {error.strerror}") from error
     return stamp, parse_targets(content, source=source, yaml=file.name.endswith(_YAML))
+
+
+def _open(name: str, flags: int) -> int:
+    """Open for `open`, which closes it where it turns out to be a directory. A FIFO would block for ever."""
+    return os.open(name, flags | os.O_NONBLOCK)
 
 
 def _broken(file: Path, error: UnhangError) -> Missing:
