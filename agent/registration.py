@@ -130,6 +130,7 @@ def _parse(url: str) -> tuple[bool, str, int, str]:
     try:
         parts = urlsplit(url)
         port = parts.port
+        (parts.hostname or "").encode("idna")  # as it is looked up: what cannot be would end the thread that registers
     except ValueError as error:
         raise InvalidSettings(f"{quoted(url)} is no URL of a collector: {error}", advice=_ADVICE) from error
     if parts.scheme not in ("http", "https") or not parts.hostname or not parts.path.isprintable():

@@ -118,7 +118,9 @@ def test_collector_is_believed_by_its_certificate_only(tmp_path: Path) -> None:
     assert len(collector.heard) == 1
 
 
-@pytest.mark.parametrize("url", ["node1", "ftp://node1", "http://", "http://n:x", "http://n:99999", "http://n/\x07"])
+@pytest.mark.parametrize(
+    "url", ["node1", "ftp://node1", "http://", "http://n:x", "http://n:99999", "http://n/\x07", "http://a..b"]
+)
 def test_url_that_is_none_is_refused_at_the_start(url: str) -> None:
     """In one sentence."""
     with pytest.raises(InvalidSettings, match="no URL of a collector"):
