@@ -2,7 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from collector.fanout import Round
+
+T = TypeVar("T")
 
 MOST_SECONDS = 60.0
 
@@ -13,3 +18,12 @@ async def until(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end, "it never came to hold"
         await asyncio.sleep(0.01)
+
+
+async def undisturbed(ask: Callable[[], Awaitable[Round[T]]]) -> Round[T]:
+    """Ask again where the collector was too busy to hear somebody: a machine that stopped tells nothing of agents."""
+    for _ in range(5):
+        outcome = await ask()
+        if not any("too busy" in each.missing.detail for each in outcome.silent):
+            break
+    return outcome

@@ -10,6 +10,7 @@ from collector.fanout import Deadline, Fanout, Request, make_client
 from shared.missing import Missing, Reason
 from shared.snapshot import RankList
 from tests.collector.misbehaving import Behaviour, answer_of, answering_well, behaving, pouring, sending, trickling
+from tests.collector.waiting import undisturbed
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 _OK = b"HTTP/1.1 200 OK\r\n"
@@ -23,7 +24,7 @@ async def why(behaviour: Behaviour, *, seconds: float) -> Missing:
     async with behaving(behaviour) as bad, behaving(answering_well(GOOD)) as good, make_client() as client:
         fanout = Fanout(client, most_bytes=1_000_000)
         requests = [Request(each.address, "/v1/ranks", {}) for each in (bad, good)]
-        outcome = await fanout.ask(requests, RankList, deadline=Deadline.within(seconds))
+        outcome = await undisturbed(lambda: fanout.ask(requests, RankList, deadline=Deadline.within(seconds)))
         assert [answer.address for answer in outcome.answered] == [good.address]
         return outcome.silent[0].missing
 
@@ -110,7 +111,7 @@ async def test_what_trickles_is_given_up_at_the_deadline(behaviour: Behaviour, w
     began = time.monotonic()
     missing = await why(behaviour, seconds=1.5)
     assert words in missing.detail
-    assert time.monotonic() - began < 15.0
+    assert time.monotonic() - began < 60.0
 
 
 CUT: dict[str, tuple[Behaviour, str]] = {

@@ -16,6 +16,7 @@ from collector.hostlists import AgentAddress
 from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot, RankList
 from tests.collector.fake_agents import FakeAgent, Handler, answering, case_ranks, listening, mounts
+from tests.collector.waiting import undisturbed
 from tests.ports import free_port
 
 GOOD = RankList(host="node1").model_dump_json().encode()
@@ -34,7 +35,7 @@ async def ask(
 async def why(handle: Handler, **bounds: float) -> Missing:
     """Ask one misbehaving agent beside a good one, and return why the former gave nothing."""
     async with listening(handle) as bad, listening(answering(GOOD)) as good:
-        outcome = await ask([bad, good], **bounds)  # type: ignore[arg-type]
+        outcome = await undisturbed(lambda: ask([bad, good], **bounds))  # type: ignore[arg-type]
         assert [answer.address for answer in outcome.answered] == [good]
         (silent,) = outcome.silent
         assert silent.missing.source == bad.url

@@ -14,7 +14,7 @@ from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.snapshot import RankList
 from tests.collector.misbehaving import answering_well, behaving, dropping_packets, say_nothing
-from tests.collector.waiting import until
+from tests.collector.waiting import undisturbed, until
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 
@@ -33,10 +33,11 @@ async def ask(
 
 async def test_connections_are_bounded() -> None:
     """A server that counts sees as many asked at once as may be; beside these a few connections are kept."""
+    again: Counter[Again] = Counter()
     async with behaving(answering_well(GOOD, after_seconds=0.1)) as server:
-        outcome = await ask(server.addresses(200), seconds=60.0, most_at_once=10)
+        outcome = await ask(server.addresses(200), seconds=60.0, most_at_once=10, again=again)
     assert len(outcome.answered) == 200
-    assert server.accepted == 200
+    assert server.accepted == 200 + again.total()
     assert 5 < server.most_asked <= 10
     assert server.most_open <= 10 + POOLS
 
@@ -55,7 +56,8 @@ async def test_hosts_that_drop_packets_keep_nobody_from_being_asked(last: bool) 
     async with behaving(answering_well(GOOD)) as healthy:
         with dropping_packets(300) as dead:
             good = healthy.addresses(300)
-            outcome = await ask([*good, *dead] if last else [*dead, *good], seconds=6.0, most_at_once=64)
+            asked = [*good, *dead] if last else [*dead, *good]
+            outcome = await undisturbed(lambda: ask(asked, seconds=6.0, most_at_once=64))
     assert {answer.address for answer in outcome.answered} == set(good)
     assert {silent.missing.reason for silent in outcome.silent} == {Reason.TIMED_OUT}
     assert all("no connection within" in silent.missing.detail for silent in outcome.silent)
@@ -66,7 +68,8 @@ async def test_agents_that_are_stopped_keep_nobody_from_being_asked() -> None:
     again: Counter[Again] = Counter()
     async with behaving(answering_well(GOOD)) as healthy, behaving(say_nothing) as stopped:
         good = healthy.addresses(100)
-        outcome = await ask([*stopped.addresses(100), *good], seconds=6.0, most_at_once=32, again=again)
+        asked = [*stopped.addresses(100), *good]
+        outcome = await undisturbed(lambda: ask(asked, seconds=6.0, most_at_once=32, again=again))
     assert {answer.address for answer in outcome.answered} == set(good)
     assert again[Again.GAVE_WAY] > 0
 
@@ -75,10 +78,10 @@ async def test_a_host_that_drops_packets_is_given_up_before_the_deadline() -> No
     """It tells nothing by being waited for: some seconds, whatever the deadline."""
     began = time.monotonic()
     with dropping_packets(1) as dead:
-        outcome = await ask(dead, seconds=60.0, most_at_once=4)
+        outcome = await undisturbed(lambda: ask(dead, seconds=60.0, most_at_once=4))
     (silent,) = outcome.silent
     assert silent.missing.detail.startswith("no connection within 3.2 s: the host is down, or something")
-    assert time.monotonic() - began < 20.0
+    assert time.monotonic() - began < 50.0
 
 
 async def test_agents_that_are_all_slow_keep_their_turns() -> None:
