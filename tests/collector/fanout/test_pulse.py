@@ -16,6 +16,7 @@ from shared.snapshot import RankList
 from tests.collector.fake_agents import FakeAgent, case_ranks
 from tests.collector.misbehaving import behaving, dropping_packets, say_nothing
 from tests.collector.served_agents import served
+from tests.collector.waiting import undisturbed
 
 BLOCKED_SECONDS = 1.5
 
@@ -95,8 +96,9 @@ async def test_whom_the_collector_was_too_busy_to_hear_is_not_said_to_be_down() 
 async def test_a_collector_that_was_busy_for_a_moment_excuses_nobody() -> None:
     """A host that has had all the time that a connection may take is told as before."""
     with dropping_packets(1) as dead:
-        blocking = asyncio.create_task(block(0.2, seconds=0.3))
-        outcome = await ask(dead, seconds=60.0, blocking=blocking)
+        outcome = await undisturbed(
+            lambda: ask(dead, seconds=60.0, blocking=asyncio.create_task(block(0.2, seconds=0.3)))
+        )
     assert "the host is down, or something on the way drops packets" in outcome.silent[0].missing.detail
 
 
