@@ -3,14 +3,12 @@
 import asyncio
 import socket
 
-import uvicorn
-
 from agent.app import create_app
 from agent.registration import make_registrars
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
 from shared.listening import Address, parse_address
-from shared.serving import open_door, service_config
+from shared.serving import Server, open_door, service_config, signals_noted
 
 _MOST_CONNECTIONS = 64
 _TICK_SECONDS = 0.5
@@ -18,15 +16,16 @@ _TICK_SECONDS = 0.5
 
 def serve(settings: AgentSettings) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it cannot listen, or must not."""
-    app = create_app(settings)
-    door = open_door(settings, app.state.audit)
-    make_registrars(settings)
-    config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_level="error")
-    with _listen(parse_address(settings.listen)) as listener:
-        _Server(config).run(sockets=[listener])
+    with signals_noted() as noted:
+        app = create_app(settings)
+        door = open_door(settings, app.state.audit)
+        make_registrars(settings)
+        config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_level="error")
+        with _listen(parse_address(settings.listen)) as listener:
+            _Server(config, noted).run(sockets=[listener])
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     """A server that wakes up twice a second, not ten times: an agent that nobody asks should cost nothing."""
 
     async def main_loop(self) -> None:

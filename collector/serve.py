@@ -3,8 +3,6 @@
 import logging
 import socket
 
-import uvicorn
-
 from collector import garbage
 from collector.app import create_app
 from collector.service import agent_tls, make_inventory
@@ -12,7 +10,7 @@ from collector.settings import CollectorSettings
 from collector.store import Store
 from shared.errors import InvalidSettings
 from shared.listening import Address, parse_address
-from shared.serving import open_door, service_config
+from shared.serving import Server, open_door, service_config, signals_noted
 from shared.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
@@ -23,16 +21,17 @@ _MOST_CONNECTIONS = 512
 
 def serve(settings: CollectorSettings) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings before anything is opened that cannot be used."""
-    app = create_app(settings)
-    door = open_door(settings, app.state.audit)
-    _check(settings)
-    listening = _bind(settings.listen)
-    config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_config=None)
-    _log_to_stderr()
-    _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
-    garbage.set_up()
-    with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+    with signals_noted() as noted:
+        app = create_app(settings)
+        door = open_door(settings, app.state.audit)
+        _check(settings)
+        listening = _bind(settings.listen)
+        config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_config=None)
+        _log_to_stderr()
+        _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
+        garbage.set_up()
+        with listening:
+            Server(config, noted).run(sockets=[listening])
 
 
 def _log_to_stderr() -> None:

@@ -1,7 +1,12 @@
 """Who may connect to a service of ours, and how it runs under uvicorn: the same for agent and collector."""
 
 import logging
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -83,3 +88,43 @@ def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: A
     # What strangers can make uvicorn warn of stands in the audit log, where it is counted.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return config
+
+
+@contextmanager
+def signals_noted() -> Iterator[Sequence[int]]:
+    """Note each SIGINT and SIGTERM that Python handles, besides what it does. Use it in the main thread.
+
+    A KeyboardInterrupt that rises in a callback of a weak reference, or in a destructor, is dropped.
+    """
+    noted: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        handler = handlers[signal.Signals(number)]
+        assert callable(handler)
+        handler(number, frame)
+
+    replaced = [number for number, handler in handlers.items() if callable(handler)]
+    for number in replaced:
+        signal.signal(number, note)
+    try:
+        yield noted
+    finally:
+        for number in replaced:
+            signal.signal(number, handlers[number])
+
+
+class Server(uvicorn.Server):
+    """A server that ends, too, by a signal that came while the service was being started, and went unheard."""
+
+    def __init__(self, config: uvicorn.Config, noted: Sequence[int]) -> None:
+        """`noted` is what `signals_noted` gives."""
+        super().__init__(config)
+        self._noted = noted
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and end where that was asked for before uvicorn listened to signals, which it does by now."""
+        await super().startup(sockets)
+        if self._noted:
+            self.should_exit = True

@@ -35,6 +35,21 @@ socket.getaddrinfo = lambda host, *more, **named: (
 )
 """
 
+_LOSING_A_SIGNAL = """
+import os, signal, weakref
+from collector import garbage
+
+class Thing:
+    pass
+
+def lose_a_signal():
+    thing = Thing()
+    watch = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    del thing
+
+garbage.set_up = lose_a_signal
+"""
+
 REPOSITORY = Path(__file__).parents[2]
 
 START_SECONDS = 30.0
@@ -74,6 +89,15 @@ def test_ends_at_a_signal(tmp_path: Path, by: signal.Signals) -> None:
     with running(tmp_path) as (_, process):
         process.send_signal(by)
         assert process.wait(timeout=60) in (0, -by)
+
+
+def test_ends_at_a_signal_that_python_drops_while_it_starts(tmp_path: Path) -> None:
+    """KeyboardInterrupt rises in a callback of a weak reference, as in a collection of garbage: it is only told."""
+    given = json.dumps({"listen": "127.0.0.1:0", "store": str(tmp_path / "store.sqlite3")})
+    command = [sys.executable, "-c", _LOSING_A_SIGNAL + _PROGRAM, given]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    assert "Exception ignored in" in done.stderr
+    assert done.returncode == 0
 
 
 def test_ends_though_somebody_else_writes_to_its_store(tmp_path: Path) -> None:
