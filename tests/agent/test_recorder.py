@@ -175,6 +175,17 @@ def test_socket_that_the_job_opened(tmp_path: Path) -> None:
         assert reason_of(process.pid).reason is Reason.NOT_ENABLED
 
 
+def test_socket_with_a_long_path(tmp_path: Path) -> None:
+    """An address of a socket holds 107 bytes. The job's path fits; the same one from outside its name space does not."""
+    folder = tmp_path / "7".rjust(107 - len("/1234567.sock") - len(str(tmp_path)) - 1, "7")
+    folder.mkdir()
+    answers = {"/handler/": HANDLERS, "/handler/fr_trace_json": dump(entry(1))}
+    with running(command=(sys.executable, "-c", SERVER, str(folder), "honest", json.dumps(answers))) as process:
+        path = str(folder / f"{process.pid}.sock")
+        assert len(f"/proc/{process.pid}/root{path}") > 107
+        assert len(trace_of(process.pid, TORCH_WORKER_SERVER_SOCKET=path)) == 1
+
+
 def test_rank_without_a_recorder() -> None:
     """The answer says how to get one."""
     with running() as process:
