@@ -1,4 +1,4 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK and KEEP are taken from the command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP and WORKERS are taken from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
+WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -25,8 +26,9 @@ $(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/dev/i
 demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..., KEEP=1 leaves it running
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
-test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses
-	$(BIN)/python -m pytest -m 'not bench and not repeated' $(PYTEST_ARGS)
+test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
+	$(BIN)/python -m pytest -m 'not bench and not repeated' -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
+	    $(PYTEST_ARGS)
 
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated

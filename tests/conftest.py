@@ -32,6 +32,17 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have workers take whole files, the longest first; those that look for ranks of one name are for one worker."""
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        folder, *_, name = item.path.relative_to(Path(__file__).parent).parts
+        item.add_marker(pytest.mark.xdist_group(folder if folder == "agent" else f"{folder}/{name}"))
+    items.sort(key=lambda item: item.get_closest_marker("live") is None)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what this machine cannot run, with the reason."""
     if item.get_closest_marker("root") and os.geteuid() != 0:

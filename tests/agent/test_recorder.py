@@ -176,7 +176,7 @@ def test_socket_that_the_job_opened(tmp_path: Path) -> None:
 
 
 def test_socket_with_a_long_path(tmp_path: Path) -> None:
-    """An address of a socket holds 107 bytes. The job's path fits; the same one from outside its name space does not."""
+    """An address of a socket holds 107 bytes: the job's path fits, the same one from outside its name space not."""
     folder = tmp_path / "7".rjust(107 - len("/1234567.sock") - len(str(tmp_path)) - 1, "7")
     folder.mkdir()
     answers = {"/handler/": HANDLERS, "/handler/fr_trace_json": dump(entry(1))}

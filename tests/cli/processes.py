@@ -27,7 +27,7 @@ ASLEEP = """
 import sys, time
 def wait_for_quota():
     print("ready", flush=True)
-    time.sleep(600)
+    time.sleep(86_400)
 wait_for_quota()
 """
 

@@ -117,7 +117,7 @@ def test_command_and_variables_are_accepted(name: str, service: str, monkeypatch
     """The command line parses the arguments, and the settings take every variable with its value."""
     container = main_container(name, service)
     command, *words = container["args"]
-    unhang.commands[command].make_context(command, list(words))
+    unhang.commands[command].make_context(command, list(words), parent=unhang.make_context("unhang", [command]))
     variables = {each["name"]: each.get("value", "postgresql://given@elsewhere/unhang") for each in container["env"]}
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)

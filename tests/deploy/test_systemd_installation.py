@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -114,7 +115,13 @@ def test_command_line_is_accepted(service: str) -> None:
     (line,) = settings_of(service, "ExecStart")
     program, name, *words = line.split()
     assert (program, name) == (EXECUTABLE, service)
-    unhang.commands[name].make_context(name, words)
+    unhang.commands[name].make_context(name, words, parent=unhang.make_context("unhang", [name]))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_ended_before_it_serves_it_has_not_failed(service: str) -> None:
+    """The command line ends by SIGTERM with the status that shells give it, which systemd would take for a failure."""
+    assert settings_of(service, "SuccessExitStatus") == [str(128 + signal.SIGTERM)]
 
 
 @pytest.mark.parametrize("service", SERVICES)
