@@ -1,22 +1,19 @@
 """Agents from a server that speaks Prometheus' HTTP discovery, such as NetBox or a site's own inventory."""
 
 import ssl
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 
 from collector.bodies import read_body
+from collector.discovery.client import make_client
 from collector.discovery.sightings import Reading
 from collector.discovery.targets import MOST_BYTES, parse_targets
 from collector.failures import NoAnswer, explain_transport
-from collector.fanout.lookups import LookingUp
 from shared.errors import InvalidSettings, quoted
 from shared.missing import Reason
 from shared.tokens import TokenFile
-
-SocketOption = tuple[int, int, int]
 
 
 class HttpTargets:
@@ -53,14 +50,6 @@ async def fetch(url: str, *, headers: dict[str, str], tls: ssl.SSLContext | None
         if isinstance(error, httpx.InvalidURL):
             raise NoAnswer(Reason.UNREADABLE, f"it is no URL: {error}") from error
         raise explain_transport(error) from error
-
-
-def make_client(
-    headers: dict[str, str], tls: ssl.SSLContext | None, *, socket_options: Sequence[SocketOption] = ()
-) -> httpx.AsyncClient:
-    """Return a client for one question. A name that no server answers holds up neither other names nor our end."""
-    direct = httpx.AsyncHTTPTransport(verify=tls or False, trust_env=False, socket_options=socket_options)
-    return httpx.AsyncClient(transport=LookingUp(direct), timeout=None, trust_env=False, headers=headers)
 
 
 def _explain(status: int) -> NoAnswer:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from collector.bodies import read_body
-from collector.discovery.http_sd import make_client
+from collector.discovery.client import make_client
 from collector.discovery.own_thread import OwnThread
 from collector.discovery.pods import Change, Expired, PodList, parse_change, parse_pods
 from collector.discovery.sightings import MOST_SIGHTINGS, PodPlace

@@ -17,7 +17,7 @@ from shared.stacks import Stacks
 KINDS: tuple[tuple[bytes, FileKind], ...] = (
     (b"", FileKind.EMPTY),
     (b" \n\n", FileKind.EMPTY),
-    (gzip.compress(b"x"), FileKind.GZIP),
+    (gzip.compress(b"x", mtime=0), FileKind.GZIP),
     (b"PK\x03\x04rest", FileKind.ZIP),
     (b"\x80\x02}q\x00.", FileKind.RECORDER),
     (b"\x80\x04\x95", FileKind.RECORDER),
