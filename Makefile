@@ -27,8 +27,7 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
-	$(BIN)/python -m pytest -m 'not bench and not repeated' -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
-	    $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m 'not bench and not repeated' -n $(WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated

@@ -4,9 +4,11 @@ import os
 import signal
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 NO_SKIPS = "UNHANG_NO_SKIPS"
 """Set by CI, which has everything but a GPU: a skipped test fails there."""
@@ -32,15 +34,23 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)
+class Sharing(LoadFileScheduling):
+    """Workers take whole files, and one of them all tests of the agent, which look for ranks of the same names."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "tests/agent" if file.startswith("tests/agent/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
+    """Share the tests so, whatever --dist says."""
+    return Sharing(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have workers take whole files, the longest first; those that look for ranks of one name are for one worker."""
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        folder, *_, name = item.path.relative_to(Path(__file__).parent).parts
-        item.add_marker(pytest.mark.xdist_group(folder if folder == "agent" else f"{folder}/{name}"))
-    items.sort(key=lambda item: item.get_closest_marker("live") is None)
+    """Have workers begin with what takes longest."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("live") is None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

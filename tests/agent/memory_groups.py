@@ -1,6 +1,11 @@
-"""Control groups of a test's own whose memory is bounded: whoever takes more in them is killed by the kernel."""
+"""Control groups of a test's own whose memory is bounded: whoever takes more in them is killed by the kernel.
 
+There is one at a time on a machine: of two processes that were killed at once nobody can tell which one was the rank.
+"""
+
+import fcntl
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +28,12 @@ JOIN = (
 @contextmanager
 def memory_group(most_bytes: int) -> Iterator[Path]:
     """Make such a group until the block ends; nobody may be left in it by then."""
+    with open(Path(tempfile.gettempdir()) / "unhang-test-memory.lock", "a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield from _memory_group(most_bytes)
+
+
+def _memory_group(most_bytes: int) -> Iterator[Path]:
     group = None
     for parent, limit in _PLACES:
         group = parent / f"unhang-test-{os.getpid()}-{time.monotonic_ns()}"

@@ -74,14 +74,18 @@ def measure(sizes: Sequence[int] = SIZES, runs: int = RUNS) -> dict[str, str]:
     rows[f"{middle:,} agents of a job that trains: POST to verdict, cpu"] = _figures(moving)
     faulty = diagnose_often(middle, max(1, runs // 2), faulty=True)
     rows[f"{middle:,} agents, ten of them silent and five slow: POST to verdict, cpu"] = _figures(faulty)
+    encrypted = diagnose_often(middle, max(1, runs // 2), tls=True)
+    rows[f"{middle:,} agents over TLS: POST to verdict, cpu"] = _figures(encrypted)
     return rows
 
 
-def diagnose_often(size: int, runs: int, *, moving: bool = False, faulty: bool = False, gzip: bool = True) -> Measured:
+def diagnose_often(
+    size: int, runs: int, *, moving: bool = False, faulty: bool = False, gzip: bool = True, tls: bool = False
+) -> Measured:
     """Diagnose a job on so many nodes some times with one collector. Raises WrongVerdict."""
     print(f"making {size:,} agents ready …", file=sys.stderr)
     with (
-        agents(size, moving=moving, faulty=faulty, gzip=gzip) as farm,
+        agents(size, moving=moving, faulty=faulty, gzip=gzip, tls=tls) as farm,
         tempfile.TemporaryDirectory() as directory,
         a_collector(Path(directory), farm) as (url, process),
     ):
@@ -101,6 +105,9 @@ def a_collector(directory: Path, farm: Farm) -> Iterator[tuple[str, psutil.Proce
         free.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     places = ["--agents-file", str(directory / "agents.txt"), "--store", str(directory / "store.sqlite3")]
+    if farm.task.authority is not None:
+        (directory / "ca.pem").write_text(farm.task.authority.certificate, encoding="ascii")
+        places += ["--agent-ca-file", str(directory / "ca.pem")]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("UNHANG_")}
     with (directory / "collector.log").open("wb") as log:
         collector = subprocess.Popen(

@@ -19,10 +19,10 @@ _REST = {"headline": "", "coverage": {"seen": 0}, "took_seconds": 1.0}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moving", [False, True])
-def test_collector_judges_the_job_rightly(moving: bool) -> None:
+@pytest.mark.parametrize(("moving", "tls"), [(False, False), (True, False), (False, True)])
+def test_collector_judges_the_job_rightly(moving: bool, tls: bool) -> None:
     """A real collector names the rank that holds a simulated job up, and nobody where it moves; bytes are counted."""
-    measured: Measured = diagnose_often(NODES, 1, moving=moving)
+    measured: Measured = diagnose_often(NODES, 1, moving=moving, tls=tls)
     (run,) = measured.runs
     assert run.received_bytes > 100_000 * NODES // 8
     assert run.requests >= NODES and run.cpu_seconds > 0 and measured.peak_bytes > 2**20
@@ -40,7 +40,7 @@ def test_wrong_verdicts_are_not_accepted() -> None:
 def test_agents_answer_over_http_with_the_present_time() -> None:
     """Each address answers for its own node, compressed or not, and what it says of the time is true."""
     with agents(NODES) as farm, httpx.Client(trust_env=False) as client:
-        urls = [f"http://{address}" for address in farm.addresses]
+        urls = farm.addresses
         hosts = {RankList.model_validate_json(client.get(f"{url}/v1/ranks").content).host for url in urls}
         assert len(hosts) == NODES
         before = time.time_ns()

@@ -34,7 +34,7 @@ async def test_agent_decides(tmp_path: Path, allowed: bool) -> None:
     assert (look.status_code, nobody.status_code) == (200, 404)
     answer = look.json()
     assert (answer["rank"], answer["host"]) == (NUMBER, "node1")
-    assert (answer["syscalls"] is not None, answer["missing"] is None) == (allowed, allowed)
+    assert (answer["syscalls"] is not None, answer["missing"] is None) == (allowed, allowed), answer
     assert ".so" in native.text
 
 

@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import trustme
+
 from tests.bench.jobs import REPOSITORY
 from tests.bench.simulated.job import PER_NODE, SimulatedJob
 from tests.bench.simulated.nodes import stopped_before
-from tests.bench.simulated.servers import Report, Task, address_of
+from tests.bench.simulated.servers import Authority, Report, Task, address_of
 from tests.ports import free_port
 
 _PROCESSES = 2
@@ -30,8 +32,9 @@ class Farm:
 
     @property
     def addresses(self) -> list[str]:
-        """HOST:PORT of every agent, in the order of the nodes."""
-        return [f"{address_of(number)}:{self.task.port}" for number in range(self.task.nodes)]
+        """The URL of every agent, in the order of the nodes."""
+        scheme = "http" if self.task.authority is None else "https"
+        return [f"{scheme}://{address_of(number)}:{self.task.port}" for number in range(self.task.nodes)]
 
     def begin(self) -> None:
         """Count anew, and give first looks again."""
@@ -53,7 +56,9 @@ class Farm:
 
 
 @contextmanager
-def agents(nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool = False) -> Iterator[Farm]:
+def agents(
+    nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool = False, tls: bool = False
+) -> Iterator[Farm]:
     """Run the agents of a job on so many nodes. `faulty`: ten of them do not answer, five are slow."""
     _raise_file_limit(nodes)
     now_ns = time.time_ns()
@@ -62,6 +67,8 @@ def agents(nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool 
     if faulty:
         mute, unreachable, slow = _troubled(SimulatedJob(nodes))
         task = task.model_copy(update={"mute": mute, "unreachable": unreachable, "slow": slow})
+    if tls:
+        task = task.model_copy(update={"authority": _authority()})
     processes = [_start(task, first) for first in range(_PROCESSES)]
     try:
         for process in processes:
@@ -90,6 +97,11 @@ def _asked(process: "subprocess.Popen[str]", command: str) -> str:
     process.stdin.write(command + "\n")
     process.stdin.flush()
     return process.stdout.readline().strip()
+
+
+def _authority() -> Authority:
+    made = trustme.CA()
+    return Authority(certificate=made.cert_pem.bytes().decode(), key=made.private_key_pem.bytes().decode())
 
 
 def _troubled(job: SimulatedJob) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

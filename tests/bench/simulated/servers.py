@@ -10,13 +10,15 @@ import asyncio
 import gc
 import json
 import socket
+import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from urllib.parse import parse_qs
 
+import trustme
 from pydantic import BaseModel, Field
 
 from shared.survey import survey_of
@@ -33,6 +35,13 @@ SLOW_SECONDS = 3.0
 _BACKLOG = 16
 
 
+class Authority(Value):
+    """Who signs the certificates of all agents, as PEM."""
+
+    certificate: str
+    key: str
+
+
 class Task(Value):
     """Which agents of which job to be."""
 
@@ -45,6 +54,7 @@ class Task(Value):
     mute: tuple[int, ...] = Field(default=(), description="Those that take a connection and say nothing.")
     unreachable: tuple[int, ...] = Field(default=(), description="Those whose host drops what is sent to it.")
     slow: tuple[int, ...] = ()
+    authority: Authority | None = Field(default=None, description="Serve HTTPS, each with a certificate of its own.")
 
 
 @dataclass
@@ -179,6 +189,7 @@ class Servers:
         self._agents = {number: Agent(task, number) for number in task.numbers if number not in task.unreachable}
         self._report = Report()
         self._began = time.process_time()
+        self._contexts = dict(_contexts(task))
         self._silenced = [_silenced(address_of(n), task.port) for n in task.unreachable if n in task.numbers]
 
     async def serve(self) -> None:
@@ -186,7 +197,8 @@ class Servers:
         loop = asyncio.get_running_loop()
         for number, agent in self._agents.items():
             make = _maker(agent, self._report)
-            await loop.create_server(make, address_of(number), self._task.port, backlog=_BACKLOG)
+            context = self._contexts.get(number)
+            await loop.create_server(make, address_of(number), self._task.port, backlog=_BACKLOG, ssl=context)
         gc.collect()
         gc.freeze()
         print("ready", flush=True)
@@ -211,6 +223,16 @@ class Servers:
 
 def _maker(agent: Agent, report: Report) -> Callable[[], Connection]:
     return lambda: Connection(agent, report)
+
+
+def _contexts(task: Task) -> Iterator[tuple[int, ssl.SSLContext]]:
+    """Give each agent's own, where they serve HTTPS: with a certificate for its address, by a key on P-256."""
+    if task.authority is not None:
+        authority = trustme.CA.from_pem(task.authority.certificate.encode(), task.authority.key.encode())
+        for number in task.numbers:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            authority.issue_cert(address_of(number)).configure_cert(context)
+            yield number, context
 
 
 def _silenced(address: str, port: int) -> tuple[socket.socket, ...]:
