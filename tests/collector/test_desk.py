@@ -43,12 +43,12 @@ async def test_what_is_being_written_at_the_end_is_written(desk: Desk) -> None:
 async def test_call_that_does_not_come_back_holds_up_no_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left behind, in a thread that does not keep the process."""
     monkeypatch.setattr(desks, "END_SECONDS", 0.2)
-    gate = threading.Event()
+    gate, before = threading.Event(), set(threading.enumerate())
     asking = asyncio.create_task(desk.ask(gate.wait, 60.0))
     await asyncio.sleep(0.1)
     async with asyncio.timeout(10):
         await desk.close()
-    assert [thread.daemon for thread in threading.enumerate() if thread.name == "aside"] == [True]
+    assert [thread.daemon for thread in set(threading.enumerate()) - before] == [True]
     gate.set()
     with suppress(asyncio.CancelledError):
         await asking
