@@ -17,6 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from agent.beat import take_settled_beat
+from agent.credentials import require_own
 from agent.deadline import Crew, Deadline, Late
 from agent.discover import Rank
 from agent.errors import Gone
@@ -87,7 +88,10 @@ class Looker:
 
     @contextmanager
     def alone_with(self, rank: Rank, scene: Scene, deadline: Deadline) -> Iterator[None]:
-        """Let nobody else look at a rank meanwhile, and leave what is done to it out of the watch. Raises Late."""
+        """Let nobody else look at a rank meanwhile, and leave what is done to it out of the watch.
+
+        Raises Late, Gone or NotPermitted.
+        """
         mine = False
         while deadline.left() > 0 and not mine:
             flight, mine = self._board(rank, Question("none"))
@@ -96,6 +100,7 @@ class Looker:
         if not mine:
             raise Late("the rank was looked at all the time")
         try:
+            require_own(scene.procfs, rank.stat.pid)
             before = _last_beat(rank, scene)
             try:
                 yield
@@ -167,7 +172,8 @@ class Looker:
 def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> tuple[Answer, float]:
     """Ask one source, of the very process that was found and not of one that has its number now.
 
-    To be run in a thread of its own, which ends with the look.
+    A process may start a set-user-ID program at any time: what was seen of that is thrown away. To be run in a thread
+    of its own, which ends with the look.
     """
     begun = time.monotonic()
     if source.name not in _PROMPT:
@@ -175,7 +181,10 @@ def _timed(source: Source, rank: Rank, scene: Scene, question: Question, deadlin
     try:
         if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
             raise Gone(f"process {rank.stat.pid} ended, and another has its number now")
+        require_own(scene.procfs, rank.stat.pid)
         answer = source.look(rank, scene, question, deadline)
+        with suppress(Gone):
+            require_own(scene.procfs, rank.stat.pid)
     except UnhangError as error:
         answer = {source.name: missing_for(source.name, error)}
     return answer, time.monotonic() - begun

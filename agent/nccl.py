@@ -5,8 +5,9 @@ import re
 from typing import NamedTuple
 
 from agent.errors import Gone, Unavailable
-from agent.job_files import open_named, reader_of
+from agent.job_files import open_named
 from agent.procfs import ProcFs
+from agent.readers import readers_of
 from shared.errors import NotPermitted
 
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
@@ -56,7 +57,7 @@ class NcclVersions:
 
 def _written_in(procfs: ProcFs, pid: int, path: str) -> NcclVersion | None:
     try:
-        with open_named(procfs, pid, path, reader_of(procfs, pid)) as opened:
+        with open_named(procfs, pid, path, readers_of(procfs, pid)) as opened:
             return _scan(opened)
     except (Gone, NotPermitted, Unavailable):
         return None

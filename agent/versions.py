@@ -9,8 +9,9 @@ import re
 from typing import NamedTuple
 
 from agent.errors import Gone, Unavailable
-from agent.job_files import Reader, open_named, reader_of
+from agent.job_files import open_named
 from agent.procfs import ProcFs, read_bounded
+from agent.readers import Readers, readers_of
 from shared.errors import NotPermitted
 from shared.setup import Versions
 
@@ -46,14 +47,14 @@ class Loaded(NamedTuple):
 def read_versions(procfs: ProcFs, pid: int) -> Loaded:
     """Return the versions that process `pid` has loaded. Raises Gone or NotPermitted."""
     maps = procfs.read(pid, "maps", most=_MOST_MAPS_BYTES)
-    reader = reader_of(procfs, pid)
+    readers = readers_of(procfs, pid)
     torch = _TORCH.search(maps)
-    about = _text(procfs, pid, os.fsdecode(torch[1]) + "/version.py", reader) if torch is not None else ""
+    about = _text(procfs, pid, os.fsdecode(torch[1]) + "/version.py", readers) if torch is not None else ""
     library = _NCCL.search(maps)
     versions = Versions(
         torch=_first(_TORCH_VERSION, about),
         cuda=_first(_CUDA_VERSION, about),
-        nccl=_nccl(procfs, pid, library, reader) if library is not None else None,
+        nccl=_nccl(procfs, pid, library, readers) if library is not None else None,
         python=_python(procfs, pid, maps),
         driver=driver_version(procfs),
     )
@@ -68,12 +69,12 @@ def driver_version(procfs: ProcFs) -> str | None:
         return None
 
 
-def _nccl(procfs: ProcFs, pid: int, library: re.Match[bytes], reader: Reader) -> str | None:
+def _nccl(procfs: ProcFs, pid: int, library: re.Match[bytes], readers: Readers) -> str | None:
     suffix = library[2].decode().strip(".")
     if suffix.count(".") >= 2:
         return suffix
     header = os.fsdecode(library[1]).rpartition("/")[0] + "/include/nccl.h"
-    parts = dict(_NCCL_PART.findall(_text(procfs, pid, header, reader)))
+    parts = dict(_NCCL_PART.findall(_text(procfs, pid, header, readers)))
     return ".".join(parts[part] for part in ("MAJOR", "MINOR", "PATCH")) if len(parts) == 3 else None
 
 
@@ -84,10 +85,10 @@ def _python(procfs: ProcFs, pid: int, maps: bytes) -> str | None:
     return _first(_PYTHON_NAME, procfs.link(pid, "exe").rpartition("/")[2])
 
 
-def _text(procfs: ProcFs, pid: int, path: str, reader: Reader) -> str:
+def _text(procfs: ProcFs, pid: int, path: str, readers: Readers) -> str:
     """Return the beginning of a file as the process sees it; "" where it may not be read, or is not there."""
     try:
-        with open_named(procfs, pid, path, reader) as file:
+        with open_named(procfs, pid, path, readers) as file:
             return os.pread(file, _MOST_FILE_BYTES, 0).decode(errors="replace")
     except (Unavailable, Gone, NotPermitted, OSError):
         return ""

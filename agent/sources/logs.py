@@ -16,8 +16,9 @@ from typing import NamedTuple
 from agent.deadline import Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
-from agent.job_files import open_held, open_named, read_tail, reader_of
+from agent.job_files import open_held, open_named, read_tail
 from agent.procfs import ProcFs
+from agent.readers import readers_of
 from agent.scene import Scene
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
@@ -134,14 +135,14 @@ def _communicators(log: _Log, ends: _Ends, rank: Rank, scene: Scene) -> Iterator
 
 def _logs_of(rank: Rank, scene: Scene) -> Iterator[_Log]:
     pid, procfs = rank.stat.pid, scene.procfs
-    reader = reader_of(procfs, pid)
+    readers = readers_of(procfs, pid)
     for fd in _STREAMS:
         target = _held(procfs, pid, fd)
         if target is not None and target.startswith("/"):
             shared = target in _streams(procfs, rank.stat.parent_pid)
-            yield _Log(target, partial(open_held, procfs, pid, fd, reader), shared)
+            yield _Log(target, partial(open_held, procfs, pid, fd, readers), shared)
     for path in _named(rank, procfs):
-        yield _Log(path, partial(open_named, procfs, pid, path, reader), False)
+        yield _Log(path, partial(open_named, procfs, pid, path, readers), False)
 
 
 def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:

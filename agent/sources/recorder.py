@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from agent.deadline import Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
-from agent.job_files import open_named, reader_of
+from agent.job_files import open_named
 from agent.procfs import ProcFs
+from agent.readers import readers_of
 from agent.scene import Scene
 from agent.sources.groups import GroupTable, complete, parse_groups
 from agent.sources.logs import own_pid
@@ -134,7 +135,7 @@ def _probe_failure(procfs: ProcFs, pid: int) -> str | None:
     uid = procfs.fields(pid, "status").get("Uid", "0").split()[0]
     path = f"/tmp/unhang-{uid}/{own_pid(procfs, pid)}.status.json"
     try:
-        with open_named(procfs, pid, path, reader_of(procfs, pid)) as opened:
+        with open_named(procfs, pid, path, readers_of(procfs, pid)) as opened:
             error = json.loads(os.pread(opened, 4096, 0))["error"]
     except (Gone, NotPermitted, Unavailable, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -145,7 +146,7 @@ def _groups(server: _Server, procfs: ProcFs) -> GroupTable:
     """Read what our probe wrote down about process groups; nothing where it is not there or makes no sense."""
     path = server.path.removesuffix(".sock") + ".groups.json"
     try:
-        with open_named(procfs, server.pid, path, reader_of(procfs, server.pid)) as opened:
+        with open_named(procfs, server.pid, path, readers_of(procfs, server.pid)) as opened:
             if os.fstat(opened).st_uid != server.uid:
                 return {}
             return parse_groups(os.pread(opened, _LARGEST_GROUPS_FILE, 0))

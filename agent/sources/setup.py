@@ -6,9 +6,10 @@ from contextlib import suppress
 from agent.deadline import Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
-from agent.job_files import open_named, reader_of
+from agent.job_files import open_named
 from agent.launchers import is_launcher
 from agent.procfs import ProcFs
+from agent.readers import readers_of
 from agent.scene import Scene
 from agent.sources.source import Answer, Question
 from agent.store_port import find_listener
@@ -123,7 +124,7 @@ def _own_host(scene: Scene, pid: int, variables: dict[str, str]) -> str:
 def _hosts(procfs: ProcFs, pid: int, names: set[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {name: [] for name in names if name}
     with suppress(Unavailable, Gone, NotPermitted, OSError):
-        with open_named(procfs, pid, "/etc/hosts", reader_of(procfs, pid)) as file:
+        with open_named(procfs, pid, "/etc/hosts", readers_of(procfs, pid)) as file:
             text = os.pread(file, _MOST_HOSTS_BYTES, 0).decode(errors="replace")
         for line in text.splitlines():
             address, *aliases = line.partition("#")[0].split()[:32] or [""]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.beat import take_settled_beat
+from agent.credentials import require_below
 from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
@@ -24,6 +25,8 @@ from shared.stacks import Stacks
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
 _ONE_OF_MANY = "the rank has many children, and others in the same state were looked at"
+_WITHHELD = {"wchan": None, "syscall": None, "kernel_stack": (), "lock_holders": (), "before": None, "after": None}
+"""What /proc shows to none but a process's own user: left out of what the job has started with other rights."""
 _PLAIN_SECONDS = 3.0
 _NATIVE_SECONDS = 20.0
 
@@ -75,18 +78,27 @@ class StacksSource:
     def _children(self, rank: Rank, scene: Scene, deadline: Deadline) -> tuple[Child, ...]:
         """Look at the rank's children; of many, only the most unlike the others are stopped for their stacks."""
         pids = rank.children[:_MOST_CHILDREN]
-        reads = {str(pid): partial(self._process, pid, scene, deadline) for pid in pids}
+        reads = {str(pid): partial(self._process, pid, rank, scene, deadline) for pid in pids}
         answers = self._crew.run(reads, deadline, owner=rank.key).values()
         processes = by_rarity([process for process in answers if isinstance(process, Process)])
         chosen = {process.pid for process in processes[:_MOST_CHILD_STACKS]}
-        looks = {str(p.pid): partial(self._child, p, scene, deadline, p.pid in chosen) for p in processes}
+        looks = {str(p.pid): partial(self._child, p, rank, scene, deadline, p.pid in chosen) for p in processes}
         children = self._crew.run(looks, deadline, owner=rank.key).values()
         return tuple(sorted((c for c in children if isinstance(c, Child)), key=lambda child: child.process.pid))
 
-    def _process(self, pid: int, scene: Scene, deadline: Deadline) -> Process:
-        return with_path(read_process(scene, pid), scene, self._crew, deadline)
+    def _process(self, pid: int, rank: Rank, scene: Scene, deadline: Deadline) -> Process:
+        process = read_process(scene, pid)
+        try:
+            require_below(scene.procfs, pid, rank.stat.pid)
+        except NotPermitted:
+            return process.model_copy(update=_WITHHELD)
+        return with_path(process, scene, self._crew, deadline)
 
-    def _child(self, process: Process, scene: Scene, deadline: Deadline, chosen: bool) -> Child:
+    def _child(self, process: Process, rank: Rank, scene: Scene, deadline: Deadline, chosen: bool) -> Child:
+        try:
+            require_below(scene.procfs, process.pid, rank.stat.pid)
+        except NotPermitted as error:
+            return Child(process=process.model_copy(update=_WITHHELD), stacks=missing_for("stacks", error))
         if not chosen:
             return Child(process=process, stacks=missing_for("stacks", Unavailable(Reason.REFUSED, _ONE_OF_MANY)))
         stacks = self._stacks(process.pid, scene, native=False, deadline=deadline)

@@ -1,10 +1,18 @@
 """Made-up /proc trees: who runs, below whom, with which variables, without running anything."""
 
 import os
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
 _KTHREAD = 0x0020_0000
+
+STATUS = (
+    "Name:\t{name}\nState:\t{state}\nTgid:\t{pid}\nPPid:\t{parent}\nTracerPid:\t0\nUid:\t0\t0\t0\t0\n"
+    "Gid:\t0\t0\t0\t0\nGroups:\t0\nCapPrm:\t000001ffffffffff\nCapEff:\t000001ffffffffff\nCapAmb:\t0000000000000000\n"
+)
+AUXV = struct.pack("=QQQQ", 23, 0, 0, 0)
+"""A program that was not started with more rights than its caller had (AT_SECURE)."""
 
 
 def make_tree(root: Path) -> Path:
@@ -38,6 +46,8 @@ def add_process(
     (folder / "maps").write_text("".join(f"7f0000000000-7f0000001000 r--p 00000000 08:01 7 {path}\n" for path in maps))
     (folder / "io").write_text("rchar: 1\nwchar: 2\n")
     os.symlink(program, folder / "exe")
+    (folder / "status").write_text(STATUS.format(name=name, state=state, pid=pid, parent=parent))
+    (folder / "auxv").write_bytes(AUXV)
     if environment is not None:
         (folder / "environ").write_bytes(b"".join(f"{k}={v}".encode() + b"\0" for k, v in environment.items()))
 

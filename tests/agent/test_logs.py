@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from agent.errors import Gone, Unavailable
-from agent.job_files import Reader, open_held, open_named, read_tail
+from agent.file_access import READ, Permissions, Reader
+from agent.job_files import open_held, open_named, read_tail
 from agent.procfs import ProcFs
+from agent.readers import Readers
 from agent.sources.logs import LogsSource, expand_nccl_path
 from agent.sources.source import Question
 from shared.errors import NotPermitted
@@ -24,7 +26,7 @@ from tests.agent.processes import running as running_with_our_errors
 
 pytestmark = pytest.mark.ptrace
 
-ROOT = Reader(0, frozenset())
+ROOT = (Reader(0, frozenset(), overrides=True),)
 OTHER_USER = 61002
 
 
@@ -172,9 +174,9 @@ def test_error_file_that_makes_no_sense(tmp_path: Path, text: str) -> None:
         assert logs_of(process.pid, TORCHELASTIC_ERROR_FILE=str(tmp_path / "error.json")).events == ()
 
 
-def refused(path: str, reader: Reader = ROOT) -> Exception:
+def refused(path: str, readers: Readers = ROOT) -> Exception:
     """Open a named file as our own process sees it, which must be refused."""
-    with pytest.raises((Unavailable, NotPermitted, Gone)) as caught, open_named(ProcFs(), os.getpid(), path, reader):
+    with pytest.raises((Unavailable, NotPermitted, Gone)) as caught, open_named(ProcFs(), os.getpid(), path, readers):
         pass
     return caught.value
 
@@ -211,7 +213,7 @@ def test_file_that_the_process_could_not_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("x")
     secret.chmod(0o600)
-    reader = Reader(OTHER_USER, frozenset({OTHER_USER}))
+    reader = (Reader(OTHER_USER, frozenset({OTHER_USER})),)
     tmp_path.chmod(0o755)
     assert isinstance(refused(str(secret), reader), NotPermitted)
     secret.chmod(0o644)
@@ -224,20 +226,20 @@ def test_file_that_the_process_could_not_read(tmp_path: Path) -> None:
 
 
 def test_mode_bits_decide() -> None:
-    """Owner, group, others; the first that fits counts."""
-    import types
+    """Owner, group, others; the first that fits counts. Root is no exception without the capability for it."""
 
-    def found(mode: int, uid: int = 5, gid: int = 6) -> os.stat_result:
-        return types.SimpleNamespace(st_mode=mode, st_uid=uid, st_gid=gid)  # type: ignore[return-value]
+    def found(mode: int, uid: int = 5, gid: int = 6) -> Permissions:
+        return Permissions(mode, uid, gid)
 
     owner, member, stranger = Reader(5, frozenset()), Reader(9, frozenset({6})), Reader(9, frozenset({7}))
-    assert owner.may(found(0o400), 4)
-    assert not owner.may(found(0o044), 4)
-    assert member.may(found(0o040), 4)
-    assert not member.may(found(0o404), 4)
-    assert stranger.may(found(0o004), 4)
-    assert not stranger.may(found(0o040), 4)
-    assert Reader(0, frozenset()).may(found(0), 4)
+    assert owner.may(found(0o400), READ)
+    assert not owner.may(found(0o044), READ)
+    assert member.may(found(0o040), READ)
+    assert not member.may(found(0o404), READ)
+    assert stranger.may(found(0o004), READ)
+    assert not stranger.may(found(0o040), READ)
+    assert Reader(0, frozenset(), overrides=True).may(found(0), READ)
+    assert not Reader(0, frozenset({0})).may(found(0o600), READ)
 
 
 def test_tail_begins_with_a_whole_line(tmp_path: Path) -> None:

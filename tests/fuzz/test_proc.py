@@ -12,7 +12,7 @@ from agent.procfs import ProcFs
 from agent.settings import AgentSettings
 from agent.sources.source import Question
 from shared.snapshot import NodeSnapshot
-from tests.agent.proc_trees import TORCH, add_process, make_tree, torchrun
+from tests.agent.proc_trees import AUXV, STATUS, TORCH, add_process, make_tree, torchrun
 from tests.fuzz import seeds
 from tests.fuzz.damage import damaged_bytes
 from tests.fuzz.test_parsers import EXAMPLES, SEARCH
@@ -23,8 +23,7 @@ HONEST, HOSTILE = 20, 21
 FILES = {
     "stat": b"",
     "environ": b"",
-    "status": b"Name:\tpython3\nState:\tS (sleeping)\nTgid:\t21\nTracerPid:\t0\nUid:\t0\t0\t0\t0\n"
-    b"Gid:\t0\t0\t0\t0\nGroups:\t0\n",
+    "status": STATUS.format(name="python3", state="S (sleeping)", pid=21, parent=1).encode(),
     "cmdline": b"python3\0train.py\0--token=x\0",
     "maps": b"7f0000000000-7f0000001000 r--p 00000000 08:01 7 /opt/torch/lib/libtorch_cpu.so\n",
     "io": b"rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 4\n",
@@ -40,7 +39,7 @@ FILES = {
     "wchan": b"futex_do_wait",
     "stack": b"[<0>] futex_do_wait+0x3a/0x60\n",
     "schedstat": b"123 456 7\n",
-    "auxv": b"\x03\0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0",
+    "auxv": AUXV,
 }
 """What /proc tells of one process; `stat` and `environ` are those that the tree begins with."""
 
