@@ -21,7 +21,7 @@ from agent.procfs import ProcFs
 from agent.readers import readers_of
 from agent.scene import Scene
 from agent.sources.source import Answer, Question
-from shared.errors import NotPermitted
+from shared.errors import NotPermitted, UnhangError
 from shared.log_events import EventKind, LogEvent, LogFile, Logs
 from shared.log_lines import clean_line, find_events
 from shared.log_writers import rank_of_line
@@ -56,7 +56,7 @@ class LogsSource:
         files: dict[tuple[int, int], LogFile] = {}
         events: list[LogEvent] = []
         communicators: list[LoggedCommunicator] = []
-        refusals: list[str] = []
+        refusals: list[UnhangError] = []
         for log in _logs_of(rank, scene):
             try:
                 with log.open() as opened:
@@ -68,7 +68,7 @@ class LogsSource:
                         events.extend((*_chosen_networks(log, ends, rank), *new))
                         communicators.extend(_communicators(log, ends, rank, scene))
             except (Gone, NotPermitted, Unavailable) as error:
-                refusals.append(str(error))
+                refusals.append(error)
         if not files:
             raise _nothing(refusals)
         logs = Logs(
@@ -77,9 +77,13 @@ class LogsSource:
         return {"logs": logs}
 
 
-def _nothing(refusals: list[str]) -> Unavailable:
+def _nothing(refusals: list[UnhangError]) -> Unavailable:
+    """Say why there is nothing to read, first of all where a file is there and may not be read."""
+    forbidden = [str(error) for error in refusals if isinstance(error, NotPermitted)]
+    told = [*forbidden, *(str(error) for error in refusals if not isinstance(error, NotPermitted))]
     detail = "standard output and error go to no file that can be read"
-    return Unavailable(Reason.NOT_FOUND, f"{detail} ({'; '.join(refusals[:3])})" if refusals else detail)
+    reason = Reason.NOT_PERMITTED if forbidden else Reason.NOT_FOUND
+    return Unavailable(reason, f"{detail} ({'; '.join(told[:3])})" if told else detail)
 
 
 class _Ends(NamedTuple):
