@@ -11,8 +11,9 @@ The question is always whether the person who started the job may read a file, n
    groups are not known. One with another group than root's did not come from a login of root's: then only what
    everyone may read is read.
 
-What remains: a set-user-ID program that becomes its owner wholly, runs another program with its caller's environment
-(which well-made ones clear), and whose callers have ended, where no login was noted.
+What remains: a set-user-ID program that becomes its owner wholly (groups as well) and runs another program with its
+caller's environment, which well-made ones clear, where nothing above it is the caller's any more: the caller has ended,
+or a service had started the program itself (`srun PROGRAM`). Of root's such programs a noted login still tells.
 """
 
 from collections.abc import Iterator

@@ -23,7 +23,8 @@ ATTACKER, VICTIM = 61011, 61012
 
 SECRET = "line-that-only-its-owner-may-see"
 
-JOB = "attack"
+JOB = f"attack-{os.getpid()}"
+"""Other tests may run beside these."""
 
 LOOK = """
 import sys
