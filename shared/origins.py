@@ -29,6 +29,8 @@ from shared.problems import problem_response
 
 # Origin: https://unhang.example:8443
 _ORIGIN = re.compile(r"(https?)://([^/?#@\\]+)", re.ASCII)
+_DIRECTLY = "type or paste the address into the browser, or use a program such as curl"
+_PROXY = "if the page is this service's own, behind a proxy, add the proxy's name to the setting `allow_hosts`"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -85,8 +87,8 @@ def rejection_of(request: Request, names: Names) -> _Rejection | None:
             Refused.HOST,
             HTTPStatus.MISDIRECTED_REQUEST,
             f"this service is not known by the name {quoted(host)}",
-            "ask it by localhost or 127.0.0.1; where it is meant to be asked by this name, add it to the setting "
-            "`allow_hosts`",
+            "ask for localhost or 127.0.0.1; if this service is meant to be reached by this name, add it to the "
+            "setting `allow_hosts`",
         )
     if request.scope["path"] in OPEN:
         return None
@@ -94,20 +96,14 @@ def rejection_of(request: Request, names: Names) -> _Rejection | None:
     if site == "same-origin":  # 2.
         return None
     if site not in (None, "none"):
-        return _cross_site(f"a browser asks on behalf of a page elsewhere: Sec-Fetch-Site is {quoted(site)}")
+        return _cross_site(f"a browser asks on behalf of a page elsewhere: Sec-Fetch-Site is {quoted(site)}", _DIRECTLY)
     if origin is not None and not _is_own(origin, host, names):  # 3.
-        return _cross_site(f"a browser asks on behalf of a page elsewhere: Origin is {quoted(origin)}")
+        return _cross_site(f"a browser asks on behalf of a page elsewhere: Origin is {quoted(origin)}", _PROXY)
     return None
 
 
-def _cross_site(detail: str) -> _Rejection:
-    return _Rejection(
-        Refused.CROSS_SITE,
-        HTTPStatus.FORBIDDEN,
-        detail,
-        "ask by a program, or by the address bar of the browser; where the page is one of this service behind a "
-        "proxy, add the proxy's name to the setting `allow_hosts`",
-    )
+def _cross_site(detail: str, advice: str) -> _Rejection:
+    return _Rejection(Refused.CROSS_SITE, HTTPStatus.FORBIDDEN, detail, advice)
 
 
 def _is_ours(host: str, names: Names) -> bool:
