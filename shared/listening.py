@@ -7,7 +7,7 @@ from typing import NamedTuple
 from shared.errors import InvalidSettings, quoted
 
 # node1:8471, [::1]:8471, [::1]
-_AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.%]{2,60})\]|([\w.-]{1,253}))(?::(\d{0,5}))?", re.ASCII)
+_AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,60})\]|([\w.-]{1,253}))(?::(\d{0,5}))?", re.ASCII)
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%]{2,60})\]|([\w.-]{1,253})):(\d{1,5})", re.ASCII)
 
 

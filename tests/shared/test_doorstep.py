@@ -252,6 +252,7 @@ def test_files_that_cannot_be_used(ours: Authority, foreign: Authority, tmp_path
             "authorities in",
         ),
         ({"allow_clients": "10.0.0.1/8"}, "is no network"),
+        ({"allow_hosts": "unhang.example:443"}, "is no name of a host"),
     ]
     for given, said in wrong:
         with pytest.raises(InvalidSettings, match=said), serving(tmp_path, **given):
