@@ -19,7 +19,12 @@ from importlib.metadata import version
 print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
 
-TESTS = ("tests/attacks/test_requests.py", "tests/collector/test_gate.py", "tests/shared/test_problems.py")
+TESTS = (
+    "tests/attacks/test_requests.py",
+    "tests/attacks/test_web_pages.py",
+    "tests/collector/test_gate.py",
+    "tests/shared/test_problems.py",
+)
 
 
 def lowest() -> dict[str, Version]:
