@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -24,6 +25,7 @@ from shared.snapshot import Fds, NodeSnapshot, Process, RankList
 from shared.stacks import Stacks
 from shared.survey import survey_of
 from shared.survey_form import Survey
+from shared.tokens import require_token
 from shared.trace import Trace
 from shared.value import Value
 
@@ -78,7 +80,8 @@ def create_app(settings: AgentSettings) -> FastAPI:
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit)
     install_problem_handlers(app)
     app.include_router(_open_routes)
-    app.include_router(_routes)
+    guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
+    app.include_router(_routes, dependencies=guards)
     return app
 
 

@@ -86,7 +86,7 @@ def get_service(app: FastAPI) -> Service:
 
 def _note(audit: AuditLog, request: Request, status: int) -> None:
     """Write down who had what of a job looked at or shown: all but lists, metrics and health."""
-    path = request.url.path
+    path: str = request.scope["path"]
     if path.startswith(_OF_JOBS) and path.rstrip("/") not in _OF_JOBS:
         audit.write("asked", **who_asks(request), what=f"{request.method} {path}"[:500], status=status)
 
@@ -105,4 +105,4 @@ async def _on_not_acceptable(request: Request, error: Exception) -> JSONResponse
 
 def _problem(status: HTTPStatus, request: Request, error: Exception) -> JSONResponse:
     advice = error.advice if isinstance(error, UnhangError) else ""
-    return problem_response(status, detail=str(error), advice=advice, instance=request.url.path)
+    return problem_response(status, detail=str(error), advice=advice, instance=request.scope["path"])

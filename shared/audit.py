@@ -34,6 +34,8 @@ class Refused(StrEnum):
     ADDRESS = "address_not_allowed"
     HANDSHAKE = "tls_handshake_failed"
     NAME = "certificate_name_not_allowed"
+    HOST = "host_not_allowed"
+    CROSS_SITE = "cross_site_request"
     NO_TOKEN = "no_token"
     WRONG_TOKEN = "wrong_token"
     TOO_LARGE = "too_large"

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from shared.audit import AuditLog, Refusal, Refused
 from shared.gate import MOST_HEAD_BYTES
 from shared.listening import Network
+from shared.origins import Names
 from shared.tls import ServerTls, explain_tls, names_of
 
 HANDSHAKE_SECONDS = 5.0
@@ -35,6 +36,7 @@ class Door:
     audit: AuditLog
     tls: ServerTls | None = None
     networks: Sequence[Network] = ()
+    names: Names = field(default_factory=Names)
     handshakes: set["asyncio.Task[None]"] = field(default_factory=set)
 
     @property

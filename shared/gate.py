@@ -24,12 +24,13 @@ MOST_HEAD_BYTES = 65_536
 """What is longer and comes in pieces is refused before it is whole (shared/doorstep.py), in one piece here."""
 
 _BODY_SECONDS = 10.0
-_LONGEST_PATH = 500
+LONGEST_PATH = 500
 """Of a path that is told back to whoever is refused."""
 _CLIENT_NAME = "client_name"
 """Where a request's state holds the name in the client's certificate (shared/doorstep.py)."""
 
-_OPEN = frozenset({"/healthz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+OPEN = frozenset({"/healthz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+"""Paths that need no token. They look at nobody."""
 
 
 class TooLarge(InvalidInput):
@@ -84,7 +85,8 @@ class Gate:
     async def _admit(self, request: Request, receive: Receive) -> bytes:
         if _head_bytes(request.scope) > MOST_HEAD_BYTES:
             raise HeadTooLarge(f"the head is larger than {MOST_HEAD_BYTES} bytes")
-        if request.url.path not in _OPEN:
+        # Not that of `request.url`, which old Starlette makes of the Host header, too (CVE-2026-48710).
+        if request.scope["path"] not in OPEN:
             await self._check(request)
         if _declared(request) == 0:
             return b""
@@ -135,7 +137,7 @@ def _declared(request: Request) -> int:
 
 
 def _refusal(request: Request, error: UnhangError) -> Refusal:
-    what = f"{request.method} {request.url.path}"
+    what = f"{request.method} {request.scope['path']}"
     return Refusal(who_asks(request)["client"], _reason(request, error), what, str(error.__cause__ or error))
 
 
@@ -154,7 +156,7 @@ def _answer(error: UnhangError, path: str) -> Response:
         TooSlow: HTTPStatus.REQUEST_TIMEOUT,
     }
     status = statuses.get(type(error)) or status_of(error)
-    return problem_response(status, detail=str(error), advice=error.advice, instance=path[:_LONGEST_PATH])
+    return problem_response(status, detail=str(error), advice=error.advice, instance=path[:LONGEST_PATH])
 
 
 class _Status:

@@ -72,23 +72,23 @@ def problem_response(status: HTTPStatus, *, detail: str, advice: str = "", insta
 
 async def _on_own_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, UnhangError)
-    return problem_response(status_of(error), detail=str(error), advice=error.advice, instance=request.url.path)
+    return problem_response(status_of(error), detail=str(error), advice=error.advice, instance=request.scope["path"])
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     detail = "; ".join(f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()[:10])
-    return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, detail=detail[:1000], instance=request.url.path)
+    return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, detail=detail[:1000], instance=request.scope["path"])
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem_response(HTTPStatus(error.status_code), detail=str(error.detail), instance=request.url.path)
+    return problem_response(HTTPStatus(error.status_code), detail=str(error.detail), instance=request.scope["path"])
 
 
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
     return problem_response(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         detail=f"unexpected {type(error).__name__}; the log of this service tells more",
-        instance=request.url.path,
+        instance=request.scope["path"],
     )

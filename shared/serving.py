@@ -17,7 +17,8 @@ from pydantic_settings import BaseSettings
 from shared.audit import AuditLog
 from shared.doorstep import Door, protocol_of
 from shared.gate import MOST_HEAD_BYTES
-from shared.listening import parse_networks
+from shared.listening import parse_hosts, parse_networks
+from shared.origins import Names, Origins
 from shared.tls import TlsFiles, server_tls
 from shared.tokens import require_safe_binding
 
@@ -55,6 +56,12 @@ class AccessSettings(BaseSettings):
     allow_clients: str = Field(
         default="", description="Only callers from these addresses or networks, e.g. `10.0.0.0/8,192.168.1.5`."
     )
+    allow_hosts: str = Field(
+        default="",
+        description="Further names or addresses by which this service may be asked, parted by commas, e.g. that of a "
+        "proxy before it. Without `token_file` or `client_ca_file` it answers requests for these and for localhost "
+        "alone.",
+    )
     audit_log: Path | None = Field(
         default=None, description="File that gets one JSON line for every inspection and every refusal."
     )
@@ -62,17 +69,18 @@ class AccessSettings(BaseSettings):
 
 def open_door(settings: AccessSettings, audit: AuditLog) -> Door:
     """Return the rules at the service's door. Raises InvalidSettings where they cannot be used or are none."""
-    names = settings.client_names.replace(",", " ").split()
-    tls = server_tls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.client_ca_file), names)
+    clients = settings.client_names.replace(",", " ").split()
+    tls = server_tls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.client_ca_file), clients)
     asks = tls is not None and tls.asks_for_certificates
     require_safe_binding(settings.listen, settings.token_file, client_certificates=asks)
-    return Door(audit, tls, parse_networks(settings.allow_clients))
+    names = Names(parse_hosts(settings.allow_hosts), any_host=asks or settings.token_file is not None)
+    return Door(audit, tls, parse_networks(settings.allow_clients), names)
 
 
 def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: Any) -> uvicorn.Config:
     """Return the configuration of a service. `more` is uvicorn's."""
     config = uvicorn.Config(
-        app,
+        Origins(app, names=door.names, audit=door.audit),
         http=protocol_of(door),
         loop="asyncio",  # the doorstep does not know the transports of uvloop, which uvicorn takes if it is there
         ws="none",

@@ -23,6 +23,7 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--client-ca-file", metavar="FILE", help="Callers must show a certificate signed by one of these CAs.")
 @click.option("--client-names", metavar="NAMES", help="Only callers with one of these names in their certificate.")
 @click.option("--allow-clients", metavar="NETWORKS", help="Only callers from there, e.g. 10.0.0.0/8,192.168.1.5.")
+@click.option("--allow-hosts", metavar="NAMES", help="Further names to be asked by, e.g. that of a proxy in front.")
 @click.option("--collectors", metavar="URLS", help="Collectors at which to register this agent.")
 @click.option("--advertise", metavar="URL", help="Our URL for them. [default: where they hear from us]")
 @click.option("--collector-token-file", metavar="FILE", help="The bearer token to send to them.")

@@ -1,1 +1,1 @@
-"""Attacks on the agent by an ordinary user of its machine, with real programs."""
+"""What an attacker tries, with real programs and requests."""

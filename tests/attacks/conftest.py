@@ -1,4 +1,4 @@
-"""Fixtures of the attacks."""
+"""What the attacks share: a folder for programs, the agent asked two ways, and services that ask for a token."""
 
 import shutil
 import tempfile
@@ -9,6 +9,8 @@ import pytest
 
 from shared.snapshot import NodeSnapshot
 from tests.attacks.programs import AGENTS
+from tests.attacks.served import GUARDED, KINDS, TOKEN, serve
+from tests.shared.services import Service
 
 
 @pytest.fixture
@@ -24,3 +26,21 @@ def folder() -> Iterator[Path]:
 def ask(request: pytest.FixtureRequest) -> Callable[[], NodeSnapshot]:
     """Ask an agent of root's, and one with its unit's rights."""
     return AGENTS[request.param]
+
+
+@pytest.fixture(scope="module")
+def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one token that is known."""
+    file = tmp_path_factory.mktemp("tokens") / "tokens"
+    file.touch(mode=0o600)
+    file.write_text(f"{TOKEN}\n")
+    return file
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def guarded(
+    request: pytest.FixtureRequest, token_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Service, str]]:
+    """A service that asks for a token, and a path that shows what it guards."""
+    with serve(request.param, tmp_path_factory.mktemp(request.param), token_file=token_file) as service:
+        yield service, GUARDED[request.param]

@@ -10,10 +10,8 @@ import pytest
 from tests.architecture.import_graph import PACKAGES, REPOSITORY, imports_under, sources
 
 INDIRECT = {
-    "h11": "uvicorn",
     "anyio": "httpx",
     "pydantic_core": "pydantic",
-    "starlette": "fastapi",
 }
 """Libraries that we use as parts of another one's interface, and which one declares them."""
 

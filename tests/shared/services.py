@@ -72,11 +72,19 @@ def serving(folder: Path, **given: Any) -> Iterator[Service]:
     """Run a service with these settings until the block ends."""
     settings = AccessSettings(listen="127.0.0.1:0", audit_log=folder / "audit.jsonl", **given)
     audit = AuditLog(settings.audit_log)
+    with running(make_app(settings, audit), settings, audit) as service:
+        yield service
+
+
+@contextmanager
+def running(app: FastAPI, settings: AccessSettings, audit: AuditLog) -> Iterator[Service]:
+    """Run an application behind the door that its settings make, until the block ends."""
+    assert settings.audit_log is not None
     door = open_door(settings, audit)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with _running(make_app(settings, audit), door, listener):
-            yield Service(port, folder / "audit.jsonl")
+        with _running(app, door, listener):
+            yield Service(port, settings.audit_log)
 
 
 @contextmanager

@@ -178,7 +178,11 @@ def test_whoever_is_silent_is_let_go(ours: Authority, tmp_path: Path, monkeypatc
         assert client.recv(10) == b""
         assert service.lines(1)[0]["reason"] == "tls_handshake_failed"
     with serving(tmp_path) as service:
-        for said in ((b"",), (b"GET / HTTP/1.1\r\nHost: x\r\n",), (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"GET")):
+        for said in (
+            (b"",),
+            (b"GET / HTTP/1.1\r\nHost: localhost\r\n",),
+            (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET"),
+        ):
             with service.connection() as client:
                 with suppress(ConnectionError):  # it may have been let go before it has said all that
                     for part in said:
@@ -248,6 +252,7 @@ def test_files_that_cannot_be_used(ours: Authority, foreign: Authority, tmp_path
             "authorities in",
         ),
         ({"allow_clients": "10.0.0.1/8"}, "is no network"),
+        ({"allow_hosts": "unhang.example:443"}, "is no name of a host"),
     ]
     for given, said in wrong:
         with pytest.raises(InvalidSettings, match=said), serving(tmp_path, **given):
