@@ -1,6 +1,7 @@
 """Tells which processes are ranks, which are their children, and which only launched them.
 
-1. A process belongs to a rank when its environment says so (processes.py, launchers.py).
+1. A process belongs to a rank when its environment says so (processes.py, launchers.py), and to the job of its user:
+   what another user's processes say of themselves changes nothing for the ranks here.
 2. Launchers are left out: by their command line, or because a process below them carries another identity
    of the same job (`srun` above `torchrun`, `torchrun` above its ranks, a script that calls `mp.spawn`). So is
    what merely waits for ourselves: under `srun bash -c 'unhang snapshot'` that shell is a task of Slurm's, too.
@@ -97,7 +98,7 @@ def _by_identity(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     groups: dict[tuple[object, ...], list[Candidate]] = {}
     for candidate in candidates:
         identity = candidate.identity
-        groups.setdefault((identity.job, identity.rank, identity.attempt), []).append(candidate)
+        groups.setdefault((identity.job, identity.user, identity.rank, identity.attempt), []).append(candidate)
     return list(groups.values())
 
 
@@ -166,7 +167,9 @@ def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:
     """Describe a zombie. Its exit status is that of waitpid(2): a signal, or an exit code."""
     signal = stat.exit_status & 0x7F
     told = _status_is_told(stat.pid, procfs)
+    beside = tuple(beside)
     jobs = dict.fromkeys(rank.identity.job for rank in beside if rank.identity.job is not None)
+    users = {rank.identity.user for rank in beside}
     return Exited(
         pid=stat.pid,
         parent_pid=stat.parent_pid,
@@ -174,6 +177,7 @@ def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:
         exit_code=stat.exit_status >> 8 & 0xFF if told and not signal else None,
         signal=signal or None,
         sibling_jobs=tuple(jobs),
+        sibling_user=users.pop() if len(users) == 1 else None,
     )
 
 
