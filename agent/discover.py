@@ -98,19 +98,24 @@ def _by_identity(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     groups: dict[tuple[object, ...], list[Candidate]] = {}
     for candidate in candidates:
         identity = candidate.identity
-        groups.setdefault((identity.job, identity.user, identity.rank, identity.attempt), []).append(candidate)
+        groups.setdefault((identity.job, identity.rank, identity.attempt), []).append(candidate)
     return list(groups.values())
 
 
 def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Candidate]:
-    """Step 3. Two unrelated tops with one identity stay two: both must be seen."""
+    """Step 3. Two unrelated tops with one identity stay two: both must be seen.
+
+    A family may have several users: `sudo -u` and what it started. Unrelated processes of several users say nothing
+    about each other.
+    """
     families: dict[int, list[Candidate]] = {}
     pids = {candidate.stat.pid for candidate in group}
     for candidate in group:
         above = [pid for pid in listing.ancestors(candidate.stat.pid) if pid in pids]
         families.setdefault(above[-1] if above else candidate.stat.pid, []).append(candidate)
     chosen = [_runner(family, lister) for family in families.values()]
-    return [c for c in chosen if lister.runs(c.stat) is not Runs.OTHER] or chosen
+    with_python = {c.identity.user for c in chosen if lister.runs(c.stat) is not Runs.OTHER}
+    return [c for c in chosen if c.identity.user not in with_python or lister.runs(c.stat) is not Runs.OTHER]
 
 
 def _runner(family: list[Candidate], lister: Lister) -> Candidate:

@@ -83,10 +83,10 @@ def _is_named(identity: Identity) -> bool:
     return identity.job is not None and 0 <= identity.rank < MOST_WORLD
 
 
-def _job_of(identity: Identity, users: Mapping[str, set[str | None]]) -> _Job:
+def _job_of(identity: Identity, users: Mapping[str, set[str]]) -> _Job:
     """Return the job of a rank, by the name to ask for. A rank that may be anybody's is taken for the one user's."""
     assert identity.job is not None
-    known = users[identity.job] - {None}
+    known = users[identity.job]
     if len(known) > 1 or poses(identity):
         return _Job(qualified(identity.job, identity.user), identity.user)
     return _Job(identity.job, next(iter(known), None))

@@ -9,13 +9,13 @@ from shared.job_names import goes_by, qualified, told_apart
 from shared.snapshot import Identity, RankList
 
 
-def users_of_names(lists: Iterable[RankList]) -> Mapping[str, set[str | None]]:
-    """Return who has ranks of each name, living or ended; None among them: some of whom that is not known."""
-    users: dict[str, set[str | None]] = defaultdict(set)
+def users_of_names(lists: Iterable[RankList]) -> Mapping[str, set[str]]:
+    """Return who is known to have ranks of each name, living or ended."""
+    users: dict[str, set[str]] = defaultdict(set)
     for found in lists:
-        for identity in (*found.ranks, *(gone.identity for gone in found.exited)):
-            if identity is not None and identity.job is not None:
-                users[identity.job].add(identity.user)
+        for identity in _told_in(found):
+            if identity.job is not None:
+                users[identity.job].update(() if identity.user is None else (identity.user,))
     return users
 
 

@@ -35,7 +35,9 @@ def goes_by(identity: Identity, job: str) -> bool:
     """Is `job` a name of this rank's job: the one of its launcher, or the one with the user behind it?"""
     if identity.job is None:
         return False
-    return (identity.job == job and not poses(identity)) or qualified(identity.job, identity.user) == job
+    if identity.job == job and not poses(identity):
+        return True
+    return "@" in job and qualified(identity.job, identity.user) == job
 
 
 def is_of(identity: Identity, job: str, user: str | None) -> bool:
@@ -59,8 +61,10 @@ def plain_name(job: str) -> str:
 
 def told_apart(identity: Identity, job: str | None, user: str | None) -> Identity:
     """Return a rank under the name `job` where it is of that job and user, and never under it where it is not."""
-    if job is None or identity.job is None or (identity.job != job and "@" not in job):
+    if job is None or identity.job is None:
         return identity
+    if "@" not in job and (identity.job != job or user is None or identity.user in (user, None)):
+        return identity  # nearly all of them
     if is_of(identity, job, user):
         name = job
     else:

@@ -6,8 +6,8 @@ changes nothing. Where that cannot be told, the verdict is read all the same and
 
 - The one who asks names no user, and several have ranks of that name: those of the user with most ranks are the job.
 - Some ranks are seen by agents too old to say whose they are.
-- Processes of one user take each other's place from different containers: in Kubernetes two tenants may both be
-  user 0 or 1000. A launcher restarts its ranks where they are, within their container.
+- Processes of one user in different containers take each other's place, or know of different world sizes: in
+  Kubernetes two tenants may both be user 0 or 1000. A launcher restarts its ranks where they are, in their container.
 """
 
 from collections import defaultdict
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from collector.diagnose.expected import Expected
+from collector.diagnose.sightings import MOST_RANKS
 from shared.diagnosis import Conflict
 from shared.job_names import goes_by, is_of, told_apart
 from shared.ranks import fold
@@ -90,7 +91,8 @@ def exited_apart(gone: Exited, job: str | None, user: str | None) -> Exited:
 def _of_the_name(snapshots: Sequence[NodeSnapshot], job: str | None) -> Iterator[Identity]:
     for snapshot in snapshots:
         for identity in (rank.identity for rank in snapshot.ranks):
-            if job is None or identity.job is None or goes_by(identity, job):
+            of_it = job is None or identity.job is None or goes_by(identity, job)
+            if of_it and 0 <= identity.rank < MOST_RANKS:
                 yield identity
 
 
@@ -121,10 +123,14 @@ def _elsewhere(snapshots: Sequence[NodeSnapshot], job: str | None) -> Iterator[C
             f"attempt {newest} runs in other containers than ranks {fold(left)} before it: it may be another job"
         )
     homes: dict[int, set[str | None]] = defaultdict(set)
+    sizes: dict[str | None, set[int | None]] = defaultdict(set)
     for identity in mine:
         if identity.attempt == newest:
             homes[identity.rank].add(identity.container_id)
+            sizes[identity.container_id].add(identity.world_size)
     twice = {rank for rank, containers in homes.items() if len(containers) > 1}
+    if len(set(map(frozenset, sizes.values()))) > 1:
+        yield _conflict("some containers know of another world size than others: they may be of another job")
     if twice:
         yield _conflict(f"ranks {fold(twice)} run in several containers at once: some may be of another job")
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,6 +82,16 @@ def test_python_of_one_user_does_not_hide_another_users_program() -> None:
         until(lambda: Path(f"/proc/{native}/comm").read_text(), lambda name: name == "sleep\n")
         job.rank(EVE, 0)
         assert native in [each.pid for each in identities(job)]
+
+
+def test_what_root_starts_as_a_user_is_that_users_job() -> None:
+    """`sudo -u` and `su -c` stay above what they start, with its variables: one job, and the user's."""
+    with stage("wrapped") as job:
+        for rank in (0, 1):
+            program = f"import os, time; os.setuid({ALICE}); print('ready', flush=True); time.sleep(600)"
+            wrapper = ["sh", "-c", f'"{sys.executable}" -c "$PROGRAM"; exit']
+            job.start(f"import os\nos.environ['PROGRAM'] = {program!r}\nos.execv('/bin/sh', {wrapper!r})", rank)
+        assert [(each.rank, each.user) for each in identities(job)] == [(0, str(ALICE)), (1, str(ALICE))]
 
 
 @pytest.mark.parametrize("inside", [ALICE, 0])

@@ -130,6 +130,18 @@ def test_one_rank_in_two_containers_proves_nothing() -> None:
     assert any("several containers" in conflict.text for conflict in diagnosis.conflicts)
 
 
+def test_world_size_of_another_container_proves_nothing() -> None:
+    """Somebody else's pod adds a stopped rank to a world of four."""
+    job = looks_at(2, "node1", user="0", container_id="a" * 64)
+    more = [
+        changed(each, rank=4, world_size=5, pid=9) for each in looks_at(0, "node2", user="0", container_id="b" * 64)
+    ]
+    added = [look.model_copy(update={"ranks": look.ranks[:1]}) for look in more]
+    diagnosis = diagnose([*job, *added], Expected(job="sim"))
+    assert Certainty.PROVEN not in verdict(diagnosis)[2]
+    assert any("another world size" in conflict.text for conflict in diagnosis.conflicts)
+
+
 def test_restart_within_a_container_is_as_certain_as_ever() -> None:
     """What an earlier attempt left behind in the same container is the job's own."""
     old = looks_at(2, "node1", user="0", container_id="a" * 64)
