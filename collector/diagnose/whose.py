@@ -6,8 +6,8 @@ changes nothing. Where that cannot be told, the verdict is read all the same and
 
 - The one who asks names no user, and several have ranks of that name: those of the user with most ranks are the job.
 - Some ranks are seen by agents too old to say whose they are.
-- Processes of one user in different containers take each other's place, or know of different world sizes: in
-  Kubernetes two tenants may both be user 0 or 1000. A launcher restarts its ranks where they are, in their container.
+- Processes of one user in different containers take each other's place, or know of different world sizes, or some run
+  in none: in Kubernetes two tenants may both be user 0 or 1000. A launcher restarts its ranks in their container.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from collector.diagnose.expected import Expected
 from collector.diagnose.sightings import MOST_RANKS
 from shared.diagnosis import Conflict
-from shared.job_names import goes_by, is_of, told_apart
+from shared.job_names import goes_by, told_apart
 from shared.ranks import fold
 from shared.snapshot import Exited, Identity, NodeSnapshot, RankSnapshot
 
@@ -111,27 +111,27 @@ def _unknown(unknown: set[int], user: str | None) -> Iterator[Conflict]:
 
 
 def _elsewhere(snapshots: Sequence[NodeSnapshot], job: str | None) -> Iterator[Conflict]:
-    """Ranks that were taken over, or left behind, in a container that has no other rank of the newest attempt."""
-    mine = [identity for identity in _of_the_name(snapshots, job) if identity.container_id is not None]
-    if job is not None:
-        mine = [identity for identity in mine if is_of(identity, job, None)]
-    newest = max((identity.attempt for identity in mine), default=0)
-    here = {identity.container_id for identity in mine if identity.attempt == newest}
-    left = {each.rank for each in mine if each.attempt < newest and each.container_id not in here}
-    if left:
-        yield _conflict(
-            f"attempt {newest} runs in other containers than ranks {fold(left)} before it: it may be another job"
-        )
+    """Tell of ranks that were taken over from another container, or do not go with those in other containers."""
+    every = [each for each in _of_the_name(snapshots, job) if each.job is not None and each.pid is not None]
+    mine = [identity for identity in every if identity.container_id is not None]
+    if not mine:
+        return
+    newest = max(identity.attempt for identity in mine)
+    current = [identity for identity in mine if identity.attempt == newest]
+    here = {identity.container_id for identity in current}
     homes: dict[int, set[str | None]] = defaultdict(set)
     sizes: dict[str | None, set[int | None]] = defaultdict(set)
-    for identity in mine:
-        if identity.attempt == newest:
-            homes[identity.rank].add(identity.container_id)
-            sizes[identity.container_id].add(identity.world_size)
-    twice = {rank for rank, containers in homes.items() if len(containers) > 1}
+    for identity in current:
+        homes[identity.rank].add(identity.container_id)
+        sizes[identity.container_id].add(identity.world_size)
+    if outside := {each.rank for each in every if each.container_id is None}:
+        yield _conflict(f"ranks {fold(outside)} run in no container, and others do: they may be of another job")
+    if left := {each.rank for each in mine if each.attempt < newest and each.container_id not in here}:
+        what = f"attempt {newest} runs in other containers than ranks {fold(left)} before it"
+        yield _conflict(f"{what}: it may be another job")
     if len(set(map(frozenset, sizes.values()))) > 1:
         yield _conflict("some containers know of another world size than others: they may be of another job")
-    if twice:
+    if twice := {rank for rank, containers in homes.items() if len(containers) > 1}:
         yield _conflict(f"ranks {fold(twice)} run in several containers at once: some may be of another job")
 
 

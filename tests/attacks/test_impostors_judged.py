@@ -142,6 +142,17 @@ def test_world_size_of_another_container_proves_nothing() -> None:
     assert any("another world size" in conflict.text for conflict in diagnosis.conflicts)
 
 
+def test_host_process_among_containers_proves_nothing() -> None:
+    """A user of the node has the number of a pod's user."""
+    job = looks_at(2, "node1", user="1000", container_id="a" * 64)
+    added = [
+        look.model_copy(update={"ranks": look.ranks[1:2]}) for look in looks_at(1, "node2", user="1000", attempt=1)
+    ]
+    diagnosis = diagnose([*job, *added], Expected(job="sim"))
+    assert Certainty.PROVEN not in verdict(diagnosis)[2]
+    assert any("in no container" in conflict.text for conflict in diagnosis.conflicts)
+
+
 def test_restart_within_a_container_is_as_certain_as_ever() -> None:
     """What an earlier attempt left behind in the same container is the job's own."""
     old = looks_at(2, "node1", user="0", container_id="a" * 64)
