@@ -111,7 +111,7 @@ class RasSource:
         for door, behind in doors.items():
             try:
                 self._refuse_where_unsafe(door, crowd.get(door, behind), visit, scene)
-                alone = len({one.rank.identity.job for one in crowd.get(door, behind)}) == 1
+                alone = len({(one.rank.identity.job, one.rank.identity.user) for one in crowd.get(door, behind)}) == 1
                 networks.extend(self._told_at(door, behind, scene, deadline, alone=alone))
             except (Unavailable, Gone, NotPermitted) as error:
                 unasked.append(missing_for(self.name, error))
