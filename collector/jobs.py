@@ -8,6 +8,7 @@ from operator import attrgetter
 from pydantic import Field
 
 from collector.diagnose.expected import Neighbour
+from shared.commands import listed
 from shared.errors import InvalidInput, NotFound, quoted
 from shared.missing import WAITING_LAUNCHERS, Missing
 from shared.ranks import FoldedRanks, fold
@@ -72,14 +73,12 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
     if job is not None:
         if some_silent or any(_has(found, job) for found in lists):
             return job
-        there = ", ".join(summary.name for summary in jobs[:20]) or "none"
+        there = listed([summary.name for summary in jobs]) or "none"
         advice = "; ".join((f"the jobs that are there: {there}", *_waiting(lists)))
         raise NotFound(f"no agent knows a job {quoted(job)}", advice=advice)
     running = [summary.name for summary in jobs if summary.ranks] or [summary.name for summary in jobs]
     if len(running) > 1:
-        raise InvalidInput(
-            f"{len(running)} jobs are there: {', '.join(running[:20])}", advice="say which of them to look at"
-        )
+        raise InvalidInput(f"{len(running)} jobs are there: {listed(running)}", advice="say which of them to look at")
     if running or some_silent or any(found.ranks for found in lists):
         return running[0] if running else None
     raise NotFound("no ranks were found", advice=_why_no_ranks(lists))
