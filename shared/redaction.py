@@ -58,11 +58,14 @@ def redact_words(arguments: Sequence[str]) -> str:
     return redact(" ".join(_hidden_words(arguments)))
 
 
-def redact_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Redact the lines of one file in their order; of a key that goes over several, no line is left."""
-    lines = list(lines)
+def redact_lines(lines: Sequence[str], *, most: int) -> Iterator[str]:
+    """Redact the last lines of one file; of a key that goes over several lines, none is left.
+
+    Give all lines that were read, not the last alone: a key may have begun before them.
+    """
+    first = max(0, len(lines) - most)
     inside = _lines_of_keys(lines) if any(_PEM_HINT in line for line in lines) else ()
-    return (HIDDEN if number in inside else redact(line) for number, line in enumerate(lines))
+    return (HIDDEN if number in inside else redact(lines[number]) for number in range(first, len(lines)))
 
 
 def _hidden_words(arguments: Sequence[str]) -> Iterator[str]:

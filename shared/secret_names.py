@@ -6,7 +6,7 @@ A name counts by its last words, however they are joined: `token_file` names a f
 import re
 from enum import Enum, auto
 
-HINTS = ("token", "secret", "pass", "pwd", "key", "cred", "auth", "cookie", "jwt", "_pat", "sessid", "sessionid")
+HINTS = ("token", "secret", "pass", "pw", "key", "cred", "auth", "cookie", "jwt", "_pat", "sessid", "sessionid")
 """One of these is in every such name, in lower case."""
 
 
@@ -28,7 +28,7 @@ class Secret(Enum):
 _KEYS = (
     "api access secret private account encrypt encryption decryption signing master shared storage subscription app "
     "application auth consumer deploy service ssh rsa pgp gpg license admin root hmac aes session webhook ingest "
-    "instrumentation functions gcp aws azure sas wandb openai anthropic comet neptune ngc hf".split()
+    "instrumentation functions unlock gcp aws azure sas wandb openai anthropic comet neptune ngc hf".split()
 )
 _GLUED_TOKENS = (
     "auth access refresh csrf xsrf session id api bearer hf hub gh github gitlab bot user client oauth jwt sas vault "
@@ -49,11 +49,11 @@ _ROWS: tuple[tuple[Secret, str], ...] = (
     # DB_PASS  smtp_pwd  client_secret  clientSecret  secret_id  credentials
     (
         Secret.PASSWORD,
-        r"(?:^|_)(?:pwd|(?:[a-z]{1,20})?secret(?:_id)?|credentials?|creds?|jsessionid|phpsessid|sessionid)",
+        r"(?:^|_)(?:pwd?|(?:[a-z]{1,20})?secret(?:_id)?|credentials?|creds?|jsessionid|phpsessid|sessionid)",
     ),
     (
         Secret.PASSWORD,
-        r"(?:^|_)(?:db|database|mysql|pg|postgres|redis|mongo|smtp|mail|user|admin|root|ssh|ftp|proxy)_?pass",
+        r"(?:^|_)(?:db|database|mysql|pg|postgres|redis|mongo|smtp|mail|user|admin|root|ssh|ftp|proxy|become|sudo|su|default|vault|login|auth|http|basic|registry|service)_?pass",
     ),
     # AWS_ACCESS_KEY_ID  aws_secret_access_key  AccountKey  fs.azure.account.key.example.dfs.core.windows.net
     (Secret.KEY, rf"(?:(?:^|_)(?:{'|'.join(_KEYS)})_?|_?(?:api|access|secret|private|account))keys?(?:_id)?"),
@@ -85,7 +85,7 @@ def secret_of(name: str) -> Secret | None:
     if match is not None and match.lastgroup is not None:
         kind = _ROWS[int(match.lastgroup.removeprefix("row"))][0]
         return None if kind is Secret.TOKEN and _before(joined) in _OF_LANGUAGE else kind
-    return _of_variable(name)
+    return Secret.PASSWORD if name in ("-pass", "--pass") else _of_variable(name)
 
 
 def _before(joined: str) -> str:

@@ -1,7 +1,7 @@
 """Secrets that tell by their own shape, or by the program whose option they are.
 
 Above each row stands one that it must match, made up. A pattern is tried only where one of its hints stands in the
-text, which is what an ordinary line costs; what is in group 1 is hidden. Shapes are those of the services' own documents
+text, which is what an ordinary line costs; what is in group 1 is hidden. Shapes are those of services' own documents
 and of detect-secrets (https://github.com/Yelp/detect-secrets, detect_secrets/plugins).
 """
 
@@ -107,13 +107,17 @@ _OPTIONS = (
     _shape("password", r"(?im)^[ \t]{0,9}password[ \t]{1,9}((?=\S{0,80}[\dA-Z!@#$%^&*_=+-])\S{1,200})[ \t]{0,9}$"),
     # curl -u alice:hunter2        wget --proxy-user=alice:hunter2
     _shape(
-        "curl|wget|http",
+        "curl|wget|http -a",
         r"(?<![^\s\"'`])(?:-u|-U|-a|--user|--proxy-user)[ =]?[\"']?[^\s:\"'/]{1,100}:([^\s\"']{1,200})",
     ),
     # mysql -u root -phunter2        sshpass -p hunter2        docker login -u alice -p hunter2
     _shape("mysql|mariadb", r"(?<!\S)-p(?!ort)[\"']?([^\s=\"'-][^\s]{0,200})"),
     _shape("sshpass", r"sshpass\s{1,3}(?:-v\s)?-p\s{0,3}[\"']?([^\s\"']{1,200})"),
-    _shape(" login", r" login\b[^\n]{0,200}? -p[ =]?[\"']?([^\s\"']{1,2000})"),
+    _shape(
+        " login",
+        r"(?:docker|podman|nerdctl|buildah|skopeo|crane|oras|az|oc|(?:helm|apptainer|singularity) registry)"
+        r" login\b[^\n]{0,200}? -p[ =]?[\"']?([^\s\"']{1,2000})",
+    ),
     # redis-cli -a hunter2  ldapsearch -w hunter2  ipmitool -P hunter2  zip -P hunter2  7z -phunter2  mongosh -p hunter2
     _shape("redis|ldap|mongo", r"(?<!\S)(?:-a|-w|-p) {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})"),
     _shape("ipmi|zip |sqlcmd|bcp ", r"(?<!\S)-P {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})"),
@@ -132,6 +136,12 @@ _OPTIONS = (
         "wandb",
         r"wandb(?::? ) {0,3}login {1,3}(?:--?[\w-]{1,30}(?:=\S{1,200})? {1,3}){0,4}((?:local-)?[0-9a-f]{32,86})",
     ),
+    # wandb.login(key="0123…")        vault login hvs…        requirepass hunter2
+    _shape("login(", r"login\([^()\n]{0,200}?\bkey {0,2}= {0,2}[\"']([^\"'\s]{8,200})[\"']"),
+    _shape("vault login", r"vault login {1,3}(?:-method=\S{1,40} {1,3})?([^\s-][^\s=]{7,500})(?!\S)"),
+    _shape("requirepass|masterauth", r"(?:requirepass|masterauth) {1,3}[\"']?([^\s\"']{1,400})"),
+    # https://maps.example.com/v1?key=AbC123…
+    _shape("?key=|&key=", r"[?&]key=((?=[\w-]{0,80}\d)[\w-]{12,200})"),
     # kubectl create secret generic x --from-literal=user=hunter2        vault login hvs…
     _shape("from-literal", r"--from-literal[= ][\"']?[\w.-]{1,200}=([^\s]{1,2000})"),
     # … IDENTIFIED BY 'hunter2'

@@ -41,6 +41,10 @@ _ONE_WORD = frozenset({"bearer", "basic", "token", "apikey", "splunk", "negotiat
 _WORD = re.compile(r"[^\s\"',]{1,8000}")
 
 
+_MOST_UNSURE = 400
+"""Of a value that may turn out to be no secret, so that many such names in one text do not cost the square of it."""
+
+
 def value_after(text: str, name: Span, kind: Secret) -> Span | None:
     """Return where the value of the name at `name` stands; None where none follows."""
     before = text[max(0, name.start - 14) : name.start]
@@ -53,10 +57,18 @@ def value_after(text: str, name: Span, kind: Secret) -> Span | None:
     start = sign.end()
     if kind is Secret.HEADER:
         return _of_header(text, start, before[-1:])
+    in_query = before[-1:] in ("?", "&")
+    if kind not in (Secret.BASIC, Secret.LONG):
+        return _value_at(text, start, in_query=in_query)
+    value = _value_at(text[start : start + _MOST_UNSURE], 0, in_query=in_query)
+    return Span(start, start + value.end)
+
+
+def _value_at(text: str, start: int, *, in_query: bool) -> Span:
     quoted = _quoted(text, start)
     if quoted is not None:
         return quoted
-    stop = (_QUERY_END if before[-1:] in ("?", "&") else _PLAIN_END).search(text, start)
+    stop = (_QUERY_END if in_query else _PLAIN_END).search(text, start)
     return Span(start, len(text) if stop is None else stop.start())
 
 
@@ -113,10 +125,11 @@ def _end_of_line(text: str, start: int) -> int:
     return len(text) if end is None else end.start()
 
 
-# None  null  True  ***  [REDACTED]  <unset>  $TOKEN  ${TOKEN}  {token}  %(token)s  os.environ["TOKEN"]  args.hub_token
+# None  ***  [REDACTED]  <unset>  get_token()  tokens[i]  $TOKEN  ${TOKEN}  %(token)s  os.environ["TOKEN"]  args.token
 _NO_SECRET = re.compile(
     r"(?i)[\"'`\\]{0,6}(?:none|null|nil|true|false|undefined|unset|empty|\*{3,}|\[?<?redacted>?\]?|<(?:un)?set>"
     r"|\$\{?[A-Z_]\w{0,80}\}?|\$\([^)]{0,200}\)|\{\{?[\w .]{1,80}\}?\}|%\(\w{1,80}\)s|%s"
+    r"|[a-z_][\w.]{0,60}(?:\(|\[\w{1,20})"
     r"|(?:self|args|cfg|config|conf|os|settings|opts?|kwargs|getpass|hparams)\.[\w.]{1,80}(?:[\[(][^\s]{0,80})?)?[\"'`\\),;]{0,6}"
 )
 # 50256  2.34  12.5k  </s>  <|endoftext|>  [PAD]: what a tokenizer's words and counts look like
@@ -129,14 +142,18 @@ _BASE64 = re.compile(
 _RANDOM = re.compile(r"[\"'\\]{0,4}(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w+/=.~-]{16,}[\"'\\]{0,4}")
 
 
+_SHORTEST_TOKEN = 5
+"""`token: the` is prose."""
+
+
 def is_secret(value: str, name: str, kind: Secret) -> bool:
     """Is this value worth hiding? Not nothing at all, nor a variable's name, nor a number of tokens."""
     if not value or _NO_SECRET.fullmatch(value[:400]) or value.rstrip(",)") == name.rpartition(".")[2]:
         return False
     if kind is Secret.TOKEN:
-        return _NUMBER_OR_MARK.fullmatch(value[:80]) is None
+        return (len(value) >= _SHORTEST_TOKEN or not value.isalpha()) and _NUMBER_OR_MARK.fullmatch(value[:80]) is None
     if kind is Secret.BASIC:
         return _BASE64.fullmatch(value) is not None
     if kind is Secret.LONG:
-        return _RANDOM.fullmatch(value) is not None
+        return _RANDOM.fullmatch(value) is not None and not value.startswith("/")
     return not (name.lower() == "pwd" and value.startswith(("/", "~", ".")))

@@ -1,4 +1,4 @@
-"""Secrets made up from a seed, in the forms in which they stand in command lines, logs and files. None was ever valid."""
+"""Secrets made up from a seed, in the forms that they have in command lines, logs and files. None was ever valid."""
 
 import base64
 import json
