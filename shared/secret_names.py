@@ -6,7 +6,21 @@ A name counts by its last words, however they are joined: `token_file` names a f
 import re
 from enum import Enum, auto
 
-HINTS = ("token", "secret", "pass", "pw", "key", "cred", "auth", "cookie", "jwt", "_pat", "sessid", "sessionid")
+HINTS = (
+    "token",
+    "secret",
+    "pass",
+    "pw",
+    "key",
+    "cred",
+    "auth",
+    "cookie",
+    "jwt",
+    "_pat",
+    "bearer",
+    "sessid",
+    "sessionid",
+)
 """One of these is in every such name, in lower case."""
 
 
@@ -59,7 +73,7 @@ _ROWS: tuple[tuple[Secret, str], ...] = (
     (Secret.KEY, rf"(?:(?:^|_)(?:{'|'.join(_KEYS)})_?|_?(?:api|access|secret|private|account))keys?(?:_id)?"),
     (Secret.KEY, r"fs_azure_(?:account|sas)_\w{1,200}"),
     # GITHUB_TOKEN  hub_token  AWS_SESSION_TOKEN  _authToken  X-Vault-Token  csrftoken  GITLAB_PAT  slurm_jwt
-    (Secret.TOKEN, rf"(?:^|_)(?:(?:{'|'.join(_GLUED_TOKENS)})?token|jwt)"),
+    (Secret.TOKEN, rf"(?:^|_)(?:(?:{'|'.join(_GLUED_TOKENS)})?token|jwt|bearer)"),
     # Authorization: …  Proxy-Authorization: …  Cookie: …  Set-Cookie: …
     (Secret.HEADER, r"(?:^|_)(?:authorization|(?:set_)?cookie)"),
     # _auth=YWxp…        "auth": "YWxp…"

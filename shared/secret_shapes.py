@@ -81,6 +81,8 @@ _ADDRESSES = (
     _shape("://", r"(?i:https?)://((?=[^\s/@:]{0,60}\d)[^\s/:@\"'<>*]{8,400}|[^\s/:@\"'<>*]{16,400})@"),
     # https%3A%2F%2Falice%3Ahunter2%40host
     _shape("%3A%2F%2F|%3a%2f%2f", r"(?i)%3a%2f%2f([^\s/@%]{0,200}%3a[^\s@]{1,300}?)%40"),
+    # https:\/\/alice:hunter2@host, as some write slashes in JSON
+    _shape(r":\/\/", r":\\/\\/([^\s/:@\[\]\"'<>]{0,200}:[^\s/\"<>]{1,400})@"),
     # alice:hunter2@tcp(db:3306)/x
     _shape("@tcp(|@unix(", r"(?<![^\s\"'=])[\w.-]{1,64}:([^\s]{1,200}?)@(?:tcp|unix)\("),
     # ?X-Amz-Signature=0f3c…        &sig=aB%2F…: whoever has the URL has the file
@@ -144,6 +146,18 @@ _OPTIONS = (
     _shape("?key=|&key=", r"[?&]key=((?=[\w-]{0,80}\d)[\w-]{12,200})"),
     # kubectl create secret generic x --from-literal=user=hunter2        vault login hvs…
     _shape("from-literal", r"--from-literal[= ][\"']?[\w.-]{1,200}=([^\s]{1,2000})"),
+    # HTTPBasicAuth("alice", "hunter2")        --basic-auth alice:hunter2
+    _shape(
+        "asicAuth(|asic_auth(",
+        r"(?i)basic_?auth\(\s{0,2}b?[\"'][^\"'\n]{0,200}[\"'],\s{0,3}b?([\"'][^\"'\n]{1,200}[\"'])",
+    ),
+    _shape("-auth ", r"(?<!\S)--?(?:basic-)?auth {1,3}[\"']?[^\s:\"'/]{1,100}:([^\s\"']{1,200})"),
+    # API key: 0123…        [sudo] password for alice: hunter2
+    _shape(
+        " key| Key| KEY",
+        r"(?i)\b(?:api|secret|access|private|account|auth) key {0,2}[:=] {0,2}[\"']?((?=\S{0,80}\d)[^\s\"']{8,400})",
+    ),
+    _shape("assword for ", r"[Pp]assword for [^\s]{1,80}: {1,2}(\S{1,200})"),
     # … IDENTIFIED BY 'hunter2'
     _shape("DENTIFIED BY|dentified by", r"(?i)identified by(?: password)? {1,3}[\"']([^\"'\n]{1,200})"),
 )

@@ -13,22 +13,28 @@ class Span(NamedTuple):
     end: int
 
 
-_CLOSING = r"[\\\"'\]]{0,6}"
+_CLOSING = r"(?:\\u0022|&quot;|\x1b\[[0-9;]{0,8}m|[\\\"'\]]){0,6}"
 _ASSIGNED = re.compile(
     # token=x  "token": "x"  token := x  'token' => 'x'  token%3Dx  password is: x  environ["TOKEN"] = "x"
     # token: str = "x"                   "name": "TOKEN", "value": "x"
-    rf"{_CLOSING}(?:\s{{0,3}}:\s{{0,3}}(?:str|bytes|SecretStr|Optional\[str\])(?:\s?\|\s?None)?\s{{0,3}}=(?!=)"
+    rf"{_CLOSING}(?:\s{{0,3}}:\s{{0,3}}(?:str|string|bytes|SecretStr|Optional\[str\])(?:\s?\|\s?None)?\s{{0,3}}=(?!=)"
     r"|\s{1,3}(?:is|was)\s?[:=]|\s{0,3},?\s{1,20}[\\\"']{0,4}value[\\\"']{0,4}\s{0,3}[:=]"
-    r"|,[\\\"']{1,4}value[\\\"']{1,4}:|\s{0,3}(?:=>|:=|={1,2}|:(?!:))|%3[aAdD])\s{0,3}"
+    r"|,[\\\"']{1,4}value[\\\"']{1,4}:|\s{0,3}(?:=>|:=|={1,2}|:(?!:))|%(?:25)?3[aAdD])\s{0,3}(?:%2[27])?"
 )
 # --token x        '--token', 'x'        password 'x'        ("x-api-key", "x")
 _SPACED = re.compile(r"[\"']?\s{1,3}(?!--)")
 _LISTED = re.compile(r"[\\\"']{1,4},\s{0,3}(?=b?[\\\"'])")
 _QUOTED_NEXT = re.compile(r"\s{1,2}(?=[\"'][^\s\"']{1,200}[\"'])")
+# set_token("x")        .withPassword('x')
+_SETTER_CALL = re.compile(r"\.?(?:set|with)(?:_|[A-Z])")
+_ARGUMENT = re.compile(r"\(\s{0,2}(?=b?[\"'])")
 _SETTERS = ("setenv ", "ENV ", "ARG ", "configure set ", "config set ")
 
 # "x"  b'x'  \"x\"  SecretStr('x')  """x"""
 _OPEN = re.compile(r"(?:[A-Za-z_][\w.]{0,40}\()?[bBrRuUfF]{0,2}(\\{0,3})(\"\"\"|'''|[\"'`])")
+# ["x"]  ("alice", "x")  {"v": "x"}
+_LIST = re.compile(r"[\[({](?=b?[\"'])")
+_CLOSED_BY = {"[": "]", "(": ")", "{": "}"}
 _PLAIN_END = re.compile(
     r"\s|[\"'`](?=[\s,;:)\]}]|$)|[,;](?=\s|$|[\"']|[\w.-]{1,64}\s?[=:])|[)\]}](?=\s|$|[,;)\]}])|</|%26|%22"
     r"|&(?=[\w.-]{1,64}=)|\\[nrt\"]"
@@ -76,6 +82,8 @@ def _loose_sign(text: str, name: Span, before: str, kind: Secret) -> re.Match[st
     """A value without `=` or `:`: an option's next word, the next element of a list, a quoted word."""
     if text.startswith("-", name.start) and before[-1:] in ("", " ", "\t", "\n", '"', "'", "`", "("):
         return _LISTED.match(text, name.end) or _SPACED.match(text, name.end)
+    if _SETTER_CALL.match(text, name.start):
+        return _ARGUMENT.match(text, name.end)
     if before.endswith(_SETTERS):
         return _SPACED.match(text, name.end)
     if before.rstrip("b\"'\\").endswith(("(", "[")):
@@ -84,7 +92,11 @@ def _loose_sign(text: str, name: Span, before: str, kind: Secret) -> re.Match[st
 
 
 def _quoted(text: str, start: int) -> Span | None:
-    """Return a quoted value with its quotes; to the end of the line where it is not closed."""
+    """Return a quoted value with its quotes, or a list of such; to the end of the line where it is not closed."""
+    several = _LIST.match(text, start)
+    if several is not None:
+        end = text.find(_CLOSED_BY[several[0]], several.end())
+        return Span(start, end if end >= 0 else _end_of_line(text, start))
     opening = _OPEN.match(text, start)
     if opening is None:
         return None
@@ -128,13 +140,13 @@ def _end_of_line(text: str, start: int) -> int:
 # None  ***  [REDACTED]  <unset>  get_token()  tokens[i]  $TOKEN  ${TOKEN}  %(token)s  os.environ["TOKEN"]  args.token
 _NO_SECRET = re.compile(
     r"(?i)[\"'`\\]{0,6}(?:none|null|nil|true|false|undefined|unset|empty|\*{3,}|\[?<?redacted>?\]?|<(?:un)?set>"
-    r"|\$\{?[A-Z_]\w{0,80}\}?|\$\([^)]{0,200}\)|\{\{?[\w .]{1,80}\}?\}|%\(\w{1,80}\)s|%s"
+    r"|\$(?-i:[A-Z_][A-Z0-9_]{0,80}|\{\w{1,80}\}?)|\$\([^)]{0,200}\)|\{\{?[\w .]{1,80}\}?\}|%\(\w{1,80}\)s|%s"
     r"|[a-z_][\w.]{0,60}(?:\(|\[\w{1,20})"
     r"|(?:self|args|cfg|config|conf|os|settings|opts?|kwargs|getpass|hparams)\.[\w.]{1,80}(?:[\[(][^\s]{0,80})?)?[\"'`\\),;]{0,6}"
 )
 # 50256  2.34  12.5k  </s>  <|endoftext|>  [PAD]: what a tokenizer's words and counts look like
 _NUMBER_OR_MARK = re.compile(
-    r"[\"'\[(]{0,2}(?:-?[\d.,e+-]{1,14}[a-zA-Z%/]{0,8}|<[^<>\s]{0,40}>|\[[A-Z_0-9]{1,24}\])[\"'\])},;]{0,3}"
+    r"[\"'\[(]{0,2}(?:-?\d{0,9}(?:[.,]\d{1,9})?(?:[eE][+-]?\d{1,3})?(?:ms|[kKMBGTs%]|/s)?|<[^<>\s]{0,40}>|\[[A-Z_0-9]{1,24}\])[\"'\])},;]{0,3}"
 )
 _BASE64 = re.compile(
     r"[\"'\\]{0,4}(?=[A-Za-z0-9+/=_-]{0,40}[0-9A-Z=])(?=[A-Za-z0-9+/=_-]{0,40}[a-z])[A-Za-z0-9+/_-]{8,}={0,2}[\"'\\]{0,4}"
@@ -153,7 +165,7 @@ def is_secret(value: str, name: str, kind: Secret) -> bool:
     if kind is Secret.TOKEN:
         return (len(value) >= _SHORTEST_TOKEN or not value.isalpha()) and _NUMBER_OR_MARK.fullmatch(value[:80]) is None
     if kind is Secret.BASIC:
-        return _BASE64.fullmatch(value) is not None
+        return value.startswith(("(", "[")) or _BASE64.fullmatch(value) is not None
     if kind is Secret.LONG:
         return _RANDOM.fullmatch(value) is not None and not value.startswith("/")
     return not (name.lower() == "pwd" and value.startswith(("/", "~", ".")))
