@@ -10,6 +10,7 @@ from pydantic import Field
 
 from collector.diagnose.expected import Neighbour
 from collector.namesakes import user_of, users_of_names
+from shared.commands import listed
 from shared.errors import InvalidInput, NotFound, quoted
 from shared.job_names import is_of, poses, qualified, was_of
 from shared.missing import WAITING_LAUNCHERS, Missing
@@ -105,14 +106,12 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
         if some_silent or any(_has(found, job) for found in lists):
             user_of(job, lists)
             return job
-        there = ", ".join(summary.name for summary in jobs[:20]) or "none"
+        there = listed([summary.name for summary in jobs]) or "none"
         advice = "; ".join((f"the jobs that are there: {there}", *_waiting(lists)))
         raise NotFound(f"no agent knows a job {quoted(job)}", advice=advice)
     running = [summary.name for summary in jobs if summary.ranks] or [summary.name for summary in jobs]
     if len(running) > 1:
-        raise InvalidInput(
-            f"{len(running)} jobs are there: {', '.join(running[:20])}", advice="say which of them to look at"
-        )
+        raise InvalidInput(f"{len(running)} jobs are there: {listed(running)}", advice="say which of them to look at")
     if running or some_silent or any(found.ranks for found in lists):
         return running[0] if running else None
     raise NotFound("no ranks were found", advice=_why_no_ranks(lists))

@@ -18,7 +18,7 @@ from shared.log_lines import find_events
 from shared.missing import Missing, Reason
 from shared.nccl_calls import LoggedCommunicator, find_communicators
 from shared.ranks import MOST_RANKS
-from shared.redaction import redact
+from shared.redaction import redact_lines
 from shared.snapshot import NodeSnapshot
 
 _KEPT_LINES = 200
@@ -123,7 +123,7 @@ def _share(
 
 
 def _last_lines(lines: list[str]) -> tuple[str, ...]:
-    return tuple(redact(line[:_SHOWN_LINE]) for line in lines[-_KEPT_LINES:])
+    return tuple(line[:_SHOWN_LINE] for line in redact_lines(lines, most=_KEPT_LINES))
 
 
 def add_named_ranks(bares: dict[int, BareRank], unowned: Logs | None) -> None:

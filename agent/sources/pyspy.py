@@ -18,6 +18,7 @@ from agent.sources.helper import run_bounded
 from agent.tracing import permission_advice, trace_obstacle
 from shared.errors import NotPermitted, UnreadableDump
 from shared.missing import Reason
+from shared.redaction import redact
 from shared.stack_dumps import parse_pyspy_json
 from shared.stacks import Stacks
 
@@ -110,5 +111,5 @@ def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
     if "no such process" in lower or "os error 3)" in lower:
         return Gone(f"process {pid} ended while it was looked at")
     if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
-        return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {last[:200]}")
-    return Unavailable(Reason.UNREADABLE, f"py-spy failed: {last[:300]}")
+        return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {redact(last)[:200]}")
+    return Unavailable(Reason.UNREADABLE, f"py-spy failed: {redact(last)[:300]}")
