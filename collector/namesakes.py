@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from collector.diagnose.whose import exited_apart
+from shared.commands import listed
 from shared.errors import InvalidInput, quoted
 from shared.job_names import goes_by, qualified, told_apart
 from shared.snapshot import Identity, RankList
@@ -33,7 +34,7 @@ def user_of(job: str | None, lists: Iterable[RankList]) -> str | None:
     names = sorted({qualified(identity.job or "", identity.user) for identity in ranks})
     raise InvalidInput(
         f"jobs of {len(users)} users go by the name {quoted(job)}",
-        advice="ask for one of them: " + ", ".join(names[:20]),
+        advice=f"ask for one of them: {listed(names)}",
     )
 
 
