@@ -11,7 +11,6 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 - The parts of a batch stay "scheduled"; the entry that ends it tells (see `coalesced`).
 """
 
-import json
 import marshal
 import re
 from array import array
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 from shared.coalesced import settle_batches
 from shared.errors import UnreadableDump, quoted
+from shared.json_bounds import TooCostly, load_json
 from shared.recorder_fields import (
     MOST_RECORDS,
     MOST_TEXT,
@@ -41,6 +41,8 @@ from shared.trace import Group, Mark, Signature, State, Trace
 from shared.value import narrow
 
 MOST_FRAMES = 256
+MOST_BYTES = 1024 * 1024 * 1024
+"""Of memory that a dump in JSON may take: 50,000 operations with the stacks of their calls."""
 _MOST_GROUPS = 65_536
 
 _TRAILING_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
@@ -69,8 +71,11 @@ def rank_of_file_name(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def parse_dump(data: bytes) -> Trace:
-    """Read one rank's dump. Raises UnreadableDump, quoting what it met."""
+def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int = MOST_RECORDS) -> Trace:
+    """Read one rank's dump. Raises UnreadableDump, quoting what it met.
+
+    `most_bytes` bounds the memory that JSON may take while it is read.
+    """
     repeats = Repeats()
     if data[:1] == b"\x80":
         smaller = repeats.take_out(data)
@@ -79,20 +84,23 @@ def parse_dump(data: bytes) -> Trace:
                 return _build(load_plain(smaller), repeats)
             except UnreadableDump:
                 pass  # it only looked like PyTorch's layout, or is broken: read all of it, and tell by that
-    return _build(_loaded(data), Repeats(), is_tree=data[:1] != b"\x80")
+    is_tree = data[:1] != b"\x80"
+    return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
 
 
-def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False) -> Trace:
+def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
         raise UnreadableDump("no flight-recorder dump: it has neither entries nor pg_config nor pg_status")
-    return _Builder(is_tree=is_tree).build(dump, repeats)
+    return _Builder(is_tree=is_tree, most_records=most_records).build(dump, repeats)
 
 
-def _loaded(data: bytes) -> Any:
+def _loaded(data: bytes, most_bytes: int) -> Any:
     if data[:1] == b"\x80":
         return load_plain(data)
     try:
-        return json.loads(data)
+        return load_json(data, most_bytes=most_bytes)
+    except TooCostly as error:
+        raise UnreadableDump(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableDump(f"neither pickle nor JSON: {quoted(data)}") from error
 
@@ -133,9 +141,10 @@ _NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "c
 class _Builder:
     """Fills the tables and columns of one trace."""
 
-    def __init__(self, *, is_tree: bool) -> None:
+    def __init__(self, *, is_tree: bool, most_records: int) -> None:
         """`is_tree`: nothing stands in the dump in two places, as a pickle's values may."""
         self.is_tree = is_tree
+        self.most_records = most_records
         self.groups: dict[tuple[str, str], int] = {}
         self.group_values: list[Group] = []
         self.signatures: dict[Signature, int] = {}
@@ -146,7 +155,7 @@ class _Builder:
 
     def build(self, dump: Mapping[str, Any], repeats: Repeats) -> Trace:
         self._read_config(parse_mapping(dump.get("pg_config")))
-        entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=MOST_RECORDS))
+        entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=self.most_records))
         rows = [self._row(parse_mapping(entry)) for entry in entries]
         columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
         numbers = repeats.weave([row.numbers for row in rows], order)
