@@ -15,7 +15,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-
 _SEQUENCES = frozenset({"tuple", "list", "set", "frozenset"})
 _NO_SCHEMA = frozenset({"metadata", "serialization", "default"})
 
@@ -49,7 +48,7 @@ class Value(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Give up at the first item of a sequence that is wrong: a million of them would be a gigabyte of complaints."""
+        """Give up at the first wrong item of a sequence: the complaints about a million would take a gigabyte."""
         schema = handler(source)
         _fail_fast(schema)
         return schema

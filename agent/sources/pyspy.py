@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.memory import Memory
 from agent.procfs import ProcFs
 from agent.sources.helper import run_bounded
 from agent.tracing import permission_advice, trace_obstacle
@@ -25,7 +26,15 @@ _NEVER_ATTACH = "DTt"
 _MOST_THREADS = 4096
 
 
-def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool, deadline: Deadline) -> Stacks:
+def dump_stacks(
+    procfs: ProcFs,
+    pid: int,
+    program: Path | None,
+    *,
+    native: bool,
+    deadline: Deadline,
+    memory: Memory | None = None,
+) -> Stacks:
     """Return the stacks of a process. Raises Unavailable or Gone."""
     if program is None:
         raise Unavailable(Reason.NOT_FOUND, "py-spy is not installed beside the agent: `pip install py-spy`")
@@ -44,7 +53,8 @@ def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool,
     if output.status != 0:
         raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
     try:
-        return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
+        with (memory or Memory()).parsing(deadline):
+            return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
     except UnreadableDump as error:
         raise Unavailable(Reason.UNREADABLE, str(error)) from error
 
