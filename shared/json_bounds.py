@@ -1,7 +1,7 @@
 """JSON of strangers, parsed under a bound on the memory that it takes.
 
-A byte of JSON can become thirty bytes of values: 60 MB of `{},{},…` take 1.6 GiB. The parser of the standard library has
-no bound, but what it makes can be told before from how often a few characters stand in the text, at gigabytes a second.
+A byte of JSON can become thirty bytes of values: 60 MB of `{},{},…` take 1.6 GiB. The parser of the standard library
+has no bound, but how often a few characters stand in the text tells before what it would make, at gigabytes a second.
 """
 
 import json

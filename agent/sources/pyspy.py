@@ -15,7 +15,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.memory import Memory
 from agent.procfs import ProcFs
-from agent.sources.helper import run_bounded
+from agent.sources.helper import LARGEST_OUTPUT, run_bounded
 from agent.tracing import permission_advice, trace_obstacle
 from shared.errors import NotPermitted, UnreadableDump
 from shared.missing import Reason
@@ -52,6 +52,8 @@ def dump_stacks(
         raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
     if output.status != 0:
         raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
+    if len(output.stdout) > LARGEST_OUTPUT:
+        raise Unavailable(Reason.UNREADABLE, f"py-spy wrote a dump larger than the {LARGEST_OUTPUT} bytes we read")
     try:
         with (memory or Memory()).parsing(deadline):
             return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)

@@ -106,7 +106,7 @@ class StacksSource:
 
 
 def _within(stacks: Stacks | Missing, most: int) -> Stacks | Missing:
-    """Return the stacks, or why they are not kept: the names in them, and how many there are, are the job's to choose."""
+    """Return the stacks, or why they are not kept: their names and their number are the job's to choose."""
     cost = 0 if isinstance(stacks, Missing) else json_cost(stacks.model_dump_json().encode())
     if cost <= most:
         return stacks
