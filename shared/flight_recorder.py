@@ -23,7 +23,7 @@ from shared.errors import UnreadableDump, quoted
 from shared.json_bounds import TooCostly, load_json
 from shared.recorder_fields import (
     MOST_RECORDS,
-    MOST_TEXT,
+    MOST_TENSORS,
     parse_mapping,
     parse_mark,
     parse_members,
@@ -132,6 +132,9 @@ class _Row(NamedTuple):
 
 _BYTE = 256
 _OF_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
+_MOST_WORK = 100_000_000
+"""Parts of all entries: a million of them with a hundred frames and numbers each."""
+_WORK_CHARACTERS = 8
 _PLAIN = 2
 """The version of marshal's format in which equal values look alike: later ones note what is shared."""
 _SHARED = ("group", "signature", "call_site", "is_p2p", "state")
@@ -152,6 +155,7 @@ class _Builder:
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
         self.frames: dict[int, Frame] = {}
         self.timeouts: dict[int, int] = {}
+        self.work = 0
 
     def build(self, dump: Mapping[str, Any], repeats: Repeats) -> Trace:
         self._read_config(parse_mapping(dump.get("pg_config")))
@@ -193,6 +197,7 @@ class _Builder:
             group = parse_mapping(raw)
             name = parse_text(group.get("name", key))
             if name or group.get("ranks") not in ("[]", "", None):
+                self._count(len(group["ranks"]) // _WORK_CHARACTERS if isinstance(group.get("ranks"), str) else 0)
                 members, order = parse_members(group.get("ranks"))
                 self._group(name, parse_text(group.get("desc", "")), members, order)
 
@@ -213,7 +218,7 @@ class _Builder:
             yield group if timeout_ms is None else group.model_copy(update={"timeout_ms": timeout_ms})
 
     def _row(self, entry: Mapping[str, Any]) -> _Row:
-        pg_id = str(entry.get("pg_id", ""))[:MOST_TEXT]
+        pg_id = parse_text(entry.get("pg_id", ""))
         group = self._entry_group(entry, pg_id)
         timeout_ms = entry.get("timeout_ms")
         if isinstance(timeout_ms, int) and 0 < timeout_ms < 2**63:
@@ -240,6 +245,7 @@ class _Builder:
     def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
         """Return the signature's index and its backend. Thousands of entries differ little in it: read each once."""
         if not self.is_tree:  # a small pickle may hold a list of lists of lists that is endless when written out
+            self._count(sum(map(_parts, map(entry.get, _OF_SIGNATURE))))
             return self._new_signature(entry)
         key = marshal.dumps([entry.get(name) for name in _OF_SIGNATURE], _PLAIN)
         known = self.raw_signatures.get(key)
@@ -261,10 +267,18 @@ class _Builder:
         )
         return self.signatures.setdefault(signature, len(self.signatures)), backend
 
+    def _count(self, parts: int) -> None:
+        """Take note of so many parts. A small pickle may hold one list of thousands in a million places."""
+        self.work += parts
+        if self.work > _MOST_WORK:
+            raise UnreadableDump(f"its entries have more than {_MOST_WORK} parts in all")
+
     def _call_site(self, raw: Any) -> int:
         if not raw:
             return 0
-        stack = tuple(self._frame(frame) for frame in reversed(parse_sequence(raw, most=MOST_FRAMES)))
+        frames = parse_sequence(raw, most=MOST_FRAMES)
+        self._count(len(frames))
+        stack = tuple(self._frame(frame) for frame in reversed(frames))
         return self.call_sites.setdefault(stack, len(self.call_sites))
 
     def _frame(self, raw: Any) -> Frame:
@@ -277,6 +291,13 @@ class _Builder:
         return frame
 
 
+def _parts(raw: Any) -> int:
+    """Return how many numbers there are in shapes, or texts in a list."""
+    if not isinstance(raw, list | tuple) or len(raw) > MOST_TENSORS:
+        return 0
+    return len(raw) + sum(len(part) for part in raw if isinstance(part, list | tuple))
+
+
 def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
     """Give each record the value of its row, in C: there are millions of records and few rows."""
     column = narrow(values)
@@ -286,7 +307,7 @@ def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
 
 
 def _marks(status: Mapping[str, Any], group_of_id: Mapping[str, int]) -> tuple[Mark, ...]:
-    known = ((group_of_id.get(str(pg_id)), parse_mapping(raw)) for pg_id, raw in status.items())
+    known = ((group_of_id.get(parse_text(pg_id)), parse_mapping(raw)) for pg_id, raw in status.items())
     return tuple(
         Mark(
             group=group,
