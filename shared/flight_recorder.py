@@ -132,8 +132,8 @@ class _Row(NamedTuple):
 
 _BYTE = 256
 _OF_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
-_MOST_WORK = 100_000_000
-"""Parts of all entries: a million of them with a hundred frames and numbers each."""
+_MOST_WORK = 30_000_000
+"""Parts of all entries: three hundred thousand of them with a hundred frames and numbers each."""
 _WORK_CHARACTERS = 8
 _PLAIN = 2
 """The version of marshal's format in which equal values look alike: later ones note what is shared."""
