@@ -29,7 +29,7 @@ _FIXED = re.compile(
 _WEIGHTS = ((b"])}ld\x85\x86\x87t", 72), (b"MJG\x8a", 40), (b"XU\x8c", 72), (b"(hqjrKN\x94\x88\x89", 8))
 """What opcodes make, in bytes: lists, dicts and tuples; numbers; texts; places of what is made or there already. What
 stands in operands counts too, which is little."""
-_MOST_MEMORY = 2 * 1024 * 1024 * 1024
+_MOST_MEMORY = 3 * 1024 * 1024 * 1024
 _SMALL = 8 * 1024 * 1024
 """What cannot take half of it."""
 _STOP = ord(".")

@@ -254,3 +254,35 @@ def test_all_files_together_have_a_deadline(tmp_path: Path) -> None:
     assert status == 12
     assert "--timeout gives them more" in json.dumps(diagnosis)
     assert time.monotonic() - begun < 30
+
+
+ANSWERS = {
+    "ranks": b'{"host":"a","ranks":[%s{}]}' % (b"{}," * 10_000_000),
+    "unknown": b'{"host":"a","x":[%s{}]}' % (b'{"a":{}},' * 3_500_000),
+    "missing": b'{"host":"a","missing":[%s{}]}' % (b'{"source":"a","reason":"gone"},' * 1_000_000),
+    "modest": b'{"host":"a","ranks":[%s{}]}' % (b"{}," * 250_000),
+}
+READ = """
+import resource, sys
+from collector.failures import NoAnswer
+from collector.fanout import read_answer
+from shared.snapshot import NodeSnapshot
+body = sys.stdin.buffer.read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    read_answer(body, NodeSnapshot)
+except NoAnswer as error:
+    print(error.reason, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_what_a_registered_agent_sends_is_weighed_before_it_is_read(kind: str) -> None:
+    """30 MB of `{}` for ranks took more than 20 GiB: a complaint for each field that each of them lacks."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        (sys.executable, "-c", READ), input=ANSWERS[kind], env=environment, capture_output=True, check=True, timeout=60
+    )
+    reason, kibibytes = done.stdout.split()
+    assert reason.decode() in (Reason.REFUSED, Reason.UNREADABLE)
+    assert int(kibibytes) < 256 * 1024
