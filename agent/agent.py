@@ -9,6 +9,7 @@ from agent.deadline import Crew, Deadline
 from agent.deep_looks import DEEP_SECONDS, DeepLooker
 from agent.discover import Found, Rank
 from agent.look import Looker
+from agent.memory import Memory
 from agent.metrics import Metrics
 from agent.node import Node
 from agent.procfs import ProcFs
@@ -64,10 +65,11 @@ class Agent:
         self.audit = AuditLog(settings.audit_log)
         self.metrics = Metrics(self.node, self.audit)
         py_spy = find_program("py-spy", settings.py_spy)
-        sources = make_sources(py_spy, self._crew, pystack=find_program("pystack"))
+        memory = Memory()
+        sources = make_sources(py_spy, self._crew, memory, pystack=find_program("pystack"))
         self._looker = Looker(sources, self._crew, self)
         self._deep = DeepLooker(self._looker, allowed=settings.debuggers)
-        self._ras = RasSource(settings.ras, self._crew)
+        self._ras = RasSource(settings.ras, self._crew, memory)
         self._surroundings = Surroundings(self._crew, KernelLog(self.procfs), read_gpus)
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None

@@ -9,6 +9,7 @@ from collector.clock_offsets import Clock, clock_of
 from collector.diagnose import Process
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.whose import apart
+from collector.failures import NoAnswer
 from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
 from collector.homes import not_reached
 from collector.hostlists import AgentAddress
@@ -18,12 +19,18 @@ from collector.looks import Look, read_look
 from collector.namesakes import lists_apart, user_of
 from collector.question import Progress, Question, Stage, Step
 from shared.job_names import is_of, plain_name
-from shared.missing import Missing
+from shared.json_bounds import model_cost
+from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot, RankList
 from shared.survey_reader import SurveyReader
 
 _AGENT_SECONDS = (0.5, 10.0)
 """The shortest look that agents agree to, and the longest that they are asked for."""
+
+_MODEST_MEMORY = 64 * 1024 * 1024
+"""For one look: eight ranks with their stacks and windows of records take a tenth of it."""
+_MOST_MEMORY = 2 * 1024 * 1024 * 1024
+"""For all looks of one sweep that are not modest; the collector's own MemoryMax is 4 GiB."""
 
 Parameters = Mapping[str, str | Sequence[int]]
 _RAS: Parameters = {"ras": "true"}
@@ -61,6 +68,7 @@ class Asking:
         self._silent: dict[str, Silent] = {}
         self._unreadable: list[Missing] = []
         self._surveys = SurveyReader()
+        self._held_memory = 0
         self._known_homes: dict[Process, AgentAddress] = {}
 
     def choose(self, found: Found) -> None:
@@ -242,7 +250,17 @@ class Asking:
         return Request(agent, path, {**job, "timeout": f"{seconds:.2f}", **more}, otherwise)
 
     async def _look(self, requests: Sequence[Request], deadline: Deadline, step: Step) -> Round[Look]:
-        return await self._ask(requests, Look, deadline, step, read=lambda body, _: read_look(body, self._surveys))
+        return await self._ask(requests, Look, deadline, step, read=lambda body, _: self._read(body))
+
+    def _read(self, body: bytes) -> Look:
+        """Read a look, unless it is large and what is kept of all others is much already. Raises NoAnswer."""
+        cost = model_cost(body)
+        if cost > _MODEST_MEMORY and self._held_memory + cost > _MOST_MEMORY:
+            told = f"the answer would take up to {cost} bytes of memory, and the others have taken {self._held_memory}"
+            raise NoAnswer(Reason.REFUSED, f"{told}; large answers get {_MOST_MEMORY} in all")
+        look = read_look(body, self._surveys)
+        self._held_memory += cost if cost > _MODEST_MEMORY else 0
+        return look
 
     async def _ask(
         self,

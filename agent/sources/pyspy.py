@@ -13,8 +13,9 @@ from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.memory import Memory
 from agent.procfs import ProcFs
-from agent.sources.helper import run_bounded
+from agent.sources.helper import LARGEST_OUTPUT, run_bounded
 from agent.tracing import permission_advice, trace_obstacle
 from shared.errors import NotPermitted, UnreadableDump
 from shared.missing import Reason
@@ -26,7 +27,15 @@ _NEVER_ATTACH = "DTt"
 _MOST_THREADS = 4096
 
 
-def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool, deadline: Deadline) -> Stacks:
+def dump_stacks(
+    procfs: ProcFs,
+    pid: int,
+    program: Path | None,
+    *,
+    native: bool,
+    deadline: Deadline,
+    memory: Memory | None = None,
+) -> Stacks:
     """Return the stacks of a process. Raises Unavailable or Gone."""
     if program is None:
         raise Unavailable(Reason.NOT_FOUND, "py-spy is not installed beside the agent: `pip install py-spy`")
@@ -44,8 +53,11 @@ def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool,
         raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
     if output.status != 0:
         raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
+    if len(output.stdout) > LARGEST_OUTPUT:
+        raise Unavailable(Reason.UNREADABLE, f"py-spy wrote a dump larger than the {LARGEST_OUTPUT} bytes we read")
     try:
-        return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
+        with (memory or Memory()).parsing(deadline):
+            return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
     except UnreadableDump as error:
         raise Unavailable(Reason.UNREADABLE, str(error)) from error
 

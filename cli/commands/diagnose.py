@@ -47,7 +47,7 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 it failed, 2 called wron
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1, 3600),
-    help="Seconds until the verdict is due. [default: 30, longer for looks far apart]",
+    help="Seconds until the verdict is due. [default: 30, longer for looks far apart; 300 to read files]",
 )
 @click.option(
     "--native",
