@@ -10,7 +10,6 @@ from shared.errors import InvalidSettings
 from shared.listening import Address, parse_address
 from shared.serving import Server, open_door, service_config, signals_noted
 
-_MOST_CONNECTIONS = 64
 _TICK_SECONDS = 0.5
 
 
@@ -20,7 +19,7 @@ def serve(settings: AgentSettings) -> None:
         app = create_app(settings)
         door = open_door(settings, app.state.audit)
         make_registrars(settings)
-        config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_level="error")
+        config = service_config(app, door, log_level="error")
         with _listen(parse_address(settings.listen)) as listener:
             _Server(config, noted).run(sockets=[listener])
 

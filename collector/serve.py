@@ -15,9 +15,6 @@ from shared.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
 
-_MOST_CONNECTIONS = 512
-"""Connections and requests at once; those beyond are answered 503."""
-
 
 def serve(settings: CollectorSettings) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings before anything is opened that cannot be used."""
@@ -26,7 +23,7 @@ def serve(settings: CollectorSettings) -> None:
         door = open_door(settings, app.state.audit)
         _check(settings)
         listening = _bind(settings.listen)
-        config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_config=None)
+        config = service_config(app, door, log_config=None)
         _log_to_stderr()
         _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
         garbage.set_up()

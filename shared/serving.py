@@ -15,6 +15,8 @@ from pydantic import Field
 from pydantic_settings import BaseSettings
 
 from shared.audit import AuditLog
+from shared.connections import Connections, affordable
+from shared.crowded import Crowded
 from shared.doorstep import Door, protocol_of
 from shared.gate import MOST_HEAD_BYTES
 from shared.listening import parse_networks
@@ -23,6 +25,12 @@ from shared.tokens import require_safe_binding
 
 _GRACE_SECONDS = 5
 """For requests that wait when the service is told to end."""
+
+_ACCEPTED_AT_ONCE = 16
+"""Connections, before what has come on the others is read: whoever asks at once is no longer idle when 16 more come."""
+
+_BACKLOG = 2048
+"""Connections that the kernel holds until we accept them: all agents of a large cluster may register at once."""
 
 KEPT_SECONDS = 30
 """For a connection on which nobody asks. Clients of httpx give one up after 5 s: if we did so at that moment, too, a
@@ -55,6 +63,18 @@ class AccessSettings(BaseSettings):
     allow_clients: str = Field(
         default="", description="Only callers from these addresses or networks, e.g. `10.0.0.0/8,192.168.1.5`."
     )
+    most_connections: int = Field(
+        default=512,
+        ge=8,
+        le=65_536,
+        description="Connections held at once. For one more, an idle one goes of whichever address holds most.",
+    )
+    most_connections_per_client: int = Field(
+        default=256,
+        ge=8,
+        le=65_536,
+        description="Of these, for one address, or one /64 network of IPv6. For one more, an idle one of its own goes.",
+    )
     audit_log: Path | None = Field(
         default=None, description="File that gets one JSON line for every inspection and every refusal."
     )
@@ -66,20 +86,21 @@ def open_door(settings: AccessSettings, audit: AuditLog) -> Door:
     tls = server_tls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.client_ca_file), names)
     asks = tls is not None and tls.asks_for_certificates
     require_safe_binding(settings.listen, settings.token_file, client_certificates=asks)
-    return Door(audit, tls, parse_networks(settings.allow_clients))
+    connections = Connections(affordable(settings.most_connections), most_of_one=settings.most_connections_per_client)
+    return Door(audit, tls, parse_networks(settings.allow_clients), connections)
 
 
-def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: Any) -> uvicorn.Config:
+def service_config(app: FastAPI, door: Door, **more: Any) -> uvicorn.Config:
     """Return the configuration of a service. `more` is uvicorn's."""
     config = uvicorn.Config(
-        app,
+        Crowded(app, door),
         http=protocol_of(door),
         loop="asyncio",  # the doorstep does not know the transports of uvloop, which uvicorn takes if it is there
         ws="none",
         proxy_headers=False,  # X-Forwarded-For would let any local process choose the name it is logged under
         access_log=False,
         server_header=False,
-        limit_concurrency=most_connections,
+        backlog=_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         timeout_keep_alive=KEPT_SECONDS,
@@ -126,5 +147,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and end where that was asked for before uvicorn listened to signals, which it does by now."""
         await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_BACKLOG)  # uvicorn has one number for this and for what is accepted at once
         if self._noted:
             self.should_exit = True

@@ -31,6 +31,8 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 )
 @click.option("--only-ranks", metavar="SET", help="Tell of these ranks alone, e.g. 0-3: for two agents on one box.")
 @click.option("--only-users", metavar="USERS", help="Tell of these users' processes alone, e.g. alice,1234.")
+@click.option("--most-connections", metavar="N", help="Connections held at once. [default: 128]")
+@click.option("--most-connections-per-client", metavar="N", help="Of these, for one address. [default: 64]")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")
 @click.option("--py-spy", metavar="FILE", help="The py-spy program. [default: beside our Python, else on PATH]")
 @click.option("--ras", metavar="WHEN", help="Whether to ask NCCL RAS: safe, always or never. [default: safe]")

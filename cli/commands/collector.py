@@ -44,6 +44,8 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
 @click.option("--client-ca-file", metavar="FILE", help="Clients must show a certificate signed by one of these CAs.")
 @click.option("--client-names", metavar="NAMES", help="Only clients with one of these names in their certificate.")
 @click.option("--allow-clients", metavar="NETWORKS", help="Only clients from there, e.g. 10.0.0.0/8,192.168.1.5.")
+@click.option("--most-connections", metavar="N", help="Connections held at once. [default: 512]")
+@click.option("--most-connections-per-client", metavar="N", help="Of these, for one address. [default: 256]")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")
 @click.option("--agent-token-file", metavar="FILE", help="The bearer token to send to the agents.")
 @click.option("--agent-ca-file", metavar="FILE", help="CA certificates to believe of agents with https:// URLs.")

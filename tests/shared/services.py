@@ -81,7 +81,7 @@ def serving(folder: Path, **given: Any) -> Iterator[Service]:
 
 @contextmanager
 def _running(app: FastAPI, door: Door, listener: socket.socket) -> Iterator[None]:
-    server = uvicorn.Server(service_config(app, door, most_connections=20, log_config=None))
+    server = uvicorn.Server(service_config(app, door, log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
