@@ -1,12 +1,10 @@
 """Who may connect to a service of ours, and how it runs under uvicorn: the same for agent and collector."""
 
 import logging
-import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -20,6 +18,7 @@ from shared.crowded import Crowded
 from shared.doorstep import Door, protocol_of
 from shared.gate import MOST_HEAD_BYTES
 from shared.listening import parse_networks
+from shared.stop_signals import StopSignals
 from shared.tls import TlsFiles, server_tls
 from shared.tokens import require_safe_binding
 
@@ -111,43 +110,23 @@ def service_config(app: FastAPI, door: Door, **more: Any) -> uvicorn.Config:
     return config
 
 
-@contextmanager
-def signals_noted() -> Iterator[Sequence[int]]:
-    """Note each SIGINT and SIGTERM that Python handles, besides what it does. Use it in the main thread.
-
-    A KeyboardInterrupt that rises in a callback of a weak reference, or in a destructor, is dropped.
-    """
-    noted: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-        handler = handlers[signal.Signals(number)]
-        assert callable(handler)
-        handler(number, frame)
-
-    replaced = [number for number, handler in handlers.items() if callable(handler)]
-    for number in replaced:
-        signal.signal(number, note)
-    try:
-        yield noted
-    finally:
-        for number in replaced:
-            signal.signal(number, handlers[number])
-
-
 class Server(uvicorn.Server):
-    """A server that ends, too, by a signal that came while the service was being started, and went unheard."""
+    """A server that ends, too, by a signal that came while the service was being started."""
 
-    def __init__(self, config: uvicorn.Config, noted: Sequence[int]) -> None:
-        """`noted` is what `signals_noted` gives."""
+    def __init__(self, config: uvicorn.Config, stop: StopSignals) -> None:
+        """`stop` has taken note of signals since the service began."""
         super().__init__(config)
-        self._noted = noted
+        self._stop = stop
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Listen to signals from here on, and end where one has come before."""
+        with super().capture_signals():
+            self.should_exit = self._stop.hand_over() or self.should_exit
+            yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and end where that was asked for before uvicorn listened to signals, which it does by now."""
+        """Start, and let the kernel hold more connections: uvicorn has one number for that and what is accepted."""
         await super().startup(sockets)
         for each in sockets or ():
-            each.listen(_BACKLOG)  # uvicorn has one number for this and for what is accepted at once
-        if self._noted:
-            self.should_exit = True
+            each.listen(_BACKLOG)
