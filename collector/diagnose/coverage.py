@@ -24,10 +24,10 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
     seen = [view for view in views if view.looks]
     return Coverage(
         expected=roster.world_size,
-        seen=len(seen),
+        seen=sum(roster.world_size is None or view.rank < roster.world_size for view in seen),
         answered=sum(not view.gone for view in seen),
-        with_stacks=sum(view.stacks is not None for view in views),
-        with_trace=sum(view.trace is not None for view in views),
+        with_stacks=sum(view.stacks is not None for view in seen),
+        with_trace=sum(view.trace is not None for view in seen),
         missing=(*_gone(roster), *_silent_sources(roster), *_nodes(expected, snapshots)),
     )
 
