@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 _PATIENCE_SECONDS = 2.0
-"""For the step that the service is at: then it is interrupted, and again after as long, should Python drop that."""
+"""For the step that the service is at: then it is interrupted. Should Python drop that, the next step ends it."""
 
 
 class StopSignals:
@@ -52,10 +52,10 @@ class StopSignals:
             self._deliver()
         elif self._timer_before is None:
             self._timer_before = signal.signal(signal.SIGALRM, self._interrupt)
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS, _PATIENCE_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        self._deliver()
 
     def _deliver(self) -> None:
         number = self._noted[0]
