@@ -1,0 +1,1 @@
+"""What an attacker tries, with real programs and requests."""
