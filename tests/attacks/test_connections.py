@@ -19,7 +19,8 @@ from tests.collector.test_serve import running
 from tests.shared.certificates import Authority
 from tests.shared.services import Service, serving
 
-MANY = 700
+MANY = 1600
+"""More than the collector holds of one address."""
 
 
 @contextmanager
