@@ -25,6 +25,7 @@ from shared.snapshot import Exited, Identity
 
 _KINDS = tuple(dict.fromkeys(launcher.name for launcher in LAUNCHERS))
 _MOST_CHILDREN = 256
+_MOST_SHOWN = 8
 _HIDDEN = (
     "/proc shows no processes of other users (it is mounted with hidepid); "
     "run as the job's user, as root, or in the group that its option `gid` names"
@@ -198,15 +199,30 @@ def _status_is_told(pid: int, procfs: ProcFs) -> bool:
 
 
 def _missing(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
-    """Tell of Python processes that may be ranks and may not be read, where that can matter."""
+    """Report Python processes that may be ranks and cannot be read, or are ranks by a number that is none."""
     if 1 not in listing.stats:
         return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=_HIDDEN),)
+    return (*_hidden(listing, lister), *_mistaken(listing, lister))
+
+
+def _hidden(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
     hidden = [pid for pid in listing.unreadable if lister.runs(listing.stats[pid]) is not Runs.OTHER]
     if not hidden:
         return ()
-    shown = ", ".join(map(str, hidden[:8])) + (" …" if len(hidden) > 8 else "")
+    shown = ", ".join(map(str, hidden[:_MOST_SHOWN])) + (" …" if len(hidden) > _MOST_SHOWN else "")
     detail = (
         f"not allowed to read the environment of {len(hidden)} Python processes (pids {shown}); "
         "run as the job's user, as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
     )
     return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=detail),)
+
+
+def _mistaken(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
+    wrong = [(pid, what) for pid, what in listing.mistaken if lister.runs(listing.stats[pid]) is not Runs.OTHER]
+    if not wrong:
+        return ()
+    shown = "; ".join(f"pid {pid}: {what}" for pid, what in wrong[:_MOST_SHOWN]) + (
+        "; …" if wrong[_MOST_SHOWN:] else ""
+    )
+    detail = f"the environment of {len(wrong)} Python processes has what is no number of ranks ({shown})"
+    return (Missing(source="ranks", reason=Reason.UNREADABLE, detail=detail),)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agent.variables import REPORTED
+from shared.errors import quoted
 from shared.snapshot import Identity
 
 Environment = dict[str, str]
@@ -119,6 +120,20 @@ def identify(environment: Environment) -> Identity | None:
         marked = all(mark in environment for mark in launcher.marks)
         if rank is not None and marked and launcher.applies(environment):
             return _identity(environment, launcher, rank)
+    return None
+
+
+def mistaken(environment: Environment) -> str | None:
+    """Return which variable would make a rank, or say how many there are, and is no such number; None: none.
+
+    `RANK=0x3` makes no rank, and `WORLD_SIZE=1000000000` is not counted up to: whoever looks for that rank is told why.
+    """
+    for launcher in LAUNCHERS:
+        if launcher.rank in environment and all(mark in environment for mark in launcher.marks):
+            names = [name for name in (launcher.rank, launcher.world_size) if environment.get(name)]
+            wrong = [name for name in names if _number(environment, name) is None]
+            told = ", ".join(f"{name}={quoted(environment[name])}" for name in wrong)
+            return f"job {quoted(job_name(environment))}, {told}" if wrong else None
     return None
 
 

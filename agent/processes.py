@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from agent.environment import PYTHON, Environment, Environments, key_of
 from agent.errors import Gone
-from agent.launchers import NAMES, identify, is_launcher
+from agent.launchers import NAMES, identify, is_launcher, mistaken
 from agent.procfs import ProcFs, Stat
 from agent.users import has_borrowed_rights, user_of
 from shared.errors import NotPermitted
@@ -40,6 +40,8 @@ class Listing(NamedTuple):
     candidates: dict[int, Candidate]
     unreadable: tuple[int, ...]
     """Processes whose environment we are not allowed to read."""
+    mistaken: tuple[tuple[int, str], ...] = ()
+    """Processes whose environment gives them a rank, or a number of ranks, that is none, and what it is."""
 
     def ancestors(self, pid: int) -> Iterator[int]:
         """Iterate over the parents of a process, the nearest first."""
@@ -66,6 +68,7 @@ class Lister:
         self._environments = Environments(procfs, NAMES)
         self._with_torch: set[tuple[int, int]] = set()
         self._known: dict[tuple[int, int], Candidate] = {}
+        self._mistaken: dict[int, str] = {}
         self._dull: dict[int, Stat] = {}
         self._avoided: frozenset[tuple[int, int]] = frozenset()
         self.reading: tuple[int, int] | None = None
@@ -77,6 +80,7 @@ class Lister:
         A `quick` listing takes for granted that what was no rank and runs no Python is still there, unchanged.
         """
         self._avoided = avoid
+        self._mistaken = {}
         stats = dict(self._stats(self._dull if quick else {}))
         candidates, unreadable = {}, []
         for stat in stats.values():
@@ -92,7 +96,7 @@ class Lister:
                 if found is not None:
                     candidates[stat.pid] = found
         self._remember(stats, candidates)
-        return Listing(stats, candidates, tuple(unreadable))
+        return Listing(stats, candidates, tuple(unreadable), tuple(self._mistaken.items()))
 
     def successor(self) -> "Lister":
         """Return a lister that knows what this one knows, for when a thread is stuck in this one."""
@@ -131,6 +135,9 @@ class Lister:
         try:
             environment = self._environments.read(stat)
             identity = identify(environment)
+            wrong = mistaken(environment)
+            if wrong is not None:
+                self._mistaken[stat.pid] = wrong
             if identity is None or has_borrowed_rights(self._procfs, stat.pid):
                 return None
             owned = identity.model_copy(update={"user": user_of(self._procfs, stat.pid)})

@@ -13,6 +13,7 @@ from sqlalchemy import BigInteger, Connection, Engine, create_engine, event, fun
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql import ColumnElement
 
+from collector.store_files import refuse_shared
 from collector.store_place import StorePlace
 from shared.errors import InvalidSettings, UnhangError
 
@@ -113,8 +114,12 @@ class Database:
 
 
 def create_private(file: Path) -> None:
-    """Create the file and its directory for this user alone: stacks and logs are nobody else's business."""
+    """Create the file and its directory for this user alone: stacks and logs are nobody else's business.
+
+    Raises InvalidSettings where others may write them already.
+    """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    refuse_shared(file)
     os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 

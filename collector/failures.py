@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from shared.errors import Unreachable, quoted
 from shared.missing import Reason
+from shared.problem import detail_of
 from shared.tls import HUNG_UP, explain_tls
 
 _MOST_CAUSES = 32
@@ -74,7 +75,7 @@ def no_address(seconds: float) -> NoAnswer:
 
 
 def explain_transport(error: httpx.HTTPError) -> NoAnswer:
-    """Return why a request failed below HTTP."""
+    """Return why a request failed below HTTP. What the other side said is not repeated: it may be no agent at all."""
     if isinstance(error, httpx.TimeoutException):
         return NoAnswer(Reason.TIMED_OUT, "the agent did not answer in time")
     for cause in _causes(error):
@@ -89,11 +90,10 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
         return NoAnswer(Reason.UNREACHABLE, f"the agent {HUNG_UP}", again=Again.BROKE_OFF)
     if isinstance(error, httpx.RemoteProtocolError):
         again = Again.BROKE_OFF if any(words in str(error) for words in _CUT) else None
-        detail = f"what answered does not speak HTTP, or broke off: {quoted(str(error))}"
-        return NoAnswer(Reason.UNREADABLE, detail, again=again)
+        return NoAnswer(Reason.UNREADABLE, "what answered does not speak HTTP, or broke off", again=again)
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
         return NoAnswer(Reason.UNREACHABLE, "the connection broke off in mid-answer", again=Again.BROKE_OFF)
-    return NoAnswer(Reason.UNREACHABLE, f"the agent cannot be reached: {type(error).__name__} {quoted(str(error))}")
+    return NoAnswer(Reason.UNREACHABLE, f"the agent cannot be reached: {type(error).__name__}")
 
 
 def first_mistake(error: ValidationError) -> str:
@@ -104,8 +104,13 @@ def first_mistake(error: ValidationError) -> str:
 
 
 def explain_status(status: int, body: bytes) -> NoAnswer:
-    """Return why an answer other than 200 cannot be used. `body` may be cut."""
-    said = f": {quoted(body, most=200)}" if body else ""
+    """Return why an answer other than 200 cannot be used. `body` may be cut.
+
+    Only a problem of our own services is repeated. Whoever registers as an agent chooses what the collector asks, and
+    would read here what a service answers that he cannot reach himself.
+    """
+    own = detail_of(body)
+    said = f": {quoted(own, most=200)}" if own else ""
     if status in (401, 403):
         return NoAnswer(
             Reason.NOT_PERMITTED,

@@ -10,12 +10,14 @@ import ipaddress
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from shared.audit import AuditLog, Refusal, Refused
+from shared.connections import Connections, Guest
 from shared.gate import MOST_HEAD_BYTES
 from shared.listening import Network
 from shared.origins import Names
@@ -28,6 +30,8 @@ HEAD_SECONDS = 10.0
 MOST_HANDSHAKES = 128
 """At once. Each costs a millisecond of a core, and strangers can begin them."""
 
+MOST_CONNECTIONS = 512
+
 
 @dataclass
 class Door:
@@ -37,7 +41,10 @@ class Door:
     tls: ServerTls | None = None
     networks: Sequence[Network] = ()
     names: Names = field(default_factory=Names)
-    handshakes: set["asyncio.Task[None]"] = field(default_factory=set)
+    connections: Connections = field(default_factory=lambda: Connections(MOST_CONNECTIONS))
+    handshakes: Connections = field(default_factory=lambda: Connections(MOST_HANDSHAKES))
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    """Of the handshakes, for nothing else holds them."""
 
     @property
     def scheme(self) -> str:
@@ -74,6 +81,7 @@ class _Doorstep(asyncio.Protocol):
         self._uvicorns = uvicorns
         self._early = bytearray()
         self._lost = False
+        self._guest: Guest | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Turn the stranger away, begin the handshake, or let HTTP begin."""
@@ -81,15 +89,15 @@ class _Doorstep(asyncio.Protocol):
         client = _address_of(transport)
         if not self.door.admits(client):
             self._turn_away(transport, client, Refused.ADDRESS)
+            return
+        self._guest = self.door.connections.enter(client, partial(self._make_room, transport, client))
+        if self._guest is None:
+            self._turn_away(transport, client, Refused.TOO_MANY)
         elif self.door.tls is None:
             self._begin_http(transport)
-        elif len(self.door.handshakes) >= MOST_HANDSHAKES:
-            self._turn_away(transport, client, Refused.TOO_MANY)
         else:
             transport.pause_reading()
-            task = asyncio.get_running_loop().create_task(self._shake_hands(transport, client, self.door.tls))
-            self.door.handshakes.add(task)
-            task.add_done_callback(self.door.handshakes.discard)
+            self._begin_handshake(transport, client, self.door.tls)
 
     def data_received(self, data: bytes) -> None:
         """Keep what comes with the end of the handshake; it is HTTP already."""
@@ -98,6 +106,17 @@ class _Doorstep(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Remember that nobody is there any more."""
         self._lost = True
+        self._leave()
+
+    def _begin_handshake(self, transport: asyncio.Transport, client: str, tls: ServerTls) -> None:
+        guest = self.door.handshakes.enter(client, partial(self._make_room, transport, client))
+        if guest is None:
+            self._turn_away(transport, client, Refused.TOO_MANY)
+            return
+        task = asyncio.get_running_loop().create_task(self._shake_hands(transport, client, tls))
+        self.door.tasks.add(task)
+        task.add_done_callback(self.door.tasks.discard)
+        task.add_done_callback(lambda _: guest.leave())
 
     async def _shake_hands(self, plain: asyncio.Transport, client: str, tls: ServerTls) -> None:
         try:
@@ -105,12 +124,14 @@ class _Doorstep(asyncio.Protocol):
                 plain, self, tls.context(), server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except (ConnectionResetError, BrokenPipeError):  # hung up and asked for nothing, as a probe of the port does
+            self._leave()
             plain.abort()
             return
         except (OSError, asyncio.CancelledError) as error:
             self._turn_away(plain, client, Refused.HANDSHAKE, _explain(error))
             return
         if transport is None or self._lost:
+            self._leave()
             return
         names = names_of(transport.get_extra_info("peercert"))
         if tls.admits(names):
@@ -120,12 +141,20 @@ class _Doorstep(asyncio.Protocol):
 
     def _turn_away(self, transport: asyncio.Transport, client: str, reason: Refused, detail: str = "") -> None:
         self.door.refuse(client, reason, detail)
+        self._leave()
         transport.abort()
+
+    def _make_room(self, transport: asyncio.Transport, client: str) -> None:
+        self._turn_away(transport, client, Refused.TOO_MANY, "it was idle, and another one came")
+
+    def _leave(self) -> None:
+        if self._guest is not None:
+            self._guest.leave()
 
     def _begin_http(self, transport: asyncio.Transport, name: str | None = None) -> None:
         state = self._uvicorns["app_state"]
         http = _Http(**{**self._uvicorns, "app_state": {**state, "client_name": name}})
-        http.door = self.door
+        http.door, http.guest = self.door, self._guest
         transport.set_protocol(http)
         http.connection_made(transport)
         if self._early:
@@ -136,6 +165,8 @@ class _Http(H11Protocol):
     """uvicorn's HTTP, where a head that does not come or makes no sense ends the connection and is written down."""
 
     door: Door
+    guest: Guest | None = None
+    cycle: RequestResponseCycle | None  # type: ignore[assignment] # as it is before the first request
     _late: asyncio.TimerHandle | None = None
     _head_bytes = 0
     """Of a head that is not whole yet."""
@@ -154,10 +185,18 @@ class _Http(H11Protocol):
         else:
             self._head_bytes = 0
             self._stop_waiting()
+        self._note()
+
+    def on_response_complete(self) -> None:
+        """See whether the next request has come already."""
+        super().on_response_complete()
+        self._note()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._stop_waiting()
+        if self.guest is not None:
+            self.guest.leave()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -165,6 +204,11 @@ class _Http(H11Protocol):
         reason = Refused.TOO_LARGE if self._head_bytes > MOST_HEAD_BYTES else Refused.MALFORMED
         self.door.refuse(_address_of(self.transport), reason, msg)
         super().send_400_response(msg)
+
+    def _note(self) -> None:
+        if self.guest is not None:
+            now = self.cycle
+            self.guest.note(busy=now is not None and not now.more_body and not now.response_complete)
 
     def _wait_for_head(self) -> None:
         if self._late is None:

@@ -6,12 +6,11 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
+from shared.problem import URN, Problem
 from shared.tokens import Unauthorized
-from shared.value import Value
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -23,17 +22,6 @@ _STATUSES: tuple[tuple[type[UnhangError], HTTPStatus], ...] = (
     (InvalidInput, HTTPStatus.BAD_REQUEST),
     (InvalidSettings, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
-
-
-class Problem(Value):
-    """What went wrong, for a program (`type`, `status`) and for a person (`title`, `detail`, `advice`)."""
-
-    type: str = Field(description="Which problem it is; stable.", examples=["urn:unhang:problem:not-found"])
-    title: str = Field(description="The same for every problem of this type.", examples=["Not Found"])
-    status: int = Field(description="The HTTP status, repeated.", examples=[404])
-    detail: str = Field(default="", description="What went wrong this time.", examples=["no rank has the pid 4711"])
-    advice: str = Field(default="", description="What to do about it, where that is known.")
-    instance: str = Field(default="", description="The path that was asked for.")
 
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -59,7 +47,7 @@ def status_of(error: UnhangError) -> HTTPStatus:
 def problem_response(status: HTTPStatus, *, detail: str, advice: str = "", instance: str = "") -> JSONResponse:
     """Return an answer with one problem document."""
     problem = Problem(
-        type=f"urn:unhang:problem:{status.phrase.lower().replace(' ', '-')}",
+        type=f"{URN}{status.phrase.lower().replace(' ', '-')}",
         title=status.phrase,
         status=status.value,
         detail=detail,

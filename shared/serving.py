@@ -1,12 +1,10 @@
 """Who may connect to a service of ours, and how it runs under uvicorn: the same for agent and collector."""
 
 import logging
-import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -15,15 +13,24 @@ from pydantic import Field
 from pydantic_settings import BaseSettings
 
 from shared.audit import AuditLog
+from shared.connections import Connections, affordable
+from shared.crowded import Crowded
 from shared.doorstep import Door, protocol_of
 from shared.gate import MOST_HEAD_BYTES
 from shared.listening import parse_hosts, parse_networks
 from shared.origins import Names, Origins
+from shared.stop_signals import StopSignals
 from shared.tls import TlsFiles, server_tls
 from shared.tokens import require_safe_binding
 
 _GRACE_SECONDS = 5
 """For requests that wait when the service is told to end."""
+
+_ACCEPTED_AT_ONCE = 16
+"""Connections, before what has come on the others is read: whoever asks at once is no longer idle when 16 more come."""
+
+_BACKLOG = 2048
+"""Connections that the kernel holds until we accept them: all agents of a large cluster may register at once."""
 
 KEPT_SECONDS = 30
 """For a connection on which nobody asks. Clients of httpx give one up after 5 s: if we did so at that moment, too, a
@@ -62,6 +69,18 @@ class AccessSettings(BaseSettings):
         "proxy before it. Without `token_file` or `client_ca_file` it answers requests for these and for localhost "
         "alone.",
     )
+    most_connections: int = Field(
+        default=512,
+        ge=8,
+        le=65_536,
+        description="Connections held at once. For one more, an idle one goes of whichever address holds most.",
+    )
+    most_connections_per_client: int = Field(
+        default=256,
+        ge=8,
+        le=65_536,
+        description="Of these, for one address, or one /64 network of IPv6. For one more, an idle one of its own goes.",
+    )
     audit_log: Path | None = Field(
         default=None, description="File that gets one JSON line for every inspection and every refusal."
     )
@@ -74,20 +93,21 @@ def open_door(settings: AccessSettings, audit: AuditLog) -> Door:
     asks = tls is not None and tls.asks_for_certificates
     require_safe_binding(settings.listen, settings.token_file, client_certificates=asks)
     names = Names(parse_hosts(settings.allow_hosts), any_host=asks or settings.token_file is not None)
-    return Door(audit, tls, parse_networks(settings.allow_clients), names)
+    connections = Connections(affordable(settings.most_connections), most_of_one=settings.most_connections_per_client)
+    return Door(audit, tls, parse_networks(settings.allow_clients), names, connections)
 
 
-def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: Any) -> uvicorn.Config:
+def service_config(app: FastAPI, door: Door, **more: Any) -> uvicorn.Config:
     """Return the configuration of a service. `more` is uvicorn's."""
     config = uvicorn.Config(
-        Origins(app, names=door.names, audit=door.audit),
+        Crowded(Origins(app, names=door.names, audit=door.audit), door),
         http=protocol_of(door),
         loop="asyncio",  # the doorstep does not know the transports of uvloop, which uvicorn takes if it is there
         ws="none",
         proxy_headers=False,  # X-Forwarded-For would let any local process choose the name it is logged under
         access_log=False,
         server_header=False,
-        limit_concurrency=most_connections,
+        backlog=_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         timeout_keep_alive=KEPT_SECONDS,
@@ -98,41 +118,23 @@ def service_config(app: FastAPI, door: Door, *, most_connections: int, **more: A
     return config
 
 
-@contextmanager
-def signals_noted() -> Iterator[Sequence[int]]:
-    """Note each SIGINT and SIGTERM that Python handles, besides what it does. Use it in the main thread.
-
-    A KeyboardInterrupt that rises in a callback of a weak reference, or in a destructor, is dropped.
-    """
-    noted: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-        handler = handlers[signal.Signals(number)]
-        assert callable(handler)
-        handler(number, frame)
-
-    replaced = [number for number, handler in handlers.items() if callable(handler)]
-    for number in replaced:
-        signal.signal(number, note)
-    try:
-        yield noted
-    finally:
-        for number in replaced:
-            signal.signal(number, handlers[number])
-
-
 class Server(uvicorn.Server):
-    """A server that ends, too, by a signal that came while the service was being started, and went unheard."""
+    """A server that ends, too, by a signal that came while the service was being started."""
 
-    def __init__(self, config: uvicorn.Config, noted: Sequence[int]) -> None:
-        """`noted` is what `signals_noted` gives."""
+    def __init__(self, config: uvicorn.Config, stop: StopSignals) -> None:
+        """`stop` has taken note of signals since the service began."""
         super().__init__(config)
-        self._noted = noted
+        self._stop = stop
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Listen to signals from here on, and end where one has come before."""
+        with super().capture_signals():
+            self.should_exit = self._stop.hand_over() or self.should_exit
+            yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and end where that was asked for before uvicorn listened to signals, which it does by now."""
+        """Start, and let the kernel hold more connections: uvicorn has one number for that and what is accepted."""
         await super().startup(sockets)
-        if self._noted:
-            self.should_exit = True
+        for each in sockets or ():
+            each.listen(_BACKLOG)

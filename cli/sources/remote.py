@@ -20,7 +20,7 @@ from shared.commands import listed
 from shared.deep_looks import DeepLook
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
-from shared.problems import Problem
+from shared.problem import Problem
 from shared.ranks import fold
 from shared.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
 from shared.tokens import TokenFile

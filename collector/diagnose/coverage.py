@@ -20,14 +20,14 @@ _ABSENT = {
 
 def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> Coverage:
     """Count what was seen and list what was not, ranks with the same gap folded together."""
-    views = list(roster.ranks.values())
-    seen = [view for view in views if view.looks]
+    inside = [view for view in roster.ranks.values() if roster.world_size is None or view.rank < roster.world_size]
+    seen = [view for view in inside if view.looks]
     return Coverage(
         expected=roster.world_size,
         seen=len(seen),
         answered=sum(not view.gone for view in seen),
-        with_stacks=sum(view.stacks is not None for view in views),
-        with_trace=sum(view.trace is not None for view in views),
+        with_stacks=sum(view.stacks is not None for view in seen),
+        with_trace=sum(view.trace is not None for view in seen),
         missing=(*_gone(roster), *_silent_sources(roster), *_nodes(expected, snapshots)),
     )
 

@@ -6,7 +6,7 @@ Which processes count is said in `sightings.py`.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -18,6 +18,7 @@ from collector.diagnose.ras_view import RasView, ras_view
 from collector.diagnose.sightings import (
     MOST_RANKS,
     ProcessKey,
+    impossible_ranks,
     newest_ns,
     older_attempts,
     one_process_per_rank,
@@ -151,6 +152,11 @@ class Roster:
         return tuple(view for view in self.ranks.values() if view.gone)
 
 
+_GUESSED_AT_LEAST = 1024
+_GUESSED_PER_RANK = 64
+"""Ranks that a job may have by its highest rank alone, for each that is seen."""
+
+
 def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     """Bring the snapshots of all looks into one view per rank, gone ones included."""
     sightings = sightings_of(snapshots, expected.job)
@@ -158,17 +164,16 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     current = [s for s in sightings if s.identity.attempt == attempt]
     off = clocks_off(current)
     chosen, conflicts = one_process_per_rank(current, off)
-    conflicts += older_attempts(sightings, attempt)
+    conflicts += (*older_attempts(sightings, attempt), *impossible_ranks(snapshots, expected.job))
     world_size, disagreement = world_size_of(chosen, expected)
     nodes, common = _by_host(snapshots), _common_logs(snapshots)
     seen = {
         rank: _seen_view(rank, looks, nodes, _logged(rank, looks, common.get(rank, [])))
         for rank, looks in chosen.items()
     }
-    every = range(max([min(world_size or 0, MOST_RANKS), *(rank + 1 for rank in seen)]))
-    absent = [rank for rank in every if rank not in seen]
+    absent = [rank for rank in range(_size(world_size, seen)) if rank not in seen]
     gone = {
-        rank: replace(view, logged=_logged(rank, (), common.get(rank, [])))
+        rank: replace(view, logged=_logged(rank, (), common[rank])) if rank in common else view
         for rank, view in _account_for(absent, seen, snapshots, expected, attempt).items()
     }
     return Roster(
@@ -186,6 +191,17 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
         ras=ras_view(chosen, snapshots, world_size),
         clocks_off=off,
     )
+
+
+def _size(world_size: int | None, seen: Collection[int]) -> int:
+    """Return how many ranks are to be accounted for. One that claims to be beyond the job makes it no larger.
+
+    Nor does one far beyond all others where nobody says how many there are: that would be a guess of mere absence.
+    """
+    if world_size is not None:
+        return min(world_size, MOST_RANKS)
+    size = max(seen, default=-1) + 1
+    return size if size <= _GUESSED_AT_LEAST + _GUESSED_PER_RANK * len(seen) else 0
 
 
 def _common_logs(snapshots: Sequence[NodeSnapshot]) -> dict[int, list[LogEvent]]:

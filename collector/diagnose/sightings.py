@@ -27,6 +27,27 @@ def sightings_of(snapshots: Sequence[NodeSnapshot], job: str | None) -> list[Ran
     return sorted(mine, key=_whole_order if tied else _order)
 
 
+def impossible_ranks(snapshots: Sequence[NodeSnapshot], job: str | None) -> list[Conflict]:
+    """Report processes that claim a rank which is beyond any."""
+    every = {
+        (rank.identity.rank, rank.identity.job, rank.identity.host or "an unnamed host", rank.identity.pid or 0)
+        for snapshot in snapshots
+        for rank in snapshot.ranks
+        if not 0 <= rank.identity.rank < MOST_RANKS
+    }
+    mine = sorted((rank, host, pid) for rank, of, host, pid in every if job is None or of in (job, None))
+    if not mine:
+        return []
+    told = ", ".join(f"rank {_number(rank)} by pid {pid} on {host}" for rank, host, pid in mine[:_MOST_TOLD])
+    more = f" and {len(mine) - _MOST_TOLD} more" if len(mine) > _MOST_TOLD else ""
+    text = f"no job has such ranks: {told}{more}; they were left out"
+    return [Conflict(sources=("process", "process"), text=text)]
+
+
+_MOST_TOLD = 8
+_LONGEST_NUMBER = 20
+
+
 def _order(sighting: RankSnapshot) -> tuple[int, float, int]:
     identity = sighting.identity
     return identity.rank, identity.started_at or 0.0, sighting.looked_at_ns or 0
@@ -82,18 +103,39 @@ def older_attempts(sightings: list[RankSnapshot], attempt: int) -> list[Conflict
 
 
 def world_size_of(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expected) -> tuple[int | None, list[Conflict]]:
-    """Return how many ranks the job has, by what most of them say, and who says something else."""
+    """Return how many ranks the job has, by what most of them say, and who says something else.
+
+    A size beyond MOST_RANKS is not believed, and reported.
+    """
     claims: dict[int, set[int]] = defaultdict(set)
     for rank, looks in chosen.items():
         if looks[-1].identity.world_size is not None and looks[-1].identity.world_size > 0:
             claims[looks[-1].identity.world_size].add(rank)
-    told = [f"ranks {fold(ranks)} say {size}" for size, ranks in sorted(claims.items())]
-    conflicts = [Conflict(sources=("process", "process"), text="world sizes differ: " + ", ".join(told))]
+    believed = {size: ranks for size, ranks in claims.items() if size <= MOST_RANKS}
+    conflicts = [] if len(believed) == len(claims) else [_not_believed(claims)]
     if expected.world_size is not None:
-        return expected.world_size, conflicts if claims.keys() - {expected.world_size} else []
-    if not claims:
-        return max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None), []
-    return max(claims, key=lambda size: (len(claims[size]), size)), conflicts if len(claims) > 1 else []
+        return expected.world_size, [*conflicts, *_differing(claims)] if claims.keys() - {expected.world_size} else []
+    if len(claims) > 1:
+        conflicts += _differing(claims)
+    if not believed:
+        in_groups = max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None)
+        return (in_groups if in_groups is None or in_groups <= MOST_RANKS else None), conflicts
+    return max(believed, key=lambda size: (len(believed[size]), size)), conflicts
+
+
+def _not_believed(claims: Mapping[int, set[int]]) -> Conflict:
+    told = [f"ranks {fold(ranks)} say {_number(size)}" for size, ranks in sorted(claims.items()) if size > MOST_RANKS]
+    text = f"a world size above {MOST_RANKS} is not believed: " + ", ".join(told[:_MOST_TOLD])
+    return Conflict(sources=("process", "process"), text=text)
+
+
+def _differing(claims: Mapping[int, set[int]]) -> list[Conflict]:
+    told = [f"ranks {fold(ranks)} say {_number(size)}" for size, ranks in sorted(claims.items())]
+    return [Conflict(sources=("process", "process"), text="world sizes differ: " + ", ".join(told))]
+
+
+def _number(size: int) -> str:
+    return str(size) if size < 10**_LONGEST_NUMBER else f"a number of {size.bit_length()} bits"
 
 
 def _ranks_in_groups(looks: tuple[RankSnapshot, ...]) -> Iterable[int]:

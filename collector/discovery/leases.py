@@ -85,6 +85,11 @@ class Leases:
         self._held[place] = _Held(sighting, now, self._wall_clock(), rival, rival_seen)
         self._unwritten.add(place)
 
+    def holds(self, address: AgentAddress) -> bool:
+        """Has this agent registered here with this very URL last time, and is that in force?"""
+        held = self._held.get(place_of(address))
+        return held is not None and held.sighting.address == address and self._clock() - held.renewed <= self.seconds
+
     def take_unwritten(self) -> tuple[Renewal, ...]:
         """Return those who have registered here since the last call, for the store; what it refuses is `put_back`."""
         now = self._clock()

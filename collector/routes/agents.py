@@ -7,11 +7,11 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.discovery.merging import KnownAgent
-from collector.discovery.sightings import parse_one
 from collector.fanout import Silent
 from collector.jobs import summarise_jobs
+from collector.registrants import parse_registrant, refuse_own_places
 from collector.routes.answers import ServiceDependency, json_answer
-from shared.errors import InvalidHostlist, NotPermitted, quoted
+from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
 from shared.registration import Lease, Registration
 from shared.snapshot import RankList
@@ -78,18 +78,12 @@ async def register(
         raise NotPermitted(
             "this collector takes no registrations", advice="set registration_seconds, or name the agent by other means"
         )
-    name = parse_one(host)
-    if ":" in host:
-        raise InvalidHostlist(f"{quoted(host)} is no name of a node")
-    address = parse_one(body.url or _where_from(request, body)).model_copy(update={"host": name.host})
+    sender = "" if request.client is None else request.client.host.removeprefix("::ffff:")
+    address = parse_registrant(host, body, sender=sender)
+    if not leases.holds(address):  # that was looked into when it came first
+        await refuse_own_places(address, sender=sender)
     leases.renew(address)
     return json_answer(Lease(host=address.host, url=address.url, lease_seconds=leases.seconds))
-
-
-def _where_from(request: Request, body: Registration) -> str:
-    sender = "" if request.client is None else request.client.host.removeprefix("::ffff:")
-    shown = f"[{sender}]" if ":" in sender else sender
-    return f"{body.scheme}://{shown}:{body.port}"
 
 
 def _state(agent: KnownAgent, ranks: RankList | None, silent: Silent | None) -> AgentState:

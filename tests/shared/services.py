@@ -89,7 +89,7 @@ def running(app: FastAPI, settings: AccessSettings, audit: AuditLog) -> Iterator
 
 @contextmanager
 def _running(app: FastAPI, door: Door, listener: socket.socket) -> Iterator[None]:
-    server = uvicorn.Server(service_config(app, door, most_connections=20, log_config=None))
+    server = uvicorn.Server(service_config(app, door, log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

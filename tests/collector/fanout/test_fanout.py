@@ -106,8 +106,8 @@ FAILURES: tuple[tuple[str, Handler, Reason, str], ...] = (
     ("brotli", answering(GOOD, headers="Content-Encoding: br\r\n"), Reason.UNREADABLE, "not asked for: 'br'"),
     ("token", answering(b"{}", status="401 Unauthorized"), Reason.NOT_PERMITTED, "agent_token_file"),
     ("forbidden", answering(b"{}", status="403 Forbidden"), Reason.NOT_PERMITTED, "agent_token_file"),
-    ("busy", answering(b"later", status="503 Service Unavailable"), Reason.REFUSED, "busy, HTTP 503: b'later'"),
-    ("broken", answering(b"oops", status="500 Internal Server Error"), Reason.UNREADABLE, "HTTP 500: b'oops'"),
+    ("busy", answering(b"later", status="503 Service Unavailable"), Reason.REFUSED, "busy, HTTP 503"),
+    ("broken", answering(b"oops", status="500 Internal Server Error"), Reason.UNREADABLE, "HTTP 500"),
     ("moved", answering(b"", status="302 Found", headers="Location: /\r\n"), Reason.UNREADABLE, "HTTP 302"),
     ("another service", answering(b"", status="404 Not Found"), Reason.UNREADABLE, "not an unhang agent"),
 )
