@@ -69,6 +69,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.needs("systemd-analyze")
 @pytest.mark.root
 def test_services_are_installed_and_begin_at_boot(root: Path) -> None:
     """systemd finds nothing to say about them there, and links them to what it starts."""
@@ -132,6 +133,7 @@ def test_what_a_service_writes_lies_where_it_may(service: str) -> None:
     assert settings_of(service, "StateDirectory") == ([] if service == "agent" else ["unhang"])
 
 
+@pytest.mark.needs("logrotate")
 @pytest.mark.root
 def test_audit_logs_are_rotated(tmp_path: Path) -> None:
     """By logrotate itself: both logs, as the users that own them, here with root in their place."""

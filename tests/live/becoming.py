@@ -37,6 +37,11 @@ class Program(NamedTuple):
         return self.arguments[1] == "-m"
 
 
+def import_torch() -> None:
+    """Import what launchers and ranks import first, for all forks at once."""
+    importlib.import_module("torch.distributed.launcher.api")
+
+
 def become(program: Program, streams: Sequence[int]) -> None:
     """Turn this process, which has one thread, into one that was started for `program`; `run` then runs it.
 

@@ -19,7 +19,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.live.becoming import Program, become, run, show
+from tests.live.becoming import Program, become, import_torch, run, show
 from tests.live.parcels import pair, receive, send
 
 
@@ -110,8 +110,7 @@ def _without_options(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 def main() -> Program:
     """Become the launcher that stands on the command line, or one of its ranks."""
-    import torch.distributed.launcher.api
-
+    import_torch()
     words = [sys.executable, *sys.argv[2:]]
     launcher = Program(words, dict(os.environ), os.getcwd())
     show(launcher)

@@ -7,6 +7,7 @@ Real interpreters stay wherever a launcher, or how ranks come to be, is what a t
 four of the programs that hang, so that what forks might hide is seen.
 """
 
+import gc
 import os
 import select
 import signal
@@ -18,7 +19,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from tests.live.becoming import Program, become, run
+from tests.live.becoming import Program, become, import_torch, run
 from tests.live.fork_launcher import with_ranks
 from tests.live.parcels import pair, receive, send
 
@@ -84,10 +85,7 @@ def _environment() -> dict[str, str]:
 
 def serve(line: socket.socket) -> Program:
     """Fork for each program. Returns in forks, with what is to run there; in the server, never."""
-    import gc
-
-    import torch.distributed.launcher.api
-
+    import_torch()
     assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is to stay behind as a zombie
