@@ -50,12 +50,14 @@ def become(program: Program, streams: Sequence[int]) -> None:
     for number, stream in enumerate(streams, start=1):
         os.dup2(stream, number)
     os.chdir(program.directory)
+    folders = os.environ.get("PYTHONPATH", "")
     os.environ.clear()
     os.environ.update(program.environment)
     show(program)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     tempfile.tempdir = None
-    _load_site()
+    if os.environ.get("PYTHONPATH", "") != folders:
+        _load_site()
     _read_variables_again()
 
 
@@ -102,11 +104,10 @@ def _zero_ended(words: Sequence[str]) -> bytes:
 
 def _load_site() -> None:
     """Import what Python imports at its start from PYTHONPATH: there lies the probe, where there is one."""
-    folders = os.environ.get("PYTHONPATH", "")
-    if folders:
-        sys.path[1:1] = folders.split(os.pathsep)
-        with suppress(ImportError):
-            importlib.import_module("sitecustomize")
+    sys.path[1:1] = os.environ["PYTHONPATH"].split(os.pathsep)
+    sys.modules.pop("sitecustomize", None)
+    with suppress(ImportError):
+        importlib.import_module("sitecustomize")
 
 
 def _read_variables_again() -> None:

@@ -22,6 +22,8 @@ if __name__ == "__main__":
 from tests.live.becoming import Program, become, import_torch, run, show
 from tests.live.parcels import pair, receive, send
 
+FORK_LAUNCHER = Path(__file__).resolve()
+
 
 class ForkedRank:
     """A fork that waits to become a rank; afterwards all that torch's handler wants of a `Popen`."""
@@ -60,6 +62,7 @@ class ForkedRank:
 
 def with_ranks(launcher: Program, count: int) -> Program:
     """Fork `count` ranks. Returns in each of the processes that there are then, with what is to run in it."""
+    assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
     ranks: list[ForkedRank] = []
     for _ in range(count):
         ours, theirs = pair()
@@ -94,8 +97,8 @@ def _hand_out(ranks: Iterator[ForkedRank]) -> None:
 
     def start(handler: Any, arguments: Sequence[str], environment: Mapping[str, str]) -> ForkedRank:
         rank = next(ranks)
-        written = [1 if f is None else f.fileno() for f in (handler._stdout,)]
-        written += [2 if f is None else f.fileno() for f in (handler._stderr,)]
+        given = ((handler._stdout, 1), (handler._stderr, 2))
+        written = [own if file is None else file.fileno() for file, own in given]
         rank.start(_without_options(arguments, environment), written)
         return rank
 

@@ -86,9 +86,9 @@ def _environment() -> dict[str, str]:
 def serve(line: socket.socket) -> Program:
     """Fork for each program. Returns in forks, with what is to run there; in the server, never."""
     import_torch()
-    assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is to stay behind as a zombie
+    assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
     while True:
         try:
             ((words, ranks), (output,)) = receive(line)
