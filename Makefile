@@ -1,4 +1,5 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP and WORKERS are taken from the command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS and APART are taken from the
+# command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -7,8 +8,11 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
-WORKERS ?= 2
+# Three workers on two cores, for most tests wait. With APART=1, those of jobs that move run by themselves afterwards.
+WORKERS ?= 3
+APART ?=
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
+ALL := not bench and not repeated
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/shared tests/collector tests/agent tests/fuzz
 
@@ -30,10 +34,11 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
-	$(PYTEST) -m 'not bench and not repeated' $(PYTEST_ARGS)
+	$(PYTEST) -m '$(ALL)$(if $(APART), and not steady)' $(PYTEST_ARGS)
+	$(if $(APART),$(BIN)/python -m pytest -n 0 -m '$(ALL) and steady' $(PYTEST_ARGS))
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
-	$(PYTEST) -m 'not bench and not repeated and not live and not slow' $(PYTEST_ARGS) $(QUICK)
+	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
 
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated

@@ -22,8 +22,8 @@ settings.register_profile(
 )
 settings.load_profile("unhang")
 
-TOGETHER = ("tests/e2e", "tests/agent")
-"""What one worker takes as a whole: a cluster that all tests share, and tests that look for ranks of the same names."""
+TOGETHER = ("tests/e2e", "tests/agent", "tests/packaging")
+"""What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
 
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 

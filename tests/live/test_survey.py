@@ -16,7 +16,7 @@ from shared.snapshot import Fds
 from tests.live.jobs import Job
 from tests.live.truths import STATUS, Mode, Truth
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace]
 
 
 async def surveyed(job: str, agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> Sweep:

@@ -141,6 +141,7 @@ def test_two_jobs_on_one_machine(tmp_path: Path) -> None:
     assert pids_named(about_stopped) == {stopped.ranks[2]}
 
 
+@pytest.mark.steady
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=[pytest.mark.repeated, pytest.mark.timeout(900)])])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", ["healthy", "slow_rank"])
