@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.needed import packages
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_collection_needs_no_programs(tmp_path: Path) -> None:
     """With Python alone on PATH: a program that is absent skips a test when it runs, and is not looked for before."""
     (tmp_path / "python3").symlink_to(sys.executable)

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.ptrace
 NUMBER, PORT = 31_007, 29_449
 
 
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_agent_decides(tmp_path: Path, allowed: bool) -> None:
     """The rank's agent is found and asked; what it does not do is told, and native stacks need no setting."""

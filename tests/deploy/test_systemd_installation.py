@@ -13,6 +13,7 @@ from cli.main import unhang
 from collector.hostlists import parse_hostlist
 from collector.settings import CollectorSettings, read_settings
 from tests.deploy.units import EXECUTABLE, REPOSITORY, RUN_SECONDS, SYSTEMD, settings_of, unit_text
+from tests.needed import skip_without
 
 SERVICES = ("agent", "collector")
 README = (SYSTEMD / "README.md").read_text(encoding="utf-8")
@@ -52,6 +53,7 @@ def _into(root: Path, command: str) -> str | None:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root into which the readme was followed to its end, drop-ins included."""
+    skip_without("systemd-sysusers")
     root, here = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("here")
     (here / "deploy").symlink_to(REPOSITORY / "deploy")
     (here / "agent.token").write_text("secret\n", encoding="ascii")
