@@ -14,7 +14,8 @@ APART ?=
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 ALL := not bench and not repeated
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
-QUICK := tests/architecture tests/shared tests/collector tests/agent tests/fuzz
+QUICK := tests/architecture tests/shared tests/collector tests/agent tests/fuzz \
+	--ignore tests/collector/fanout --ignore tests/collector/discovery
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -72,7 +72,7 @@ def test_answer_about_a_hostile_job_is_bounded(tmp_path: Path, monkeypatch: pyte
     folder = tmp_path.joinpath(*["x" * 250] * 14)
     folder.mkdir(parents=True)
     program = f"import os\nos.chdir({str(folder)!r})\nkept = [open('shard', 'w') for _ in range(500)]\n"
-    agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
+    agent = Agent(AgentSettings(host_name="here", beat_seconds=0, look_timeout_seconds=60.0))
     with (
         running(program + READY + "time.sleep(600)\n", env=rank_environment(0, port=PORT)),
         running(program + READY + "time.sleep(600)\n", env=rank_environment(1, port=PORT)),

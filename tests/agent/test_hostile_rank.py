@@ -18,7 +18,7 @@ from shared.snapshot import Fds, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks
 from tests.agent.processes import SLEEP, rank_environment, running
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 PORT = 29423
 

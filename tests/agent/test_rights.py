@@ -17,7 +17,7 @@ from shared.trace import Trace
 from tests.agent.processes import rank_environment, running, until
 from tests.agent.test_recorder import HANDLERS, SERVER, dump, entry
 
-pytestmark = [pytest.mark.root, pytest.mark.ptrace]
+pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWNER, AGENT = 61003, 61004

@@ -11,7 +11,7 @@ from collector.app import create_app
 from tests.agent.processes import SLEEP, rank_environment, running
 from tests.collector.test_app import settings
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 NUMBER, PORT = 31_007, 29_449
 
