@@ -62,8 +62,7 @@ def test_thread_that_is_blocked_beside_the_main_one(mount: Path) -> None:
     """As one that saves a checkpoint while the main thread waits for it."""
     program = f"import threading\nt = threading.Thread(target=open, args=({str(mount / 'ckpt')!r},), name='saver')\n"
     with running(program + READY + "t.start()\nt.join()\n") as process:
-        found = until(lambda: process_of(process.pid), lambda p: p.blocked_threads != ())
-    assert found.state == "S"
+        found = until(lambda: process_of(process.pid), lambda p: p.state == "S" and p.blocked_threads != ())
     (thread,) = found.blocked_threads
     assert thread.tid != process.pid
     assert thread.syscall == "openat"
