@@ -19,6 +19,7 @@ def packages() -> dict[str, str]:
 
 def skip_without(*programs: str) -> None:
     """Skip the test that runs where one of these is absent. Raises KeyError for a program of an unknown package."""
-    absent = [f"{name} (Debian: {packages()[name]})" for name in programs if shutil.which(name) is None]
+    wanted = {name: packages()[name] for name in programs}
+    absent = [f"{name} (Debian: {package})" for name, package in wanted.items() if shutil.which(name) is None]
     if absent:
         pytest.skip(f"needs {', '.join(absent)}")
