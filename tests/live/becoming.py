@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-_PR_SET_MM, _PR_SET_MM_MAP = 35, 14
+_PR_SET_MM, _PR_SET_MM_MAP, _PR_SET_MM_MAP_SIZE = 35, 14, 15
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.sbrk.restype = ctypes.c_void_p
 _LIBC.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
@@ -71,6 +71,12 @@ def run(program: Program) -> None:
         sys.argv = list(program.arguments[1:])
         sys.path[0] = str(Path(sys.argv[0]).parent)
         runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def can_show() -> bool:
+    """Does this kernel let `show` do its work?"""
+    size = ctypes.c_uint()
+    return bool(_LIBC.prctl(_PR_SET_MM, _PR_SET_MM_MAP_SIZE, ctypes.addressof(size), 0, 0) == 0)
 
 
 def show(program: Program) -> None:

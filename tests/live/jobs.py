@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.live.becoming import can_show
 from tests.live.fork_server import Forked, fork_server
 from tests.live.launchers import LAUNCHERS, Command, Order, Plan, common_environment
 from tests.live.truths import PROGRAMS, REPOSITORY, read_truth
@@ -57,7 +58,8 @@ class Job:
         """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
 
         `wrapper` stands before each command, as `unhang run --` does. Where `forked`, its processes are forks
-        of one that has torch, which costs a fifth: see fork_server.py for what is lost by that.
+        of one that has torch, which costs a fifth: see fork_server.py for what is lost by that. A kernel that
+        cannot do it executes them.
         """
         self.truth = read_truth(program)
         self.mark = uuid.uuid4().hex
@@ -67,7 +69,8 @@ class Job:
         self._environment = dict(environment or {})
         self._wrapper = wrapper
         self._ranks = ranks
-        self._forked = forked
+        assert not (forked and wrapper), "a fork is not what a wrapper starts"
+        self._forked = forked and can_show()
         self._launched: list[subprocess.Popen[bytes] | Forked] = []
         absent = tuple(self.truth.get("absent", ()))
         order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
