@@ -149,6 +149,7 @@ if libc.vfork() == 0:
         assert refused.value.reason is Reason.REFUSED
 
 
+@pytest.mark.steady
 @pytest.mark.needs("gdb")
 @pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3, 0.6])
 def test_a_debugger_that_is_late_leaves_nobody_stopped(hanging: int, seconds: float) -> None:
@@ -162,6 +163,7 @@ def test_a_debugger_that_is_late_leaves_nobody_stopped(hanging: int, seconds: fl
     until(lambda: ProcFs().fields(hanging, "status"), lambda s: s["State"][0] == "S" and s["TracerPid"] == "0")
 
 
+@pytest.mark.steady
 @pytest.mark.needs("gdb")
 def test_a_killed_debugger_leaves_nobody_stopped(hanging: int) -> None:
     """As Ctrl-C on `unhang look` does it: the debugger's whole group gets SIGKILL while it holds the process."""
