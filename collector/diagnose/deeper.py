@@ -126,7 +126,8 @@ def _unclear(activity: Activity) -> bool:
 
 
 QUICK_LOOKS = 8
-QUICK_PAUSE_SECONDS = 0.1
+QUICK_PAUSE_SECONDS = 0.3
+"""Long enough that ranks come out of a wait between the looks in several steps, where one takes most of a second."""
 MOST_SAMPLED_RANKS = 256
 """Many looks at a larger job would cost more than they tell."""
 LONGEST_WAIT_SECONDS = 15.0

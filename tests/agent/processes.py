@@ -15,6 +15,9 @@ from agent.procfs import ProcFs
 
 T = TypeVar("T")
 
+HERE = f"127.{1 + os.getpid() % 250}.{os.getpid() // 250 % 250}.1"
+"""A name for jobs of this run of the tests: several runs may share a machine, and each sees the ranks of all."""
+
 READY_SECONDS = 30.0
 
 READY = "import os, sys, time\nprint('ready', flush=True)\n"
@@ -24,10 +27,10 @@ SLEEP = READY + "time.sleep(600)\n"
 
 
 def rank_environment(rank: int = 0, *, port: int = 29400, world_size: int = 2, **more: str) -> dict[str, str]:
-    """Return the variables of one rank of a job named `127.0.0.1:port`, beside our own."""
+    """Return the variables of one rank of a job named `HERE:port`, beside our own."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI"))}
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
-    return {**own, **place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **more}
+    return {**own, **place, "MASTER_ADDR": HERE, "MASTER_PORT": str(port), **more}
 
 
 @contextmanager

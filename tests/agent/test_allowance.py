@@ -15,7 +15,7 @@ from agent.sources.source import Answer, Question
 from shared.missing import Missing, Reason
 from shared.snapshot import Fds, NodeSnapshot, RankSnapshot
 from tests.agent.looking import rank_of
-from tests.agent.processes import READY, rank_environment, running
+from tests.agent.processes import HERE, READY, rank_environment, running
 
 PORT = 29421
 
@@ -72,12 +72,12 @@ def test_answer_about_a_hostile_job_is_bounded(tmp_path: Path, monkeypatch: pyte
     folder = tmp_path.joinpath(*["x" * 250] * 14)
     folder.mkdir(parents=True)
     program = f"import os\nos.chdir({str(folder)!r})\nkept = [open('shard', 'w') for _ in range(500)]\n"
-    agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
+    agent = Agent(AgentSettings(host_name="here", beat_seconds=0, look_timeout_seconds=60.0))
     with (
         running(program + READY + "time.sleep(600)\n", env=rank_environment(0, port=PORT)),
         running(program + READY + "time.sleep(600)\n", env=rank_environment(1, port=PORT)),
     ):
-        taken = agent.snapshot(Choice(job=f"127.0.0.1:{PORT}"), Question("none", full=True))
+        taken = agent.snapshot(Choice(job=f"{HERE}:{PORT}"), Question("none", full=True))
     agent.stop()
     assert len(taken.ranks) == 2
     assert len(NodeSnapshot.model_dump_json(taken)) < 3_300_000

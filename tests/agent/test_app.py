@@ -22,13 +22,13 @@ from shared.errors import InvalidSettings
 from shared.missing import Missing
 from shared.snapshot import NodeSnapshot, Process, RankList
 from shared.stacks import Stacks
-from tests.agent.processes import SLEEP, rank_environment, running, until
+from tests.agent.processes import HERE, SLEEP, rank_environment, running, until
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.ptrace, pytest.mark.anyio]
+pytestmark = [pytest.mark.ptrace, pytest.mark.anyio, pytest.mark.slow]
 
 PORT = 29421
-JOB = f"127.0.0.1:{PORT}"
+JOB = f"{HERE}:{PORT}"
 
 
 @asynccontextmanager

@@ -18,8 +18,8 @@ from shared.errors import NotFound, UnreadableDump
 from shared.missing import Missing, Reason
 from shared.stacks import Stacks
 from tests.agent.processes import READY, running, until
+from tests.needed import skip_without
 
-GDB = shutil.which("gdb") or "gdb"
 NONE = Programs(gdb=None, pystack=None)
 
 HANGS = f"""
@@ -64,8 +64,9 @@ def aborted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def gdb(*words: str) -> None:
     """Run gdb to its end."""
+    skip_without("gdb")
     quiet = ("-nx", "-batch", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off")
-    subprocess.run((GDB, *quiet, *words), capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    subprocess.run(("gdb", *quiet, *words), capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.ptrace

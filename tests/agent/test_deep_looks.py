@@ -67,6 +67,7 @@ def assert_free(pid: int) -> None:
     assert (status["State"][0] in "SR", status["TracerPid"]) == (True, "0")
 
 
+@pytest.mark.needs("gdb")
 def test_gdb_shows_every_thread(agent: Agent, hanging: int) -> None:
     """Native frames, outermost first, of threads known by their kernel ids."""
     taken = look(agent, hanging, How.GDB)
@@ -86,6 +87,7 @@ def test_pystack_shows_python_and_c(agent: Agent, hanging: int) -> None:
     assert taken.stacks.native
 
 
+@pytest.mark.needs("strace")
 def test_system_calls(agent: Agent, hanging: int) -> None:
     """Which thread waits in which call, with the file behind the descriptor."""
     taken = look(agent, hanging, How.SYSCALLS)
@@ -96,6 +98,7 @@ def test_system_calls(agent: Agent, hanging: int) -> None:
     assert taken.syscalls.counts["read"] == 1
 
 
+@pytest.mark.needs("strace")
 def test_a_busy_process_shows_what_it_does(agent: Agent) -> None:
     """Calls are counted, and what is written stays out of the answer."""
     program = f"{READY}\nto = os.open('/dev/null', os.O_WRONLY)\nwhile True: os.write(to, b'secret'); time.sleep(0.005)"
@@ -117,6 +120,7 @@ def test_agents_run_no_debuggers_by_themselves(hanging: int) -> None:
         careful.deep(os.getpid(), How.GDB, 1.0)
 
 
+@pytest.mark.needs("gdb", "strace")
 def test_who_is_stopped_is_left_alone(agent: Agent) -> None:
     """Attaching would wait, or wake it."""
     with running(SLEEP, env=rank_environment(0, port=29443)) as process:
@@ -145,6 +149,8 @@ if libc.vfork() == 0:
         assert refused.value.reason is Reason.REFUSED
 
 
+@pytest.mark.steady
+@pytest.mark.needs("gdb")
 @pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3, 0.6])
 def test_a_debugger_that_is_late_leaves_nobody_stopped(hanging: int, seconds: float) -> None:
     """At the deadline it is asked to end and then killed; the process runs on."""
@@ -157,6 +163,8 @@ def test_a_debugger_that_is_late_leaves_nobody_stopped(hanging: int, seconds: fl
     until(lambda: ProcFs().fields(hanging, "status"), lambda s: s["State"][0] == "S" and s["TracerPid"] == "0")
 
 
+@pytest.mark.steady
+@pytest.mark.needs("gdb")
 def test_a_killed_debugger_leaves_nobody_stopped(hanging: int) -> None:
     """As Ctrl-C on `unhang look` does it: the debugger's whole group gets SIGKILL while it holds the process."""
     assert GDB is not None
@@ -185,6 +193,7 @@ def test_program_that_is_not_there(hanging: int) -> None:
         assert caught.value.reason is Reason.NOT_FOUND
 
 
+@pytest.mark.needs("strace")
 def test_second_tracer_is_told_of_the_first(hanging: int) -> None:
     """A process has one tracer at a time."""
     assert STRACE is not None

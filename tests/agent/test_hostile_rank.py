@@ -16,9 +16,9 @@ from collector.render.text import render_text
 from shared.missing import Missing, Reason
 from shared.snapshot import Fds, NodeSnapshot, Process, RankSnapshot
 from shared.stacks import Stacks
-from tests.agent.processes import SLEEP, rank_environment, running
+from tests.agent.processes import HERE, SLEEP, rank_environment, running
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 PORT = 29423
 
@@ -87,7 +87,7 @@ def taken(folder: Path) -> Iterator[NodeSnapshot]:
     command = (sys.executable, "-c", HOSTILE, str(folder))
     with running(SLEEP, env=rank_environment(0, port=PORT), stderr=-3), running(command=command, env=hostile):
         begun = time.monotonic()
-        yield agent.snapshot(Choice(job=f"127.0.0.1:{PORT}"), Question(full=True), ras=True)
+        yield agent.snapshot(Choice(job=f"{HERE}:{PORT}"), Question(full=True), ras=True)
         assert time.monotonic() - begun < 30
     agent.stop()
 

@@ -185,6 +185,7 @@ print(KernelLog(ProcFs()).read(Deadline(10)).since)
 """
 
 
+@pytest.mark.needs("setpriv")
 @pytest.mark.root
 @pytest.mark.parametrize("capabilities", ["+dac_read_search,+syslog", "+dac_read_search"])
 def test_capability_that_the_log_needs(capabilities: str) -> None:

@@ -14,7 +14,7 @@ from agent.sources.kernel_log import KernelLog
 from shared.kernel_events import KernelEventKind
 from shared.snapshot import Exited
 from tests.agent.memory_groups import JOIN, memory_group
-from tests.agent.processes import READY, rank_environment, running, until
+from tests.agent.processes import HERE, READY, rank_environment, running, until
 
 pytestmark = pytest.mark.root
 
@@ -36,7 +36,7 @@ def test_rank_killed_for_want_of_memory(reaped: bool) -> None:
     with memory_group(64 * MIB) as group:
         program = JOIN.format(group=str(group)) + READY + TAKE
         with running(program, env=rank_environment(1, port=PORT), stdin=-1) as rank:
-            assert [r.stat.pid for r in node.find(Deadline(10)).ranks if r.identity.job == f"127.0.0.1:{PORT}"] == [
+            assert [r.stat.pid for r in node.find(Deadline(10)).ranks if r.identity.job == f"{HERE}:{PORT}"] == [
                 rank.pid
             ]
             assert oom_kills(ProcFs(), rank.pid) == 0

@@ -33,6 +33,7 @@ def namespace(name: str) -> Iterator[str]:
         subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
+@pytest.mark.needs("ip")
 @pytest.mark.root
 def test_a_container_is_entered(tmp_path: Path) -> None:
     """The rank listens on its own loopback; here nobody does."""
@@ -51,6 +52,7 @@ def test_a_container_is_entered(tmp_path: Path) -> None:
     assert look.addresses == ("10.77.3.14",)
 
 
+@pytest.mark.needs("ip", "setpriv")
 @pytest.mark.root
 def test_a_container_that_may_not_be_entered(tmp_path: Path) -> None:
     """Without CAP_SYS_ADMIN that is told, with what to do."""

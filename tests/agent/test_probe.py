@@ -24,7 +24,7 @@ from tests import ports
 from tests.agent.looking import ask, rank_of
 from tests.agent.processes import READY, rank_environment, running, until
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 START = """
 import os, sys, time, torch, torch.distributed as dist

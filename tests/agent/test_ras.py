@@ -19,7 +19,7 @@ from agent.sources.addresses import addresses_of
 from agent.sources.ras import RasSource, Visit
 from shared.missing import Reason
 from shared.snapshot import NodeSnapshot
-from tests.agent.processes import find_rank, rank_environment, running
+from tests.agent.processes import HERE, find_rank, rank_environment, running
 from tests.ports import free_port
 from tests.ras.ranks import ask, ras_rank
 
@@ -180,7 +180,7 @@ async def test_ras_is_asked_on_demand(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port(), job_port=29433) as process:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent") as client:
             answers = [
-                await client.get("/v1/snapshot", params={"job": "127.0.0.1:29433", "stacks": "none", "ras": ras})
+                await client.get("/v1/snapshot", params={"job": f"{HERE}:29433", "stacks": "none", "ras": ras})
                 for ras in (False, True)
             ]
     plain, asked = (NodeSnapshot.model_validate_json(answer.content) for answer in answers)

@@ -14,10 +14,10 @@ from shared.missing import Missing
 from shared.snapshot import NodeSnapshot
 from shared.stacks import Stacks
 from shared.trace import Trace
-from tests.agent.processes import rank_environment, running, until
+from tests.agent.processes import HERE, rank_environment, running, until
 from tests.agent.test_recorder import HANDLERS, SERVER, dump, entry
 
-pytestmark = [pytest.mark.root, pytest.mark.ptrace]
+pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.slow]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWNER, AGENT = 61003, 61004
@@ -69,7 +69,7 @@ def test_agent_with_its_two_capabilities_sees_everything(folder: Path) -> None:
     command = (sys.executable, "-c", program + server, str(folder), "honest", answers)
     with running(command=command, env=rank_environment(0, port=29431)) as process:
         log.write_text("all is well\n")
-        (rank,) = look("127.0.0.1:29431", "-all,+sys_ptrace,+dac_read_search").ranks
+        (rank,) = look(f"{HERE}:29431", "-all,+sys_ptrace,+dac_read_search").ranks
         assert rank.identity.pid == process.pid
     assert isinstance(rank.stacks, Stacks), rank.stacks
     assert isinstance(rank.recorder, Trace), rank.recorder
@@ -83,7 +83,7 @@ def test_agent_without_capabilities_says_what_it_lacks(folder: Path) -> None:
     with running(
         BECOME_OWNER + "print('ready', flush=True)\nimport time; time.sleep(600)", env=rank_environment(0, port=29432)
     ):
-        found = look("127.0.0.1:29432", "-all")
+        found = look(f"{HERE}:29432", "-all")
     assert found.ranks == ()
     (missing,) = found.missing
     assert missing.reason == "not_permitted"
@@ -126,7 +126,7 @@ def test_late_spy_leaves_nobody_stopped_whom_the_agent_may_not_wake(folder: Path
     command = (sys.executable, "-c", BECOME_OWNER + BLOCKED_SOON, str(fifo), str(trigger))
     with running(command=command, env=rank_environment(0, port=29433)) as process:
         program = LOOK.replace('host_name="here"', f'host_name="here", py_spy={str(spy)!r}, look_timeout_seconds=2')
-        (rank,) = look("127.0.0.1:29433", "-all,+sys_ptrace,+dac_read_search", program).ranks
+        (rank,) = look(f"{HERE}:29433", "-all,+sys_ptrace,+dac_read_search", program).ranks
         assert isinstance(rank.stacks, Missing)
         assert rank.stacks.reason == "timed_out"
         with fifo.open("w"):

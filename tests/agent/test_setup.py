@@ -42,7 +42,7 @@ def setup_of(pid: int) -> Setup:
 def test_settings_of_a_rank() -> None:
     """Allowed variables with their values, no others; interfaces and CPUs as the kernel tells them."""
     more = {"NCCL_SOCKET_IFNAME": "eth0", "WANDB_API_KEY": "0123", "NCCL_DEBUG_FILE": "/tmp/x"}
-    with running(SLEEP, env=rank_environment(1, **more)) as process:
+    with running(SLEEP, env=rank_environment(1, **more, MASTER_ADDR="127.0.0.1")) as process:
         found = setup_of(process.pid)
     assert found.variables.items() >= {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "NCCL_SOCKET_IFNAME": "eth0"}.items()
     assert found.variables.keys() <= REPORTED
@@ -54,7 +54,9 @@ def test_settings_of_a_rank() -> None:
 
 def test_secrets_in_values_are_taken_out() -> None:
     """A user may write anything into a variable."""
-    with running(SLEEP, env=rank_environment(0, NCCL_NET="token=hf_abcdefghijklmnop", MASTER_PORT="x")) as process:
+    with running(
+        SLEEP, env=rank_environment(0, NCCL_NET="token=hf_abcdefghijklmnop", MASTER_PORT="x", MASTER_ADDR="127.0.0.1")
+    ) as process:
         assert setup_of(process.pid).variables["NCCL_NET"] == "token=***"
 
 
@@ -105,7 +107,7 @@ def test_driver(tmp_path: Path, line: str, version: str | None) -> None:
 def test_store_of_the_rank_itself_and_of_its_launcher() -> None:
     """The port's listener is of the job when rank 0, or what started it, holds it."""
     port = free_port()
-    with running(LISTENS, env=rank_environment(0, port=port)) as process:
+    with running(LISTENS, env=rank_environment(0, port=port, MASTER_ADDR="127.0.0.1")) as process:
         own = setup_of(process.pid).listener
         assert own is not None
         assert (own.pid, own.of_job, own.address) == (process.pid, True, f"127.0.0.1:{port}")
@@ -114,7 +116,7 @@ def test_store_of_the_rank_itself_and_of_its_launcher() -> None:
 
 def setup_of_rank(rank: int, port: int) -> object:
     """Return the listener that another rank beside tells of."""
-    with running(SLEEP, env=rank_environment(rank, port=port)) as process:
+    with running(SLEEP, env=rank_environment(rank, port=port, MASTER_ADDR="127.0.0.1")) as process:
         return setup_of(process.pid).listener
 
 
@@ -123,7 +125,7 @@ def test_port_taken_by_a_stranger() -> None:
     port = free_port()
     with (
         running(LISTENS, env={**os.environ, "MASTER_PORT": str(port)}) as stranger,
-        running(SLEEP, env=rank_environment(0, port=port)) as process,
+        running(SLEEP, env=rank_environment(0, port=port, MASTER_ADDR="127.0.0.1")) as process,
     ):
         listener = setup_of(process.pid).listener
     assert listener is not None

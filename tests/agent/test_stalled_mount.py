@@ -16,7 +16,7 @@ from shared.missing import Missing
 from shared.snapshot import Fds, Process
 from shared.stacks import Stacks
 from tests.agent.looking import ask, rank_of
-from tests.agent.processes import READY, rank_environment, running, until
+from tests.agent.processes import HERE, READY, rank_environment, running, until
 from tests.agent.stalled_mounts import stalled_mount
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
@@ -62,8 +62,7 @@ def test_thread_that_is_blocked_beside_the_main_one(mount: Path) -> None:
     """As one that saves a checkpoint while the main thread waits for it."""
     program = f"import threading\nt = threading.Thread(target=open, args=({str(mount / 'ckpt')!r},), name='saver')\n"
     with running(program + READY + "t.start()\nt.join()\n") as process:
-        found = until(lambda: process_of(process.pid), lambda p: p.blocked_threads != ())
-    assert found.state == "S"
+        found = until(lambda: process_of(process.pid), lambda p: p.state == "S" and p.blocked_threads != ())
     (thread,) = found.blocked_threads
     assert thread.tid != process.pid
     assert thread.syscall == "openat"
@@ -73,7 +72,7 @@ def test_thread_that_is_blocked_beside_the_main_one(mount: Path) -> None:
 def test_agent_answers_in_time_for_all_its_ranks(mount: Path) -> None:
     """Look after look: the blocked one with its stack, its neighbour as ever, and nothing is left behind."""
     agent = Agent(AgentSettings(host_name="here", beat_seconds=0, look_timeout_seconds=60))
-    choice = Choice(job=f"127.0.0.1:{PORT}")
+    choice = Choice(job=f"{HERE}:{PORT}")
     environment = [rank_environment(rank, port=PORT) for rank in (0, 1)]
     with running(env=environment[0]) as well, running(reads(mount / "shard-3"), env=environment[1]) as blocked:
         until(lambda: process_of(blocked.pid), lambda p: p.state == "D")

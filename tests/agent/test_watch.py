@@ -26,7 +26,7 @@ from shared.errors import InvalidSettings
 from shared.missing import Reason
 from shared.snapshot import Beat, Exited
 from tests.agent.proc_trees import TORCH, add_process, make_tree, stat_line, torchrun
-from tests.agent.processes import READY, SLEEP, rank_environment, running, until
+from tests.agent.processes import HERE, READY, SLEEP, rank_environment, running, until
 
 pytestmark = pytest.mark.ptrace
 
@@ -68,7 +68,7 @@ def test_killed_rank_that_nobody_reaps(known: bool) -> None:
         exited = until(lambda: exited_of(one, pids[1]), lambda e: e is not None)
     assert exited is not None
     assert (exited.signal, exited.exit_code) == (9, None)
-    assert exited.sibling_jobs == ("127.0.0.1:29411",)
+    assert exited.sibling_jobs == (f"{HERE}:29411",)
     assert (None if exited.identity is None else exited.identity.rank) == (1 if known else None)
 
 
@@ -79,7 +79,7 @@ def own(found: Found, port: int) -> list[int]:
 
 def mine(found: Found, port: int) -> list[Rank]:
     """Return who is a rank of one of our jobs."""
-    return [rank for rank in found.ranks if rank.identity.job == f"127.0.0.1:{port}"]
+    return [rank for rank in found.ranks if rank.identity.job == f"{HERE}:{port}"]
 
 
 KERNEL_KEEPS_EXITS = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 15)
@@ -265,7 +265,7 @@ def test_process_that_does_nothing_stands_still() -> None:
     one = node()
     busy = READY + "while True: sum(range(1000))\n"
     with running(env=rank_environment(0, port=29413)) as idle, running(busy, env=rank_environment(1, port=29413)):
-        ranks = {r.identity.rank: r for r in one.find(Deadline(10)).ranks if r.identity.job == "127.0.0.1:29413"}
+        ranks = {r.identity.rank: r for r in one.find(Deadline(10)).ranks if r.identity.job == f"{HERE}:29413"}
 
         def idle_seconds(rank: int) -> float | None:
             time.sleep(0.3)
@@ -355,7 +355,7 @@ def test_rank_that_nobody_watches_is_not_idle() -> None:
     one = node()
     with running(env=rank_environment(0, port=29414)):
         found = one.find(Deadline(10))
-        (rank,) = [r for r in found.ranks if r.identity.job == "127.0.0.1:29414"]
+        (rank,) = [r for r in found.ranks if r.identity.job == f"{HERE}:29414"]
         assert one.watch.idle_for_seconds(rank.key) is None
 
 

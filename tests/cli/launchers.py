@@ -1,17 +1,15 @@
 """What starts one command on many nodes: an srun whose tasks run here, and the real pdsh and clush over real ssh."""
 
 import os
-import shutil
 import stat
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.cli.processes import environment
 from tests.cli.sshd import Cluster
+from tests.needed import skip_without
 
 SRUN = """#!/bin/sh
 # One task for each name in NODES, each a process of its own with the variables of its task, as slurmd starts them.
@@ -51,8 +49,7 @@ def srun(folder: Path, ranks: Mapping[str, str]) -> dict[str, str]:
 
 def pdsh(nodes: Cluster) -> dict[str, str]:
     """Return the variables with which pdsh goes to the daemons."""
-    if shutil.which("pdsh") is None:
-        pytest.skip("needs pdsh (Debian: pdsh)")
+    skip_without("pdsh")
     return {"PDSH_RCMD_TYPE": "ssh", "PDSH_SSH_ARGS_APPEND": f"-F {nodes.folder / 'config'}"}
 
 

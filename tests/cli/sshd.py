@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from tests.cli.processes import command
+from tests.needed import skip_without
 from tests.ports import free_port
 
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -49,9 +48,9 @@ class Cluster(NamedTuple):
 
 def sshd_program() -> str:
     """Return where sshd lies; it insists on being called by its whole path."""
-    program = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if program is None:
-        pytest.skip("needs sshd (Debian: openssh-server)")
+    skip_without("sshd", "ssh", "setpriv")
+    program = shutil.which("sshd")
+    assert program is not None
     return program
 
 

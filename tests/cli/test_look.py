@@ -19,6 +19,7 @@ from tests.cli.test_remote import problem, remote
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 
 
+@pytest.mark.needs("strace")
 @pytest.mark.ptrace
 def test_on_this_machine(job: Job) -> None:
     """What the rank waits for in the kernel, with nothing set beforehand."""

@@ -24,7 +24,7 @@ NODES = {"node01": "0,1", "node02": "2,3"}
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """Four ranks without a recorder: one waits for a lock, which its Python stack does not tell from work in C."""
-    with Job(PROGRAM, directory=tmp_path_factory.mktemp("job")) as running:
+    with Job(PROGRAM, directory=tmp_path_factory.mktemp("job"), forked=True) as running:
         yield running
 
 

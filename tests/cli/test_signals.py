@@ -64,6 +64,7 @@ def test_interrupted_while_it_looks(number: signal.Signals, status: int, job: Jo
     assert all(is_alive(rank.pid) for rank in job.ranks)
 
 
+@pytest.mark.needs("gdb", "strace")
 @pytest.mark.ptrace
 @pytest.mark.parametrize("how", ["gdb", "syscalls"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])

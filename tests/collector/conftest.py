@@ -17,7 +17,7 @@ def postgres() -> Iterator[Postgres]:
     """One server for all tests that want one."""
     binaries = find_binaries()
     if binaries is None:
-        pytest.skip("needs PostgreSQL's server programs, such as Debian's package postgresql")
+        pytest.skip("needs PostgreSQL's server programs (Debian: postgresql)")
     with running_postgres(binaries) as server:
         yield server
 

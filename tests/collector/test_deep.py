@@ -8,21 +8,22 @@ import pytest
 from agent.app import create_app as create_agent
 from agent.settings import AgentSettings
 from collector.app import create_app
-from tests.agent.processes import SLEEP, rank_environment, running
+from tests.agent.processes import HERE, SLEEP, rank_environment, running
 from tests.collector.test_app import settings
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 NUMBER, PORT = 31_007, 29_449
 
 
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_agent_decides(tmp_path: Path, allowed: bool) -> None:
     """The rank's agent is found and asked; what it does not do is told, and native stacks need no setting."""
     agent = create_agent(AgentSettings(host_name="node1", debuggers=allowed, only_ranks=str(NUMBER), beat_seconds=0))
     mounts = {"http://node1:8471": httpx.ASGITransport(agent)}
     app = create_app(settings(tmp_path, agents="node1"), mounts=mounts)
-    job = f"/v1/jobs/127.0.0.1:{PORT}"
+    job = f"/v1/jobs/{HERE}:{PORT}"
     with running(SLEEP, env=rank_environment(NUMBER, port=PORT, world_size=NUMBER + 1)):
         async with (
             app.router.lifespan_context(app),
@@ -50,9 +51,9 @@ async def test_rank_that_nobody_sees(tmp_path: Path, silent: bool) -> None:
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector") as client,
         ):
-            path = f"/v1/jobs/127.0.0.1:{PORT}/ranks/0/deep"
+            path = f"/v1/jobs/{HERE}:{PORT}/ranks/0/deep"
             answer = await client.get(path, params={"how": "gdb"})
     told = answer.json()
-    assert "sees rank 0 of the job '127.0.0.1:29449'" in told["detail"]
+    assert f"sees rank 0 of the job '{HERE}:{PORT}'" in told["detail"]
     assert (answer.status_code == 404) is not silent
     assert ("no answer came from localhost" in told["advice"]) is silent

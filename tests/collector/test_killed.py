@@ -15,6 +15,8 @@ from tests.collector.nursery import Nursery
 from tests.collector.served_agents import served, whole_job
 from tests.ports import free_port
 
+pytestmark = pytest.mark.slow
+
 LEASE_SECONDS = 1.0
 INTERVAL_SECONDS = 0.15
 MOST_SECONDS = 1.0

@@ -17,7 +17,7 @@ from collector.question import NativePolicy, Question
 from collector.sweep import Sweep, sweep
 from shared.diagnosis import Certainty, Kind
 from shared.missing import Reason
-from tests.agent.processes import until
+from tests.agent.processes import HERE, until
 from tests.ports import free_port
 from tests.ras.ranks import ras_rank
 from tests.ras.reports import comm, json_report
@@ -42,7 +42,7 @@ async def ask(folder: Path, version: str, *, looks: int = 2) -> Sweep:
             job.enter_context(running)
         until(lambda: len(list(pids.iterdir())), lambda count: count == len(DOING))
         address = AgentAddress(host="box", url="http://box:8471")
-        question = Question(job="127.0.0.1:29477", looks=looks, interval_seconds=5.5, native=NativePolicy.NEVER)
+        question = Question(job=f"{HERE}:29477", looks=looks, interval_seconds=5.5, native=NativePolicy.NEVER)
         async with make_client(mounts={address.url: httpx.ASGITransport(app)}) as client:
             return await sweep(question, [address], client)
 

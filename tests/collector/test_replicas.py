@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
@@ -18,6 +19,8 @@ from tests.collector.fake_agents import JOB, FakeAgent, held, mounts, two_nodes
 from tests.collector.nursery import Nursery
 from tests.collector.postgres import Postgres
 from tests.collector.served_agents import served, whole_job
+
+pytestmark = pytest.mark.slow
 
 LEASE_SECONDS = 1.0
 """Where a replica is killed or stopped. Where none is, a lease is longer than any pause of the machine."""

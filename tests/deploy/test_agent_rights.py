@@ -23,7 +23,7 @@ from shared.missing import Reason
 from tests.deploy.sandbox import command_under
 from tests.deploy.units import RUN_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.ptrace]
+pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.needs("setpriv", "systemd-analyze")]
 
 OWNER = 61002
 
@@ -181,6 +181,7 @@ def functions(taken: DeepLook) -> set[str]:
     return {frame.function for frame in taken.stacks.stack(taken.stacks.main)}
 
 
+@pytest.mark.needs("gdb", "strace")
 def test_closer_looks_with_the_units_two_capabilities(job: subprocess.Popen[str]) -> None:
     """strace works whole, pystack without native frames; that gdb cannot work is said before it prints nonsense."""
     with running_agent(UNHANG_AGENT_DEBUGGERS="true") as agent:
@@ -194,6 +195,7 @@ def test_closer_looks_with_the_units_two_capabilities(job: subprocess.Popen[str]
     assert any("nanosleep" in each.call for each in calls.syscalls.waiting)
 
 
+@pytest.mark.needs("gdb")
 def test_closer_looks_with_the_drop_in_for_debuggers(job: subprocess.Popen[str]) -> None:
     """Native frames with their names, by gdb and by pystack."""
     with running_agent(UNHANG_AGENT_DEBUGGERS="true", drop_in="debuggers") as agent:

@@ -164,6 +164,7 @@ def wait_for_steps(folder: Path) -> None:
     wait_until("the job has not come to its faulty step", all_there)
 
 
+@pytest.mark.needs("curl")
 @pytest.mark.live
 @pytest.mark.ptrace
 def test_its_commands_find_the_rank_that_hangs(tmp_path: Path) -> None:

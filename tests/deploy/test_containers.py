@@ -120,6 +120,7 @@ def py_spy_of_the_image() -> Iterator[Path]:
         yield program
 
 
+@pytest.mark.needs("setpriv", "setcap")
 @pytest.mark.root
 @pytest.mark.ptrace
 @pytest.mark.parametrize(("bounding", "works"), [("-all,+sys_ptrace", True), ("-all", False)])

@@ -18,6 +18,7 @@ def drop_in(service: str) -> str:
     return (SYSTEMD / f"unhang-{service}.service.d" / "credentials.conf").read_text(encoding="utf-8")
 
 
+@pytest.mark.needs("systemd-analyze")
 @pytest.mark.parametrize("service", SETTINGS)
 def test_systemd_accepts_it_with_the_unit(service: str, tmp_path: Path) -> None:
     """With the commented lines switched on as well."""

@@ -19,7 +19,7 @@ from tests.deploy import test_agent_rights as unit
 from tests.deploy.test_kubernetes import main_container
 from tests.deploy.units import RUN_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.ptrace]
+pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.needs("setpriv", "setcap")]
 
 job = unit.job
 

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from tests.deploy.pages import metric_pages
 from tests.deploy.schemas import validate_monitoring
 from tests.deploy.units import REPOSITORY, RUN_SECONDS
+from tests.needed import skip_without
 
 PROMETHEUS = REPOSITORY / "deploy" / "prometheus"
 RULES = PROMETHEUS / "unhang.rules.yml"
@@ -30,10 +31,8 @@ _KNOWN = re.compile(r"^# TYPE (unhang_\w+) (\w+)$", re.MULTILINE)
 
 def promtool(*words: str | Path) -> None:
     """Run promtool, which has to be content; where it is not installed there is nothing to learn from it."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not installed; Debian has it in the package prometheus")
-    done = subprocess.run((program, *words), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    skip_without("promtool")
+    done = subprocess.run(("promtool", *words), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

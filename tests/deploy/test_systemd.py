@@ -31,6 +31,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
 
 
+@pytest.mark.needs("systemd-analyze")
 @pytest.mark.parametrize("service", SERVICES)
 def test_systemd_accepts_the_unit(service: str, runnable_units: Path) -> None:
     """No unknown section, setting or value, and nothing to warn about."""
@@ -38,6 +39,7 @@ def test_systemd_accepts_the_unit(service: str, runnable_units: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+@pytest.mark.needs("systemd-analyze")
 @pytest.mark.parametrize("service", SERVICES)
 def test_unit_is_narrow(service: str, runnable_units: Path) -> None:
     """The exposure that systemd itself computes stays under our limit."""
@@ -47,6 +49,7 @@ def test_unit_is_narrow(service: str, runnable_units: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.needs("systemd-analyze")
 @pytest.mark.parametrize(
     ("name", "added"), [("kernel-log", ["CAP_SYSLOG"]), ("debuggers", ["CAP_DAC_OVERRIDE", "CAP_KILL"])]
 )
@@ -85,6 +88,7 @@ def test_service_is_bounded_and_not_root(service: str) -> None:
     assert all(settings_of(service, limit) for limit in ("MemoryMax", "TasksMax", "LimitNOFILE"))
 
 
+@pytest.mark.needs("systemd-sysusers")
 @pytest.mark.root
 def test_users_and_files_are_made(tmp_path: Path) -> None:
     """sysusers makes both users, tmpfiles narrows a token file that anyone may read."""

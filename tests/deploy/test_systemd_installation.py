@@ -13,6 +13,7 @@ from cli.main import unhang
 from collector.hostlists import parse_hostlist
 from collector.settings import CollectorSettings, read_settings
 from tests.deploy.units import EXECUTABLE, REPOSITORY, RUN_SECONDS, SYSTEMD, settings_of, unit_text
+from tests.needed import skip_without
 
 SERVICES = ("agent", "collector")
 README = (SYSTEMD / "README.md").read_text(encoding="utf-8")
@@ -52,6 +53,7 @@ def _into(root: Path, command: str) -> str | None:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root into which the readme was followed to its end, drop-ins included."""
+    skip_without("systemd-sysusers")
     root, here = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("here")
     (here / "deploy").symlink_to(REPOSITORY / "deploy")
     (here / "agent.token").write_text("secret\n", encoding="ascii")
@@ -69,6 +71,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.needs("systemd-analyze")
 @pytest.mark.root
 def test_services_are_installed_and_begin_at_boot(root: Path) -> None:
     """systemd finds nothing to say about them there, and links them to what it starts."""
@@ -132,6 +135,7 @@ def test_what_a_service_writes_lies_where_it_may(service: str) -> None:
     assert settings_of(service, "StateDirectory") == ([] if service == "agent" else ["unhang"])
 
 
+@pytest.mark.needs("logrotate")
 @pytest.mark.root
 def test_audit_logs_are_rotated(tmp_path: Path) -> None:
     """By logrotate itself: both logs, as the users that own them, here with root in their place."""

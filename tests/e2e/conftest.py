@@ -7,11 +7,13 @@ import pytest
 from tests.e2e.cluster import HEAD, NODES, Cluster, lacking_for_hosts
 from tests.e2e.jobs import ClusterJob, one_rendezvous
 from tests.e2e.network import Network
+from tests.needed import skip_without
 
 
 @pytest.fixture(scope="package")
 def may_make_hosts() -> None:
     """Skip, with the reason, where this machine does not let us make namespaces."""
+    skip_without("ip")
     lacking = lacking_for_hosts()
     if lacking:
         pytest.skip(f"needs namespaces of its own: {lacking}")

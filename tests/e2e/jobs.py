@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tests.e2e.cluster import NODES, Cluster
 from tests.live.asking import unhang
+from tests.live.fork_launcher import FORK_LAUNCHER
 from tests.live.jobs import START_SECONDS, Job
 from tests.live.launchers import Command, Plan
 from tests.live.truths import PROGRAMS
@@ -37,17 +38,20 @@ def ranks_of(node: str) -> frozenset[int]:
 
 
 def one_rendezvous(port: int) -> Launch:
-    """Return how torchrun starts one job of all nodes, which meets at the first."""
+    """Return how torchrun starts one job of all nodes, which meets at the first; its ranks are forks of it."""
 
     def launch(node: str, name: str) -> Iterator[Start]:
         whole = ("--nnodes", str(len(NODES)), "--node-rank", str(NODES.index(node)))
-        yield _torchrun(node, name, *whole, "--master-addr", NODES[0], "--master-port", str(port))
+        yield _torchrun(node, name, *whole, "--master-addr", NODES[0], "--master-port", str(port), forking=True)
 
     return launch
 
 
 def two_rendezvous(port: int) -> Launch:
-    """Return how torchrun starts an elastic job whose last node is given itself as the place to meet at."""
+    """Return how torchrun starts an elastic job whose last node is given itself as the place to meet at.
+
+    Nothing is forked here and below, where it is how ranks were started that is told.
+    """
 
     def launch(node: str, name: str) -> Iterator[Start]:
         alone = node == NODES[-1]
@@ -72,8 +76,9 @@ def two_masters(port: int) -> Launch:
     return launch
 
 
-def _torchrun(node: str, name: str, *options: str) -> Start:
-    command = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS_PER_NODE))
+def _torchrun(node: str, name: str, *options: str, forking: bool = False) -> Start:
+    python = (sys.executable, str(FORK_LAUNCHER), str(RANKS_PER_NODE)) if forking else (sys.executable,)
+    command = (*python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS_PER_NODE))
     return Start((*command, "--rdzv-id", name, "--local-addr", node, *options), {})
 
 

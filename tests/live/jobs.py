@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.live.becoming import can_show
+from tests.live.fork_server import Forked, fork_server
 from tests.live.launchers import LAUNCHERS, Command, Order, Plan, common_environment
 from tests.live.truths import PROGRAMS, REPOSITORY, read_truth
 
@@ -51,10 +53,13 @@ class Job:
         name: str | None = None,
         environment: Mapping[str, str] | None = None,
         wrapper: tuple[str, ...] = (),
+        forked: bool = False,
     ) -> None:
         """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
 
-        `wrapper` stands before each command, as `unhang run --` does.
+        `wrapper` stands before each command, as `unhang run --` does. Where `forked`, its processes are forks
+        of one that has torch, which costs a fifth: see fork_server.py for what is lost by that. A kernel that
+        cannot do it executes them.
         """
         self.truth = read_truth(program)
         self.mark = uuid.uuid4().hex
@@ -63,7 +68,10 @@ class Job:
         self.ready_lines: list[str] = []
         self._environment = dict(environment or {})
         self._wrapper = wrapper
-        self._launched: list[subprocess.Popen[bytes]] = []
+        self._ranks = ranks
+        assert not (forked and wrapper), "a fork is not what a wrapper starts"
+        self._forked = forked and can_show()
+        self._launched: list[subprocess.Popen[bytes] | Forked] = []
         absent = tuple(self.truth.get("absent", ()))
         order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
         self._expected_lines: int = self.truth.get("ready", ranks)
@@ -134,7 +142,7 @@ class Job:
             os.close(self._pipe)
             self._pipe = -1
 
-    def _start(self, command: Command, number: int) -> subprocess.Popen[bytes]:
+    def _start(self, command: Command, number: int) -> subprocess.Popen[bytes] | Forked:
         environment = {
             **common_environment(self.directory),
             **command.environment,
@@ -145,15 +153,26 @@ class Job:
         if self.probe:
             environment["PYTHONPATH"] = probe_path()
         with open(self.directory / f"output-{self.mark[:8]}-{number}", "wb") as output:
-            process = subprocess.Popen(
-                (*self._wrapper, *command.arguments),
-                cwd=REPOSITORY,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            if self._forked:
+                return fork_server().start(
+                    command.arguments,
+                    environment=environment,
+                    directory=REPOSITORY,
+                    output=output.fileno(),
+                    ranks=self._ranks,
+                )
+            return self._execute(command, environment, output.fileno())
+
+    def _execute(self, command: Command, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            (*self._wrapper, *command.arguments),
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         threading.Thread(target=process.wait, daemon=True).start()
         return process
 

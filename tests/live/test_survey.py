@@ -16,7 +16,7 @@ from shared.snapshot import Fds
 from tests.live.jobs import Job
 from tests.live.truths import STATUS, Mode, Truth
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace]
 
 
 async def surveyed(job: str, agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> Sweep:
@@ -36,7 +36,7 @@ async def surveyed(job: str, agents: Sequence[AgentAddress], client: httpx.Async
 )
 def test_a_survey_of_a_real_job_tells_the_truth(program: str, mode: Mode, tmp_path: Path) -> None:
     """The same culprits, kinds and causes as whole looks; suspects are looked at wholly."""
-    with Job(program, directory=tmp_path, probe=mode == "probe") as job:
+    with Job(program, directory=tmp_path, probe=mode == "probe", forked=True) as job:
         swept = ask(partial(surveyed, job.name))
     answer = swept.diagnosis
     wrong = Truth.of(program, mode).disagreements(answer.model_dump(mode="json"), STATUS[answer.verdict])

@@ -30,8 +30,14 @@ EVERY_DAY: dict[str, str] = {
 }
 """A third of all programs: each way to hang in the mode in which it is harder to tell. Others stand below by name."""
 
+EXECUTED = "probe bare"
+"""The programs above whose ranks are real interpreters in both modes; the others' are forks (see fork_server.py)."""
+
 RUNS = [
-    (program, mode) for modes, programs in EVERY_DAY.items() for program in programs.split() for mode in modes.split()
+    pytest.param(program, mode, modes != EXECUTED, id=f"{program}-{mode}")
+    for modes, programs in EVERY_DAY.items()
+    for program in programs.split()
+    for mode in modes.split()
 ]
 
 
@@ -46,10 +52,10 @@ def pids_named(reply: Reply) -> set[int]:
     return {culprit["pid"] for finding in reply.answer["findings"] for culprit in finding["culprits"]}
 
 
-@pytest.mark.parametrize(("program", "mode"), RUNS)
-def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "mode", "forked"), RUNS)
+def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool, tmp_path: Path) -> None:
     """Whatever goes wrong, the one to blame is named and nobody else, with the probe and without."""
-    with Job(program, directory=tmp_path, probe=mode == "probe") as job:
+    with Job(program, directory=tmp_path, probe=mode == "probe", forked=forked) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of(program, mode), reply)
     assert reply.answer["job"] == job.name
@@ -59,7 +65,7 @@ def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, tmp_path: Pa
 def test_any_rank_can_be_the_one(faulty_rank: int, tmp_path: Path) -> None:
     """Rank 0 is a rank like any other, and so is the last one."""
     environment = {"FAULTY_RANK": str(faulty_rank)}
-    with Job("asleep_before_collective", directory=tmp_path, probe=True, environment=environment) as job:
+    with Job("asleep_before_collective", directory=tmp_path, probe=True, environment=environment, forked=True) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("asleep_before_collective", "probe", faulty_rank), reply)
     assert pids_named(reply) == {job.ranks[faulty_rank]}
@@ -67,7 +73,7 @@ def test_any_rank_can_be_the_one(faulty_rank: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("launch", ["accelerate", "direct", "slurm", "open_mpi"])
 def test_ranks_are_found_whoever_launched_them(launch: str, tmp_path: Path) -> None:
-    """Each launcher says in its own variables who is which rank, and what the job is called."""
+    """Each launcher says in its own variables who is which rank, and what the job is called; executed, not forked."""
     with Job("asleep_before_collective", directory=tmp_path, launch=launch) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("asleep_before_collective", "bare"), reply)
@@ -96,7 +102,8 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory(mode: Mode, tmp_path: P
     """In a control group of its own, as a Slurm step or a pod has one, and gone before anybody looks."""
     with memory_group(64 * 1024 * 1024) as group:
         environment = {"UNHANG_TEST_MEMORY_GROUP": str(group)}
-        with Job("killed_rank", directory=tmp_path, probe=mode == "probe", environment=environment) as job:
+        probe = mode == "probe"
+        with Job("killed_rank", directory=tmp_path, probe=probe, environment=environment, forked=True) as job:
             reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("killed_rank", mode), reply)
     (finding,) = reply.answer["findings"]
@@ -107,10 +114,12 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory(mode: Mode, tmp_path: P
 def test_a_job_killed_and_started_again_under_the_same_name(tmp_path: Path) -> None:
     """Of the first attempt nothing is left in the answer about the second one."""
     name = f"again-{tmp_path.name}"
-    with Job("asleep_before_collective", directory=tmp_path, probe=True, name=name) as first:
+    with Job("asleep_before_collective", directory=tmp_path, probe=True, name=name, forked=True) as first:
         assert_right(Truth.of("asleep_before_collective", "probe"), diagnose(name, directory=tmp_path))
     environment = {"FAULTY_RANK": "1"}
-    with Job("asleep_before_collective", directory=tmp_path, probe=True, name=name, environment=environment) as second:
+    with Job(
+        "asleep_before_collective", directory=tmp_path, probe=True, name=name, environment=environment, forked=True
+    ) as second:
         reply = diagnose(name, directory=tmp_path)
     assert_right(Truth.of("asleep_before_collective", "probe", 1), reply)
     assert pids_named(reply) == {second.ranks[1]}
@@ -121,8 +130,8 @@ def test_two_jobs_on_one_machine(tmp_path: Path) -> None:
     """Each is judged by its own ranks."""
     environment = {"FAULTY_RANK": "1"}
     with (
-        Job("asleep_before_collective", directory=tmp_path, environment=environment) as asleep,
-        Job("stopped_rank", directory=tmp_path, probe=True) as stopped,
+        Job("asleep_before_collective", directory=tmp_path, environment=environment, forked=True) as asleep,
+        Job("stopped_rank", directory=tmp_path, probe=True, forked=True) as stopped,
     ):
         about_asleep = diagnose(asleep.name, directory=tmp_path)
         about_stopped = diagnose(stopped.name, directory=tmp_path)
@@ -132,12 +141,13 @@ def test_two_jobs_on_one_machine(tmp_path: Path) -> None:
     assert pids_named(about_stopped) == {stopped.ranks[2]}
 
 
+@pytest.mark.steady
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=[pytest.mark.repeated, pytest.mark.timeout(900)])])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", ["healthy", "slow_rank"])
 def test_the_same_every_time(program: str, mode: Mode, times: int, tmp_path: Path) -> None:
     """A job that moves is never called hung, at whatever instant it is looked at."""
-    with Job(program, directory=tmp_path, probe=mode == "probe") as job:
+    with Job(program, directory=tmp_path, probe=mode == "probe", forked=True) as job:
         replies = [diagnose(job.name, directory=tmp_path) for _ in range(times)]
     for reply in replies:
         assert_right(Truth.of(program, mode), reply)

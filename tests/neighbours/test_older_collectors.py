@@ -32,7 +32,7 @@ recordings = pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: fo
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     """The job of the recordings, hung anew, with today's probe."""
-    with Job(PROGRAM, directory=tmp_path_factory.mktemp("job"), probe=True) as running:
+    with Job(PROGRAM, directory=tmp_path_factory.mktemp("job"), probe=True, forked=True) as running:
         yield running
 
 

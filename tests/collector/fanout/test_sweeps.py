@@ -179,6 +179,7 @@ async def test_an_address_that_leads_to_another_node_does_not_hide_a_node(monkey
     assert Kind.RANK_MISSING not in {finding.kind for finding in swept.diagnosis.findings}
 
 
+@pytest.mark.steady
 async def test_names_that_no_server_answers_hold_up_neither_other_names_nor_the_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

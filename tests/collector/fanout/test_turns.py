@@ -1,6 +1,7 @@
 """A bounded number of connections, and hosts that hang beside hosts that answer: the latter are all asked in time."""
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ async def test_connections_are_bounded_where_agents_hang() -> None:
         assert hanging.most_open <= 10
 
 
+@pytest.mark.steady
 @pytest.mark.parametrize("last", [False, True])
 async def test_hosts_that_drop_packets_keep_nobody_from_being_asked(last: bool) -> None:
     """Three hundred dead hosts before, or after, three hundred healthy ones: all the healthy ones answer."""
@@ -80,8 +82,11 @@ async def test_a_host_that_drops_packets_is_given_up_before_the_deadline() -> No
     with dropping_packets(1) as dead:
         outcome = await undisturbed(lambda: ask(dead, seconds=60.0, most_at_once=4))
     (silent,) = outcome.silent
-    assert silent.missing.detail.startswith("no connection within 3.2 s: the host is down, or something")
-    assert time.monotonic() - began < 50.0
+    took_seconds = time.monotonic() - began
+    said = re.match(r"no connection within (\d+\.\d) s: the host is down, or something", silent.missing.detail)
+    assert said is not None, silent.missing.detail
+    assert 3.0 <= float(said[1]) <= took_seconds + 0.1
+    assert took_seconds < 50.0
 
 
 async def test_agents_that_are_all_slow_keep_their_turns() -> None:
