@@ -82,7 +82,10 @@ def _kind_of_text(text: str) -> FileKind:
     if re.match(r'\{\s*["}]', text):
         return _kind_of_object(text)
     if re.match(r"\[\s*[{\]]", text):
-        return FileKind.PYSPY_JSON if {"frames", "thread_id"} & _keys(text, depth=2)[0] else FileKind.UNKNOWN_JSON
+        keys = _keys(text, depth=2)[0]
+        if "profiling_name" in keys:
+            return FileKind.RECORDER
+        return FileKind.PYSPY_JSON if {"frames", "thread_id"} & keys else FileKind.UNKNOWN_JSON
     if _FAULTHANDLER.match(text):
         return FileKind.FAULTHANDLER
     if _PYSPY_TEXT.match(text):

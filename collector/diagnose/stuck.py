@@ -9,7 +9,7 @@ from dataclasses import replace
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.programs import Programs, Stray
 from collector.diagnose.scene import Fault, Scene
-from collector.diagnose.signatures import ROOTED
+from collector.diagnose.signatures import ROOTED, is_compared
 from collector.diagnose.waits import Edge
 from shared.coalesced import COALESCED
 from shared.diagnosis import Cause, Certainty, Kind
@@ -60,6 +60,10 @@ def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
 def _no_divergence(op: str) -> str:
     if op in ROOTED:
         return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
+    if not is_compared(op):
+        return (
+            f"every member has issued it; which arguments of {op} must agree is not known here, and none are compared"
+        )
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
 
 

@@ -1,14 +1,21 @@
 """Single faults put into simulated jobs: the root is named, the victims apart, and nobody else."""
 
 import random
+from array import array
 from collections.abc import Sequence
 
 import pytest
 
 from collector.diagnose import Expected, diagnose, pauses_before_further_looks
+from collector.diagnose.tables import group_tables
 from shared.diagnosis import Cause, Certainty, Diagnosis, Kind, Verdict
 from shared.ranks import unfold
+from shared.snapshot import NodeSnapshot
 from shared.stacks import Frame
+from shared.trace import Trace
+from tests.collector.diagnose.dumps import bare_rank
+from tests.collector.diagnose.records import ISSUED, Row, trace_of
+from tests.collector.diagnose.records import judged as recorded
 from tests.collector.diagnose.simulated import (
     LOADER,
     RECV,
@@ -315,3 +322,27 @@ def test_what_the_agent_has_watched_counts_as_standing_still() -> None:
     ]
     assert diagnose(looks, Expected()).verdict is Verdict.CANNOT_TELL
     assert ranks(diagnose(watched, Expected())) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_a_recorder_that_counts_from_zero_is_heard_from_its_first_collective_on() -> None:
+    """torchcomms counts sequences and operations from 0."""
+
+    def counted(rank: int) -> Trace:
+        rows = [] if rank == 1 else [Row("0", 0, ISSUED)]
+        return trace_of(rows, {"0": range(3)}).model_copy(update={"op_id": array("q", range(len(rows)))})
+
+    dumps = [NodeSnapshot(live=False, ranks=(bare_rank(rank, counted(rank)),)) for rank in range(3)]
+    answer = diagnose(dumps, Expected(world_size=3))
+    assert ranks(answer) == [(Kind.RANK_NOT_JOINED, (1,))]
+    assert "0,2 at 0; 1 at none" in answer.findings[0].evidence[0].text
+    (table,) = group_tables(dumps)
+    assert [(lane.issued, lane.completed) for lane in table.lanes] == [(0, -1), (-1, -1), (0, -1)]
+
+
+def test_a_send_and_its_receive_that_count_as_collectives_are_no_mismatch() -> None:
+    """torchcomms records no peers. That a third rank has not come proves nothing: it may have no part in it."""
+    pair = {0: [Row("0", 1), Row("0", 2, ISSUED, "send")], 1: [Row("0", 1), Row("0", 2, ISSUED, "recv")]}
+    alone = recorded(pair, {"0": range(2)})
+    assert ranks(alone) == [(Kind.STUCK_TOGETHER, ())]
+    third = recorded(pair | {2: [Row("0", 1)]}, {"0": range(3)})
+    assert [(f.culprit_ranks, f.certainty) for f in third.findings] == [((2,), Certainty.SUSPECTED)]
