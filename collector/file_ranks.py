@@ -9,6 +9,10 @@ from shared.stacks import Stacks
 
 _SUFFIXES = re.compile(r"(?:\.(?:json|txt|log|out|err|pkl|pickle|pyspy|py-spy|stacks?|traces?|dump))+$", re.IGNORECASE)
 # stacks_rank_3.json        rank3.log        node02-rank-5-stderr.txt
+# node04        gpu-host7, the name of a machine: no separator stands before its number
+_OF_A_MACHINE = re.compile(
+    r"(?i)(?<![a-z])(?:(?:node|host|nid|gpu)[-_]?\d+|(?!rank|trace|stack|dump|py-?spy|proc|out|log|r\d)[a-z]+\d+)$"
+)
 _NAMED = re.compile(r"(?i)(?<![a-z])rank[-_. ]?(\d{1,7})(?!\d)")
 
 
@@ -24,6 +28,8 @@ def rank_of_stacks(path: str, stacks: Stacks, rank_by_pid: dict[int, int]) -> in
         return named
     if stacks.pid is not None and stacks.pid in rank_by_pid:
         return rank_by_pid[stacks.pid]
+    if _OF_A_MACHINE.search(_stem(path)):
+        return None
     trailing = rank_of_file_name(_stem(path))
     processes = {stacks.pid, *(thread.tid for thread in stacks.threads)}
     return None if trailing in processes else _possible(trailing)

@@ -12,8 +12,9 @@ The names of files change nothing but those ranks, their order on disk changes n
 """
 
 import hashlib
+import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ from shared.value import Value
 
 _MOST_MISSING = 1000
 _MOST_LOOKS = 1000
+# Process 4242: python train.py
+_PROCESS = re.compile(r"^(?=Process \d{1,10}: )", re.MULTILINE)
 _LOOK_BEGINS = b'{"schema_version":'
 
 _T = TypeVar("_T", bound=Value)
@@ -158,8 +161,10 @@ class _Reading:
                 self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
             else:
                 bares[rank].traces[name] = trace
+        of_files = Counter(name for name, _ in self._stacks)
         for name, stacks in self._stacks:
-            rank = rank_of_stacks(name, stacks, by_pid)
+            alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
+            rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
             if rank is None:
                 self._unnamed(name, "its name should hold the rank, as in stacks_rank_3.json")
             else:
@@ -188,7 +193,7 @@ class _Reading:
         self._dumps.add(found.name, found.data)
 
     def _add_stacks(self, found: FoundFile) -> None:
-        self._stacks.append((found.name, _parse_stacks(found)))
+        self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
 
     def _add_ras(self, found: FoundFile) -> None:
         self._ras.setdefault(hashlib.sha256(found.data).digest(), parse_ras(found.data))
@@ -227,12 +232,15 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
         raise UnreadableDump(f"not a whole {kind.__name__}: {place}: {first['msg'][:200]}") from error
 
 
-def _parse_stacks(found: FoundFile) -> Stacks:
+def _parse_stacks(found: FoundFile) -> list[Stacks]:
+    """Read a file of one process, or of several: `py-spy dump` may have been run for all of a node."""
     if found.kind is FileKind.PYSPY_JSON:
         stacks = parse_pyspy_json(found.data, native=False, paused=True)
-        return stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})
+        return [stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})]
     text = found.data.decode("utf-8", "replace")
-    return parse_pyspy_text(text) if found.kind is FileKind.PYSPY_TEXT else parse_faulthandler(text)
+    if found.kind is not FileKind.PYSPY_TEXT:
+        return [parse_faulthandler(text)]
+    return [parse_pyspy_text(one) for one in _PROCESS.split(text) if one.strip()]
 
 
 def _cut(missing: list[Missing]) -> tuple[Missing, ...]:

@@ -76,6 +76,8 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: 
     faults = []
     for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
         named = _named(kind, tuple(ranks), waiting, scene)
+        if starting and all(scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks):
+            named = ()  # the rendezvous shows that somebody has not come, and not who
         faults.append(
             Fault(
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
@@ -104,7 +106,7 @@ def _certainty(kind: Kind, ranks: tuple[int, ...], scene: Scene) -> Certainty:
     if kind is Kind.RANK_NOT_JOINED:
         agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
         return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
-    return Certainty.SUPPORTED
+    return Certainty.SUPPORTED if scene.roster.live or kind is not Kind.RANK_MISSING else Certainty.SUSPECTED
 
 
 def _common_op(ranks: tuple[int, ...], scene: Scene) -> str | None:

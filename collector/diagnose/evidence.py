@@ -193,6 +193,9 @@ def _absence(ranks: list[int], presence: Presence, host: str | None, why: str) -
         text = f"{who} {'is' if one else 'are'} on {where}, which gave no answer{why}"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.UNREACHABLE)
     has = "has" if one else "have"
+    if presence is Presence.UNSEEN:
+        text = f"nobody looked at {who}: in none of the files and on none of the nodes given"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
     if presence is Presence.EXITED:
         whose = "its" if one else "their"
         text = f"{who} {has} no process any more; {whose} launcher has ended children that are not reaped"

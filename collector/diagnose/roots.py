@@ -89,6 +89,8 @@ def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, sc
     views = [scene.roster.ranks[rank] for rank in culprits]
     if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
         return Certainty.PROVEN
+    if kind is Kind.RANK_MISSING and not scene.roster.live:
+        return Certainty.SUSPECTED  # that it left no file is all that is known
     if kind is Kind.RANK_UNREACHABLE:
         known = all(view.unanswered is not None and view.unanswered.ranks for view in views)
         return Certainty.SUPPORTED if known else Certainty.SUSPECTED

@@ -40,10 +40,10 @@ from collector.diagnose.ras_lags import doubt_of, with_counts
 from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.sampled import find_sampled_straggler
 from collector.diagnose.scene import Fault, Scene
-from collector.diagnose.silence import beside_the_seen
+from collector.diagnose.silence import beside_the_seen, of_looked_at, waits_for_unseen
 from collector.diagnose.straggler import find_straggler
 from collector.diagnose.waits import find_edges
-from collector.diagnose.wording import Reading, headline_of, steps_to_know_more
+from collector.diagnose.wording import Reading, headline_of, steps_to_know_more, waiting_for
 from shared.diagnosis import Certainty, Diagnosis, Kind, Verdict
 from shared.snapshot import NodeSnapshot, RankSnapshot
 
@@ -92,10 +92,14 @@ def _read(scene: Scene) -> Reading:
         return _nobody_left(scene)
     if _moves(scene):
         return _moving(scene)
-    faults = with_logs(faults_by_record(scene) or faults_by_ras(scene), scene)
-    faults = faults or weighed(faults_by_logs(scene), with_counts(faults_by_stacks(scene), scene), scene)
+    recorded = faults_by_record(scene)
+    faults = with_logs(of_looked_at(recorded, scene) or faults_by_ras(scene), scene)
+    by_stacks = [] if faults else faults_by_stacks(scene)
+    seen = of_looked_at(by_stacks, scene)
+    faults = faults or weighed(faults_by_logs(scene), with_counts(seen, scene), scene)
     if not faults:
-        return _quiet(scene)
+        elsewhere = waits_for_unseen((*recorded, *by_stacks), scene)
+        return _quiet(scene) if elsewhere is None else _unseen(elsewhere)
     faults = beside_the_seen(faults, scene)
     doubts = [_doubt(fault, scene) for fault in faults]
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
@@ -136,6 +140,13 @@ def _moving(scene: Scene) -> Reading:
     if sampled is not None:
         return Reading(Verdict.SLOW, "", findings=(with_slow_gpus(sampled_finding(sampled, scene), scene),))
     return Reading(Verdict.NOT_HUNG, "it makes progress", state="running")
+
+
+def _unseen(fault: Fault) -> Reading:
+    """All that is seen is that others wait for ranks that nobody looked at."""
+    them = "it" if len(fault.culprits) == 1 else "them"
+    reason = f"{waiting_for(fault.victims, fault.culprits)}, and nobody looked at {them}"
+    return Reading(Verdict.CANNOT_TELL, reason, unseen=fault.culprits)
 
 
 def _quiet(scene: Scene) -> Reading:

@@ -33,6 +33,8 @@ class Reading:
     """Seconds that `waited_for` have been waited for, at least."""
     decided_after: float | None = None
     """Seconds of further standing still that would make it a hang."""
+    unseen: tuple[int, ...] = ()
+    """Ranks that others wait for and that nobody looked at."""
     idle: bool = False
     """Do `waited_for` look like a loop that waits for work?"""
 
@@ -80,9 +82,23 @@ def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
     if reading.verdict is not Verdict.CANNOT_TELL:
         return ()
     steps = [NextStep(text="look again, with more time between the looks", command=_again(reading, scene))]
+    if reading.unseen:
+        steps = [NextStep(text=_where_to_look(reading.unseen, live=scene.roster.live))]
     if not scene.traces:
         steps.append(record_next_time())
     return tuple(steps)
+
+
+def _where_to_look(ranks: Sequence[int], *, live: bool) -> str:
+    who = ranks_in_words(ranks)
+    if live:
+        return f"look at {who}, too: `unhang diagnose --ssh --hosts LIST` with all nodes of the job, or ask a collector"
+    return f"look at {who}, too: add their dumps, stacks or logs to the directory"
+
+
+def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
+    """Say who waits for whom."""
+    return f"{ranks_in_words(waiters)} {_wait(waiters)} for {ranks_in_words(others)}"
 
 
 def _again(reading: Reading, scene: Scene) -> str | None:

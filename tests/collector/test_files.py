@@ -411,3 +411,25 @@ def test_job_is_chosen_as_on_a_live_cluster(tmp_path: Path) -> None:
     assert diagnose_directory(tmp_path).expected.job == JOB
     with pytest.raises(NotFound, match="'other'"):
         diagnose_directory(tmp_path, job="other")
+
+
+@pytest.mark.parametrize("name", ["trace-node03.out", "pyspy_gpu-host3.txt", "node-3.txt"])
+def test_the_number_of_a_machine_is_no_rank(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(PYSPY_TEXT)
+    snapshots, missing = read_directory(tmp_path)
+    assert not any(snapshot.ranks for snapshot in snapshots)
+    assert "which rank" in missing[0].detail
+
+
+def test_stacks_of_several_processes_in_one_file_are_not_one_rank(tmp_path: Path) -> None:
+    (tmp_path / "stacks_3.txt").write_text(PYSPY_TEXT + PYSPY_TEXT.replace("4242", "4243"))
+    _, missing = read_directory(tmp_path)
+    assert [each.source for each in missing] == ["stacks_3.txt", "stacks_3.txt"]
+
+
+def test_a_gap_between_the_stacks_of_ranks_accuses_nobody(tmp_path: Path) -> None:
+    waiting = PYSPY_TEXT.replace("load (data.py:7)", "all_reduce (torch/distributed/distributed_c10d.py:2810)")
+    for rank in (0, 1, 3):
+        (tmp_path / f"stacks_rank_{rank}.txt").write_text(waiting)
+    answer = diagnose_directory(tmp_path).diagnosis
+    assert not any(finding.culprits for finding in answer.findings)

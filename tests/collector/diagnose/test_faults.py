@@ -10,7 +10,7 @@ from collector.diagnose import Expected, diagnose, pauses_before_further_looks
 from collector.diagnose.tables import group_tables
 from shared.diagnosis import Cause, Certainty, Diagnosis, Kind, Verdict
 from shared.ranks import unfold
-from shared.snapshot import NodeSnapshot
+from shared.snapshot import NodeSnapshot, RankSnapshot
 from shared.stacks import Frame
 from shared.trace import Trace
 from tests.collector.diagnose.dumps import bare_rank
@@ -346,3 +346,42 @@ def test_a_send_and_its_receive_that_count_as_collectives_are_no_mismatch() -> N
     assert ranks(alone) == [(Kind.STUCK_TOGETHER, ())]
     third = recorded(pair | {2: [Row("0", 1)]}, {"0": range(3)})
     assert [(f.culprit_ranks, f.certainty) for f in third.findings] == [((2,), Certainty.SUSPECTED)]
+
+
+@pytest.mark.parametrize("absent", [[2, 3], [1, 2, 3]])
+def test_ranks_whose_dumps_nobody_gave_are_asked_for_and_never_blamed(absent: list[int]) -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    for rank in absent:
+        steps[rank][6:] = [Stay()]
+    diagnosis = judged(Job(steps, PAIRS), without=absent)
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "nobody looked at" in diagnosis.headline
+    assert any("nobody looked at it" in gap.missing.detail for gap in diagnosis.coverage.missing)
+    assert "add their dumps" in diagnosis.next_steps[0].text
+
+
+def test_the_one_rank_of_a_job_that_left_no_dump_is_suspected_and_no_more() -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[2][6:] = [Stay()]
+    (finding,) = judged(Job(steps, PAIRS), without=[2]).findings
+    assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_MISSING, (2,), Certainty.SUSPECTED)
+
+
+@pytest.mark.parametrize("recorder", [True, False])
+def test_on_one_node_of_two_the_other_half_of_a_job_is_not_accused(recorder: bool) -> None:
+    here = {rank: Seen() for rank in range(2)}
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(2)}
+    job = Job(steps | {rank: [Collective(WORLD)] * 2 + [Stay()] for rank in (2, 3)}, {})
+    looks = [
+        look.model_copy(update={"ranks": tuple(map(_on_a_node_of_two, look.ranks))})
+        for look in live_looks(job, here, world_size=4, recorder=recorder, after_seconds=600)
+    ]
+    diagnosis = diagnose(looks, Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "wait for ranks 2-3, and nobody looked at them" in diagnosis.headline
+    assert "--ssh --hosts" in diagnosis.next_steps[0].text
+
+
+def _on_a_node_of_two(rank: RankSnapshot) -> RankSnapshot:
+    identity = rank.identity.model_copy(update={"local_rank": rank.identity.rank, "local_world_size": 2})
+    return rank.model_copy(update={"identity": identity})
