@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,6 +47,8 @@ class FoundFile:
     name: str
     data: bytes
     kind: FileKind
+    written_ns: int | None = None
+    """Unix nanoseconds, as the file system or the archive has it; None: it does not say."""
 
 
 def read_tree(root: Path, bounds: Bounds = DEFAULT_BOUNDS) -> Iterator[FoundFile | Missing]:
@@ -132,9 +134,9 @@ class _Reader:
         elif kind is FileKind.ZIP:
             yield from self._zip(name, opened)
         elif kind in (FileKind.LOG, FileKind.KERNEL):
-            yield FoundFile(name, self._tail(opened), kind)
+            yield FoundFile(name, self._tail(opened), kind, _written_ns(opened))
         else:
-            yield FoundFile(name, self._whole(opened), kind)
+            yield FoundFile(name, self._whole(opened), kind, _written_ns(opened))
 
     def _whole(self, opened: Source) -> bytes:
         """Read all of a file. Raises TooLarge."""
@@ -187,7 +189,10 @@ class _Reader:
             return
         extracted = archive.extractfile(member)
         if extracted is not None:
-            yield self._member(name, extracted)
+            found = self._member(name, extracted)
+            if isinstance(found, FoundFile) and member.mtime > 0:
+                found = replace(found, written_ns=int(member.mtime * 1e9))
+            yield found
 
     def _zip(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
         if opened.seek(0, os.SEEK_END) > self._bounds.most_bytes:  # its table of contents is read at once
@@ -233,6 +238,10 @@ def _member(name: str, data: bytes) -> FoundFile | Missing:
     if kind in (FileKind.GZIP, FileKind.TAR, FileKind.ZIP):
         return _refused(name, "an archive inside of an archive is not read; unpack it")
     return FoundFile(name, data, kind)
+
+
+def _written_ns(opened: BinaryIO) -> int:
+    return os.fstat(opened.fileno()).st_mtime_ns
 
 
 def _open_regular(path: str, flags: int) -> int:

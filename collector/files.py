@@ -103,6 +103,7 @@ class _Reading:
         self._ras: dict[bytes, RasNetwork] = {}
         self._kernel: list[KernelText] = []
         self._missing: list[Missing] = []
+        self._written_ns: dict[str, int | None] = {}
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
             FileKind.SNAPSHOT: self._add_snapshot,
             FileKind.MANIFEST: self._add_manifest,
@@ -161,6 +162,7 @@ class _Reading:
                 self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
             else:
                 bares[rank].traces[name] = trace
+                bares[rank].written_ns[name] = self._written_ns[name]
         of_files = Counter(name for name, _ in self._stacks)
         for name, stacks in self._stacks:
             alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
@@ -190,6 +192,7 @@ class _Reading:
         self._manifests.append(manifest)
 
     def _add_trace(self, found: FoundFile) -> None:
+        self._written_ns[found.name] = found.written_ns
         self._dumps.add(found.name, found.data)
 
     def _add_stacks(self, found: FoundFile) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from collector.diagnose import Expected
+from collector.diagnose.roster import call_roll
 from collector.file_tree import Bounds
 from collector.files import read_directory
 from collector.recorded import diagnose_directory
@@ -166,18 +168,20 @@ def test_what_a_snapshot_has_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_of_two_dumps_the_newer_is_used(tmp_path: Path) -> None:
-    """Dumps of two incidents in one tree: the later record counts, the other is named."""
+    """Dumps of two incidents in one tree: the later record counts, the other is an earlier look."""
     older = pickle.loads(dump(0))
     for entry in older["entries"]:
         entry["time_created_ns"] -= 10**12
     for name, content in (("a/dump_0", pickle.dumps(older, 2)), ("b/dump_0", dump(0))):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(content)
-    snapshots, (missing,) = read_directory(tmp_path)
-    trace = only_rank(snapshots).recorder
-    assert isinstance(trace, Trace)
-    assert max(trace.created_ns) > max(entry["time_created_ns"] for entry in older["entries"])
-    assert missing.source == "a/dump_0"
+    snapshots, missing = read_directory(tmp_path)
+    assert not missing
+    newer, before = (snapshot.ranks[0].recorder for snapshot in snapshots)
+    assert isinstance(newer, Trace)
+    assert isinstance(before, Trace)
+    assert max(newer.created_ns) > max(before.created_ns)
+    assert call_roll(snapshots, Expected()).ranks[0].trace == newer
 
 
 @pytest.mark.parametrize("name", ["slurm-4242.out", "train-3.log"])

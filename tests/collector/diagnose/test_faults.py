@@ -385,3 +385,35 @@ def test_on_one_node_of_two_the_other_half_of_a_job_is_not_accused(recorder: boo
 def _on_a_node_of_two(rank: RankSnapshot) -> RankSnapshot:
     identity = rank.identity.model_copy(update={"local_rank": rank.identity.rank, "local_world_size": 2})
     return rank.model_copy(update={"identity": identity})
+
+
+def test_a_rank_whose_own_operation_never_ends_is_named_when_all_others_have_completed_it() -> None:
+    """Ranks 0, 1 and 3 went on and wait for rank 2, which is stuck in what they have left behind."""
+    tp = {rank: "left" if rank < 2 else "right" for rank in range(4)}
+    rows = {rank: [Row("0", 1), Row(tp[rank], 1), Row("0", 2, ISSUED)] for rank in (0, 1, 3)}
+    rows[2] = [Row("0", 1), Row("right", 1, ISSUED)]
+    diagnosis = recorded(rows, {"0": range(4), "left": (0, 1), "right": (2, 3)})
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_an_index_into_an_inferred_list_is_not_a_rank() -> None:
+    """Of a pipeline of four the dump of its third rank is lost, and no dump names the members: nobody waits for it
+    under another's name, and nobody for himself."""
+    stages = (10, 18, 26, 34)
+    rows = {
+        10: [Row("pp", 1, ISSUED, "recv", peers=(1, 0))],
+        18: [Row("pp", 1, ISSUED, "recv", peers=(2, 1))],
+        34: [Row("pp", 1, ISSUED, "recv", peers=(2, 3))],
+    }
+    untold = {"pp": stages}
+    dumps = []
+    for rank, mine in rows.items():
+        trace = trace_of(mine, untold)
+        silent = tuple(group.model_copy(update={"members": None}) for group in trace.groups)
+        bare = bare_rank(rank, trace.model_copy(update={"groups": silent}))
+        dumps.append(NodeSnapshot(live=False, ranks=(bare,)))
+    diagnosis = diagnose(dumps, Expected())
+    edges = [wait for finding in diagnosis.findings for item in finding.evidence for wait in getattr(item, "waits", ())]
+    assert all(str(wait.rank) != wait.waits_for for wait in edges)
+    assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
+    assert not any(finding.culprits for finding in diagnosis.findings if finding.kind is Kind.P2P_DEADLOCK)
