@@ -37,14 +37,19 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[{}\[\]]|[^"{}\[\]]++')
 # Process 4242: python train.py        Python v3.11.4 (/usr/bin/python3.11)        Thread 4242 (idle): "MainThread"
 _PYSPY_TEXT = re.compile(r"Process \d+: |Python v\d+\.\d+\S* \(|Thread (?:0x[0-9A-Fa-f]+|\d+) \([a-z+ ]+\)")
 # Thread 0x00007f4217091b80 (most recent call first):        Fatal Python error: Aborted        Timeout (0:00:10)!
+# === Rank 3: http://node02:60039/handler/dump_traceback? ===, as torch's debug server writes before each rank's stacks
 _FAULTHANDLER = re.compile(
+    r"=== Rank \d{1,7}: .{0,300} ===\s+(?:Current )?[Tt]hread 0x|"
     r"(?:Current )?[Tt]hread 0x[0-9a-f]+ .{0,120}\(?most recent call first\)"
     r"|Fatal Python error: |Timeout \(\d+:\d\d:\d\d"
 )
 # NCCL version 2.30.7 compiled with CUDA 12.8, and further down: Job summary; or what was kept of a report, from its
 # table on: Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+# or from what it found on: Warnings ======== #0-0 (9d2f00c1a7e45b33) MISMATCH
 _RAS_TEXT = re.compile(
-    r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b|Group +Comms +Nodes +Ranks ", re.DOTALL
+    r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b|Group +Comms +Nodes +Ranks "
+    r"|(?:(?:Errors|Warnings)\n=+\s+)+(?:DEAD\n|INCOMPLETE\n|#\d+-\d+ \([0-9a-f]+\) )|#\d+-\d+ \([0-9a-f]+\) [A-Z]",
+    re.DOTALL,
 )
 
 _BY_KEYS: tuple[tuple[frozenset[str], FileKind], ...] = (

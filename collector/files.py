@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from collector.bare_files import BareRank, merge_bares
 from collector.dump_readers import DumpReaders
 from collector.file_kinds import FileKind
-from collector.file_ranks import rank_of_dump, rank_of_stacks
+from collector.file_ranks import rank_of_dump, rank_of_stacks, ranks_in_stacks
 from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
 from collector.kernel_files import KernelText, read_kernel_text, with_kernel_logs
 from collector.log_files import LogText, add_named_ranks, assign_logs, read_log, with_world_size
@@ -36,6 +36,7 @@ from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.missing import Missing, Reason
 from shared.ras import RasNetwork
 from shared.ras_reports import parse_ras
+from shared.ras_text import LAST_HEADING
 from shared.snapshot import NodeSnapshot
 from shared.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text
 from shared.stacks import Stacks
@@ -43,6 +44,8 @@ from shared.trace import Trace
 from shared.value import Value
 
 _MOST_MISSING = 1000
+_AGAIN_NS = 10 * 1_000_000_000
+"""Equal reports in text, which tell no time, are two if their files are so far apart. Copies are made sooner."""
 _MOST_LOOKS = 1000
 # Process 4242: python train.py
 _PROCESS = re.compile(r"^(?=Process \d{1,10}: )", re.MULTILINE)
@@ -102,6 +105,7 @@ class _Reading:
         self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
         self._kernel: list[KernelText] = []
+        self._asked_ns: dict[bytes, int] = {}
         self._missing: list[Missing] = []
         self._written_ns: dict[str, int | None] = {}
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
@@ -196,10 +200,24 @@ class _Reading:
         self._dumps.add(found.name, found.data)
 
     def _add_stacks(self, found: FoundFile) -> None:
-        self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
+        if found.kind is FileKind.FAULTHANDLER:
+            for rank, part in ranks_in_stacks(found.data.decode("utf-8", "replace")):
+                name = found.name if rank is None else f"{found.name}!rank_{rank}"
+                self._stacks.append((name, parse_faulthandler(part)))
+        else:
+            self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
 
     def _add_ras(self, found: FoundFile) -> None:
-        self._ras.setdefault(hashlib.sha256(found.data).digest(), parse_ras(found.data))
+        report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
+        if not report.told_at and found.written_ns is not None:
+            report = report.model_copy(update={"told_at": f"written at {found.written_ns / 1e9:.0f}"})
+            again = self._asked_ns.setdefault(key, found.written_ns)
+            if abs(found.written_ns - again) >= _AGAIN_NS:
+                key += found.written_ns.to_bytes(16, "big", signed=True)
+        self._ras.setdefault(key, report)
+        beside = _after_report(found.data)
+        if beside:
+            self._logs.append(read_log(found.name, beside, self._bounds.log_tail_bytes))
 
     def _add_kernel_log(self, found: FoundFile) -> None:
         """What stands in it beside is read as any log."""
@@ -241,9 +259,14 @@ def _parse_stacks(found: FoundFile) -> list[Stacks]:
         stacks = parse_pyspy_json(found.data, native=False, paused=True)
         return [stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})]
     text = found.data.decode("utf-8", "replace")
-    if found.kind is not FileKind.PYSPY_TEXT:
-        return [parse_faulthandler(text)]
     return [parse_pyspy_text(one) for one in _PROCESS.split(text) if one.strip()]
+
+
+def _after_report(data: bytes) -> bytes:
+    """What stands below a RAS report in text and is not of it: people paste the log of the job there."""
+    _, heading, below = data.partition(LAST_HEADING.encode())
+    lines = below.lstrip(b"=").splitlines(keepends=True) if heading else []
+    return b"".join(line for line in lines if line.strip() and line[:1] not in b" #" and b"RAS" not in line)
 
 
 def _cut(missing: list[Missing]) -> tuple[Missing, ...]:

@@ -86,9 +86,9 @@ def _read_communicator(raw: dict[str, Any], builder: NetworkBuilder, place: int)
 def _read_rank(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBuilder) -> None:
     rank = _number(raw["rank"], MOST_RANK)
     one.homes[rank] = _peer(raw, builder, Status.RUNNING)
-    status = raw["status"]
+    status = _object(raw.get("status", {"init_state": 0}))
     one.standing(_status(status)).add(rank)
-    for told in (status["init_state"], status.get("async_error", 0)):
+    for told in (status.get("init_state", 0), status.get("async_error", 0)):
         if _number(told) not in _FINE:
             one.reporting(_ERRORS.get(told, f"error {told}")).add(rank)
     for op, count in _object(raw.get("collective_counts", {})).items():
@@ -97,11 +97,12 @@ def _read_rank(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBu
 
 def _read_missing(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBuilder) -> None:
     rank = _number(raw["rank"], MOST_RANK)
-    told = raw["status"]
+    told = _object(raw.get("status", raw))  # older and shorter forms have no object of its own for it
     dead, silent = told.get("considered_dead") is True, told.get("unresponsive") is True
     status = Status.DEAD if dead else Status.SILENT if silent else Status.NOCOMM
     one.standing(status).add(rank)
-    one.homes[rank] = _peer(raw, builder, Status.RUNNING if status is Status.NOCOMM else status)
+    if "pid" in raw:
+        one.homes[rank] = _peer(raw, builder, Status.RUNNING if status is Status.NOCOMM else status)
 
 
 def _peer(raw: dict[str, Any], builder: NetworkBuilder, status: Status) -> int:

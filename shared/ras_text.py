@@ -81,6 +81,9 @@ class _Reader:
         self._told = False
         self._processes = Status.RUNNING
         self._one: CommunicatorBuilder | None = None
+        self._all: list[CommunicatorBuilder] = []
+        self._lost: dict[int, Status] = {}
+        """Processes that did not answer, by their index."""
         self._op = ANY_COLLECTIVE
         self._tally: Tally | None = None
         """The set of ranks whose members are listed next."""
@@ -88,6 +91,8 @@ class _Reader:
     def finish(self, data: bytes) -> RasNetwork:
         if not self._told:
             raise InvalidInput(f"not a RAS report: {quoted(data)}")
+        for one in self._all:
+            self._tie_lost(one)
         return self._network.build(version=self._version, known=self._known, timeouts=self._timeouts)
 
     def read(self, line: str) -> None:
@@ -103,7 +108,9 @@ class _Reader:
         elif begun := _COMMUNICATOR.fullmatch(line):
             self._begin(begun)
         elif process := _PROCESS.fullmatch(line):
-            self._network.peer(process[2], int(process[1]), process[3], self._processes)
+            at = self._network.peer(process[2], int(process[1]), process[3], self._processes)
+            if self._processes is not Status.RUNNING:
+                self._lost[at] = self._processes
         elif timeouts := _TIMEOUTS.match(line):
             self._timeouts = int(timeouts[1])
         elif self._one is not None:
@@ -114,6 +121,23 @@ class _Reader:
         size = self._sizes.get(group)
         self._one = self._network.communicator(group, number, hash_, hash_=f"0x{hash_}", size=size)
         self._op, self._tally, self._told = ANY_COLLECTIVE, None, True
+        self._all.append(self._one)
+
+    def _tie_lost(self, one: CommunicatorBuilder) -> None:
+        """Before 2.28 missing ranks and lost processes are listed apart. Where there are as many, they are the same.
+
+        One rank is that one process; of several it is known what has become of all of them, not which is which.
+        """
+        silent, states = one.standing(Status.SILENT), set(self._lost.values())
+        if not silent.ranks or silent.ranks & one.homes.keys() or len(silent.ranks) != len(self._lost):
+            return
+        if len(self._lost) == 1:
+            one.homes[next(iter(silent.ranks))] = next(iter(self._lost))
+        if states == {Status.DEAD}:
+            dead = one.standing(Status.DEAD)
+            for rank in silent.ranks:
+                dead.add(rank)
+            one.drop(Status.SILENT)
 
     def _read_inside(self, line: str, one: CommunicatorBuilder) -> None:
         if different := _DIFFERENT.fullmatch(line):

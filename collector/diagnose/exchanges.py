@@ -146,4 +146,14 @@ def _elements(sizes: _Sizes) -> int:
     return sum(prod(size) for size in sizes)
 
 
-_FITS = {"all_to_all": _lists_fit, "all_to_all_single": _sums_fit}
+def _as_much_back(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+    """all_reduce gives back what it takes: whoever expects another size has a call of its own, alone or with all."""
+    odd = {rank for rank, one in told.items() if _elements(one.input_sizes) != _elements(one.output_sizes)}
+    if not odd or any(not (one.input_sizes and one.output_sizes) for one in told.values()):
+        return None
+    culprits = tuple(sorted(odd)) if 2 * len(odd) < len(told) else ()
+    remark = f"{ranks_in_words(sorted(odd))} {'expects' if len(odd) == 1 else 'expect'} another size than put in"
+    return _mismatch(group, sequence, told, culprits=culprits, odd=odd, remark=remark)
+
+
+_FITS = {"all_to_all": _lists_fit, "all_to_all_single": _sums_fit, "all_reduce": _as_much_back}

@@ -437,3 +437,48 @@ def test_a_gap_between_the_stacks_of_ranks_accuses_nobody(tmp_path: Path) -> Non
         (tmp_path / f"stacks_rank_{rank}.txt").write_text(waiting)
     answer = diagnose_directory(tmp_path).diagnosis
     assert not any(finding.culprits for finding in answer.findings)
+
+
+RAS_EXCERPT = """Warnings
+========
+
+#0-0 (77aa01b2c3d4e5f6) MISMATCH
+  Communicator ranks have different collective operation counts
+  7 ranks have launched up to operation 412
+  1 ranks have launched up to operation 411
+  Rank 3 -- GPU 3 managed by process 51207 on node 10.9.0.4
+"""
+
+
+def test_a_report_of_ras_may_be_pasted_from_its_warnings_on(tmp_path: Path) -> None:
+    (tmp_path / "ras.txt").write_text(RAS_EXCERPT)
+    answer = diagnose_directory(tmp_path).diagnosis
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert "411" in answer.headline
+
+
+def test_equal_reports_of_ras_in_text_are_two_where_a_minute_lies_between_their_files(tmp_path: Path) -> None:
+    for at, name in enumerate(("first.txt", "second.txt")):
+        (tmp_path / name).write_text(RAS_EXCERPT)
+        os.utime(tmp_path / name, (1_750_000_000 + 60 * at,) * 2)
+    assert "asked once" not in diagnose_directory(tmp_path).diagnosis.headline
+    os.utime(tmp_path / "second.txt", (1_750_000_001,) * 2)
+    assert "asked once" in diagnose_directory(tmp_path).diagnosis.headline
+
+
+def test_a_log_below_a_report_of_ras_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pasted.txt").write_text(
+        RAS_EXCERPT + "[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: 1\n"
+    )
+    snapshots = read_directory(tmp_path)[0]
+    assert any(snapshot.logs is not None for snapshot in snapshots)
+
+
+def test_what_the_debug_server_writes_of_all_ranks_is_cut_into_ranks(tmp_path: Path) -> None:
+    page = "".join(
+        f"=== Rank {rank}: http://box:6{rank}001/handler/dump_traceback? ===\n{FAULTHANDLER}\n" for rank in (0, 4)
+    )
+    (tmp_path / "stacks_20260102_030405.txt").write_text(page)
+    (snapshot,), missing = read_directory(tmp_path)
+    assert [rank.identity.rank for rank in snapshot.ranks] == [0, 4]
+    assert not missing

@@ -171,3 +171,10 @@ def test_who_brings_no_share_for_every_member_is_not_taken_for_a_root(beside: li
     assert judged(rows, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
     nobody = {rank: [Row("0", 1, ISSUED, "scatter", [4], [4])] for rank in range(4)}
     assert judged(nobody, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
+
+
+def test_who_expects_another_size_of_an_all_reduce_than_put_in_is_told_with_all_who_do() -> None:
+    rows = {rank: [Row("0", 1, ISSUED, inputs=[16], outputs=[20])] for rank in range(2)}
+    finding = judged(rows, {"0": range(2)}).findings[0]
+    assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
+    assert finding.remarks == ("ranks 0-1 expect another size than put in",)
