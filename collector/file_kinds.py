@@ -48,6 +48,7 @@ _FAULTHANDLER = re.compile(
 # or from what it found on: Warnings ======== #0-0 (9d2f00c1a7e45b33) MISMATCH
 _RAS_TEXT = re.compile(
     r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b|Group +Comms +Nodes +Ranks "
+    r"|RAS Monitor Mode |\[[\d :-]{19}\] PEER_[A-Z]+: Process \d"
     r"|(?:(?:Errors|Warnings)\n=+\s+)+(?:DEAD\n|INCOMPLETE\n|#\d+-\d+ \([0-9a-f]+\) )|#\d+-\d+ \([0-9a-f]+\) [A-Z]",
     re.DOTALL,
 )
@@ -58,6 +59,7 @@ _BY_KEYS: tuple[tuple[frozenset[str], FileKind], ...] = (
     (frozenset({"schema_version", "agent_version"}), FileKind.SNAPSHOT),
     (frozenset({"communicators_count"}), FileKind.RAS),
     (frozenset({"communicators", "ras"}), FileKind.RAS),
+    (frozenset({"group", "event", "peer"}), FileKind.RAS),
     (frozenset({"entries"}), FileKind.RECORDER),
     (frozenset({"pg_config"}), FileKind.RECORDER),
     (frozenset({"pg_status"}), FileKind.RECORDER),

@@ -38,6 +38,8 @@ def parse_ras_json(data: bytes) -> RasNetwork:
         raise InvalidInput(f"a RAS report of {len(data)} bytes with far too many parts")
     report = _loaded(data)
     builder = NetworkBuilder()
+    if "communicators" not in report and "event" in report:
+        return _read_event(report, builder)
     try:
         for place, communicator in enumerate(_list(report["communicators"])):
             _read_communicator(communicator, builder, place)
@@ -51,6 +53,18 @@ def parse_ras_json(data: bytes) -> RasNetwork:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"a RAS report lacks {error} or has another kind of value there") from error
+
+
+def _read_event(event: dict[str, Any], builder: NetworkBuilder) -> RasNetwork:
+    """One event as the monitor mode writes it: what has become of one process."""
+    status = {"PEER_DEAD": Status.DEAD, "PEER_UNRESPONSIVE": Status.SILENT}.get(_text(event["event"], 40))
+    try:
+        peer = _object(event["peer"])
+        host, pid = _text(peer["host"], _LONGEST_HOST), _number(peer["pid"])
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(f"an event of RAS lacks {error} or has another kind of value there") from error
+    builder.peer(host, pid, "", Status.RUNNING if status is None else status)
+    return builder.build(version="", told_at=_text(event.get("timestamp", ""), 40))
 
 
 def _loaded(data: bytes) -> dict[str, Any]:

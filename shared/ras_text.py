@@ -28,6 +28,11 @@ _ROW = re.compile(
 _COMMUNICATOR = re.compile(r"#(\d{1,6})-(\d{1,6}) \(([0-9a-f]{1,16})\) (?:INCOMPLETE|MISMATCH|ERROR)")
 # Process 40117 on node 10.3.0.14 managing GPUs 0,1 (NVML 4,5)
 _PROCESS = re.compile(r"Process (\d{1,10}) on node (\S{1,255}) managing GPUs? (.{1,200})")
+# [2026-02-03 04:05:06] PEER_DEAD: Process 40117 on node 10.3.0.14 managing GPU 1, as the monitor mode prints
+_LOST_PEER = re.compile(
+    r"\[(?P<at>[\d :-]{19})\] (?P<event>PEER_DEAD|PEER_UNRESPONSIVE): "
+    r"Process (?P<pid>\d{1,10}) on node (?P<host>\S{1,255}) managing GPUs? (?P<gpu>.{1,200})"
+)
 # Communicator ranks have different AllGather operation counts
 _DIFFERENT = re.compile(r"Communicator ranks have different (\w{1,40}(?: operation(?= counts))?)(?: counts)?")
 # 26 ranks have launched up to operation 412        3 ranks have status INIT        2 ranks reported System error
@@ -111,6 +116,10 @@ class _Reader:
             at = self._network.peer(process[2], int(process[1]), process[3], self._processes)
             if self._processes is not Status.RUNNING:
                 self._lost[at] = self._processes
+        elif lost := _LOST_PEER.fullmatch(line):
+            status = Status.DEAD if lost["event"] == "PEER_DEAD" else Status.SILENT
+            self._network.peer(lost["host"], int(lost["pid"]), lost["gpu"], status)
+            self._told = True
         elif timeouts := _TIMEOUTS.match(line):
             self._timeouts = int(timeouts[1])
         elif self._one is not None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.logbook import logged_communicators, unowned_events
 from collector.diagnose.node_clocks import clocks_off
-from collector.diagnose.ras_view import RasView, ras_view
+from collector.diagnose.ras_view import RasView, lost_processes, ras_view
 from collector.diagnose.sightings import (
     MOST_RANKS,
     ProcessKey,
@@ -127,6 +127,8 @@ class Roster:
     """What NCCL logged of its calls, by every process and file."""
     ras: RasView | None = None
     """What NCCL RAS tells of these ranks; None: nothing."""
+    lost_by_ras: tuple[str, ...] = ()
+    """Processes that RAS could not reach, whatever rank they are."""
     clocks_off: Mapping[str, int] = field(default_factory=dict)
     """By how many nanoseconds nodes' clocks are ahead of most others', of those that are far off."""
 
@@ -193,6 +195,7 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
         unowned=unowned_events(chosen, snapshots),
         communicators=logged_communicators(chosen, snapshots),
         ras=ras_view(chosen, snapshots, world_size),
+        lost_by_ras=lost_processes(snapshots),
         clocks_off=off,
     )
 

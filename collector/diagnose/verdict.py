@@ -120,6 +120,11 @@ def _decided_after(doubt: Reading) -> float:
 def _nobody_left(scene: Scene) -> Reading:
     if scene.roster.live and scene.roster.ranks and all(v.presence is Presence.EXITED for v in scene.roster.gone()):
         return Reading(Verdict.NOT_HUNG, "all its ranks ended while they were looked at", state="finished")
+    if scene.roster.lost_by_ras:
+        lost = ", ".join(scene.roster.lost_by_ras)
+        return Reading(
+            Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; which ranks these are, nothing here says"
+        )
     return Reading(Verdict.CANNOT_TELL, "no rank was seen")
 
 

@@ -156,6 +156,10 @@ def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
             f"{ranks_in_words(fault.victims)} {_wait(fault.victims)}{' in' + at if at else ''}, and the others are "
             "outside communication"
         )
+    if fault.kind is Kind.RANK_MISSING and not scene.roster.live and fault.victims:
+        them = "it" if len(fault.culprits) == 1 else "them"
+        waits = f"{ranks_in_words(fault.victims)} {_wait(fault.victims)} for {them}{' in' + at if at else ''}"
+        return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
     verb = _PREDICATES.get(fault.kind, "has not joined").format(node=on_silent_nodes(fault.culprits, scene))
     if len(fault.culprits) > 1:
         verb = verb.replace("has ", "have ").replace("is ", "are ", 1)

@@ -482,3 +482,18 @@ def test_what_the_debug_server_writes_of_all_ranks_is_cut_into_ranks(tmp_path: P
     (snapshot,), missing = read_directory(tmp_path)
     assert [rank.identity.rank for rank in snapshot.ranks] == [0, 4]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "RAS Monitor Mode - watching\n\n[2026-02-03 04:05:06] PEER_DEAD: Process 40117 on node 10.3.0.14 managing GPU 1\n",
+        '{"timestamp": "2026", "group": "LIFECYCLE", "event": "PEER_DEAD", "peer": {"host": "10.3.0.14", "pid": 40117}}',
+    ],
+    ids=["text", "JSON"],
+)
+def test_what_the_monitor_mode_of_ras_prints_is_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / "ras").write_text(content)
+    answer = diagnose_directory(tmp_path).diagnosis
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert "could not reach pid 40117 on 10.3.0.14" in answer.headline

@@ -197,17 +197,16 @@ def _size_by(timeout: Timeout) -> int | None:
 
 
 def _together(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion | None:
-    """3. All who speak wait in the same operation."""
+    """3. All who speak wait in the same operation; one reporter is enough to say what it waited for."""
     stuck = dict(comparable(marks))
     if len({(timeout.sequence, timeout.op) for timeout in stuck.values() if timeout.op is not None}) != 1 or not stuck:
         return None
     ranks = tuple(stuck)
     first = next(timeout for timeout in stuck.values() if timeout.op is not None)
-    if len(ranks) < 2 and membership.world_size != 1:
-        return None
     size = membership.size_of(key) or _size_by(first)
     silent = None if size is None else size - len(ranks)
-    rest = "" if not silent else f"; the logs of the other {silent} do not say where they were"
+    others = "other rank does" if silent == 1 else f"other {silent} do"
+    rest = "" if not silent else f"; the logs of the {others} not say where {'it was' if silent == 1 else 'they were'}"
     if silent is None:
         rest = "; whether they are all its members, the logs do not tell"
     return Opinion(

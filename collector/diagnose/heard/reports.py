@@ -46,7 +46,8 @@ def _desync(heard: Statements, membership: Membership) -> Opinion | None:
     culprits = membership.translate(named, {}) if 0 < len(named) <= max(1, len(joined)) else None
     victims = membership.translate(sorted(joined), {}) or ()
     number = "" if sequence is None else f" #{sequence}"
-    told = f"did not join collective{number} by the desync report of the watchdog"
+    reporter = "torchfrtrace" if all("missing ranks" in event.text for _, event in lines) else "the watchdog"
+    told = f"did not join collective{number} by the desync report of {reporter}"
     return Opinion(
         witness=Witness.COUNTERS,
         kind=Kind.RANK_NOT_JOINED,
