@@ -122,9 +122,7 @@ def _nobody_left(scene: Scene) -> Reading:
         return Reading(Verdict.NOT_HUNG, "all its ranks ended while they were looked at", state="finished")
     if scene.roster.lost_by_ras:
         lost = ", ".join(scene.roster.lost_by_ras)
-        return Reading(
-            Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; which ranks these are, nothing here says"
-        )
+        return Reading(Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; nothing says which ranks these are")
     return Reading(Verdict.CANNOT_TELL, "no rank was seen")
 
 

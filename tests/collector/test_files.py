@@ -487,8 +487,8 @@ def test_what_the_debug_server_writes_of_all_ranks_is_cut_into_ranks(tmp_path: P
 @pytest.mark.parametrize(
     "content",
     [
-        "RAS Monitor Mode - watching\n\n[2026-02-03 04:05:06] PEER_DEAD: Process 40117 on node 10.3.0.14 managing GPU 1\n",
-        '{"timestamp": "2026", "group": "LIFECYCLE", "event": "PEER_DEAD", "peer": {"host": "10.3.0.14", "pid": 40117}}',
+        "[2026-02-03 04:05:06] PEER_DEAD: Process 40117 on node 10.3.0.14 managing GPU 1\n",
+        '{"timestamp": "2026", "group": "L", "event": "PEER_DEAD", "peer": {"host": "10.3.0.14", "pid": 40117}}',
     ],
     ids=["text", "JSON"],
 )
