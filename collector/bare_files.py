@@ -1,5 +1,9 @@
-"""Files that hold one source of one rank, and how they join the snapshots of the same job."""
+"""Files that hold one source of one rank, and how they join the snapshots of the same job.
 
+Several dumps of one rank are looks at it, one after the other: what it issued in between shows that it moved.
+"""
+
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -7,7 +11,7 @@ from shared.log_events import Logs
 from shared.missing import Missing, Reason
 from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.stacks import Stacks
-from shared.trace import Trace
+from shared.trace import State, Trace
 
 
 @dataclass
@@ -15,6 +19,8 @@ class BareRank:
     """What bare files gave of one rank, with the files' names."""
 
     traces: dict[str, Trace] = field(default_factory=dict)
+    written_ns: dict[str, int | None] = field(default_factory=dict)
+    """Of the files of `traces`."""
     stacks: dict[str, Stacks] = field(default_factory=dict)
     logs: list[Logs] = field(default_factory=list)
 
@@ -25,6 +31,10 @@ class _Home:
 
     snapshot: int
     position: int
+
+
+_MOST_DUMPS = 16
+"""Looks at one rank that are kept, the newest."""
 
 
 def merge_bares(
@@ -38,6 +48,7 @@ def merge_bares(
     changed: dict[_Home, RankSnapshot] = {}
     alone: list[RankSnapshot] = []
     left_out: list[Missing] = []
+    earlier: dict[int, list[RankSnapshot]] = defaultdict(list)
     for rank, bare in sorted(bares.items()):
         home = homes.get(rank)
         there = None if home is None else snapshots[home.snapshot].ranks[home.position]
@@ -45,12 +56,37 @@ def merge_bares(
         left_out.extend(unused)
         if home is None:
             alone.append(filled)
+            for age, look in enumerate(_earlier_looks(filled, bare)):
+                earlier[age].append(look)
         else:
             changed[home] = filled
     kept = tuple(_replace(snapshot, index, changed) for index, snapshot in enumerate(snapshots))
     if alone or unowned is not None:
         kept = (*kept, NodeSnapshot(host=None, live=False, ranks=tuple(alone), logs=unowned))
-    return kept, tuple(left_out)
+    looks = tuple(NodeSnapshot(host=None, live=False, ranks=tuple(ranks)) for ranks in earlier.values())
+    return (*kept, *looks), tuple(left_out)
+
+
+def _earlier_looks(newest: RankSnapshot, bare: BareRank) -> list[RankSnapshot]:
+    """The dumps of a rank before its newest one, which `newest` holds."""
+    names = sorted(bare.traces, key=lambda name: _age_of(name, bare))[-_MOST_DUMPS:-1]
+    empty = empty_rank(newest.identity.rank)
+    return [
+        empty.model_copy(
+            update={
+                "identity": newest.identity,
+                "recorder": bare.traces[name],
+                "recorded_at_ns": bare.written_ns.get(name),
+            }
+        )
+        for name in names
+    ]
+
+
+def _age_of(name: str, bare: BareRank) -> tuple[int, int, int, str]:
+    """What dumps of one rank are ordered by: what they hold, which no copying of files changes."""
+    trace = bare.traces[name]
+    return _newest_ns(trace), trace.state.count(State.COMPLETED), len(trace), name
 
 
 def _homes(snapshots: Sequence[NodeSnapshot]) -> dict[int, _Home]:
@@ -92,10 +128,9 @@ def _fill(there: RankSnapshot, bare: BareRank) -> tuple[RankSnapshot, list[Missi
     update: dict[str, object] = {}
     unused: list[Missing] = []
     if bare.traces:
-        name = max(bare.traces, key=lambda name: (_newest_ns(bare.traces[name]), len(bare.traces[name]), name))
+        name = max(bare.traces, key=lambda name: _age_of(name, bare))
         if isinstance(there.recorder, Missing):
-            update["recorder"] = bare.traces[name]
-            unused += _unused(bare.traces, there.identity.rank, name)
+            update |= {"recorder": bare.traces[name], "recorded_at_ns": bare.written_ns.get(name)}
         else:
             unused += _unused(bare.traces, there.identity.rank, None)
     if bare.stacks:

@@ -37,14 +37,20 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[{}\[\]]|[^"{}\[\]]++')
 # Process 4242: python train.py        Python v3.11.4 (/usr/bin/python3.11)        Thread 4242 (idle): "MainThread"
 _PYSPY_TEXT = re.compile(r"Process \d+: |Python v\d+\.\d+\S* \(|Thread (?:0x[0-9A-Fa-f]+|\d+) \([a-z+ ]+\)")
 # Thread 0x00007f4217091b80 (most recent call first):        Fatal Python error: Aborted        Timeout (0:00:10)!
+# === Rank 3: http://node02:60039/handler/dump_traceback? ===, as torch's debug server writes before each rank's stacks
 _FAULTHANDLER = re.compile(
+    r"=== Rank \d{1,7}: .{0,300} ===\s+(?:Current )?[Tt]hread 0x|"
     r"(?:Current )?[Tt]hread 0x[0-9a-f]+ .{0,120}\(?most recent call first\)"
     r"|Fatal Python error: |Timeout \(\d+:\d\d:\d\d"
 )
 # NCCL version 2.30.7 compiled with CUDA 12.8, and further down: Job summary; or what was kept of a report, from its
 # table on: Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+# or from what it found on: Warnings ======== #0-0 (9d2f00c1a7e45b33) MISMATCH
 _RAS_TEXT = re.compile(
-    r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b|Group +Comms +Nodes +Ranks ", re.DOTALL
+    r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b|Group +Comms +Nodes +Ranks "
+    r"|RAS Monitor Mode |\[[\d :-]{19}\] PEER_[A-Z]+: Process \d"
+    r"|(?:(?:Errors|Warnings)\n=+\s+)+(?:DEAD\n|INCOMPLETE\n|#\d+-\d+ \([0-9a-f]+\) )|#\d+-\d+ \([0-9a-f]+\) [A-Z]",
+    re.DOTALL,
 )
 
 _BY_KEYS: tuple[tuple[frozenset[str], FileKind], ...] = (
@@ -53,6 +59,7 @@ _BY_KEYS: tuple[tuple[frozenset[str], FileKind], ...] = (
     (frozenset({"schema_version", "agent_version"}), FileKind.SNAPSHOT),
     (frozenset({"communicators_count"}), FileKind.RAS),
     (frozenset({"communicators", "ras"}), FileKind.RAS),
+    (frozenset({"group", "event", "peer"}), FileKind.RAS),
     (frozenset({"entries"}), FileKind.RECORDER),
     (frozenset({"pg_config"}), FileKind.RECORDER),
     (frozenset({"pg_status"}), FileKind.RECORDER),
@@ -82,7 +89,10 @@ def _kind_of_text(text: str) -> FileKind:
     if re.match(r'\{\s*["}]', text):
         return _kind_of_object(text)
     if re.match(r"\[\s*[{\]]", text):
-        return FileKind.PYSPY_JSON if {"frames", "thread_id"} & _keys(text, depth=2)[0] else FileKind.UNKNOWN_JSON
+        keys = _keys(text, depth=2)[0]
+        if "profiling_name" in keys:
+            return FileKind.RECORDER
+        return FileKind.PYSPY_JSON if {"frames", "thread_id"} & keys else FileKind.UNKNOWN_JSON
     if _FAULTHANDLER.match(text):
         return FileKind.FAULTHANDLER
     if _PYSPY_TEXT.match(text):

@@ -11,7 +11,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -62,6 +62,8 @@ class FoundFile:
     name: str
     data: bytes
     kind: FileKind
+    written_ns: int | None = None
+    """Unix nanoseconds, as the file system or the archive has it; None: it does not say."""
 
 
 def read_tree(root: Path, bounds: Bounds = DEFAULT_BOUNDS, clock: Clock | None = None) -> Iterator[FoundFile | Missing]:
@@ -153,11 +155,11 @@ class _Reader:
         elif kind is FileKind.ZIP:
             yield from self._zip(name, opened)
         elif kind in (FileKind.LOG, FileKind.KERNEL):
-            yield FoundFile(name, self._tail(opened), kind)
+            yield FoundFile(name, self._tail(opened), kind, _written_ns(opened))
         elif size > self._bounds.most_bytes:  # it may be one large hole, which takes as long to read
             yield _refused(name, f"it is larger than {self._bounds.most_bytes} bytes")
         else:
-            yield FoundFile(name, self._whole(opened), kind)
+            yield FoundFile(name, self._whole(opened), kind, _written_ns(opened))
 
     def _whole(self, opened: Readable) -> bytes:
         """Read all of a file. Raises TooLarge. What was read in vain counts as well."""
@@ -199,7 +201,10 @@ class _Reader:
             for member in members_of(guarded):
                 self._count_file()
                 if member.is_file:
-                    yield self._member(f"{name}!{member.name}", _Part(guarded, member.size))
+                    found = self._member(f"{name}!{member.name}", _Part(guarded, member.size))
+                    if isinstance(found, FoundFile) and member.written_ns > 0:
+                        found = replace(found, written_ns=member.written_ns)
+                    yield found
                 elif not member.is_directory:
                     yield _refused(f"{name}!{member.name}", "only plain files of an archive are read")
         except (BrokenTar, EOFError, zlib.error) as error:
@@ -270,6 +275,10 @@ def _member(name: str, data: bytes) -> FoundFile | Missing:
     if kind in (FileKind.GZIP, FileKind.TAR, FileKind.ZIP):
         return _refused(name, "an archive inside of an archive is not read; unpack it")
     return FoundFile(name, data, kind)
+
+
+def _written_ns(opened: BinaryIO) -> int:
+    return os.fstat(opened.fileno()).st_mtime_ns
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -12,8 +12,9 @@ The names of files change nothing but those ranks, their order on disk changes n
 """
 
 import hashlib
+import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from pydantic import ValidationError
 from collector.bare_files import BareRank, merge_bares
 from collector.dump_readers import DumpReaders
 from collector.file_kinds import FileKind
-from collector.file_ranks import rank_of_dump, rank_of_stacks
+from collector.file_ranks import rank_of_dump, rank_of_stacks, ranks_in_stacks
 from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
 from collector.guarded_file import Clock, TooLarge
 from collector.kernel_files import KernelText, read_kernel_text, with_kernel_logs
@@ -45,6 +46,7 @@ from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
 from shared.ras import RasNetwork
 from shared.ras_reports import parse_ras
+from shared.ras_text import LAST_HEADING
 from shared.snapshot import NodeSnapshot
 from shared.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text
 from shared.stacks import Stacks
@@ -52,9 +54,13 @@ from shared.trace import Trace
 from shared.value import Value
 
 _MOST_MISSING = 1000
+_AGAIN_NS = 10 * 1_000_000_000
+"""Equal reports in text, which tell no time, are two if their files are so far apart. Copies are made sooner."""
 _MOST_LOOKS = 1000
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For one snapshot while it is read: sixty megabytes of flight records."""
+# Process 4242: python train.py
+_PROCESS = re.compile(r"^(?=Process \d{1,10}: )", re.MULTILINE)
 _LOOK_BEGINS = b'{"schema_version":'
 
 _T = TypeVar("_T", bound=Value)
@@ -114,7 +120,9 @@ class _Reading:
         self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
         self._kernel: list[KernelText] = []
+        self._asked_ns: dict[bytes, int] = {}
         self._missing: list[Missing] = []
+        self._written_ns: dict[str, int | None] = {}
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
             FileKind.SNAPSHOT: self._add_snapshot,
             FileKind.MANIFEST: self._add_manifest,
@@ -178,8 +186,11 @@ class _Reading:
                 self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
             else:
                 bares[rank].traces[name] = trace
+                bares[rank].written_ns[name] = self._written_ns[name]
+        of_files = Counter(name for name, _ in self._stacks)
         for name, stacks in self._stacks:
-            rank = rank_of_stacks(name, stacks, by_pid)
+            alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
+            rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
             if rank is None:
                 self._unnamed(name, "its name should hold the rank, as in stacks_rank_3.json")
             else:
@@ -205,13 +216,28 @@ class _Reading:
         self._manifests.append(manifest)
 
     def _add_trace(self, found: FoundFile) -> None:
+        self._written_ns[found.name] = found.written_ns
         self._dumps.add(found.name, found.data)
 
     def _add_stacks(self, found: FoundFile) -> None:
-        self._stacks.append((found.name, _parse_stacks(found)))
+        if found.kind is FileKind.FAULTHANDLER:
+            for rank, part in ranks_in_stacks(found.data.decode("utf-8", "replace")):
+                name = found.name if rank is None else f"{found.name}!rank_{rank}"
+                self._stacks.append((name, parse_faulthandler(part)))
+        else:
+            self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
 
     def _add_ras(self, found: FoundFile) -> None:
-        self._ras.setdefault(hashlib.sha256(found.data).digest(), parse_ras(found.data))
+        report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
+        if not report.told_at and found.written_ns is not None:
+            report = report.model_copy(update={"told_at": f"written at {found.written_ns / 1e9:.0f}"})
+            again = self._asked_ns.setdefault(key, found.written_ns)
+            if abs(found.written_ns - again) >= _AGAIN_NS:
+                key += found.written_ns.to_bytes(16, "big", signed=True)
+        self._ras.setdefault(key, report)
+        beside = _after_report(found.data)
+        if beside:
+            self._keep_log(found.name, beside)
 
     def _add_kernel_log(self, found: FoundFile) -> None:
         """What stands in it beside is read as any log."""
@@ -257,12 +283,20 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
         raise UnreadableDump(f"not a whole {kind.__name__}: {place}: {first['msg'][:200]}") from error
 
 
-def _parse_stacks(found: FoundFile) -> Stacks:
+def _parse_stacks(found: FoundFile) -> list[Stacks]:
+    """Read a file of one process, or of several: `py-spy dump` may have been run for all of a node."""
     if found.kind is FileKind.PYSPY_JSON:
         stacks = parse_pyspy_json(found.data, native=False, paused=True)
-        return stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})
+        return [stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})]
     text = found.data.decode("utf-8", "replace")
-    return parse_pyspy_text(text) if found.kind is FileKind.PYSPY_TEXT else parse_faulthandler(text)
+    return [parse_pyspy_text(one) for one in _PROCESS.split(text) if one.strip()]
+
+
+def _after_report(data: bytes) -> bytes:
+    """What stands below a RAS report in text and is not of it: people paste the log of the job there."""
+    _, heading, below = data.partition(LAST_HEADING.encode())
+    lines = below.lstrip(b"=").splitlines(keepends=True) if heading else []
+    return b"".join(line for line in lines if line.strip() and line[:1] not in b" #" and b"RAS" not in line)
 
 
 def _cut(missing: list[Missing]) -> tuple[Missing, ...]:

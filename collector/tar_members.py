@@ -28,6 +28,8 @@ class Member(NamedTuple):
     size: int
     is_file: bool
     is_directory: bool
+    written_ns: int
+    """Unix nanoseconds; 0: it does not say."""
 
 
 class BrokenTar(ValueError):
@@ -62,7 +64,7 @@ def _next_member(archive: Source) -> tuple[Member, int] | None:
             if info.type == _SPARSE:
                 _pass_over_map(archive, info)
             name = told.get(b"path", info.name.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
-            member = Member(name, size, info.isreg() and not is_sparse, info.isdir())
+            member = Member(name, size, info.isreg() and not is_sparse, info.isdir(), int(info.mtime * 1e9))
             return member, archive.tell() + (_padded(size) if info.isreg() or is_sparse else 0)
     raise TooLarge(f"more than {_MOST_CHAINED} headers are chained before one member")
 

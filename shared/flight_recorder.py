@@ -1,6 +1,7 @@
 """PyTorch's flight recorder: a dump, pickled or JSON, becomes a `Trace`.
 
-Format: torch/csrc/distributed/c10d/FlightRecorder.hpp, versions 2.0 to 2.10, its forks for other backends,
+Format: torch/csrc/distributed/c10d/FlightRecorder.hpp, versions 2.0 to 2.10, its forks for other backends, torchcomms,
+the forms before 2.0 (PyTorch 2.2: a bare list of entries; 2.3: `pg_config` without names),
 and JSON as the worker server's `fr_trace_json` writes it. Facts that decide correctness:
 
 - Gloo leaves `state` at "scheduled" for ever; an operation that has ended is `retired`. On NCCL "retired"
@@ -89,6 +90,8 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
 
 
 def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
+    if isinstance(dump, list) and any(isinstance(entry, dict) and "profiling_name" in entry for entry in dump[:1]):
+        dump = {"entries": dump}  # PyTorch 2.2 wrote nothing else
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
         raise UnreadableDump("no flight-recorder dump: it has neither entries nor pg_config nor pg_status")
     return _Builder(is_tree=is_tree, most_records=most_records).build(dump, repeats)
@@ -194,7 +197,7 @@ class _Builder:
 
     def _read_config(self, config: Mapping[str, Any]) -> None:
         for key, raw in config.items():
-            group = parse_mapping(raw)
+            group = parse_mapping({"ranks": raw} if isinstance(raw, list | tuple) else raw)  # PyTorch 2.3: ranks alone
             name = parse_text(group.get("name", key))
             if name or group.get("ranks") not in ("[]", "", None):
                 self._count(len(group["ranks"]) // _WORK_CHARACTERS if isinstance(group.get("ranks"), str) else 0)
@@ -230,7 +233,7 @@ class _Builder:
             parse_number(entry.get("collective_seq_id", entry.get("seq_id"))),
             parse_number(entry.get("p2p_seq_id")),
             parse_number(entry.get("op_id")),
-            parse_number(entry.get("time_created_ns")),
+            _created_ns(entry),
             parse_number(entry.get("time_discovered_started_ns")),
             parse_number(entry.get("time_discovered_completed_ns")),
         )
@@ -296,6 +299,13 @@ def _parts(raw: Any) -> int:
     if not isinstance(raw, list | tuple) or len(raw) > MOST_TENSORS:
         return 0
     return len(raw) + sum(len(part) for part in raw if isinstance(part, list | tuple))
+
+
+def _created_ns(entry: Mapping[str, Any]) -> int:
+    """PyTorch 2.2 wrote microseconds."""
+    if "time_created_us" in entry:
+        return parse_number(1000 * parse_number(entry["time_created_us"]))
+    return parse_number(entry.get("time_created_ns"))
 
 
 def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":

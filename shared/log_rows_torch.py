@@ -94,6 +94,12 @@ OPERATIONS = (
         "are the lagging ranks",
         r"ranks \[(?P<never_joined>[\d, .]{1,4000})\] are the lagging ranks that caused this timeout",
     ),
+    # missing ranks: {1, 5}, as torchfrtrace and torch's debug server print
+    row(
+        EventKind.WATCHDOG_TIMEOUT,
+        "missing ranks: {",
+        r"missing ranks: \{(?P<never_joined>\d[\d, ]{0,4000})\}",
+    ),
     # [Rank 2] To avoid data inconsistency, we are taking the entire process down.
     row(EventKind.SIGNAL, "taking the entire process down", r"(?P<what>we are taking the entire process down)"),
     # worker.cc:12 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 3.

@@ -57,6 +57,10 @@ class CommunicatorBuilder:
         """The ranks of this status."""
         return self._standings[status.value]
 
+    def drop(self, status: Status) -> None:
+        """Forget who had this status: another one has been found for them."""
+        self._standings.pop(status.value, None)
+
     def reporting(self, error: str) -> Tally:
         """The ranks that report this error."""
         return _bounded(self._errors, error)

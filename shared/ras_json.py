@@ -37,6 +37,8 @@ def parse_ras_json(data: bytes) -> RasNetwork:
     """Read one report. Raises InvalidInput."""
     report = _loaded(data)
     builder = NetworkBuilder()
+    if "communicators" not in report and "event" in report:
+        return _read_event(report, builder)
     try:
         for place, communicator in enumerate(_list(report["communicators"])):
             _read_communicator(communicator, builder, place)
@@ -50,6 +52,18 @@ def parse_ras_json(data: bytes) -> RasNetwork:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"a RAS report lacks {error} or has another kind of value there") from error
+
+
+def _read_event(event: dict[str, Any], builder: NetworkBuilder) -> RasNetwork:
+    """One event as the monitor mode writes it: what has become of one process."""
+    status = {"PEER_DEAD": Status.DEAD, "PEER_UNRESPONSIVE": Status.SILENT}.get(_text(event["event"], 40))
+    try:
+        peer = _object(event["peer"])
+        host, pid = _text(peer["host"], _LONGEST_HOST), _number(peer["pid"])
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(f"an event of RAS lacks {error} or has another kind of value there") from error
+    builder.peer(host, pid, "", Status.RUNNING if status is None else status)
+    return builder.build(version="", told_at=_text(event.get("timestamp", ""), 40))
 
 
 def _loaded(data: bytes) -> dict[str, Any]:
@@ -86,9 +100,9 @@ def _read_communicator(raw: dict[str, Any], builder: NetworkBuilder, place: int)
 def _read_rank(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBuilder) -> None:
     rank = _number(raw["rank"], MOST_RANK)
     one.homes[rank] = _peer(raw, builder, Status.RUNNING)
-    status = raw["status"]
+    status = _object(raw.get("status", {"init_state": 0}))
     one.standing(_status(status)).add(rank)
-    for told in (status["init_state"], status.get("async_error", 0)):
+    for told in (status.get("init_state", 0), status.get("async_error", 0)):
         if _number(told) not in _FINE:
             one.reporting(_ERRORS.get(told, f"error {told}")).add(rank)
     for op, count in _object(raw.get("collective_counts", {})).items():
@@ -97,11 +111,12 @@ def _read_rank(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBu
 
 def _read_missing(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBuilder) -> None:
     rank = _number(raw["rank"], MOST_RANK)
-    told = raw["status"]
+    told = _object(raw.get("status", raw))  # older and shorter forms have no object of its own for it
     dead, silent = told.get("considered_dead") is True, told.get("unresponsive") is True
     status = Status.DEAD if dead else Status.SILENT if silent else Status.NOCOMM
     one.standing(status).add(rank)
-    one.homes[rank] = _peer(raw, builder, Status.RUNNING if status is Status.NOCOMM else status)
+    if "pid" in raw:
+        one.homes[rank] = _peer(raw, builder, Status.RUNNING if status is Status.NOCOMM else status)
 
 
 def _peer(raw: dict[str, Any], builder: NetworkBuilder, status: Status) -> int:

@@ -29,6 +29,11 @@ _ROW = re.compile(
 _COMMUNICATOR = re.compile(r"#(\d{1,6})-(\d{1,6}) \(([0-9a-f]{1,16})\) (?:INCOMPLETE|MISMATCH|ERROR)")
 # Process 40117 on node 10.3.0.14 managing GPUs 0,1 (NVML 4,5)
 _PROCESS = re.compile(r"Process (\d{1,10}) on node (\S{1,255}) managing GPUs? (.{1,200})")
+# [2026-02-03 04:05:06] PEER_DEAD: Process 40117 on node 10.3.0.14 managing GPU 1, as the monitor mode prints
+_LOST_PEER = re.compile(
+    r"\[(?P<at>[\d :-]{19})\] (?P<event>PEER_DEAD|PEER_UNRESPONSIVE): "
+    r"Process (?P<pid>\d{1,10}) on node (?P<host>\S{1,255}) managing GPUs? (?P<gpu>.{1,200})"
+)
 # Communicator ranks have different AllGather operation counts
 _DIFFERENT = re.compile(r"Communicator ranks have different (\w{1,40}(?: operation(?= counts))?)(?: counts)?")
 # 26 ranks have launched up to operation 412        3 ranks have status INIT        2 ranks reported System error
@@ -82,6 +87,9 @@ class _Reader:
         self._told = False
         self._processes = Status.RUNNING
         self._one: CommunicatorBuilder | None = None
+        self._all: list[CommunicatorBuilder] = []
+        self._lost: dict[int, Status] = {}
+        """Processes that did not answer, by their index."""
         self._op = ANY_COLLECTIVE
         self._tally: Tally | None = None
         """The set of ranks whose members are listed next."""
@@ -89,6 +97,8 @@ class _Reader:
     def finish(self, data: bytes) -> RasNetwork:
         if not self._told:
             raise InvalidInput(f"not a RAS report: {quoted(data)}")
+        for one in self._all:
+            self._tie_lost(one)
         return self._network.build(version=self._version, known=self._known, timeouts=self._timeouts)
 
     def read(self, line: str) -> None:
@@ -104,7 +114,13 @@ class _Reader:
         elif begun := _COMMUNICATOR.fullmatch(line):
             self._begin(begun)
         elif process := _PROCESS.fullmatch(line):
-            self._network.peer(process[2], int(process[1]), process[3], self._processes)
+            at = self._network.peer(process[2], int(process[1]), process[3], self._processes)
+            if self._processes is not Status.RUNNING:
+                self._lost[at] = self._processes
+        elif lost := _LOST_PEER.fullmatch(line):
+            status = Status.DEAD if lost["event"] == "PEER_DEAD" else Status.SILENT
+            self._network.peer(lost["host"], int(lost["pid"]), lost["gpu"], status)
+            self._told = True
         elif timeouts := _TIMEOUTS.match(line):
             self._timeouts = int(timeouts[1])
         elif self._one is not None:
@@ -115,6 +131,23 @@ class _Reader:
         size = self._sizes.get(group)
         self._one = self._network.communicator(group, number, hash_, hash_=f"0x{hash_}", size=size)
         self._op, self._tally, self._told = ANY_COLLECTIVE, None, True
+        self._all.append(self._one)
+
+    def _tie_lost(self, one: CommunicatorBuilder) -> None:
+        """Before 2.28 missing ranks and lost processes are listed apart. Where there are as many, they are the same.
+
+        One rank is that one process; of several it is known what has become of all of them, not which is which.
+        """
+        silent, states = one.standing(Status.SILENT), set(self._lost.values())
+        if not silent.ranks or silent.ranks & one.homes.keys() or len(silent.ranks) != len(self._lost):
+            return
+        if len(self._lost) == 1:
+            one.homes[next(iter(silent.ranks))] = next(iter(self._lost))
+        if states == {Status.DEAD}:
+            dead = one.standing(Status.DEAD)
+            for rank in silent.ranks:
+                dead.add(rank)
+            one.drop(Status.SILENT)
 
     def _read_inside(self, line: str, one: CommunicatorBuilder) -> None:
         if different := _DIFFERENT.fullmatch(line):

@@ -23,9 +23,13 @@ _MOST_REMEMBERED = 65_536
 
 
 def parse_state(entry: Mapping[str, Any], backend: str) -> State:
-    """Read how far an operation has got, by the conventions of its backend."""
+    """Read how far an operation has got, by the conventions of its backend.
+
+    torchcomms retires what has ended under any name of a backend, with how long it took; NCCL, what it gave up.
+    """
     said = entry.get("state")
-    if said == "completed" or (backend == "gloo" and entry.get("retired") is True):
+    retired = entry.get("retired") is True and (backend == "gloo" or entry.get("duration_ms") is not None)
+    if said == "completed" or retired:
         return State.COMPLETED
     return State.STARTED if said == "started" else State.ISSUED
 
@@ -33,8 +37,10 @@ def parse_state(entry: Mapping[str, Any], backend: str) -> State:
 def parse_members(raw: Any) -> tuple[str | None, tuple[int, ...] | None]:
     """Read `"[0, 1, 2, 3]"`, a list written as a string: the folded ranks, and their order where it is not ascending.
 
-    `"[]"` means that the dump does not say; then there are neither.
+    `"[]"` means that the dump does not say; then there are neither. Before version 2.0 it is a real list.
     """
+    if isinstance(raw, list | tuple):
+        raw = ",".join(str(parse_number(rank)) for rank in parse_sequence(raw, most=MOST_RANKS))
     if not isinstance(raw, str) or len(raw) >= 16 * MOST_RANKS:
         return None, None
     return _members_once(raw) if len(raw) < _MOST_REMEMBERED else _members(raw)
@@ -78,7 +84,9 @@ def parse_text(raw: Any) -> str:
 
 
 def parse_texts(raw: Any) -> tuple[str, ...]:
-    """Read one text per tensor."""
+    """Read one text per tensor; of a single tensor it may stand alone."""
+    if isinstance(raw, str):
+        return (parse_text(raw),) if raw else ()
     return tuple(parse_text(item) for item in parse_sequence(raw, most=MOST_TENSORS))
 
 

@@ -192,6 +192,9 @@ class RankSnapshot(Value):
 
     identity: Identity
     looked_at_ns: int | None = Field(default=None, description="Unix nanoseconds on the node; None for bare files.")
+    recorded_at_ns: int | None = Field(
+        default=None, description="When the file of its flight record was written, Unix nanoseconds; bare files only."
+    )
     process: Process | Missing
     stacks: Stacks | Missing
     children: tuple[Child, ...] = ()

@@ -85,6 +85,7 @@ class SurveyReader:
                 {
                     "identity": identity,
                     "looked_at_ns": looked_at_ns,
+                    "recorded_at_ns": None,
                     "process": process,
                     "stacks": stacks,
                     "children": (),

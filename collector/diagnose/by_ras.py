@@ -66,7 +66,7 @@ def _is_lost(rank: int, status: Status, ras: RasView, scene: Scene) -> bool:
 
 def _kind_of_lost(rank: int, scene: Scene) -> Kind:
     """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
-    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.RECORDED)
+    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.UNSEEN, Presence.RECORDED)
     return Kind.RANK_UNREACHABLE if told else kind_of(rank, scene)
 
 

@@ -73,9 +73,14 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: 
     for rank in outside:
         by_kind[kind_of(rank, scene)].append(rank)
     starting = _starting(waiting, scene)
+    lone = _alone_in_a_collective(outside, waiting, scene)
+    if lone is not None:
+        return [lone]
     faults = []
     for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
         named = _named(kind, tuple(ranks), waiting, scene)
+        if starting and all(scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks):
+            named = ()  # the rendezvous shows that somebody has not come, and not who
         faults.append(
             Fault(
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
@@ -88,6 +93,32 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: 
             )
         )
     return faults
+
+
+def _alone_in_a_collective(outside: tuple[int, ...], waiting: tuple[int, ...], scene: Scene) -> Fault | None:
+    """One rank in a collective that nobody else has come to, while devices hold up all others, wherever these are.
+
+    A launch blocks in any line once the device's queue is full, and so does `.item()`: ranks that stand in several such
+    lines, beside others that wait for their devices, are not outside communication. One alone may well be the cause.
+    """
+    inside = [rank for rank in waiting if _is_symmetric(scene.activities[rank])]
+    on_devices = [rank for rank in waiting if scene.doing(rank) is Doing.DEVICE]
+    seen = [scene.activities[rank] for rank in outside if rank in scene.activities and rank not in waiting]
+    held = any(one.cause in TELLING for one in seen) or len({one.frames[-1:] for one in seen}) < 2
+    if len(inside) != 1 or not on_devices or len(inside) + len(on_devices) < len(waiting) or held:
+        return None
+    if len(seen) < len(outside):
+        return None
+    others = tuple(sorted({*waiting, *outside} - {*inside}))
+    remark = f"nobody else is in its {scene.activities[inside[0]].op}; devices may hold the others where they are"
+    return Fault(
+        Kind.RANK_NOT_JOINED,
+        tuple(inside),
+        others,
+        Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        remarks=(f"{remark}; {NO_RECORD}",),
+    )
 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], scene: Scene) -> tuple[int, ...]:
@@ -104,7 +135,7 @@ def _certainty(kind: Kind, ranks: tuple[int, ...], scene: Scene) -> Certainty:
     if kind is Kind.RANK_NOT_JOINED:
         agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
         return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
-    return Certainty.SUPPORTED
+    return Certainty.SUPPORTED if scene.roster.live or kind is not Kind.RANK_MISSING else Certainty.SUSPECTED
 
 
 def _common_op(ranks: tuple[int, ...], scene: Scene) -> str | None:

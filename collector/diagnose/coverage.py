@@ -15,6 +15,10 @@ _ABSENT = {
     Presence.EXITED: (Reason.GONE, "its process has ended"),
     Presence.ABSENT: (Reason.NOT_FOUND, "no process or dump of it was found"),
     Presence.UNREACHABLE: (Reason.UNREACHABLE, "its node did not answer"),
+    Presence.UNSEEN: (
+        Reason.NOT_FOUND,
+        "nobody looked at it: it is in none of the files and on none of the nodes given",
+    ),
 }
 
 

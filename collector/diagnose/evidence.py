@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from collector.diagnose.activity import exception_of, place
+from collector.diagnose.lanes import NONE
 from collector.diagnose.motion import Motion
 from collector.diagnose.own_threads import thread_evidence
 from collector.diagnose.roster import Presence, RankView
@@ -90,7 +91,8 @@ def _sequence(fault: Fault, scene: Scene) -> SequenceEvidence:
     issued: dict[str, list[int]] = defaultdict(list)
     for rank in group.members:
         lane = group.lanes.get(rank)
-        issued["unknown" if lane is None else str(lane.issued)].append(rank)
+        last = None if lane is None else "none" if lane.issued == NONE else str(lane.issued)
+        issued["unknown" if last is None else last].append(rank)
     waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
     waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, scene)
     where = f"sequence {sequence} of group {_named(group.ref)}"
@@ -191,6 +193,9 @@ def _absence(ranks: list[int], presence: Presence, host: str | None, why: str) -
         text = f"{who} {'is' if one else 'are'} on {where}, which gave no answer{why}"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.UNREACHABLE)
     has = "has" if one else "have"
+    if presence is Presence.UNSEEN:
+        text = f"nobody looked at {who}: in none of the files and on none of the nodes given"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
     if presence is Presence.EXITED:
         whose = "its" if one else "their"
         text = f"{who} {has} no process any more; {whose} launcher has ended children that are not reaped"

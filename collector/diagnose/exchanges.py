@@ -15,6 +15,7 @@ from collector.diagnose.signatures import Mismatch, signature_at
 from shared.ranks import ranks_in_words
 from shared.trace import Signature, Trace
 
+_Sizes = tuple[tuple[int, ...], ...]
 _Told = dict[int, Signature]
 """What each member has issued, in group-rank order."""
 _MOST_EARLIER = 16
@@ -82,35 +83,50 @@ def _sums_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
     return _mismatch(group, sequence, told, culprits=tuple(odd) if told_apart else (), odd=odd, remark=remark)
 
 
-def _receivers(told: _Told) -> set[int]:
-    return {rank for rank, one in told.items() if _elements(one.output_sizes)}
+def _receivers(told: _Told) -> set[int] | None:
+    return _acting({rank: (one.output_sizes, one.input_sizes) for rank, one in told.items()})
 
 
-def _senders(told: _Told) -> set[int]:
-    return {rank for rank, one in told.items() if _elements(one.input_sizes)}
+def _senders(told: _Told) -> set[int] | None:
+    return _acting({rank: (one.input_sizes, one.output_sizes) for rank, one in told.items()})
 
 
 _ROOTS = {"gather": _receivers, "scatter": _senders}
 
 
-def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int]) -> Mismatch | None:
-    if len(roots) == 1 or not any(_elements((*one.input_sizes, *one.output_sizes)) for one in told.values()):
+def _acting(told: dict[int, tuple[_Sizes, _Sizes]]) -> set[int] | None:
+    """Who brings a share for every member, beside its own share; None where some bring neither that nor nothing.
+
+    Who has no part in a list may write `[[]]`, which is also the shape of a single number, or repeat its own share.
+    """
+    shares = {rank: (_elements(brought), _elements(own)) for rank, (brought, own) in told.items()}
+    acting = {rank for rank, (brought, own) in shares.items() if brought >= len(told) * own and brought}
+    return acting if all(rank in acting or not brought for rank, (brought, _) in shares.items()) else None
+
+
+def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int] | None) -> Mismatch | None:
+    if (
+        roots is None
+        or len(roots) == 1
+        or not any(_elements((*one.input_sizes, *one.output_sizes)) for one in told.values())
+    ):
         return None
     what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "nobody acts as the root"
     return _mismatch(group, sequence, told, culprits=(), odd=roots, remark=what)
 
 
 def _with_usual_root(
-    found: Mismatch, roots: Callable[[_Told], set[int]], group: GroupView, traces: dict[int, Trace]
+    found: Mismatch, roots: Callable[[_Told], set[int] | None], group: GroupView, traces: dict[int, Trace]
 ) -> Mismatch:
     """Where one rank was the root of all operations like this one before, any other that acts as the root is odd."""
     op = found.sides[0][1].op
     held = set.intersection(*(set(lane.sequences) for lane in group.lanes.values()))
     recent = sorted(at for at in held if at < found.sequence)[-_MOST_EARLIER:]
     before = [{r: signature_at(group, traces, r, at) for r in group.order} for at in recent]
-    earlier = [roots(told) for told in before if {one.op for one in told.values()} == {op}]
+    acted = [roots(told) for told in before if {one.op for one in told.values()} == {op}]
+    earlier = [each for each in acted if each is not None]
     usual = set.union(*earlier) if len(earlier) >= _LEAST_EARLIER else set()
-    acting = roots({rank: signature_at(group, traces, rank, found.sequence) for rank in group.order})
+    acting = roots({rank: signature_at(group, traces, rank, found.sequence) for rank in group.order}) or set()
     odd = tuple(sorted(acting - usual))
     if len(usual) != 1 or not usual < acting or len(odd) != 1:
         return found
@@ -126,8 +142,18 @@ def _mismatch(
     return Mismatch(group, sequence, shown, culprits, remarks=(remark,))
 
 
-def _elements(sizes: tuple[tuple[int, ...], ...]) -> int:
+def _elements(sizes: _Sizes) -> int:
     return sum(prod(size) for size in sizes)
 
 
-_FITS = {"all_to_all": _lists_fit, "all_to_all_single": _sums_fit}
+def _as_much_back(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+    """all_reduce gives back what it takes: whoever expects another size has a call of its own, alone or with all."""
+    odd = {rank for rank, one in told.items() if _elements(one.input_sizes) != _elements(one.output_sizes)}
+    if not odd or any(not (one.input_sizes and one.output_sizes) for one in told.values()):
+        return None
+    culprits = tuple(sorted(odd)) if 2 * len(odd) < len(told) else ()
+    remark = f"{ranks_in_words(sorted(odd))} {'expects' if len(odd) == 1 else 'expect'} another size than put in"
+    return _mismatch(group, sequence, told, culprits=culprits, odd=odd, remark=remark)
+
+
+_FITS = {"all_to_all": _lists_fit, "all_to_all_single": _sums_fit, "all_reduce": _as_much_back}

@@ -13,7 +13,7 @@ from collector.diagnose.queues import unfinished
 from collector.diagnose.roots import root_faults
 from collector.diagnose.scene import Fault, Scene, kind_of
 from collector.diagnose.signatures import Mismatch
-from collector.diagnose.stuck import stuck_faults
+from collector.diagnose.stuck import left_behind, stuck_faults
 from shared.diagnosis import Cause, Certainty, Kind
 from shared.trace import Trace
 
@@ -26,7 +26,8 @@ def faults_by_record(scene: Scene) -> list[Fault]:
     disputed = frozenset(rank for mismatch in disputes for rank in mismatch.ranks)
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
     graph = WaitGraph(scene.edges, cut=convicted)
-    entered = {edge.waiter for edge in scene.edges if not edge.holders}
+    joined = [edge for edge in scene.edges if not edge.holders]
+    entered = {edge.waiter for edge in joined if edge.waiter in disputed or not left_behind(edge)}
     queued = {rank for edge in scene.edges for rank in edge.queued}
     entered |= _stuck_in_what_is_lost(scene) - queued
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]

@@ -21,6 +21,8 @@ from shared.trace import Record, Trace
 
 _T = TypeVar("_T")
 
+_INFERRED = -1
+"""No group rank: marks a table of group ranks that holds only those whose owners are known."""
 _NUMBERED = re.compile(r"^(?P<family>.*?)\d+$")
 
 
@@ -58,6 +60,11 @@ class GroupView:
     def ref(self) -> GroupRef:
         return GroupRef(name=self.name, description=self.description, ranks=fold(self.members))
 
+    @property
+    def is_default(self) -> bool:
+        """Is it the group of the whole world?"""
+        return _is_default((self.name, self.description))
+
     @cached_property
     def unknown(self) -> tuple[int, ...]:
         return tuple(rank for rank in self.members if rank not in self.lanes)
@@ -69,6 +76,16 @@ class GroupView:
     def absent_at(self, sequence: int) -> tuple[int, ...]:
         """Ranks that have not issued `sequence`, as far as known."""
         return tuple(rank for rank, lane in self.lanes.items() if lane.issued < sequence)
+
+    def completed_at(self, sequence: int) -> tuple[int, ...]:
+        """Ranks that have completed `sequence`."""
+        lanes = self.lanes.items()
+        return tuple(r for r, lane in lanes if lane.completed >= sequence and sequence not in lane.pending)
+
+    def left_behind_at(self, sequence: int) -> bool:
+        """Is `sequence` unfinished on some members, while all others have completed it?"""
+        waiting, done = self.waiting_at(sequence), self.completed_at(sequence)
+        return bool(done) and len(waiting) + len(done) == len(self.members)
 
     def is_met_at(self, sequence: int) -> bool:
         """Have several ranks issued `sequence`?"""
@@ -184,6 +201,9 @@ def _view(
 ) -> GroupView:
     lanes: dict[int, Lane] = {}
     p2p: list[PendingP2P] = []
+    by_index = dict(enumerate(order))
+    if inferred and not _is_default(name):
+        by_index = _own_indices({rank: traces[rank] for rank in order if rank in traces}, places)
     for rank in sorted(order):
         trace = traces.get(rank)
         if trace is None:
@@ -194,25 +214,40 @@ def _view(
             lanes[rank] = lane
         if cutter.pending_p2p:
             positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
-            p2p.extend(_pending_p2p(rank, trace, positions, order, known))
+            p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
     members = tuple(sorted(rank for rank in order if rank in known))
     return GroupView(name[0], name[1], members, order, inferred, lanes, tuple(p2p))
 
 
 def _pending_p2p(
-    rank: int, trace: Trace, positions: Iterable[int], order: tuple[int, ...], known: Collection[int]
+    rank: int, trace: Trace, positions: Iterable[int], by_index: Mapping[int, int], known: Collection[int]
 ) -> Iterable[PendingP2P]:
     for position in positions:
         record = trace.record(position)
         signature = record.signature
         if signature.op in ("send", "recv"):
-            source, target = (_global(order, peer, known) for peer in (signature.source, signature.target))
+            source, target = (_global(by_index, peer, known) for peer in (signature.source, signature.target))
+            if None in (source, target) and _INFERRED in by_index:
+                continue  # an index into an inferred list is not a rank, and its owner is not known
             yield PendingP2P(rank, signature.op, source, target, record)
         elif signature.op == COALESCED and position == 0:  # the ring buffer has overwritten its parts
             yield PendingP2P(rank, COALESCED, None, None, record)
 
 
-def _global(order: tuple[int, ...], group_rank: int | None, known: Collection[int]) -> int | None:
+def _own_indices(traces: Mapping[int, Trace], places: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
+    """Who has which index in a group whose members no dump names: each tells its own by what it sends and receives."""
+    found = {_INFERRED: _INFERRED}
+    for rank, trace in traces.items():
+        mine = (at for at, p2p in enumerate(trace.is_p2p) if p2p and trace.group[at] in places.get(rank, ()))
+        for signature in (trace.signatures[trace.signature[at]] for at in mine):
+            own = signature.source if signature.op == "send" else signature.target if signature.op == "recv" else None
+            if own is not None:
+                found[own] = rank
+                break
+    return found
+
+
+def _global(by_index: Mapping[int, int], group_rank: int | None, known: Collection[int]) -> int | None:
     """Translate a group rank, as records carry it, into the global rank; None: no rank of the job."""
-    rank = order[group_rank] if group_rank is not None and 0 <= group_rank < len(order) else None
+    rank = None if group_rank is None else by_index.get(group_rank)
     return rank if rank in known else None

@@ -10,7 +10,7 @@ from collector.diagnose.graph import WaitGraph
 from collector.diagnose.habits import broken_habit
 from collector.diagnose.motion import Motion
 from collector.diagnose.patterns import Doing
-from collector.diagnose.roster import Presence, RankView
+from collector.diagnose.roster import UNKNOWN, Presence, RankView
 from collector.diagnose.scene import Fault, Scene, first_edge, kind_of
 from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
@@ -25,7 +25,8 @@ def waits_unrecorded(root: int, scene: Scene) -> bool:
 def outsiders(scene: Scene) -> tuple[int, ...]:
     """Ranks that wait for no other rank: gone, stopped, or standing still outside communication.
 
-    Those on silent nodes are among them only where there is nobody else: what they do is not known.
+    Those on silent nodes, or where nobody looked, are among them only where there is nobody
+    else: what they do is not known.
     """
     found = [
         view
@@ -34,7 +35,7 @@ def outsiders(scene: Scene) -> tuple[int, ...]:
         or view.presence is Presence.STOPPED
         or (scene.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, scene))
     ]
-    seen = [view for view in found if view.presence is not Presence.UNREACHABLE]
+    seen = [view for view in found if view.presence not in UNKNOWN]
     return tuple(view.rank for view in seen or found)
 
 
@@ -130,7 +131,9 @@ def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: Wa
         kind=kinds[0],
         culprits=worst,
         victims=tuple(sorted({edge.waiter for edge in scene.edges} | set(hidden) - set(worst))),
-        certainty=Certainty.SUPPORTED,
+        certainty=Certainty.SUSPECTED
+        if kinds[0] is Kind.RANK_MISSING and not scene.roster.live
+        else Certainty.SUPPORTED,
         edges=graph.edges_to(hidden),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,

@@ -12,15 +12,20 @@ from functools import cached_property
 from itertools import compress
 
 from collector.diagnose.queues import unfinished
+from shared.coalesced import COALESCED
 from shared.trace import Trace
 
 _MOST_INDICES = 256
 """Indices above do not fit into a byte; traces with so many groups or signatures take the slower way."""
 
 
+NONE = -1
+"""In the place of a sequence: none was issued, or none completed."""
+
+
 @dataclass(frozen=True)
 class Lane:
-    """One rank's collectives on one group. Sequences count from 1; `issued == 0` means that none was issued."""
+    """One rank's collectives on one group. Sequences count from 1, torchcomms' from 0; -1 means that there is none."""
 
     issued: int
     completed: int
@@ -55,6 +60,7 @@ class Cutter:
         self._unfinished = unfinished(trace)
         self._groups = bytes(trace.group.tolist()) if len(trace.groups) <= _MOST_INDICES else None
         self._numbered = not trace.collective_seq or min(trace.collective_seq) > 0
+        self._from_zero = b"" if self._numbered else _counts_from_zero(trace)
         self._lanes: dict[tuple[int, ...], Lane | None] = {}
         self.has_p2p = any(trace.is_p2p)
         self.pending_p2p = tuple(at for at in self._unfinished if trace.is_p2p[at])
@@ -77,7 +83,7 @@ class Cutter:
         if not sequences and not (trace.active_only and marks) and (trace.truncated or trace.active_only):
             return None
         pending = tuple(sorted({trace.collective_seq[at] for at in self._unfinished if mask[at]}))
-        issued = sequences[-1] if sequences else 0
+        issued = sequences[-1] if sequences else NONE
         completed = _last_completed(sequences, pending)
         if trace.active_only:
             issued = max([issued, *(mark.issued for mark in marks if mark.issued is not None)])
@@ -96,8 +102,22 @@ class Cutter:
         if self.has_p2p:
             mask = bytes(mine and not p2p for mine, p2p in zip(mask, trace.is_p2p, strict=True))
         if not self._numbered:
-            mask = bytes(mine and seq > 0 for mine, seq in zip(mask, trace.collective_seq, strict=True))
+            numbered = (seq > 0 or first for seq, first in zip(trace.collective_seq, self._from_zero, strict=True))
+            mask = bytes(mine and counted for mine, counted in zip(mask, numbered, strict=True))
         return mask
+
+
+def _counts_from_zero(trace: Trace) -> bytes:
+    """Which records without a sequence are the first collective of a recorder that counts from 0, as torchcomms does.
+
+    It counts operations from 0, too; elsewhere such a record is a send, a receive or the end of their batch.
+    """
+    if min(trace.op_id) > 0:
+        return bytes(len(trace))
+    one_of_two = {at for at, signature in enumerate(trace.signatures) if signature.source is not None}
+    one_of_two |= {at for at, signature in enumerate(trace.signatures) if signature.op == COALESCED}
+    columns = zip(trace.collective_seq, trace.p2p_seq, trace.op_id, trace.signature, strict=True)
+    return bytes(not seq and not p2p and not op_id and at not in one_of_two for seq, p2p, op_id, at in columns)
 
 
 def cutters_for(traces: Mapping[int, Trace]) -> dict[int, Cutter]:
@@ -114,7 +134,9 @@ def cutters_for(traces: Mapping[int, Trace]) -> dict[int, Cutter]:
 def _what_lanes_show(trace: Trace) -> object:
     """Everything that a lane is made of."""
     columns = (trace.group, trace.collective_seq, trace.is_p2p, trace.state)
-    marks = tuple((mark.group, mark.issued, mark.completed) for mark in trace.marks)
+    marks: tuple[object, ...] = tuple((mark.group, mark.issued, mark.completed) for mark in trace.marks)
+    if trace.collective_seq and min(trace.collective_seq) == 0:
+        marks = (*marks, _counts_from_zero(trace))
     flags = (len(trace), len(trace.groups), trace.active_only, trace.truncated)
     return (*(column.tobytes() for column in columns), marks, flags)
 
@@ -126,6 +148,6 @@ def _sorted_together(sequences: tuple[int, ...], positions: tuple[int, ...]) -> 
 
 def _last_completed(sequences: tuple[int, ...], pending: tuple[int, ...]) -> int:
     if not pending:
-        return sequences[-1] if sequences else 0
+        return sequences[-1] if sequences else NONE
     unfinished = set(pending)
-    return next((seq for seq in reversed(sequences) if seq not in unfinished), 0)
+    return next((seq for seq in reversed(sequences) if seq not in unfinished), NONE)

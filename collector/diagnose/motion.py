@@ -57,6 +57,8 @@ class JobMotion:
     """Ranks whose main thread changed its stack or slept anew: CPU time alone may be a waiter that spins."""
     carrying: frozenset[int] = frozenset()
     """Ranks that read or wrote much: a waiter that does has data on its way."""
+    between_files: frozenset[int] = frozenset()
+    """Ranks that moved between the last two of their dumps, where these are bare files: they may hang since."""
     idle_seconds: Mapping[int, float] = field(default_factory=dict)
     """How long the agent had seen each rank stand still before the first look, where it was there to see it."""
 
@@ -84,12 +86,16 @@ def motion_of(roster: Roster) -> JobMotion:
     launched = roster.ras.advanced if roster.ras is not None else frozenset()
     present = roster.present()
     again = [view for view in present if len(view.looks) > 1]
-    traced = [view for view in present if view.trace is not None and len(view.trace)] if roster.live else []
-    stalls = [stall for stall in map(_stall, traced) if stall is not None]
+    traced = [view for view in present if view.trace is not None and len(view.trace)]
+    stalls = [stall for stall in map(_stall, traced if roster.live else ()) if stall is not None]
     telling = traced[:: 1 + len(traced) // _MOST_FOR_RHYTHM]
     gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
     return JobMotion(
-        by_rank={v.rank: Motion.ADVANCED if v.rank in launched else _rank_motion(v) for v in present},
+        by_rank={
+            v.rank: Motion.ADVANCED if v.rank in launched else _rank_motion(v) if roster.live else Motion.UNKNOWN
+            for v in present
+        },
+        between_files=frozenset(v.rank for v in again if not roster.live and _moved_at_last(v)),
         seconds=max(map(_seconds_between, again), default=0.0),
         stalled_seconds=min(stalls, default=None),
         usual_gap_seconds=max(gaps, default=None),
@@ -132,6 +138,28 @@ def _progress(look: RankSnapshot) -> tuple[int, int] | None:
     if not isinstance(trace, Trace):
         return None
     return max(trace.created_ns, default=0), sum(state != State.COMPLETED for state in trace.state)
+
+
+def _moved_at_last(view: RankView) -> bool:
+    before, last = (_progress(look) for look in view.looks[-2:])
+    return before is not None and last is not None and before != last
+
+
+def written_after(view: RankView, created_ns: int) -> float | None:
+    """Seconds from an operation's beginning to the file that shows it unfinished; None: nothing tells.
+
+    A copy of a file may be younger than the dump. That shows where it claims to have been written when operations had
+    been issued that it does not hold.
+    """
+    last = view.looks[-1].recorded_at_ns if view.looks else None
+    if last is None or not created_ns or last < created_ns:
+        return None
+    for before, after in pairwise(view.looks):
+        if isinstance(before.recorder, Trace) and isinstance(after.recorder, Trace) and before.recorded_at_ns:
+            newest = max(before.recorder.created_ns, default=0)
+            if any(newest < begun < before.recorded_at_ns for begun in after.recorder.created_ns):
+                return None
+    return (last - created_ns) / 1e9
 
 
 def _stack_changed(a: RankSnapshot, b: RankSnapshot) -> bool | None:

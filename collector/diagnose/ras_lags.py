@@ -112,9 +112,15 @@ def remark_of(ras: RasView | None) -> str:
 
 
 def doubt_of(scene: Scene) -> str:
-    """Why files that hold unequal counts are no verdict; empty where there are none."""
+    """Why files that hold unequal counts, or ranks without an answer, are no verdict; empty where there are none."""
     remark = remark_of(scene.roster.ras)
-    return f"{remark}; counts that a second report repeats would tell" if remark and not _is_still(scene) else remark
+    counted = f"{remark}; counts that a second report repeats would tell" if remark and not _is_still(scene) else remark
+    silent = () if scene.roster.ras is None else tuple(scene.roster.ras.trouble)
+    if not silent:
+        return counted
+    answers = "does not answer" if len(silent) == 1 else "do not answer"
+    asked = f"{ranks_in_words(silent)} {answers} NCCL RAS (asked once: a second report would tell whether that lasts)"
+    return f"{asked}; {counted}" if counted else asked
 
 
 def _is_still(scene: Scene) -> bool:

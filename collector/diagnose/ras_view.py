@@ -16,6 +16,7 @@ from shared.ras import Communicator, Launched, RasNetwork, Status
 from shared.snapshot import NodeSnapshot, RankSnapshot
 
 _APART_NS = 1_000_000_000
+_MOST_LOST = 16
 _TROUBLE = (Status.SILENT, Status.DEAD)
 
 
@@ -95,6 +96,13 @@ def ras_view(
         still=not moved and _apart([(host, network) for host, network, _ in joined]),
         whole=newest.whole,
     )
+
+
+def lost_processes(snapshots: Sequence[NodeSnapshot]) -> tuple[str, ...]:
+    """Processes that RAS could not reach, whatever rank they are: its monitor mode tells of no ranks."""
+    networks = [network for snapshot in snapshots if snapshot.ras is not None for network in snapshot.ras.networks]
+    lost = {peer[:2] for network in networks for peer in network.peers if peer.status in _TROUBLE}
+    return tuple(f"pid {pid} on {host}" for host, pid in sorted(lost)[:_MOST_LOST])
 
 
 def _group(one: Communicator, ranks: Mapping[int, int], *, is_world: bool) -> RasGroup:

@@ -15,6 +15,7 @@ from collector.diagnose.roles import role_of
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import TELLING, Fault, Scene, first_edge, kind_of
 from collector.diagnose.shifts import shift_of
+from collector.diagnose.signatures import UNPAIRED
 from collector.diagnose.waits import Edge
 from shared.diagnosis import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
@@ -88,10 +89,14 @@ def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, sc
     views = [scene.roster.ranks[rank] for rank in culprits]
     if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
         return Certainty.PROVEN
+    if kind is Kind.RANK_MISSING and not scene.roster.live:
+        return Certainty.SUSPECTED  # that it left no file is all that is known
     if kind is Kind.RANK_UNREACHABLE:
         known = all(view.unanswered is not None and view.unanswered.ranks for view in views)
         return Certainty.SUPPORTED if known else Certainty.SUSPECTED
     if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
+        if edge.signature.op in UNPAIRED and not edge.is_p2p:
+            return Certainty.SUSPECTED  # it counts as a collective, and may have two members alone
         marked = all(rank in edge.group.lanes for rank in culprits)
         if marked and not (edge.group.inferred and edge.group.name != "0"):
             return Certainty.PROVEN

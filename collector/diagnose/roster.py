@@ -14,7 +14,7 @@ from functools import cached_property
 from collector.diagnose.expected import Expected, Unanswered
 from collector.diagnose.logbook import logged_communicators, unowned_events
 from collector.diagnose.node_clocks import clocks_off
-from collector.diagnose.ras_view import RasView, ras_view
+from collector.diagnose.ras_view import RasView, lost_processes, ras_view
 from collector.diagnose.sightings import (
     MOST_RANKS,
     ProcessKey,
@@ -45,13 +45,19 @@ class Presence(StrEnum):
     EXITED = "exited"
     UNREACHABLE = "unreachable"
     ABSENT = "absent"
-    """Nobody saw it, and nothing says what became of it."""
+    """Whoever could have seen it looked, and it was not there."""
+    UNSEEN = "unseen"
+    """Nobody looked where it may be: on another node, or in a file that was not given. It is accused of nothing."""
     RECORDED = "recorded"
     """Known from files only; whether it runs is not known."""
 
 
-GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT})
+GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT, Presence.UNSEEN})
 """Presences of which nobody can say where the rank is now."""
+
+
+UNKNOWN = frozenset({Presence.UNREACHABLE, Presence.UNSEEN})
+"""Presences of ranks that may be at work, or wait like everybody else."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,8 @@ class Roster:
     """What NCCL logged of its calls, by every process and file."""
     ras: RasView | None = None
     """What NCCL RAS tells of these ranks; None: nothing."""
+    lost_by_ras: tuple[str, ...] = ()
+    """Processes that RAS could not reach, whatever rank they are."""
     clocks_off: Mapping[str, int] = field(default_factory=dict)
     """By how many nanoseconds nodes' clocks are ahead of most others', of those that are far off."""
 
@@ -176,12 +184,15 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
         rank: replace(view, logged=_logged(rank, (), common[rank])) if rank in common else view
         for rank, view in _account_for(absent, seen, snapshots, expected, attempt).items()
     }
+    live = any(s.looked_at_ns is not None for s in current)
+    if not live and len(absent) == 1 and world_size is not None:
+        gone = {rank: _left_out(view) for rank, view in gone.items()}
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
         ranks=dict(sorted((seen | gone).items())),
         conflicts=tuple(conflicts + disagreement),
-        live=any(s.looked_at_ns is not None for s in current),
+        live=live,
         last_look_ns=max(
             (s.looked_at_ns - off.get(s.identity.host or "", 0) for s in current if s.looked_at_ns is not None),
             default=None,
@@ -189,6 +200,7 @@ def call_roll(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
         unowned=unowned_events(chosen, snapshots),
         communicators=logged_communicators(chosen, snapshots),
         ras=ras_view(chosen, snapshots, world_size),
+        lost_by_ras=lost_processes(snapshots),
         clocks_off=off,
     )
 
@@ -310,6 +322,11 @@ def _account_for(
     return views | _by_elimination(left, seen, exits, snapshots, expected, job)
 
 
+def _left_out(view: RankView) -> RankView:
+    """Of all ranks of a job this one alone left no file: it counts as looked for, and as no more than suspect."""
+    return replace(view, presence=Presence.ABSENT) if view.presence is Presence.UNSEEN else view
+
+
 def _by_elimination(
     left: list[int],
     seen: dict[int, RankView],
@@ -318,10 +335,16 @@ def _by_elimination(
     expected: Expected,
     job: str | None,
 ) -> dict[int, RankView]:
-    """Place the ranks that no source names: on the node that lacks ranks, else on the one node that is silent."""
+    """Place the ranks that no source names: on the node that lacks ranks, else on the one node that is silent.
+
+    Absence is evidence only where somebody looked and could have seen: of all others nobody knows anything.
+    """
     views: dict[int, RankView] = {}
     zombies = {e.pid: e for e in exits if e.identity is None and (job is None or job in e.sibling_jobs)}
+    whole = {snapshot.host for snapshot in snapshots if snapshot.whole}
     for host, ranks in _lacking(left, seen).items():
+        if host not in whole and not zombies:
+            continue
         match = list(zombies.values()) if len(zombies) == len(ranks) == 1 else []
         for rank in ranks:
             exited = match[0] if match else None
@@ -331,7 +354,7 @@ def _by_elimination(
     for rank in left:
         if rank not in views:
             only = nameless[0] if len(nameless) == 1 else None
-            presence = Presence.UNREACHABLE if nameless else Presence.ABSENT
+            presence = Presence.UNREACHABLE if nameless else Presence.UNSEEN
             views[rank] = RankView(
                 rank, presence, unanswered=only or next(iter(nameless), None), host=only.host if only else None
             )

@@ -73,6 +73,7 @@ _PRESENCE_KINDS = {
     Presence.UNREACHABLE: Kind.RANK_UNREACHABLE,
     Presence.STOPPED: Kind.RANK_STOPPED,
     Presence.ABSENT: Kind.RANK_MISSING,
+    Presence.UNSEEN: Kind.RANK_MISSING,
 }
 
 

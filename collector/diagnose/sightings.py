@@ -13,7 +13,7 @@ from shared.diagnosis import Conflict
 from shared.missing import Missing
 from shared.ranks import fold
 from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
-from shared.trace import Trace
+from shared.trace import State, Trace
 
 MOST_RANKS = 131_072
 """Ranks beyond this are left out: a job's own word may be hostile, and each rank costs memory here."""
@@ -53,8 +53,9 @@ def _order(sighting: RankSnapshot) -> tuple[int, float, int]:
     return identity.rank, identity.started_at or 0.0, sighting.looked_at_ns or 0
 
 
-def _whole_order(sighting: RankSnapshot) -> tuple[int, float, int, int, int]:
-    return *_order(sighting), newest_ns(sighting.recorder), sighting.identity.pid or 0
+def _whole_order(sighting: RankSnapshot) -> tuple[int, float, int, int, int, int]:
+    done = sighting.recorder.state.count(State.COMPLETED) if isinstance(sighting.recorder, Trace) else 0
+    return *_order(sighting), newest_ns(sighting.recorder), done, sighting.identity.pid or 0
 
 
 def newest_ns(recorder: Trace | Missing | None) -> int:

@@ -1,18 +1,35 @@
 """Step 6, with silent nodes: what stands against ranks of which nothing is known but that others wait for them.
 
 They may wait like everybody else. So where a rank is seen to hold the job up, they are told beside it and not blamed;
-unless connections or NCCL RAS tell more of their nodes than that their agents are silent.
+unless connections or NCCL RAS tell more of their nodes than that their agents are silent. Ranks that nobody looked at
+are never blamed: on one node of two, or with half of the dumps, that others wait for them says nothing about them.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.diagnose.fd_tables import with_descriptors
+from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene
 from shared.diagnosis import Certainty, Kind
 from shared.ranks import ranks_in_words
 
 _MOST_HOSTS = 6
+
+
+def of_looked_at(faults: Sequence[Fault], scene: Scene) -> list[Fault]:
+    """Leave out the faults that have nothing but unseen ranks to blame."""
+    return [fault for fault in faults if not _of_unseen(fault, scene)]
+
+
+def waits_for_unseen(faults: Sequence[Fault], scene: Scene) -> Fault | None:
+    """Return the first fault that blames unseen ranks alone: where the next look should go."""
+    return next((fault for fault in faults if _of_unseen(fault, scene)), None)
+
+
+def _of_unseen(fault: Fault, scene: Scene) -> bool:
+    unseen = (scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in fault.culprits)
+    return bool(fault.culprits) and not fault.ground and all(unseen)
 
 
 def beside_the_seen(faults: Sequence[Fault], scene: Scene) -> list[Fault]:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from collector.diagnose.graph import WaitGraph
 from collector.diagnose.programs import Programs, Stray
 from collector.diagnose.scene import Fault, Scene
-from collector.diagnose.signatures import ROOTED
+from collector.diagnose.signatures import ROOTED, is_compared
 from collector.diagnose.waits import Edge
 from shared.coalesced import COALESCED
 from shared.diagnosis import Cause, Certainty, Kind
+from shared.ranks import ranks_in_words
 
 
 def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fault]:
@@ -21,7 +22,7 @@ def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fau
     for edge in scene.edges:
         paired = edge.is_p2p and edge.signature.op != COALESCED
         whole = not edge.group.unknown and (paired or edge.group.is_met_at(edge.sequence or 0))
-        if not edge.holders and whole:
+        if not edge.holders and whole and not may_be_ending(edge, scene):
             stuck[edge.group.name, edge.sequence].append(edge)
     if not stuck:
         return []
@@ -37,11 +38,36 @@ def stuck_faults(graph: WaitGraph, scene: Scene, programs: Programs) -> list[Fau
         group=edges[0].group,
         op=edges[0].signature.op,
         sequence=edges[0].sequence,
-        remarks=(_no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
+        remarks=(*_completed_by(edges[0]), _no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
     )
     waiters = {edge.waiter for edge in edges}
     strays = () if edges[0].is_p2p or scene.overwritten(waiters) else programs.strays(waiters)
     return [_astray(together, strays) if strays else together]
+
+
+def left_behind(edge: Edge) -> bool:
+    """Have all members but the waiters completed the operation? Then what holds it is with the waiters themselves.
+
+    Of an operation with a root that shows nothing: who only sends may be done long before the root is.
+    """
+    if edge.holders or edge.sequence is None or edge.signature.op in ROOTED:
+        return False
+    return edge.group.left_behind_at(edge.sequence)
+
+
+def may_be_ending(edge: Edge, scene: Scene) -> bool:
+    """Have the others completed the operation, and has nobody issued anything since? Then nobody waits for anybody.
+
+    That an operation has ended is written down a moment after the call returns: a job that ends well may look so.
+    """
+    if not left_behind(edge) or scene.roster.live:
+        return False
+    begun = [
+        scene.traces[rank].created_ns[at]
+        for rank, lane in edge.group.lanes.items()
+        for at in lane.at(edge.sequence or 0)
+    ]
+    return max(trace_end for trace in scene.traces.values() for trace_end in trace.created_ns) <= max(begun)
 
 
 def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
@@ -57,9 +83,20 @@ def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
     )
 
 
+def _completed_by(edge: Edge) -> tuple[str, ...]:
+    if not left_behind(edge):
+        return ()
+    done = edge.group.completed_at(edge.sequence or 0)
+    return (f"{ranks_in_words(done)} {'has' if len(done) == 1 else 'have'} completed it",)
+
+
 def _no_divergence(op: str) -> str:
     if op in ROOTED:
         return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
+    if not is_compared(op):
+        return (
+            f"every member has issued it; which arguments of {op} must agree is not known here, and none are compared"
+        )
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
 
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from collector.diagnose.expected import Expected
 from collector.diagnose.groups import GroupView, line_up
+from collector.diagnose.lanes import NONE
 from collector.diagnose.roster import call_roll
 from shared.diagnosis import Contract, GroupRef
 from shared.ranks import FoldedRanks, fold
@@ -13,7 +14,7 @@ from shared.snapshot import NodeSnapshot
 
 
 class LaneMarks(Contract):
-    """One rank's collectives on one group. Sequences count from 1; 0: none yet."""
+    """One rank's collectives on one group. Sequences count from 1; 0: none yet. torchcomms counts from 0; -1: none."""
 
     rank: int
     issued: int
@@ -40,18 +41,19 @@ def group_tables(snapshots: Sequence[NodeSnapshot]) -> tuple[GroupTable, ...]:
 
 def _table(group: GroupView) -> GroupTable:
     most = max(lane.issued for lane in group.lanes.values())
+    none = NONE if any(lane.sequences[:1] == (0,) for lane in group.lanes.values()) else 0
     return GroupTable(
         group=group.ref,
         members_inferred=group.inferred,
-        issued_most=most,
+        issued_most=max(none, most),
         behind=fold(rank for rank, lane in group.lanes.items() if lane.issued < most),
         unknown=fold(group.unknown),
         lanes=tuple(
             LaneMarks(
                 rank=rank,
-                issued=lane.issued,
-                completed=lane.completed,
-                oldest_kept=lane.first_kept,
+                issued=max(none, lane.issued),
+                completed=max(none, lane.completed),
+                oldest_kept=max(none + 1, lane.first_kept),
                 pending=lane.pending[:8],
             )
             for rank, lane in group.lanes.items()

@@ -33,7 +33,7 @@ from collector.diagnose.fd_tables import under_way, with_descriptors
 from collector.diagnose.findings import finding_of, sampled_finding, straggler_finding
 from collector.diagnose.groups import line_up
 from collector.diagnose.heard.statements import hear
-from collector.diagnose.motion import Motion, motion_of
+from collector.diagnose.motion import BUSY_SECONDS, Motion, motion_of, written_after
 from collector.diagnose.nodes import node_facts
 from collector.diagnose.patterns import Doing
 from collector.diagnose.queues import unfinished
@@ -41,12 +41,14 @@ from collector.diagnose.ras_lags import doubt_of, with_counts
 from collector.diagnose.roster import Presence, call_roll
 from collector.diagnose.sampled import find_sampled_straggler
 from collector.diagnose.scene import Fault, Scene
-from collector.diagnose.silence import beside_the_seen
+from collector.diagnose.silence import beside_the_seen, of_looked_at, waits_for_unseen
 from collector.diagnose.straggler import find_straggler
-from collector.diagnose.waits import find_edges
+from collector.diagnose.stuck import may_be_ending
+from collector.diagnose.waits import Edge, find_edges
 from collector.diagnose.whose import one_users
-from collector.diagnose.wording import Reading, headline_of, steps_to_know_more
+from collector.diagnose.wording import Reading, headline_of, steps_to_know_more, waiting_for
 from shared.diagnosis import Certainty, Conflict, Diagnosis, Finding, Kind, Verdict
+from shared.ranks import ranks_in_words
 from shared.snapshot import NodeSnapshot, RankSnapshot
 
 
@@ -112,10 +114,14 @@ def _read(scene: Scene) -> Reading:
         return _nobody_left(scene)
     if _moves(scene):
         return _moving(scene)
-    faults = with_logs(faults_by_record(scene) or faults_by_ras(scene), scene)
-    faults = faults or weighed(faults_by_logs(scene), with_counts(faults_by_stacks(scene), scene), scene)
+    recorded = faults_by_record(scene)
+    faults = with_logs(of_looked_at(recorded, scene) or faults_by_ras(scene), scene)
+    by_stacks = [] if faults else faults_by_stacks(scene)
+    seen = of_looked_at(by_stacks, scene)
+    faults = faults or weighed(faults_by_logs(scene), with_counts(seen, scene), scene)
     if not faults:
-        return _quiet(scene)
+        elsewhere = waits_for_unseen((*recorded, *by_stacks), scene)
+        return _quiet(scene) if elsewhere is None else _unseen(elsewhere)
     faults = beside_the_seen(faults, scene)
     doubts = [_doubt(fault, scene) for fault in faults]
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
@@ -134,6 +140,9 @@ def _decided_after(doubt: Reading) -> float:
 def _nobody_left(scene: Scene) -> Reading:
     if scene.roster.live and scene.roster.ranks and all(v.presence is Presence.EXITED for v in scene.roster.gone()):
         return Reading(Verdict.NOT_HUNG, "all its ranks ended while they were looked at", state="finished")
+    if scene.roster.lost_by_ras:
+        lost = ", ".join(scene.roster.lost_by_ras)
+        return Reading(Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; nothing says which ranks these are")
     return Reading(Verdict.CANNOT_TELL, "no rank was seen")
 
 
@@ -158,6 +167,13 @@ def _moving(scene: Scene) -> Reading:
     return Reading(Verdict.NOT_HUNG, "it makes progress", state="running")
 
 
+def _unseen(fault: Fault) -> Reading:
+    """All that is seen is that others wait for ranks that nobody looked at."""
+    them = "it" if len(fault.culprits) == 1 else "them"
+    reason = f"{waiting_for(fault.victims, fault.culprits)}, and nobody looked at {them}"
+    return Reading(Verdict.CANNOT_TELL, reason, unseen=fault.culprits)
+
+
 def _quiet(scene: Scene) -> Reading:
     """Nobody waits for anybody: idle, finished, or not to be told."""
     if not scene.roster.live:
@@ -171,15 +187,24 @@ def _quiet(scene: Scene) -> Reading:
 def _nothing_shown(scene: Scene) -> str:
     if not scene.traces:
         return "nothing in stacks or logs shows who waits for whom"
+    ending = [edge for edge in scene.edges if may_be_ending(edge, scene)]
+    if ending:
+        return f"{_left_unfinished(ending)}: the job may just have ended"
     if any(map(unfinished, scene.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
     return "nothing was in flight when the dumps were taken"
 
 
+def _left_unfinished(edges: list[Edge]) -> str:
+    who, first = sorted({edge.waiter for edge in edges}), edges[0]
+    what = f"{first.signature.op} #{first.sequence} of group {first.group.ref.description or first.group.name}"
+    return f"{what} is unfinished on {ranks_in_words(who)}, all others completed it, and nobody issued anything since"
+
+
 def _doubt(fault: Fault, scene: Scene) -> Reading | None:
     """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
     if not scene.roster.live:
-        return None
+        return _doubt_of_files(fault, scene)
     motion = scene.motion
     suspects = tuple(sorted({*fault.culprits} or scene.activities))
     stall = _stall(fault, scene)
@@ -196,6 +221,27 @@ def _doubt(fault: Fault, scene: Scene) -> Reading | None:
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Reading(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
     return Reading(Verdict.CANNOT_TELL, sent, waited_for=suspects, stall=stall, decided_after=needed - stall)
+
+
+def _doubt_of_files(fault: Fault, scene: Scene) -> Reading | None:
+    """Had those who wait waited for longer than a job that runs may, when their dumps were written?
+
+    A small difference of times excuses. That a file is old accuses nobody: it may be a copy.
+    """
+    if not fault.edges or (fault.kind in _NEVER_PASSES and fault.kind is not Kind.RANK_EXITED):
+        return None
+    waits = (written_after(scene.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
+    waited = max((each for each in waits if each is not None), default=None)
+    needed = min(scene.motion.needed(busy=False), BUSY_SECONDS)
+    moved = scene.motion.between_files
+    if (waited is None and not moved) or (waited is not None and waited >= needed):
+        return None
+    since = "" if waited is None else f", and nobody had waited for {waited:.2f} s when the last was written"
+    if moved:
+        who = ranks_in_words(sorted(moved))
+        return Reading(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
+    reason = f"when the dumps were written nobody had waited for longer than {waited:.2f} s, as in any job that runs"
+    return Reading(Verdict.CANNOT_TELL, reason)
 
 
 def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Scene) -> bool:
@@ -230,14 +276,23 @@ def _age(look: RankSnapshot) -> float | None:
 
 
 def _tempered(fault: Fault, scene: Scene) -> Fault:
-    """That a rank at work will not come is read from the time it takes, which proves nothing."""
+    """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
     busy = any(
         scene.motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene) for rank in fault.culprits
     )
     passing = busy or any(scene.activities[r].may_pass for r in fault.culprits if r in scene.activities)
-    if passing and fault.certainty is Certainty.PROVEN and fault.kind is Kind.RANK_NOT_JOINED:
+    weaker = (passing and fault.kind is Kind.RANK_NOT_JOINED) or _rests_on_inference(fault, scene)
+    if weaker and fault.certainty is Certainty.PROVEN:
         return replace(fault, certainty=Certainty.SUPPORTED)
     return fault
+
+
+def _rests_on_inference(fault: Fault, scene: Scene) -> bool:
+    """Does it depend on a group whose members were inferred? The default group is the world, once its size is known."""
+    if fault.kind in (Kind.RANK_STOPPED, Kind.RANK_EXITED):
+        return False
+    groups = [edge.group for edge in (*fault.edges, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
+    return any(group.inferred and not (group.is_default and scene.roster.world_size is not None) for group in groups)
 
 
 _NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from collector.diagnose.activity import Activity, place
 from collector.diagnose.groups import GroupView, PendingP2P
 from collector.diagnose.queues import Queue, queues_of
-from collector.diagnose.roster import Presence, Roster
+from collector.diagnose.roster import UNKNOWN, Presence, Roster
 from shared.diagnosis import Wait
 from shared.ranks import fold
 from shared.stacks import Frame
@@ -64,7 +64,7 @@ def find_edges(
     found: list[Edge] = []
     for group in groups:
         silent = _silent_holders(group, roster, activities)
-        unseen = tuple(rank for rank in silent if roster.ranks[rank].presence is Presence.UNREACHABLE)
+        unseen = tuple(rank for rank in silent if roster.ranks[rank].presence in UNKNOWN)
         points: dict[int, _Point] = {}
         for rank, lane in group.lanes.items():
             if lane.pending and rank in queues:
@@ -98,7 +98,7 @@ class _Point(NamedTuple):
 def _point(
     group: GroupView, sequence: int, silent: tuple[int, ...], unseen: tuple[int, ...], queues: dict[int, Queue]
 ) -> _Point:
-    """Who holds up `sequence`: of ranks on silent nodes, `unseen`, that is said only where nobody else does."""
+    """Who holds up `sequence`: of ranks that nobody could look at, `unseen`, that is said where nobody else does."""
     pending = [
         (rank, positions[0])
         for rank, lane in group.lanes.items()

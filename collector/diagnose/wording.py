@@ -1,11 +1,13 @@
 """Step 10, last: the sentences. One for the whole, one per finding; each says what is known and nothing more."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene
+from collector.diagnose.signatures import is_compared
 from collector.diagnose.silence import on_silent_nodes
 from collector.diagnose.steps import about_job, record_next_time
 from shared.diagnosis import Cause, Finding, Kind, NextStep, Verdict
@@ -30,6 +32,8 @@ class Reading:
     """Seconds that `waited_for` have been waited for, at least."""
     decided_after: float | None = None
     """Seconds of further standing still that would make it a hang."""
+    unseen: tuple[int, ...] = ()
+    """Ranks that others wait for and that nobody looked at."""
     idle: bool = False
     """Do `waited_for` look like a loop that waits for work?"""
 
@@ -77,9 +81,23 @@ def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
     if reading.verdict is not Verdict.CANNOT_TELL:
         return ()
     steps = [_again(reading, scene)]
+    if reading.unseen:
+        steps = [NextStep(text=_where_to_look(reading.unseen, live=scene.roster.live))]
     if not scene.traces:
         steps.append(record_next_time())
     return tuple(steps)
+
+
+def _where_to_look(ranks: Sequence[int], *, live: bool) -> str:
+    who = ranks_in_words(ranks)
+    if live:
+        return f"look at {who}, too: `unhang diagnose --ssh --hosts LIST` with all nodes of the job, or ask a collector"
+    return f"look at {who}, too: add their dumps, stacks or logs to the directory"
+
+
+def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
+    """Say who waits for whom."""
+    return f"{ranks_in_words(waiters)} {_wait(waiters)} for {ranks_in_words(others)}"
 
 
 def _again(reading: Reading, scene: Scene) -> NextStep:
@@ -111,7 +129,7 @@ def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:
         return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         who = f"{ranks_in_words(fault.culprits)} never came" if fault.culprits else "not all ranks came"
-        return f"the job does not start: {who}, {ranks_in_words(fault.victims)} wait in rendezvous"
+        return f"the job does not start: {who}, {ranks_in_words(fault.victims)} {_wait(fault.victims)} in rendezvous"
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
@@ -132,11 +150,16 @@ def _operation(fault: Fault) -> str:
 
 
 def _not_joined(fault: Fault, cause: Cause, scene: Scene, at: str) -> str:
-    victims = f"; {ranks_in_words(fault.victims)} wait{'s' * (len(fault.victims) == 1)} for it" if fault.victims else ""
+    victims = f"; {ranks_in_words(fault.victims)} {_wait(fault.victims)} for it" if fault.victims else ""
     if not fault.culprits:
         return (
-            f"{ranks_in_words(fault.victims)} wait{' in' + at if at else ''}, and the others are outside communication"
+            f"{ranks_in_words(fault.victims)} {_wait(fault.victims)}{' in' + at if at else ''}, and the others are "
+            "outside communication"
         )
+    if fault.kind is Kind.RANK_MISSING and not scene.roster.live and fault.victims:
+        them = "it" if len(fault.culprits) == 1 else "them"
+        waits = f"{ranks_in_words(fault.victims)} {_wait(fault.victims)} for {them}{' in' + at if at else ''}"
+        return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
     verb = _PREDICATES.get(fault.kind, "has not joined").format(node=on_silent_nodes(fault.culprits, scene))
     if len(fault.culprits) > 1:
         verb = verb.replace("has ", "have ").replace("is ", "are ", 1)
@@ -151,18 +174,29 @@ def _stuck(fault: Fault, at: str) -> str:
         late = ranks_in_words(fault.culprits)
         return f"all have issued{at}, the devices of {who} have begun it, and {late}'s has not"
     if fault.group is None:
-        return f"{who} all wait{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
-    return f"{who} are held up by{at}, which all have joined and not all get out of; their records do not differ"
+        all_wait = "all wait" if len(fault.victims) > 1 else "waits"
+        return f"{who} {all_wait}{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
+    differ = "; their records do not differ" if fault.op is None or is_compared(fault.op) else ""
+    return f"{who} {_are(fault.victims)} held up by{at}, which all have joined and not all get out of{differ}"
+
+
+def _are(ranks: Sequence[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
+
+
+def _wait(ranks: Sequence[int]) -> str:
+    return "waits" if len(ranks) == 1 else "wait"
 
 
 def _mismatch(fault: Fault, at: str) -> str:
     who = ranks_in_words(fault.culprits) if fault.culprits else ""
     if fault.mismatch is None:
-        return f"{who} {'is' if len(fault.culprits) == 1 else 'are'} alone in{at or ' another collective'}"
+        return f"{who} {_are(fault.culprits)} alone in{at or ' another collective'}"
     sides = fault.mismatch.sides
     if not who:
         told = " against ".join(f"{ranks_in_words(ranks)} ({signature.op})" for ranks, signature in sides)
-        return f"the ranks disagree on{at}: {told}, and no side has a majority"
+        tied = ", and no side has a majority" if len(sides) > 1 else ""
+        return f"the ranks disagree on{at}: {told}{tied}"
     wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
     what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with other sizes or types"
     return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"

@@ -95,7 +95,7 @@ def test_ranks_of_dumps(path: str, rank: int | None) -> None:
     ("path", "rank"),
     [
         ("rank_3.json", 3), ("rank3-4242.json", 3), ("node1-rank-7-stacks.txt", 7), ("stacks.5.txt", 5),
-        ("4242.json", None), ("pyspy-4242.txt", None), ("known-4243.json", 4243), ("crank3.txt", 3),
+        ("4242.json", None), ("pyspy-4242.txt", None), ("known-4243.json", 4243), ("crank3.txt", None),
         ("stacks.txt", None),
     ],
 )  # fmt: skip

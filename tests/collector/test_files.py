@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from collector.diagnose import Expected
+from collector.diagnose.roster import call_roll
 from collector.file_tree import Bounds
 from collector.files import read_directory
 from collector.recorded import diagnose_directory
@@ -166,18 +168,20 @@ def test_what_a_snapshot_has_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_of_two_dumps_the_newer_is_used(tmp_path: Path) -> None:
-    """Dumps of two incidents in one tree: the later record counts, the other is named."""
+    """Dumps of two incidents in one tree: the later record counts, the other is an earlier look."""
     older = pickle.loads(dump(0))
     for entry in older["entries"]:
         entry["time_created_ns"] -= 10**12
     for name, content in (("a/dump_0", pickle.dumps(older, 2)), ("b/dump_0", dump(0))):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(content)
-    snapshots, (missing,) = read_directory(tmp_path)
-    trace = only_rank(snapshots).recorder
-    assert isinstance(trace, Trace)
-    assert max(trace.created_ns) > max(entry["time_created_ns"] for entry in older["entries"])
-    assert missing.source == "a/dump_0"
+    snapshots, missing = read_directory(tmp_path)
+    assert not missing
+    newer, before = (snapshot.ranks[0].recorder for snapshot in snapshots)
+    assert isinstance(newer, Trace)
+    assert isinstance(before, Trace)
+    assert max(newer.created_ns) > max(before.created_ns)
+    assert call_roll(snapshots, Expected()).ranks[0].trace == newer
 
 
 @pytest.mark.parametrize("name", ["slurm-4242.out", "train-3.log"])
@@ -411,3 +415,85 @@ def test_job_is_chosen_as_on_a_live_cluster(tmp_path: Path) -> None:
     assert diagnose_directory(tmp_path).expected.job == JOB
     with pytest.raises(NotFound, match="'other'"):
         diagnose_directory(tmp_path, job="other")
+
+
+@pytest.mark.parametrize("name", ["trace-node03.out", "pyspy_gpu-host3.txt", "node-3.txt"])
+def test_the_number_of_a_machine_is_no_rank(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(PYSPY_TEXT)
+    snapshots, missing = read_directory(tmp_path)
+    assert not any(snapshot.ranks for snapshot in snapshots)
+    assert "which rank" in missing[0].detail
+
+
+def test_stacks_of_several_processes_in_one_file_are_not_one_rank(tmp_path: Path) -> None:
+    (tmp_path / "stacks_3.txt").write_text(PYSPY_TEXT + PYSPY_TEXT.replace("4242", "4243"))
+    _, missing = read_directory(tmp_path)
+    assert [each.source for each in missing] == ["stacks_3.txt", "stacks_3.txt"]
+
+
+def test_a_gap_between_the_stacks_of_ranks_accuses_nobody(tmp_path: Path) -> None:
+    waiting = PYSPY_TEXT.replace("load (data.py:7)", "all_reduce (torch/distributed/distributed_c10d.py:2810)")
+    for rank in (0, 1, 3):
+        (tmp_path / f"stacks_rank_{rank}.txt").write_text(waiting)
+    answer = diagnose_directory(tmp_path).diagnosis
+    assert not any(finding.culprits for finding in answer.findings)
+
+
+RAS_EXCERPT = """Warnings
+========
+
+#0-0 (77aa01b2c3d4e5f6) MISMATCH
+  Communicator ranks have different collective operation counts
+  7 ranks have launched up to operation 412
+  1 ranks have launched up to operation 411
+  Rank 3 -- GPU 3 managed by process 51207 on node 10.9.0.4
+"""
+
+
+def test_a_report_of_ras_may_be_pasted_from_its_warnings_on(tmp_path: Path) -> None:
+    (tmp_path / "ras.txt").write_text(RAS_EXCERPT)
+    answer = diagnose_directory(tmp_path).diagnosis
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert "411" in answer.headline
+
+
+def test_equal_reports_of_ras_in_text_are_two_where_a_minute_lies_between_their_files(tmp_path: Path) -> None:
+    for at, name in enumerate(("first.txt", "second.txt")):
+        (tmp_path / name).write_text(RAS_EXCERPT)
+        os.utime(tmp_path / name, (1_750_000_000 + 60 * at,) * 2)
+    assert "asked once" not in diagnose_directory(tmp_path).diagnosis.headline
+    os.utime(tmp_path / "second.txt", (1_750_000_001,) * 2)
+    assert "asked once" in diagnose_directory(tmp_path).diagnosis.headline
+
+
+def test_a_log_below_a_report_of_ras_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pasted.txt").write_text(
+        RAS_EXCERPT + "[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: 1\n"
+    )
+    snapshots = read_directory(tmp_path)[0]
+    assert any(snapshot.logs is not None for snapshot in snapshots)
+
+
+def test_what_the_debug_server_writes_of_all_ranks_is_cut_into_ranks(tmp_path: Path) -> None:
+    page = "".join(
+        f"=== Rank {rank}: http://box:6{rank}001/handler/dump_traceback? ===\n{FAULTHANDLER}\n" for rank in (0, 4)
+    )
+    (tmp_path / "stacks_20260102_030405.txt").write_text(page)
+    (snapshot,), missing = read_directory(tmp_path)
+    assert [rank.identity.rank for rank in snapshot.ranks] == [0, 4]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[2026-02-03 04:05:06] PEER_DEAD: Process 40117 on node 10.3.0.14 managing GPU 1\n",
+        '{"timestamp": "2026", "group": "L", "event": "PEER_DEAD", "peer": {"host": "10.3.0.14", "pid": 40117}}',
+    ],
+    ids=["text", "JSON"],
+)
+def test_what_the_monitor_mode_of_ras_prints_is_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / "ras").write_text(content)
+    answer = diagnose_directory(tmp_path).diagnosis
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert "could not reach pid 40117 on 10.3.0.14" in answer.headline

@@ -45,3 +45,18 @@ def test_two_batches_do_not_share() -> None:
     first = [entry("_allgather_base", 1, 0), entry("coalesced", 1, 0, "completed")]
     second = [entry("_allgather_base", 2, 0), entry("coalesced", 2, 0)]
     assert states(*first, *second) == [State.COMPLETED, State.COMPLETED, State.ISSUED, State.ISSUED]
+
+
+@pytest.mark.parametrize("end", ["ALLGATHER_coalesced", "REDUCE_SCATTER_coalesced", "_ALLGATHER_BASE_coalesced"])
+def test_a_batch_may_be_ended_by_the_name_of_its_operation(end: str) -> None:
+    parts = [entry("_broadcast_oop", 2, 0), entry("_broadcast_oop", 2, 0)]
+    assert states(*parts, entry(end, 2, 0, "completed")) == [State.COMPLETED] * 3
+
+
+def test_parts_without_an_end_are_done_where_their_group_has_gone_on() -> None:
+    """XCCL writes no entry for the end of a batch."""
+    parts = [entry("_broadcast_oop", 2, 0), entry("_reduce_oop", 3, 0)]
+    assert states(*parts, entry("all_reduce", 4, 0, "completed")) == [State.COMPLETED] * 3
+    assert states(*parts, entry("all_reduce", 4, 0, "started"))[:2] == [State.ISSUED] * 2
+    assert states(*parts, entry("all_reduce", 4, 0, "completed", group="dp"))[:2] == [State.ISSUED] * 2
+    assert states(entry("all_reduce", 2, 0), entry("all_reduce", 3, 0, "completed"))[0] is State.ISSUED

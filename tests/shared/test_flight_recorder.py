@@ -188,3 +188,32 @@ def test_a_window_keeps_the_last_of_each_lane_and_all_that_is_unfinished() -> No
     trace = parse_dump(pickle.dumps(dump(old, *done))).windowed(3)
     assert [record.collective_seq for record in trace.records()] == [1, 27, 28, 29]
     assert trace.truncated
+
+
+def test_torchcomms_retires_under_any_name_what_has_ended() -> None:
+    """With how long it took; what NCCL retires without that, it gave up."""
+    entries = [entry(retired=True, duration_ms=1.5), entry(retired=True), entry()]
+    told = [record.state for record in parse_dump(pickle.dumps(dump(*entries))).records()]
+    assert told == [State.COMPLETED, State.ISSUED, State.ISSUED]
+
+
+@pytest.mark.parametrize("encode", [pickle.dumps, lambda value: json.dumps(value).encode()], ids=["pickle", "json"])
+def test_a_bare_list_of_entries_is_a_dump_of_pytorch_2_2(encode: Any) -> None:
+    """Its times are in microseconds, and it has one number for all that a group does."""
+    old = {"pg_id": 0, "seq_id": 7, "profiling_name": "nccl:all_reduce", "time_created_us": 1_700_000_000_000_000}
+    record = parse_dump(encode([old | {"state": "started", "frames": []}])).record(0)
+    assert (record.collective_seq, record.state) == (7, State.STARTED)
+    assert (record.group.name, record.created_ns) == ("0", 1_700_000_000_000_000_000)
+    with pytest.raises(UnreadableDump):
+        parse_dump(encode([{"frames": []}]))
+
+
+def test_members_may_be_a_real_list_under_the_number_of_the_group() -> None:
+    """PyTorch 2.3 writes `{number: [ranks]}`."""
+    old = {key: value for key, value in entry(pg_id=3).items() if key != "process_group"}
+    trace = parse_dump(pickle.dumps(dump(old, pg_config={3: [4, 2, 6]})))
+    assert [(group.name, group.members, group.order) for group in trace.groups] == [("3", "2,4,6", (4, 2, 6))]
+
+
+def test_the_type_of_a_single_tensor_may_stand_alone() -> None:
+    assert parse_dump(pickle.dumps(dump(entry(input_dtypes="Half")))).record(0).signature.input_dtypes == ("Half",)

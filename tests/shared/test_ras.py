@@ -196,3 +196,52 @@ def test_a_large_job_is_read_in_time() -> None:
     assert len(network.model_dump_json()) < len(report) / 10
     assert took < 10.0
     assert json.loads(report)["communicators_count"] == 2
+
+
+LOST_APART = """NCCL version 2.25.1 compiled with CUDA 12.6
+
+Errors
+======
+
+DEAD
+  1 job process is considered dead (unreachable via the RAS network)
+  Process 51207 on node 10.9.0.4 managing GPU 3
+
+#0-0 (77aa01b2c3d4e5f6) INCOMPLETE
+  Missing communicator data from 1 rank
+  The missing rank: 11
+
+Warnings
+========
+"""
+
+
+def test_a_missing_rank_is_the_one_process_that_is_listed_as_dead() -> None:
+    """Older reports list the two apart."""
+    network = parse_ras(LOST_APART.encode())
+    (one,) = network.communicators
+    assert [(standing.word, standing.ranks) for standing in one.standings] == [(Status.DEAD.value, "11")]
+    assert [network.peers[at][:2] for at in one.peers] == [("10.9.0.4", 51207)]
+
+
+def test_of_more_missing_ranks_than_lost_processes_none_is_tied() -> None:
+    text = LOST_APART.replace("from 1 rank", "from 2 ranks").replace("rank: 11", "ranks: 11,12")
+    (one,) = parse_ras(text.encode()).communicators
+    assert [(standing.word, standing.ranks) for standing in one.standings] == [(Status.SILENT.value, "11-12")]
+
+
+def test_missing_ranks_may_stand_without_a_status_and_a_process() -> None:
+    report = {
+        "communicators_count": 1,
+        "communicators": [
+            {
+                "hash": "0x7",
+                "size": 4,
+                "ranks": [],
+                "missing_ranks": [{"rank": 2, "considered_dead": True}, {"rank": 3}],
+            }
+        ],
+    }
+    (read,) = parse_ras(json.dumps(report).encode()).communicators
+    told = {standing.word: standing.ranks for standing in read.standings}
+    assert told == {Status.DEAD.value: "2", Status.NOCOMM.value: "3"}

@@ -33,7 +33,8 @@ def opinions_by_counters(heard: Statements, membership: Membership) -> list[Opin
     behind = [opinion for key, marks in groups.items() if (opinion := _behind(key, marks, membership))]
     if behind:
         return _rooted(behind, {rank for marks in groups.values() for rank in marks.stuck})
-    return [opinion for key, marks in groups.items() if (opinion := _together(key, marks, membership))]
+    speakers = frozenset(heard.by_rank)
+    return [opinion for key, marks in groups.items() if (opinion := _together(key, marks, membership, speakers))]
 
 
 def _mismatch(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion | None:
@@ -196,23 +197,23 @@ def _size_by(timeout: Timeout) -> int | None:
     return many // one if spread and one > 0 and many % one == 0 else None
 
 
-def _together(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion | None:
-    """3. All who speak wait in the same operation."""
+def _together(key: GroupKey, marks: GroupMarks, membership: Membership, speakers: frozenset[int]) -> Opinion | None:
+    """3. All who speak wait in the same operation; one reporter is enough to say what it waited for."""
     stuck = dict(comparable(marks))
     if len({(timeout.sequence, timeout.op) for timeout in stuck.values() if timeout.op is not None}) != 1 or not stuck:
         return None
     ranks = tuple(stuck)
     first = next(timeout for timeout in stuck.values() if timeout.op is not None)
-    if len(ranks) < 2 and membership.world_size != 1:
-        return None
     size = membership.size_of(key) or _size_by(first)
     silent = None if size is None else size - len(ranks)
-    rest = "" if not silent else f"; the logs of the other {silent} do not say where they were"
+    others = "other rank does" if silent == 1 else f"other {silent} do"
+    rest = "" if not silent else f"; the logs of the {others} not say where {'it was' if silent == 1 else 'they were'}"
+    all_known = silent is None and len(ranks) > 1 and speakers == set(ranks)
     if silent is None:
         rest = "; whether they are all its members, the logs do not tell"
     return Opinion(
         witness=Witness.COUNTERS,
-        kind=Kind.STUCK_TOGETHER if silent == 0 else Kind.RANK_NOT_JOINED,
+        kind=Kind.STUCK_TOGETHER if silent == 0 or all_known else Kind.RANK_NOT_JOINED,
         culprits=(),
         victims=ranks,
         said=f"{ranks_in_words(ranks)} timed out in {_in_words(first)} #{first.sequence} of {key}{rest}",

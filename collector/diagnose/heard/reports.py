@@ -40,13 +40,14 @@ def _desync(heard: Statements, membership: Membership) -> Opinion | None:
         elif "unfinished" in fields:
             joined.update(_numbers(fields.get("ranks", fields.get("waiter", ""))))
     if not late:
-        return None
+        return _joined(sorted(joined), heard, membership)
     named = tuple(sorted({rank for ranks in late for rank in ranks} - joined))
     lines = [said for told in late.values() for said in told]
     culprits = membership.translate(named, {}) if 0 < len(named) <= max(1, len(joined)) else None
     victims = membership.translate(sorted(joined), {}) or ()
     number = "" if sequence is None else f" #{sequence}"
-    told = f"did not join collective{number} by the desync report of the watchdog"
+    reporter = "torchfrtrace" if all("missing ranks" in event.text for _, event in lines) else "the watchdog"
+    told = f"did not join collective{number} by the desync report of {reporter}"
     return Opinion(
         witness=Witness.COUNTERS,
         kind=Kind.RANK_NOT_JOINED,
@@ -56,6 +57,25 @@ def _desync(heard: Statements, membership: Membership) -> Opinion | None:
         ground=_ground(lines, culprits or ()),
         sequence=sequence,
         remarks=(INSIDE,),
+    )
+
+
+def _joined(joined: list[int], heard: Statements, membership: Membership) -> Opinion | None:
+    """The report names those who have joined and did not finish, and nobody who has not: they are held together."""
+    lines = heard.of_kind(EventKind.WATCHDOG_TIMEOUT)
+    told = [(rank, event) for rank, event in lines if {"unfinished", "ranks"} <= event.fields.keys()]
+    ranks = membership.translate(joined, {}) if told else None
+    if not ranks:
+        return None
+    sequence = int(told[-1][1].fields["unfinished"])
+    return Opinion(
+        witness=Witness.COUNTERS,
+        kind=Kind.STUCK_TOGETHER,
+        culprits=(),
+        victims=ranks,
+        said=f"{ranks_in_words(ranks)} joined collective #{sequence} and did not finish it, by the watchdog's report",
+        ground=_ground(told, ranks),
+        sequence=sequence,
     )
 
 

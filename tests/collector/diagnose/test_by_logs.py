@@ -55,6 +55,18 @@ class TestCounters:
         lines = {rank: [caught(rank, 12, sizes=(64 + rank // 2,) * 2), status(rank, 12, 13)] for rank in range(3)}
         assert reading(judged(lines, world_size=64)) == (Kind.COLLECTIVE_MISMATCH, (2,), "0-1", Certainty.SUSPECTED)
 
+    def test_one_reporter_is_enough_to_say_what_it_waited_for(self) -> None:
+        finding = only(judged({3: [caught(3, 12), status(3, 12, 13)]}, world_size=4))
+        assert (finding.culprits, finding.victims, finding.sequence) == ((), "3", 12)
+        assert "rank 3 timed out in all_reduce" in finding.summary
+        assert "the logs of the other 3 do not say where they were" in finding.summary
+
+    @pytest.mark.parametrize(("silent", "kind"), [(0, Kind.STUCK_TOGETHER), (1, Kind.RANK_NOT_JOINED)])
+    def test_all_who_speak_wait_in_one_group_of_unknown_size(self, silent: int, kind: Kind) -> None:
+        lines = {rank: [caught(rank, 1), signal(rank, 7, 547)] for rank in range(2)}
+        lines |= {2 + at: ["RuntimeError: CUDA error: out of luck"] for at in range(silent)}
+        assert only(judged(lines)).kind is kind
+
     def test_a_tie_names_nobody_and_tells_both_sides(self) -> None:
         lines = {
             rank: [caught(rank, 12, "ALLREDUCE" if rank < 2 else "BROADCAST"), status(rank, 12, 12)]
@@ -161,6 +173,19 @@ class TestReports:
     def test_a_desync_report(self) -> None:
         found = judged({0: self.REPORT}, world_size=4)
         assert reading(found) == (Kind.RANK_NOT_JOINED, (1,), "0,2-3", Certainty.SUSPECTED)
+
+    def test_a_desync_report_that_names_nobody_who_has_not_joined(self) -> None:
+        found = judged({0: self.REPORT[:3]}, world_size=4)
+        assert reading(found) == (Kind.STUCK_TOGETHER, (), "0,2-3", Certainty.SUSPECTED)
+        assert found.findings[0].sequence == 7
+
+    def test_what_torchfrtrace_has_found(self) -> None:
+        lines = ["Not all ranks joining collective 9 at entry 8", "missing ranks: {1}", "expected ranks: 4"]
+        found = judged({0: [], 1: [], 2: [], 3: []}, common=lines)
+        assert found.findings[0].culprit_ranks == (1,)
+        assert "by the desync report of torchfrtrace" in found.headline
+        many = judged({0: [], 1: [], 2: [], 3: []}, common=["missing ranks: {1, 2, 3}"])
+        assert not any(finding.culprits for finding in many.findings)
 
     def test_watchdog_lines_are_the_same_witness(self) -> None:
         lines = {0: [*self.REPORT, caught(0, 7), status(0, 7, 7)], 1: [signal(1, 0, 6)]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from collector.diagnose import Expected, diagnose
-from shared.diagnosis import Cause, Diagnosis, Kind, Verdict
+from shared.diagnosis import Cause, Certainty, Diagnosis, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.snapshot import Beat, Fds, Identity, NodeSnapshot, Process, ProcessState, RankSnapshot, Syscall
 from shared.stacks import Frame, Stacks, Thread
@@ -203,3 +203,24 @@ def test_a_stopped_rank_is_told_at_once_and_one_that_may_come_is_not_told_with_i
 def test_a_frozen_cgroup_holds_a_rank_whatever_its_stack() -> None:
     frozen = judged(all_but(1, waits(ALL_REDUCE), Rank((MAIN, ALL_REDUCE), wchan="do_freezer_trap")))
     assert (named(frozen), frozen.findings[0].cause) == ({1}, Cause.SIGNAL)
+
+
+def test_alone_in_a_collective_while_devices_hold_all_others_is_the_odd_one() -> None:
+    """Launches and `.item()` block in any line once a device's queue is full: these are not outside communication."""
+    synchronising = Rank((MAIN, Frame("synchronize", "torch/cuda/__init__.py", 892)))
+    launching = Rank((MAIN, Frame("attend", "/srv/model.py", 128)), state="R")
+    reading = Rank((MAIN, Frame("loss_of", "/srv/train.py", 158)), state="R")
+    ranks = {0: synchronising, 1: synchronising, 2: launching, 3: reading, 4: waits(BARRIER)}
+    answer = filed(ranks)
+    assert [(finding.culprit_ranks, finding.certainty) for finding in answer.findings] == [((4,), Certainty.SUSPECTED)]
+    alike = filed(ranks | {2: reading})
+    assert 4 not in named(alike)
+    assert 4 not in named(filed({0: synchronising, 1: launching, 2: reading, 3: waits(BARRIER), 4: waits(BARRIER)}))
+
+
+def filed(ranks: Mapping[int, Rank]) -> Diagnosis:
+    """The verdict on files with the stacks alone."""
+    nothing = Missing(source="files", reason=Reason.NOT_FOUND)
+    looks = [_look(rank, one, 0.0, len(ranks)) for rank, one in ranks.items()]
+    bare = [look.model_copy(update={"looked_at_ns": None, "process": nothing, "fds": nothing}) for look in looks]
+    return diagnose([NodeSnapshot(live=False, ranks=tuple(bare))], Expected())

@@ -142,3 +142,39 @@ def test_in_a_pair_the_absent_one_is_named_where_the_other_pairs_have_gone_on() 
     rows[0] = [Row("tp0", 1), Row("tp0", 2, ISSUED)]
     rows[1] = [Row("tp0", 1)]
     assert judged(rows, groups).findings[0].culprit_ranks == (1,)
+
+
+@pytest.mark.parametrize("op", ["_broadcast_oop", "_reduce_oop"])
+def test_parts_of_an_uneven_collective_are_compared_by_size(op: str) -> None:
+    rows = {rank: [Row("0", 1, ISSUED, op), Row("0", 1, ISSUED, op, [6], [6])] for rank in range(4)}
+    rows[2][1] = Row("0", 1, ISSUED, op, [5], [5])
+    finding = judged(rows, WORLD).findings[0]
+    assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (2,))
+
+
+def test_an_all_reduce_that_expects_another_size_back_is_a_mismatch() -> None:
+    rows = {rank: [Row("0", 1, ISSUED, outputs=[20 if rank == 3 else 16])] for rank in range(4)}
+    assert judged(rows, WORLD).findings[0].culprit_ranks == (3,)
+
+
+def test_of_an_operation_that_no_row_knows_equal_arguments_are_not_claimed() -> None:
+    rows = {rank: [Row("0", 1, ISSUED, "all_shuffle", [rank], [rank])] for rank in range(4)}
+    finding = judged(rows, WORLD).findings[0]
+    assert finding.kind is Kind.STUCK_TOGETHER
+    assert "do not differ" not in finding.summary
+    assert "none are compared" in finding.remarks[0]
+
+
+@pytest.mark.parametrize("beside", [[4], [], [0]], ids=["its own share", "nothing", "an empty tensor"])
+def test_who_brings_no_share_for_every_member_is_not_taken_for_a_root(beside: list[int]) -> None:
+    rows = {rank: [Row("0", 1, ISSUED, "gather", [4], [4] * 4 if rank == 1 else beside)] for rank in range(4)}
+    assert judged(rows, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
+    nobody = {rank: [Row("0", 1, ISSUED, "scatter", [4], [4])] for rank in range(4)}
+    assert judged(nobody, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
+
+
+def test_who_expects_another_size_of_an_all_reduce_than_put_in_is_told_with_all_who_do() -> None:
+    rows = {rank: [Row("0", 1, ISSUED, inputs=[16], outputs=[20])] for rank in range(2)}
+    finding = judged(rows, {"0": range(2)}).findings[0]
+    assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
+    assert finding.remarks == ("ranks 0-1 expect another size than put in",)

@@ -1,14 +1,21 @@
 """Single faults put into simulated jobs: the root is named, the victims apart, and nobody else."""
 
 import random
+from array import array
 from collections.abc import Sequence
 
 import pytest
 
 from collector.diagnose import Expected, diagnose, pauses_before_further_looks
+from collector.diagnose.tables import group_tables
 from shared.diagnosis import Cause, Certainty, Diagnosis, Kind, Verdict
 from shared.ranks import unfold
+from shared.snapshot import NodeSnapshot, RankSnapshot
 from shared.stacks import Frame
+from shared.trace import Trace
+from tests.collector.diagnose.dumps import bare_rank
+from tests.collector.diagnose.records import ISSUED, Row, trace_of
+from tests.collector.diagnose.records import judged as recorded
 from tests.collector.diagnose.simulated import (
     LOADER,
     RECV,
@@ -315,3 +322,98 @@ def test_what_the_agent_has_watched_counts_as_standing_still() -> None:
     ]
     assert diagnose(looks, Expected()).verdict is Verdict.CANNOT_TELL
     assert ranks(diagnose(watched, Expected())) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_a_recorder_that_counts_from_zero_is_heard_from_its_first_collective_on() -> None:
+    """torchcomms counts sequences and operations from 0."""
+
+    def counted(rank: int) -> Trace:
+        rows = [] if rank == 1 else [Row("0", 0, ISSUED)]
+        return trace_of(rows, {"0": range(3)}).model_copy(update={"op_id": array("q", range(len(rows)))})
+
+    dumps = [NodeSnapshot(live=False, ranks=(bare_rank(rank, counted(rank)),)) for rank in range(3)]
+    answer = diagnose(dumps, Expected(world_size=3))
+    assert ranks(answer) == [(Kind.RANK_NOT_JOINED, (1,))]
+    assert "0,2 at 0; 1 at none" in answer.findings[0].evidence[0].text
+    (table,) = group_tables(dumps)
+    assert [(lane.issued, lane.completed) for lane in table.lanes] == [(0, -1), (-1, -1), (0, -1)]
+
+
+def test_a_send_and_its_receive_that_count_as_collectives_are_no_mismatch() -> None:
+    """torchcomms records no peers. That a third rank has not come proves nothing: it may have no part in it."""
+    pair = {0: [Row("0", 1), Row("0", 2, ISSUED, "send")], 1: [Row("0", 1), Row("0", 2, ISSUED, "recv")]}
+    alone = recorded(pair, {"0": range(2)})
+    assert ranks(alone) == [(Kind.STUCK_TOGETHER, ())]
+    third = recorded(pair | {2: [Row("0", 1)]}, {"0": range(3)})
+    assert [(f.culprit_ranks, f.certainty) for f in third.findings] == [((2,), Certainty.SUSPECTED)]
+
+
+@pytest.mark.parametrize("absent", [[2, 3], [1, 2, 3]])
+def test_ranks_whose_dumps_nobody_gave_are_asked_for_and_never_blamed(absent: list[int]) -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    for rank in absent:
+        steps[rank][6:] = [Stay()]
+    diagnosis = judged(Job(steps, PAIRS), without=absent)
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "nobody looked at" in diagnosis.headline
+    assert any("nobody looked at it" in gap.missing.detail for gap in diagnosis.coverage.missing)
+    assert "add their dumps" in diagnosis.next_steps[0].text
+
+
+def test_the_one_rank_of_a_job_that_left_no_dump_is_suspected_and_no_more() -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[2][6:] = [Stay()]
+    (finding,) = judged(Job(steps, PAIRS), without=[2]).findings
+    assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_MISSING, (2,), Certainty.SUSPECTED)
+
+
+@pytest.mark.parametrize("recorder", [True, False])
+def test_on_one_node_of_two_the_other_half_of_a_job_is_not_accused(recorder: bool) -> None:
+    here = {rank: Seen() for rank in range(2)}
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(2)}
+    job = Job(steps | {rank: [Collective(WORLD)] * 2 + [Stay()] for rank in (2, 3)}, {})
+    looks = [
+        look.model_copy(update={"ranks": tuple(map(_on_a_node_of_two, look.ranks))})
+        for look in live_looks(job, here, world_size=4, recorder=recorder, after_seconds=600)
+    ]
+    diagnosis = diagnose(looks, Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "wait for ranks 2-3, and nobody looked at them" in diagnosis.headline
+    assert "--ssh --hosts" in diagnosis.next_steps[0].text
+
+
+def _on_a_node_of_two(rank: RankSnapshot) -> RankSnapshot:
+    identity = rank.identity.model_copy(update={"local_rank": rank.identity.rank, "local_world_size": 2})
+    return rank.model_copy(update={"identity": identity})
+
+
+def test_a_rank_whose_own_operation_never_ends_is_named_when_all_others_have_completed_it() -> None:
+    """Ranks 0, 1 and 3 went on and wait for rank 2, which is stuck in what they have left behind."""
+    tp = {rank: "left" if rank < 2 else "right" for rank in range(4)}
+    rows = {rank: [Row("0", 1), Row(tp[rank], 1), Row("0", 2, ISSUED)] for rank in (0, 1, 3)}
+    rows[2] = [Row("0", 1), Row("right", 1, ISSUED)]
+    diagnosis = recorded(rows, {"0": range(4), "left": (0, 1), "right": (2, 3)})
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_an_index_into_an_inferred_list_is_not_a_rank() -> None:
+    """Of a pipeline of four the dump of its third rank is lost, and no dump names the members: nobody waits for it
+    under another's name, and nobody for himself."""
+    stages = (10, 18, 26, 34)
+    rows = {
+        10: [Row("pp", 1, ISSUED, "recv", peers=(1, 0))],
+        18: [Row("pp", 1, ISSUED, "recv", peers=(2, 1))],
+        34: [Row("pp", 1, ISSUED, "recv", peers=(2, 3))],
+    }
+    untold = {"pp": stages}
+    dumps = []
+    for rank, mine in rows.items():
+        trace = trace_of(mine, untold)
+        silent = tuple(group.model_copy(update={"members": None}) for group in trace.groups)
+        bare = bare_rank(rank, trace.model_copy(update={"groups": silent}))
+        dumps.append(NodeSnapshot(live=False, ranks=(bare,)))
+    diagnosis = diagnose(dumps, Expected())
+    edges = [wait for finding in diagnosis.findings for item in finding.evidence for wait in getattr(item, "waits", ())]
+    assert all(str(wait.rank) != wait.waits_for for wait in edges)
+    assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
+    assert not any(finding.culprits for finding in diagnosis.findings if finding.kind is Kind.P2P_DEADLOCK)

@@ -16,7 +16,8 @@ The rules, by what records can show:
   away: it may be told besides, and nothing decides between the two.
 - *Together.* What everybody has issued blames nobody, but for a kernel that alone has not started, if starts are seen.
 
-A rank whose dump is missing may be named as missing in any case: that is all that there is to see of it.
+A rank whose dump is missing need be named where it is the only one of a job whose size is known, and others wait for
+it. Where several are missing nobody looked at them: that others wait for them says nothing about them.
 """
 
 from dataclasses import dataclass, replace
@@ -125,7 +126,7 @@ def _waits_for(entry: Entry, rank: int, seen: Evidence) -> bool:
 def _crashed(injected: Injected, seen: Evidence) -> Truth:
     (rank,) = injected.culprits
     expected = seen.world_told or any(seen.recorders[other].membership for other in seen.given)
-    highest = max(seen.given)
+    alone = frozenset(seen.layout.world.ranks) - seen.given == {rank}
     waited = any(
         entry.unfinished
         and rank in entry.team.ranks
@@ -134,7 +135,7 @@ def _crashed(injected: Injected, seen: Evidence) -> Truth:
         for other in seen.given
         for entry in seen.entries(other)
     )
-    known = waited and (expected or rank < highest)
+    known = waited and expected and alone
     return Truth(
         injected.culprits, _GONE, known, "expected, waited for, and not there" if known else "nobody knows of it"
     )
