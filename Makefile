@@ -14,8 +14,8 @@ APART ?=
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 ALL := not bench and not repeated
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
-QUICK := tests/architecture tests/shared tests/collector tests/agent tests/fuzz \
-	--ignore tests/collector/fanout --ignore tests/collector/discovery
+QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
+	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -45,7 +45,7 @@ repeat: $(INSTALLED) ## the same questions again and again about jobs that move,
 	$(BIN)/python -m pytest -m repeated
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
-	$(BIN)/python -m tests.live.zoo
+	$(BIN)/python -m tests.system.live.zoo
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 

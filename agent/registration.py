@@ -12,12 +12,12 @@ from urllib.parse import quote, urlsplit
 from pydantic import ValidationError
 
 from agent.settings import AgentSettings
+from shared.answer.problem import detail_of
 from shared.errors import InvalidSettings, UnhangError, Unreachable, quoted
-from shared.listening import parse_address
-from shared.problem import detail_of
-from shared.registration import Lease, Registration
-from shared.tls import ClientTls, TlsFiles, explain_tls
-from shared.tokens import TokenFile
+from shared.server.addresses import parse_address
+from shared.server.tls import ClientTls, TlsFiles, explain_tls
+from shared.server.tokens import TokenFile
+from shared.wire.registration import Lease, Registration
 
 _log = logging.getLogger(__name__)
 

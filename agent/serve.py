@@ -8,9 +8,9 @@ from agent.app import create_app
 from agent.registration import make_registrars
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
-from shared.listening import Address, parse_address
-from shared.serving import Server, open_door, service_config
-from shared.stop_signals import StopSignals
+from shared.server.addresses import Address, parse_address
+from shared.server.run import Server, open_door, service_config
+from shared.server.stop_signals import StopSignals
 
 _TICK_SECONDS = 0.5
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from shared.ranks import FoldedRanks
-from shared.serving import AccessSettings
+from shared.server.run import AccessSettings
 
 
 class AgentSettings(AccessSettings):

@@ -4,16 +4,16 @@ import logging
 import socket
 from contextlib import nullcontext
 
-from collector import garbage
 from collector.app import create_app
+from collector.concurrency import gc_pauses as garbage
+from collector.keep.store import Store
 from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
-from collector.store import Store
 from shared.errors import InvalidSettings
-from shared.listening import Address, parse_address
-from shared.serving import Server, open_door, service_config
-from shared.stop_signals import StopSignals
-from shared.tokens import TokenFile
+from shared.server.addresses import Address, parse_address
+from shared.server.run import Server, open_door, service_config
+from shared.server.stop_signals import StopSignals
+from shared.server.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from collector.question import SURVEY_ABOVE
 from shared.errors import InvalidSettings, quoted
-from shared.serving import AccessSettings
+from shared.server.run import AccessSettings
 
 PREFIX = "UNHANG_COLLECTOR_"
 

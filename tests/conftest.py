@@ -22,7 +22,7 @@ settings.register_profile(
 )
 settings.load_profile("unhang")
 
-TOGETHER = ("tests/e2e", "tests/agent", "tests/packaging")
+TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 """What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
 
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
@@ -52,7 +52,7 @@ class Sharing(LoadFileScheduling):
     """Workers take whole files, but live jobs one by one, and what shares more than a file's fixtures together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith("tests/live/"):
+        if nodeid.startswith("tests/system/live/"):
             return nodeid
         whole = (folder for folder in TOGETHER if nodeid.startswith(f"{folder}/"))
         return next(whole, super()._split_scope(nodeid))
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    if item.nodeid.startswith("tests/live/"):
+    if item.nodeid.startswith("tests/system/live/"):
         return len(TOGETHER)
     turns = (turn for turn, folder in enumerate(TOGETHER) if item.nodeid.startswith(f"{folder}/"))
     return next(turns, len(TOGETHER) + 1 + (item.get_closest_marker("live") is None))

@@ -1,9 +1,9 @@
 """The table of sequence marks: equal ranks on one line, those behind marked."""
 
 from cli.tables.table import table, text
-from collector.diagnose import GroupTable
-from collector.render.waits import folded, group_text, ranks_text
-from collector.views import SequencesView
+from collector.align.groups.sequence_tables import GroupTable
+from collector.show.text.waits import folded, group_text, ranks_text
+from collector.show.views import SequencesView
 from shared.ranks import fold, unfold
 
 _HEADS = ("RANKS", "ISSUED", "COMPLETED", "PENDING", "")
