@@ -1,5 +1,5 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS and APART are taken from the
-# command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, APART and ZIPAPP_FOR are taken
+# from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -66,11 +66,13 @@ bench: $(INSTALLED) ## measure against the budgets
 wheel: $(INSTALLED) ## build the distribution into dist/
 	$(BIN)/python -m build --no-isolation
 
-zipapp: $(INSTALLED) ## build dist/unhang.pyz, one file that looks at a node with nothing but Python
-	$(BIN)/python -m deploy.zipapp.build
+zipapp: ## build dist/unhang.pyz, which needs nothing on a node but Python; ZIPAPP_FOR='3.12-x86_64 3.13' for fewer Pythons
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11 or newer: make PYTHON=... zipapp")'
+	@$(PYTHON) -m deploy.zipapp.build $(if $(ZIPAPP_FOR),--for '$(ZIPAPP_FOR)')
 
-constraints: $(INSTALLED) ## write constraints.txt anew from what is installed in .venv
+constraints: $(INSTALLED) ## write constraints.txt again from what is installed in .venv, and the zipapp's list of wheels
 	deploy/dev/constraints.sh $(BIN)/pip > constraints.new && mv constraints.new constraints.txt
+	$(BIN)/python -m deploy.zipapp.lock
 
 clean: ## remove what the other targets made, .venv too
 	rm -rf $(VENV) build dist bench-results .pytest_cache .mypy_cache .ruff_cache .hypothesis

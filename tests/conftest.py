@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -27,6 +28,7 @@ TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
+_REPOSITORY = Path(__file__).resolve().parents[1]
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -34,6 +36,16 @@ _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 def anyio_backend() -> str:
     """Coroutine tests run on asyncio, as the services do."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`unhang.pyz`, built as `make zipapp` does; the wheels that it holds stay in build/ for the next time."""
+    target = tmp_path_factory.mktemp("zipapp") / "unhang.pyz"
+    build = [sys.executable, "-m", "deploy.zipapp.build", str(target)]
+    done = subprocess.run(build, cwd=_REPOSITORY, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return target
 
 
 def pytest_configure() -> None:

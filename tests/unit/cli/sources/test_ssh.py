@@ -16,7 +16,7 @@ from cli.main import unhang as commands
 from cli.sources.slurm import hosts_of_slurm_job
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import UnhangError
-from tests.build.commands import FIRST, NOBODY, REPOSITORY, SECOND, Job, command, environment, unhang
+from tests.build.commands import FIRST, NOBODY, SECOND, Job, command, environment, unhang
 from tests.build.sshd import Cluster, cluster
 
 QUICK = ("--interval", "0.2", "--native", "never")
@@ -159,15 +159,6 @@ def test_connection_that_breaks_off_after_the_first_look(nodes: Cluster) -> None
     diagnosis = Diagnosis.model_validate_json(done.out)
     assert diagnosis.coverage.seen == 1
     assert "only 1 of its looks came" in done.out
-
-
-@pytest.fixture(scope="module")
-def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file that is brought along."""
-    target = tmp_path_factory.mktemp("zipapp") / "unhang.pyz"
-    build = [sys.executable, "-m", "deploy.zipapp.build", str(target)]
-    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=60)
-    return target
 
 
 def bringing(nodes: Cluster, zipapp: Path) -> tuple[str, ...]:
