@@ -28,11 +28,11 @@ JOB = f"attack-{os.getpid()}"
 
 LOOK = """
 import sys
-from agent.agent import Agent, Choice
+from agent.agent import Agent, RankFilter
 from agent.settings import AgentSettings
-from agent.sources.source import Question
+from agent.sources.source import LookDepth
 agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
-print(agent.snapshot(Choice(job=sys.argv[1]), Question(full=True)).model_dump_json())
+print(agent.snapshot(RankFilter(job=sys.argv[1]), LookDepth(full=True)).model_dump_json())
 """
 
 

@@ -30,10 +30,10 @@ os.setgroups([]); os.setgid({OWNER}); os.setuid({OWNER}); os.umask(0o077)
 
 LOOK = """
 import sys
-from agent.agent import Agent, Choice
+from agent.agent import Agent, RankFilter
 from agent.settings import AgentSettings
-from agent.sources.source import Question
-print(Agent(AgentSettings(host_name="here")).snapshot(Choice(job=sys.argv[1]), Question()).model_dump_json())
+from agent.sources.source import LookDepth
+print(Agent(AgentSettings(host_name="here")).snapshot(RankFilter(job=sys.argv[1]), LookDepth()).model_dump_json())
 """
 
 
