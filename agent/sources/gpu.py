@@ -18,7 +18,7 @@ from agent.tools.run_bounded import run_bounded
 from shared.missing import Reason
 from shared.wire.gpus import Gpus
 
-_CHILD = Path(__file__).parents[1] / "nvml_child.py"
+_CHILD = Path(__file__).parents[1] / "tools" / "nvml_child.py"
 _DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 _SECONDS = 3.0
 _NOT_INSTALLED = "there is an NVIDIA driver, and nvidia-ml-py is not installed: `pip install 'unhang[gpu]'`"

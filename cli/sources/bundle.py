@@ -17,7 +17,7 @@ from shared.wire.snapshot import NodeSnapshot
 def save_bundle(directory: Path, diagnosis: Diagnosis, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> Path:
     """Write the bundle into `directory` and return its file. Raises UnhangError."""
     from collector.keep.bundle import bundle_name, write_bundle
-    from collector.keep.store import Kept
+    from collector.keep.kept import Kept
 
     kept = Kept(diagnosis=diagnosis, expected=expected, snapshots=tuple(snapshots))
     return write_whole(made(directory) / bundle_name(kept), lambda to: write_bundle(kept, to))

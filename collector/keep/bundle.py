@@ -11,7 +11,7 @@ from typing import IO
 from pydantic import Field
 
 from collector.align.expected import Expected
-from collector.keep.store import Kept
+from collector.keep.kept import Kept
 from shared import VERSION
 from shared.value import Value
 

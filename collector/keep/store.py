@@ -18,6 +18,7 @@ from collector.align.expected import Expected
 from collector.gather.answers import read_kept
 from collector.gather.failures import NoAnswer
 from collector.keep.database import Database, StoreTrouble, create_private, first_line
+from collector.keep.kept import Kept
 from collector.keep.migrate import migrate
 from collector.keep.registrations import Registrations
 from collector.keep.run_ledger import Ledger, RunState, end_run
@@ -28,15 +29,6 @@ from shared.answer.words import Verdict
 from shared.errors import InvalidSettings, NotFound, UnhangError, quoted
 from shared.value import Value
 from shared.wire.snapshot import NodeSnapshot
-
-
-class Kept(Value):
-    """A diagnosis with everything it rests on."""
-
-    diagnosis: Diagnosis
-    expected: Expected
-    snapshots: tuple[NodeSnapshot, ...]
-
 
 T = TypeVar("T", bound=Value)
 

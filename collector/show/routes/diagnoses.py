@@ -10,8 +10,9 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
 from collector.keep.bundle import bundle_name, write_bundle
+from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
-from collector.keep.store import Kept, Listed
+from collector.keep.store import Listed
 from collector.question import NativePolicy, Question
 from collector.show.routes.common import JobName, ServiceDependency, choose_media, json_answer
 from collector.show.text.markdown import render_markdown

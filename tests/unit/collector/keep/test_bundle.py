@@ -11,7 +11,7 @@ from collector.gather.fanout.fanout import make_client
 from collector.gather.sweep import sweep
 from collector.hostlists import AgentAddress
 from collector.keep.bundle import bundle_name, write_bundle
-from collector.keep.store import Kept
+from collector.keep.kept import Kept
 from collector.question import NativePolicy, Question
 from shared.answer.diagnosis import Diagnosis
 from tests.build.fake_agents import CASES, JOB, mounts, two_nodes
