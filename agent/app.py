@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
@@ -15,12 +16,14 @@ from agent.registration import registered
 from agent.settings import AgentSettings
 from agent.sources.source import Question
 from shared import VERSION
+from shared.api import Api
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound
 from shared.gate import Gate, who_asks
 from shared.log_events import Logs
+from shared.methods import Heads
 from shared.missing import Missing
-from shared.problems import PROBLEM_RESPONSES, install_problem_handlers
+from shared.problems import problems
 from shared.snapshot import Fds, NodeSnapshot, Process, RankList
 from shared.stacks import Stacks
 from shared.survey import survey_of
@@ -73,15 +76,16 @@ Pid = Annotated[int, Path(ge=1, le=2**31, description="Process id of the rank on
 
 def create_app(settings: AgentSettings) -> FastAPI:
     """Build the agent's ASGI application. Without its lifespan it answers as well, but keeps no beat."""
-    app = FastAPI(title="unhang agent", version=VERSION, lifespan=_lifespan, description=__doc__ or "")
+    app = Api(title="unhang agent", version=VERSION, lifespan=_lifespan, description=__doc__ or "")
     app.state.agent = Agent(settings)
     app.state.audit = app.state.agent.audit
     app.add_middleware(GZipMiddleware, minimum_size=_LEAST_GZIPPED_BYTES, compresslevel=1)
+    app.add_middleware(Heads)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit)
-    install_problem_handlers(app)
     app.include_router(_open_routes)
     guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
-    app.include_router(_routes, dependencies=guards)
+    for router in (_routes, _rank_routes):
+        app.include_router(router, dependencies=guards)
     return app
 
 
@@ -97,8 +101,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         agent.audit.close()
 
 
-_open_routes = APIRouter(responses=PROBLEM_RESPONSES)
-_routes = APIRouter(responses=PROBLEM_RESPONSES)
+_open_routes = APIRouter()
+_routes = APIRouter()
+_rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND))
 
 
 @_open_routes.get("/healthz", response_model=Health, summary="Does the agent answer?")
@@ -145,7 +150,7 @@ def survey(request: Request, agent: Asked, job: Job = None, ras: Ras = False, ti
     return _json(survey_of(taken, others))
 
 
-@_routes.get("/v1/ranks/{pid}/stacks", response_model=Stacks | Missing, summary="Stacks of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/stacks", response_model=Stacks | Missing, summary="Stacks of one rank")
 def stacks_of(
     request: Request, agent: Asked, pid: Pid, stacks: Stacking = "plain", timeout: Timeout = None
 ) -> Response:
@@ -153,19 +158,19 @@ def stacks_of(
     return _part(request, agent, pid, "stacks", Question(stacks=stacks), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/fds", response_model=Fds | Missing, summary="Descriptors of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/fds", response_model=Fds | Missing, summary="Descriptors of one rank")
 def fds_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
     """Return what one rank holds open; by default with the full list."""
     return _part(request, agent, pid, "fds", Question("none", full=full), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/logs", response_model=Logs | Missing, summary="Log tails of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/logs", response_model=Logs | Missing, summary="Log tails of one rank")
 def logs_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
     """Return the ends of one rank's logs and the events in them."""
     return _part(request, agent, pid, "logs", Question("none", full=full), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/recorder", response_model=Trace | Missing, summary="Flight record of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/recorder", response_model=Trace | Missing, summary="Flight record of one rank")
 def recorder_of(
     request: Request, agent: Asked, pid: Pid, window: Window = 64, full: Full = False, timeout: Timeout = None
 ) -> Response:
@@ -173,13 +178,13 @@ def recorder_of(
     return _part(request, agent, pid, "recorder", Question("none", window, full), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
 def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None) -> Response:
     """Return what the kernel tells of one rank's process."""
     return _part(request, agent, pid, "process", Question("none"), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/deep", response_model=DeepLook, summary="A closer look at one rank")
+@_rank_routes.get("/v1/ranks/{pid}/deep", response_model=DeepLook, summary="A closer look at one rank")
 def deep_of(
     request: Request,
     agent: Asked,

@@ -18,10 +18,12 @@ from collector.runs import Busy
 from collector.service import Service, open_service
 from collector.settings import CollectorSettings
 from shared import VERSION
+from shared.api import Api
 from shared.audit import AuditLog
 from shared.errors import UnhangError
 from shared.gate import Gate, who_asks
-from shared.problems import PROBLEM_RESPONSES, install_problem_handlers, problem_response
+from shared.methods import Heads
+from shared.problems import problem_response
 from shared.refusals import RefusalMetrics
 from shared.tokens import require_token
 
@@ -54,18 +56,17 @@ def create_app(
             yield
         app.state.audit.close()
 
-    app = FastAPI(
+    app = Api(
         title="unhang collector",
         version=VERSION,
         summary="Which rank hung the job, why, and what now?",
         description=_ABOUT,
         lifespan=lifespan,
-        responses=PROBLEM_RESPONSES,
     )
     app.state.audit = AuditLog(settings.audit_log)
     note = partial(_note, app.state.audit)
+    app.add_middleware(Heads)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note)
-    install_problem_handlers(app)
     app.add_exception_handler(Busy, _on_unavailable)
     app.add_exception_handler(StoreTrouble, _on_unavailable)
     app.add_exception_handler(Interrupted, _on_interrupted)

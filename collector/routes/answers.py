@@ -2,13 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from collector.service import Service
-from shared.errors import InvalidRankSet, UnhangError
+from shared.errors import UnhangError
 from shared.ranks import unfold
 from shared.value import Value
+
+
+# 0-3,7
+_RANK_SET = r"^ *[0-9]{1,9}(-[0-9]{1,9})? *(, *[0-9]{1,9}(-[0-9]{1,9})? *)*$"
+_LONGEST_RANKS = 32_768
+"""Characters: a request's whole head may be twice as long (shared/gate.py)."""
 
 
 class NotAcceptable(UnhangError):
@@ -23,6 +29,9 @@ def _service(request: Request) -> Service:
 
 ServiceDependency = Annotated[Service, Depends(_service)]
 
+Accept = Annotated[str | None, Header(include_in_schema=False)]
+"""What the caller wants of what a route offers, which its description lists (OpenAPI 3.1, 4.8.12.2)."""
+
 JobName = Annotated[
     str,
     Path(
@@ -34,14 +43,13 @@ JobName = Annotated[
 
 def _ranks(
     ranks: Annotated[
-        str | None, Query(description="Only these ranks, folded.", examples=["0-3,7"], max_length=65_536)
+        str | None,
+        Query(
+            description="Only these ranks, folded.", examples=["0-3,7"], max_length=_LONGEST_RANKS, pattern=_RANK_SET
+        ),
     ] = None,
 ) -> frozenset[int] | None:
-    if ranks is None:
-        return None
-    if not ranks:
-        raise InvalidRankSet("the rank set is empty", advice="write ranks as 0-3,7")
-    return frozenset(unfold(ranks))
+    return None if ranks is None else frozenset(unfold(ranks))
 
 
 Ranks = Annotated[frozenset[int] | None, Depends(_ranks)]

@@ -3,9 +3,10 @@
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import IO, Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Path, Query
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
@@ -15,19 +16,18 @@ from collector.ledger import RunState
 from collector.question import NativePolicy, Question
 from collector.render.markdown import render_markdown
 from collector.render.text import render_text
-from collector.routes.answers import JobName, ServiceDependency, choose_media, json_answer
+from collector.routes.answers import Accept, JobName, ServiceDependency, choose_media, json_answer
 from collector.store import Listed
 from shared.diagnosis import Diagnosis
+from shared.problems import problems
 from shared.value import Value
 
-router = APIRouter(tags=["diagnoses"])
+router = APIRouter(tags=["diagnoses"], responses=problems(HTTPStatus.SERVICE_UNAVAILABLE))
 
 _MEDIA = ("application/json", "text/markdown", "text/plain")
 _TEXT_WIDTH = 100
 _IN_MEMORY = 8 * 1024 * 1024
 _CHUNK = 262_144
-
-Accept = Annotated[str | None, Header(description=f"One of {', '.join(_MEDIA)}.")]
 
 DiagnosisId = Annotated[
     str,
@@ -51,6 +51,9 @@ _PENDING: dict[str, Any] = {
         "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
     },
 }
+
+_FAILED = problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.GONE)
+"""With what may end a run."""
 
 
 class Options(Value):
@@ -77,7 +80,7 @@ class DiagnosisList(Value):
 @router.post(
     "/v1/jobs/{job:path}/diagnoses",
     summary="Diagnose a job now",
-    responses={200: _READY, 202: _PENDING},
+    responses={200: _READY, 202: _PENDING, **_FAILED},
     response_model=None,
 )
 async def diagnose_job(
@@ -118,7 +121,7 @@ async def list_diagnoses(
 @router.get(
     "/v1/diagnoses/{id}",
     summary="Fetch one diagnosis",
-    responses={200: _READY, 202: _PENDING},
+    responses={200: _READY, 202: _PENDING, **_FAILED},
     response_model=None,
 )
 async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Accept = None) -> Response:
@@ -134,7 +137,10 @@ async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Acc
 @router.get(
     "/v1/diagnoses/{id}/bundle",
     summary="Fetch everything a diagnosis rests on",
-    responses={200: {"content": {"application/gzip": {}}, "description": "A .tar.gz archive."}},
+    responses={
+        200: {"content": {"application/gzip": {}}, "description": "A .tar.gz archive."},
+        **problems(HTTPStatus.NOT_FOUND),
+    },
     response_class=StreamingResponse,
 )
 async def get_bundle(id: DiagnosisId, service: ServiceDependency) -> Response:

@@ -1,5 +1,7 @@
 """The jobs that the agents see."""
 
+from http import HTTPStatus
+
 from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import Field
@@ -11,11 +13,14 @@ from collector.jobs import JobSummary, choose_job, summarise_jobs
 from collector.routes.answers import JobName, ServiceDependency, json_answer
 from collector.store import Listed
 from shared.errors import NotFound, quoted
+from shared.problems import problems
 from shared.snapshot import Exited, Identity
 from shared.value import Value
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-last_router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+last_router = APIRouter(
+    prefix="/v1/jobs", tags=["jobs"], responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
+)
 """Its one route takes every path that begins so: it must be added after all others."""
 
 

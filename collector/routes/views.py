@@ -2,15 +2,16 @@
 
 import asyncio
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from collector.diagnose.expected import Expected
 from collector.question import NativePolicy, Question, Scope
 from collector.render.stacks import render_classes, render_folded, render_tree, speedscope
-from collector.routes.answers import JobName, Ranks, ServiceDependency, choose_media, json_answer
+from collector.routes.answers import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.views import (
     ChecksView,
     ClassesView,
@@ -29,16 +30,20 @@ from collector.views import (
 )
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, quoted
+from shared.problems import problems
 from shared.ranks import fold
 from shared.snapshot import NodeSnapshot
 
-router = APIRouter(prefix="/v1/jobs", tags=["views"])
+router = APIRouter(
+    prefix="/v1/jobs",
+    tags=["views"],
+    responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+_OF_MEDIA = problems(HTTPStatus.NOT_ACCEPTABLE)
 
 Looked = tuple[tuple[NodeSnapshot, ...], Expected]
 
 _MEDIA = ("application/json", "text/plain")
-
-Accept = Annotated[str | None, Header(description=f"One of {', '.join(_MEDIA)}.")]
 
 Earlier = Annotated[
     str | None,
@@ -124,7 +129,7 @@ EveryRank = Annotated[Looked, Depends(_every_rank)]
     "/{job:path}/stacks",
     summary="All ranks' stacks, merged",
     response_model=None,
-    responses={200: {"model": TreeView | ClassesView, "content": {"text/plain": {}}}},
+    responses={200: {"model": TreeView | ClassesView, "content": {"text/plain": {}}}, **_OF_MEDIA},
 )
 async def get_stacks(
     looked: WithStacks,
@@ -163,7 +168,7 @@ async def get_fds(looked: WithoutStacks) -> Response:
     "/{job:path}/logs",
     response_model=LogsView,
     summary="All ranks' last log lines, merged",
-    responses={200: {"content": {"text/plain": {"example": "[node07:3] RuntimeError: boom"}}}},
+    responses={200: {"content": {"text/plain": {"example": "[node07:3] RuntimeError: boom"}}}, **_OF_MEDIA},
 )
 async def get_logs(
     looked: WithoutStacks,
@@ -178,7 +183,12 @@ async def get_logs(
     return json_answer(view)
 
 
-@router.get("/{job:path}/ranks/{rank}/deep", response_model=DeepLook, summary="A closer look at one rank")
+@router.get(
+    "/{job:path}/ranks/{rank}/deep",
+    response_model=DeepLook,
+    summary="A closer look at one rank",
+    responses=problems(HTTPStatus.BAD_GATEWAY),
+)
 async def get_deep_look(
     job: JobName,
     rank: Annotated[int, Path(ge=0, le=1_048_576, description="The global rank.")],
