@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from agent.deadline import Crew, Deadline
 from agent.deep_looks import DEEP_SECONDS, DeepLooker
 from agent.discover import Found, Rank
 from agent.look import Looker
+from agent.memory import Memory
 from agent.metrics import Metrics
 from agent.node import Node
 from agent.procfs import ProcFs
@@ -26,8 +26,9 @@ from agent.users import parse_users
 from shared.audit import AuditLog
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, UnhangError
+from shared.job_names import is_of, was_of
 from shared.missing import Reason
-from shared.snapshot import Beat, Identity, NodeSnapshot, RankList
+from shared.snapshot import Beat, Exited, Identity, NodeSnapshot, RankList
 from shared.survey import WINDOW
 
 _SECONDS_FOR_THE_ANSWER = 0.2
@@ -39,10 +40,17 @@ class Choice(NamedTuple):
 
     job: str | None = None
     pids: tuple[int, ...] = ()
+    user: str | None = None
+    """Of several users' jobs of that name."""
 
     def holds(self, rank: Rank) -> bool:
         """Is this rank among them?"""
-        return (self.job is None or rank.identity.job == self.job) and (not self.pids or rank.stat.pid in self.pids)
+        of_job = self.job is None or is_of(rank.identity, self.job, self.user)
+        return of_job and (not self.pids or rank.stat.pid in self.pids)
+
+    def held(self, gone: Exited) -> bool:
+        """Was this one among them, or beside them?"""
+        return self.job is None or was_of(gone, self.job, self.user)
 
 
 class Agent:
@@ -57,10 +65,11 @@ class Agent:
         self.audit = AuditLog(settings.audit_log)
         self.metrics = Metrics(self.node, self.audit)
         py_spy = find_program("py-spy", settings.py_spy)
-        sources = make_sources(py_spy, self._crew, pystack=find_program("pystack"))
+        memory = Memory()
+        sources = make_sources(py_spy, self._crew, memory, pystack=find_program("pystack"))
         self._looker = Looker(sources, self._crew, self)
         self._deep = DeepLooker(self._looker, allowed=settings.debuggers)
-        self._ras = RasSource(settings.ras, self._crew)
+        self._ras = RasSource(settings.ras, self._crew, memory)
         self._surroundings = Surroundings(self._crew, KernelLog(self.procfs), read_gpus)
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
@@ -91,10 +100,9 @@ class Agent:
         return self._look(choice, question, timeout_seconds, ras=ras)[0]
 
     def look_briefly(
-        self, job: str | None, timeout_seconds: float | None = None, *, ras: bool = False
+        self, choice: Choice, timeout_seconds: float | None = None, *, ras: bool = False
     ) -> tuple[NodeSnapshot, tuple[Identity, ...]]:
         """Look at a job's ranks as a survey needs it. Returns the ranks of other jobs, too, which are not looked at."""
-        choice = Choice(job)
         snapshot, found = self._look(choice, Question(window=WINDOW, brief=True), timeout_seconds, ras=ras)
         return snapshot, tuple(rank.identity for rank in found.ranks if not choice.holds(rank))
 
@@ -109,7 +117,7 @@ class Agent:
         scene = Scene(self.procfs, self.node.host)
         asking = None if choice.pids else self._surroundings.begin(deadline)
         snapshots = self._looker.look_at_all(ranks, scene, question, deadline)
-        exited = tuple(e for e in found.exited if _belongs(e.identity, e.sibling_jobs, choice.job))
+        exited = tuple(filter(choice.held, found.exited))
         told, unasked = self._ask_ras(Visit(ranks, found.ranks, snapshots, exited, ras), scene, deadline)
         idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
@@ -179,8 +187,3 @@ class Agent:
 
 def _no_such_rank(host: str, pid: int) -> NotFound:
     return NotFound(f"no rank on {host} has the pid {pid}", advice="ask GET /v1/ranks who is here")
-
-
-def _belongs(identity: object, sibling_jobs: Sequence[str], job: str | None) -> bool:
-    own = getattr(identity, "job", None)
-    return job is None or (own == job if own is not None else job in sibling_jobs)

@@ -65,7 +65,8 @@ Stacking = Annotated[
     Query(description="`plain`: Python frames, ~10 ms pause per rank; `native`: C frames too, ~1 s; `none`: no pause."),
 ]
 Window = Annotated[int, Query(ge=0, le=1_000_000, description="Finished flight records to keep per group and lane.")]
-Job = Annotated[str | None, Query(max_length=200, description="Only this job.")]
+Job = Annotated[str | None, Query(max_length=212, description="Only this job: its name, or `NAME@USER`.")]
+User = Annotated[str | None, Query(max_length=11, description="Only this user's job of that name.")]
 Full = Annotated[bool, Query(description="Everything: all records, all descriptors, all lines of the tails.")]
 Ras = Annotated[
     bool,
@@ -129,6 +130,7 @@ def snapshot(
     request: Request,
     agent: Asked,
     job: Job = None,
+    user: User = None,
     pid: Annotated[list[int] | None, Query(max_length=1024, description="Only these process ids.")] = None,
     stacks: Stacking = "plain",
     window: Window = 64,
@@ -137,15 +139,17 @@ def snapshot(
     timeout: Timeout = None,
 ) -> Response:
     """Look at all ranks, those of one job, or some. What cannot be seen is told as `Missing`, never left out."""
-    taken = agent.snapshot(Choice(job, tuple(pid or ())), Question(stacks, window, full), timeout, ras=ras)
+    taken = agent.snapshot(Choice(job, tuple(pid or ()), user), Question(stacks, window, full), timeout, ras=ras)
     _write_audit(request, agent, taken, action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
 
 
 @_routes.get("/v1/survey", response_model=Survey, summary="One brief look at a job's ranks of this node")
-def survey(request: Request, agent: Asked, job: Job = None, ras: Ras = False, timeout: Timeout = None) -> Response:
+def survey(
+    request: Request, agent: Asked, job: Job = None, user: User = None, ras: Ras = False, timeout: Timeout = None
+) -> Response:
     """Look at a job as one that runs on hundreds of nodes is looked at first: what ranks share is said once."""
-    taken, others = agent.look_briefly(job, timeout, ras=ras)
+    taken, others = agent.look_briefly(Choice(job, user=user), timeout, ras=ras)
     _write_audit(request, agent, taken, action="survey", stacks="plain", ras=ras)
     return _json(survey_of(taken, others))
 
@@ -212,9 +216,16 @@ def _part(request: Request, agent: Agent, pid: int, name: str, question: Questio
 
 def _write_audit(request: Request, agent: Agent, taken: NodeSnapshot, **details: Any) -> None:
     jobs = sorted({rank.identity.job or "" for rank in taken.ranks})
+    users = sorted({rank.identity.user or "" for rank in taken.ranks})
     pids = [rank.identity.pid for rank in taken.ranks]
     agent.audit.write(
-        **details, **who_asks(request), jobs=jobs, pids=pids, result=_result(taken), took_seconds=taken.took_seconds
+        **details,
+        **who_asks(request),
+        jobs=jobs,
+        users=users,
+        pids=pids,
+        result=_result(taken),
+        took_seconds=taken.took_seconds,
     )
 
 

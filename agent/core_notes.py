@@ -127,11 +127,15 @@ def _files(desc: bytes) -> Iterator[MappedFile]:
 
 
 def _executable(notes: list[tuple[int, bytes]], files: tuple[MappedFile, ...]) -> str | None:
-    """Return the file that the program's own headers were mapped from."""
+    """Return the file that the program's own headers were mapped from.
+
+    The kernel writes whole paths. Another one was made up: a debugger might take it for an option of its own.
+    """
     auxv = next((desc for kind, desc in notes if kind == _AUXV), b"")
     pairs = dict(struct.iter_unpack("<QQ", auxv[: len(auxv) // 16 * 16]))
     address = pairs.get(_AT_PHDR, 0)
-    return next((file.path for file in files if file.start <= address < file.end), None)
+    found = next((file.path for file in files if file.start <= address < file.end), None)
+    return found if found is not None and found.startswith("/") else None
 
 
 def _text(data: bytes) -> str:

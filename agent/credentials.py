@@ -15,12 +15,15 @@ the work of whoever started it.
 
 import os
 import struct
+import time
 from typing import NamedTuple
 
 from agent.errors import Gone
 from agent.procfs import ProcFs
 from shared.errors import NotPermitted
 
+_EXEC_TRIES = 10
+_EXEC_SECONDS = 0.005
 _AT_SECURE = 23
 """In linux/auxvec.h."""
 _OVERRIDES = 1 << 1 | 1 << 2
@@ -107,7 +110,19 @@ def _gained(found: Credentials, procfs: ProcFs, pid: int) -> str | None:
 
 
 def _was_secured(procfs: ProcFs, pid: int) -> bool:
-    """Did the kernel give the program more rights than its caller had? Yes, also where it does not say."""
+    """Did the kernel give the program more rights than its caller had? Yes, also where it does not say.
+
+    In the middle of an exec the list is empty for a moment: the kernel fills it once the new program is mapped.
+    """
+    for _ in range(_EXEC_TRIES):
+        secured = _at_secure(procfs, pid)
+        if secured is not None:
+            return secured
+        time.sleep(_EXEC_SECONDS)
+    return True
+
+
+def _at_secure(procfs: ProcFs, pid: int) -> bool | None:
     data = procfs.read(pid, "auxv", most=4096)
     if not data:
         raise Gone(f"process {pid} ended")
@@ -116,7 +131,7 @@ def _was_secured(procfs: ProcFs, pid: int) -> bool:
         for kind, value in struct.iter_unpack(layout, data[: len(data) // size * size]):
             if kind == _AT_SECURE:
                 return bool(value != 0)
-    return True
+    return None
 
 
 def _ids(text: str) -> tuple[int, ...]:

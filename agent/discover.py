@@ -1,6 +1,7 @@
 """Tells which processes are ranks, which are their children, and which only launched them.
 
-1. A process belongs to a rank when its environment says so (processes.py, launchers.py).
+1. A process belongs to a rank when its environment says so (processes.py, launchers.py), and to the job of its user:
+   what another user's processes say of themselves changes nothing for the ranks here.
 2. Launchers are left out: by their command line, or because a process below them carries another identity
    of the same job (`srun` above `torchrun`, `torchrun` above its ranks, a script that calls `mp.spawn`). So is
    what merely waits for ourselves: under `srun bash -c 'unhang snapshot'` that shell is a task of Slurm's, too.
@@ -102,14 +103,19 @@ def _by_identity(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
 
 
 def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Candidate]:
-    """Step 3. Two unrelated tops with one identity stay two: both must be seen."""
+    """Step 3. Two unrelated tops with one identity stay two: both must be seen.
+
+    A family may have several users: `sudo -u` and what it started. Unrelated processes of several users say nothing
+    about each other.
+    """
     families: dict[int, list[Candidate]] = {}
     pids = {candidate.stat.pid for candidate in group}
     for candidate in group:
         above = [pid for pid in listing.ancestors(candidate.stat.pid) if pid in pids]
         families.setdefault(above[-1] if above else candidate.stat.pid, []).append(candidate)
     chosen = [_runner(family, lister) for family in families.values()]
-    return [c for c in chosen if lister.runs(c.stat) is not Runs.OTHER] or chosen
+    with_python = {c.identity.user for c in chosen if lister.runs(c.stat) is not Runs.OTHER}
+    return [c for c in chosen if c.identity.user not in with_python or lister.runs(c.stat) is not Runs.OTHER]
 
 
 def _runner(family: list[Candidate], lister: Lister) -> Candidate:
@@ -166,7 +172,9 @@ def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:
     """Describe a zombie. Its exit status is that of waitpid(2): a signal, or an exit code."""
     signal = stat.exit_status & 0x7F
     told = _status_is_told(stat.pid, procfs)
+    beside = tuple(beside)
     jobs = dict.fromkeys(rank.identity.job for rank in beside if rank.identity.job is not None)
+    users = {rank.identity.user for rank in beside}
     return Exited(
         pid=stat.pid,
         parent_pid=stat.parent_pid,
@@ -174,6 +182,7 @@ def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:
         exit_code=stat.exit_status >> 8 & 0xFF if told and not signal else None,
         signal=signal or None,
         sibling_jobs=tuple(jobs),
+        sibling_user=users.pop() if len(users) == 1 else None,
     )
 
 

@@ -9,6 +9,7 @@ from agent.environment import PYTHON, Environment, Environments, key_of
 from agent.errors import Gone
 from agent.launchers import NAMES, identify, is_launcher
 from agent.procfs import ProcFs, Stat
+from agent.users import has_borrowed_rights, user_of
 from shared.errors import NotPermitted
 from shared.snapshot import Identity
 
@@ -130,9 +131,10 @@ class Lister:
         try:
             environment = self._environments.read(stat)
             identity = identify(environment)
-            if identity is None:
+            if identity is None or has_borrowed_rights(self._procfs, stat.pid):
                 return None
-            return Candidate(stat, identity, environment, is_launcher(self._arguments(stat.pid)))
+            owned = identity.model_copy(update={"user": user_of(self._procfs, stat.pid)})
+            return Candidate(stat, owned, environment, is_launcher(self._arguments(stat.pid)))
         finally:
             self.reading = None
 

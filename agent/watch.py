@@ -23,6 +23,9 @@ _MOST_GONE = 4096
 
 Key = tuple[int, int]
 
+_Job = tuple[str | None, str | None]
+"""Its name and its user."""
+
 
 @dataclass
 class _Watched:
@@ -140,9 +143,9 @@ class Watch:
 
         Whoever was gone before the present ranks of its job began belonged to an earlier run of it.
         """
-        jobs: dict[str | None, list[Rank]] = {}
+        jobs: dict[_Job, list[Rank]] = {}
         for rank in ranks:
-            jobs.setdefault(rank.identity.job, []).append(rank)
+            jobs.setdefault((rank.identity.job, rank.identity.user), []).append(rank)
         self._departed = [d for d in self._departed if _still_matters(d, jobs, self._clock())]
         return self._departed
 
@@ -165,8 +168,8 @@ def _was_oom_killed(counts: tuple[OomCount, ...], exited: Exited) -> bool | None
     return None
 
 
-def _still_matters(departed: _Departed, jobs: dict[str | None, list[Rank]], now: float) -> bool:
-    living = jobs.get(departed.rank.identity.job)
+def _still_matters(departed: _Departed, jobs: dict[_Job, list[Rank]], now: float) -> bool:
+    living = jobs.get((departed.rank.identity.job, departed.rank.identity.user))
     if not living:
         return now - departed.at < _GONE_IS_TOLD_SECONDS
     identity = departed.rank.identity

@@ -1,5 +1,6 @@
 """Several jobs and none named: a mistake in the call, told with the names to choose from."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,9 @@ import click
 
 from cli.terminal import escape
 from shared.errors import InvalidInput
+
+# 2 jobs are there: slurm-4242, --output=x        2 jobs are there: '-o x', b
+_LIKE_AN_OPTION = re.compile(r" '?-")
 
 
 @contextmanager
@@ -17,4 +21,5 @@ def named_job_needed(job: str | None) -> Iterator[None]:
     except InvalidInput as error:
         if job is not None or type(error) is not InvalidInput:
             raise
-        raise click.UsageError(escape(f"{error}; {error.advice}: name it as JOB")) from error
+        behind = ", behind -- if its name begins with a dash" if _LIKE_AN_OPTION.search(str(error)) else ""
+        raise click.UsageError(escape(f"{error}; {error.advice}: name it as JOB{behind}")) from error

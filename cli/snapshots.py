@@ -71,9 +71,11 @@ def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> No
 
 def _suspects(job: str | None, taken: Sequence[NodeSnapshot]) -> tuple[int, ...]:
     """Return the processes whose native stacks the verdict would ask for, as far as this node alone can tell."""
-    here = {rank.identity.job for seen in taken for rank in seen.ranks}
-    jobs = [job] if job is not None or None in here else sorted(name for name in here if name is not None)
-    asked = {pid for each in jobs for _, pid in pids_to_look_deeper(taken, Expected(job=each))}
+    here = {(job or rank.identity.job, rank.identity.user) for seen in taken for rank in seen.ranks}
+    if any(name is None for name, _ in here):
+        here = {(None, None)}
+    wanted = [Expected(job=name, user=user) for name, user in here]
+    asked = {pid for each in wanted for _, pid in pids_to_look_deeper(taken, each)}
     return tuple(sorted(asked)[:MOST_DEEP_LOOKS])
 
 

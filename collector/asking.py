@@ -8,19 +8,29 @@ from dataclasses import dataclass
 from collector.clock_offsets import Clock, clock_of
 from collector.diagnose import Process
 from collector.diagnose.expected import Expected, Unanswered
+from collector.diagnose.whose import apart
+from collector.failures import NoAnswer
 from collector.fanout import Answered, Deadline, Fanout, Request, Round, Silent, T
 from collector.homes import not_reached
 from collector.hostlists import AgentAddress
 from collector.job_nodes import NodesOf, of_the_job
-from collector.jobs import neighbours_of, ranks_of
+from collector.jobs import choose_job, neighbours_of, ranks_of
 from collector.looks import Look, read_look
+from collector.namesakes import lists_apart, user_of
 from collector.question import Progress, Question, Stage, Step
-from shared.missing import Missing
+from shared.job_names import is_of, plain_name
+from shared.json_bounds import model_cost
+from shared.missing import Missing, Reason
 from shared.snapshot import NodeSnapshot, RankList
 from shared.survey_reader import SurveyReader
 
 _AGENT_SECONDS = (0.5, 10.0)
 """The shortest look that agents agree to, and the longest that they are asked for."""
+
+_MODEST_MEMORY = 64 * 1024 * 1024
+"""For one look: eight ranks with their stacks and windows of records take a tenth of it."""
+_MOST_MEMORY = 2 * 1024 * 1024 * 1024
+"""For all looks of one sweep that are not modest; the collector's own MemoryMax is 4 GiB."""
 
 Parameters = Mapping[str, str | Sequence[int]]
 _RAS: Parameters = {"ras": "true"}
@@ -47,6 +57,7 @@ class Asking:
     ) -> None:
         """`earlier` holds lists of ranks from before, by URL. `nodes_of` knows on which nodes a job runs."""
         self.job = question.job
+        self.user: str | None = None
         self.lists: dict[str, RankList] = dict(earlier)
         self.deadline = Deadline.within(question.deadline_seconds)
         self.answers: list[Answered[Look]] = []
@@ -57,7 +68,17 @@ class Asking:
         self._silent: dict[str, Silent] = {}
         self._unreadable: list[Missing] = []
         self._surveys = SurveyReader()
+        self._held_memory = 0
         self._known_homes: dict[Process, AgentAddress] = {}
+
+    def choose(self, found: Found) -> None:
+        """Settle on one user's job. Raises as `choose_job` does.
+
+        What silent agents told before counts: while they are silent another user's job is not taken for theirs.
+        """
+        self.job = choose_job(self.job, found.lists.values(), some_silent=bool(found.silent))
+        before = [self.lists[each.address.url] for each in found.silent if each.address.url in self.lists]
+        self.user = user_of(self.job, (*found.lists.values(), *before))
 
     async def list_ranks(self, agents: Sequence[AgentAddress], deadline: Deadline) -> Found:
         """Ask who is where."""
@@ -109,15 +130,16 @@ class Asking:
 
     @property
     def snapshots(self) -> tuple[NodeSnapshot, ...]:
-        """Every look so far, in the order of its coming."""
-        return tuple(answer.value.snapshot for answer in self.answers)
+        """Every look so far, in the order of its coming, with the job's name on its own ranks alone."""
+        return apart((answer.value.snapshot for answer in self.answers), self.job, self.user)
 
     @property
     def expected(self) -> Expected:
         """What the verdict is told beside the looks."""
         return Expected(
             job=self.job,
-            neighbours=neighbours_of(self.job, self.lists.values()),
+            user=self.user,
+            neighbours=neighbours_of(self.job, lists_apart(self.lists.values(), self.job, self.user)),
             unanswered=self._unanswered(),
             unreadable=tuple(self._unreadable),
         )
@@ -175,7 +197,7 @@ class Asking:
         """NCCL's RAS answers for a whole job, and each question costs all of it a message: two ask, one to spare."""
         lists = {agent: self.lists[agent.url].ranks for agent in agents if agent.url in self.lists}
         ranks = {
-            agent: [rank.rank for rank in known if self.job is None or rank.job == self.job]
+            agent: [rank.rank for rank in known if self.job is None or is_of(rank, self.job, self.user)]
             for agent, known in lists.items()
         }
         ordered = sorted((agent for agent in ranks if ranks[agent]), key=lambda agent: min(ranks[agent]))
@@ -197,13 +219,13 @@ class Asking:
         """Each process of the job that was looked at, which rank it is, and whose agent has it; once for each look."""
         for answer in self.answers:
             for identity in (rank.identity for rank in answer.value.snapshot.ranks):
-                if identity.pid is not None and (self.job is None or identity.job == self.job):
+                if identity.pid is not None and (self.job is None or is_of(identity, self.job, self.user)):
                     host = identity.host or answer.value.snapshot.host
                     yield (host, identity.pid), identity.rank, answer.address
 
     def _unanswered(self) -> tuple[Unanswered, ...]:
         """Tell of the nodes that gave nothing, without those that are known to be no concern of the job."""
-        nodes = None if self._nodes_of is None else self._nodes_of(self.job)
+        nodes = None if self._nodes_of is None else self._nodes_of(self.job and plain_name(self.job))
         told = tuple(self._silence(silent) for silent in self._silent.values())
         return told if nodes is None else of_the_job(told, nodes)
 
@@ -211,7 +233,7 @@ class Asking:
         known = self.lists.get(silent.address.url)
         if known is None:
             return silent.unanswered()
-        return silent.unanswered(host=known.host, ranks=ranks_of(known, self.job))
+        return silent.unanswered(host=known.host, ranks=ranks_of(known, self.job, self.user))
 
     def _whole(self, agent: AgentAddress, deadline: Deadline, more: Parameters) -> Request:
         return self._request(agent, "/v1/snapshot", deadline, {"window": str(self._question.window), **more})
@@ -223,10 +245,22 @@ class Asking:
         shortest, longest = _AGENT_SECONDS
         seconds = max(shortest, min(longest, 0.8 * deadline.seconds_left))
         job = {} if self.job is None else {"job": self.job}
+        if self.user is not None:
+            job["user"] = self.user
         return Request(agent, path, {**job, "timeout": f"{seconds:.2f}", **more}, otherwise)
 
     async def _look(self, requests: Sequence[Request], deadline: Deadline, step: Step) -> Round[Look]:
-        return await self._ask(requests, Look, deadline, step, read=lambda body, _: read_look(body, self._surveys))
+        return await self._ask(requests, Look, deadline, step, read=lambda body, _: self._read(body))
+
+    def _read(self, body: bytes) -> Look:
+        """Read a look, unless it is large and what is kept of all others is much already. Raises NoAnswer."""
+        cost = model_cost(body)
+        if cost > _MODEST_MEMORY and self._held_memory + cost > _MOST_MEMORY:
+            told = f"the answer would take up to {cost} bytes of memory, and the others have taken {self._held_memory}"
+            raise NoAnswer(Reason.REFUSED, f"{told}; large answers get {_MOST_MEMORY} in all")
+        look = read_look(body, self._surveys)
+        self._held_memory += cost if cost > _MODEST_MEMORY else 0
+        return look
 
     async def _ask(
         self,

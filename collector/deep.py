@@ -8,6 +8,7 @@ from collector.asking import Found
 from collector.fanout import Deadline, Fanout, Request
 from collector.hostlists import AgentAddress
 from collector.jobs import choose_job
+from collector.namesakes import lists_apart, user_of
 from collector.sweep import find
 from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound, Unreachable, quoted
@@ -28,7 +29,10 @@ async def look_closely(
     """Return a closer look at `rank` of `job`. Raises NotFound, InvalidInput or Unreachable."""
     found = await find(agents, client)
     chosen = choose_job(job, found.lists.values(), some_silent=bool(found.silent))
-    url, identity = _home(chosen, rank, found)
+    lists = zip(
+        found.lists, lists_apart(found.lists.values(), chosen, user_of(chosen, found.lists.values())), strict=True
+    )
+    url, identity = _home(chosen, rank, Found(dict(lists), found.silent))
     address = next(agent for agent in agents if agent.url == url)
     request = Request(address, f"/v1/ranks/{identity.pid}/deep", {"how": how.value, "seconds": f"{seconds:.2f}"})
     fanout = Fanout(client, node_seconds=_ANSWER_SECONDS)

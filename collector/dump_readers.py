@@ -7,6 +7,8 @@ but the bytes they are sent, ignore Ctrl-C, and end with their parent, whatever 
 
 import gc
 import os
+import re
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +16,11 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from collector.guarded_file import Clock
 from shared.errors import UnreadableDump
 from shared.flight_recorder import parse_dump
 from shared.trace import Trace
@@ -26,6 +30,15 @@ _AT_ONCE = 16
 _MOST_WORKERS = 8
 _MOST_SECONDS = 120.0
 """For one dump: the largest that is read takes about a quarter of it on a slow machine."""
+
+_MANY = 30
+_LARGE_BYTES = 16 * 1024 * 1024
+"""Larger dumps are read by a worker, one at a time."""
+_MOST_MEMORY = 3 * 1024 * 1024 * 1024
+"""Of a worker: the largest dump that is read takes half of it."""
+# TUPLE1 to TUPLE3 or TUPLE, and then MEMOIZE, BINPUT or LONG_BINPUT. PyTorch's own pickler keeps none.
+_KEPT_TUPLE = re.compile(rb"[\x85\x86\x87t](?:\x94|q|r..[\x00-\x0f]\x00)", re.DOTALL)
+"""A tuple of twice a tuple of twice a tuple: as a key of a dict it takes years to hash, and nothing can stop that."""
 
 _ENDING_SECONDS = 5.0
 """For a worker that was killed to be gone."""
@@ -40,6 +53,7 @@ class _Worker:
     pipe: "Connection[Any, Any]"
     slot: int = 0
     """Of the dump that it reads."""
+    is_large: bool = False
     until: float = 0.0
     """`time.monotonic()` at which it has had its time."""
 
@@ -47,8 +61,17 @@ class _Worker:
 class DumpReaders:
     """Reads dumps in any order and gives their traces in the order in which they were added."""
 
-    def __init__(self, parse: _Parse = parse_dump, *, workers: int | None = None, at_once: int = _AT_ONCE) -> None:
+    def __init__(
+        self,
+        parse: _Parse = parse_dump,
+        *,
+        workers: int | None = None,
+        at_once: int = _AT_ONCE,
+        clock: Clock | None = None,
+    ) -> None:
+        """`clock`: the time for all of them together."""
         self._parse = parse
+        self._clock = clock or Clock(_MOST_SECONDS * _MANY)
         self._most = _affordable() if workers is None else workers
         self._at_once = at_once
         self._names: list[str] = []
@@ -69,7 +92,9 @@ class DumpReaders:
         """Read one dump, now or soon; waits while all workers are busy."""
         slot = len(self._names)
         self._names.append(name)
-        if slot < self._at_once or self._most < 2:
+        if self._clock.left <= 0:
+            self._answers[slot] = self._clock.told
+        elif self._most < 1 or (_is_modest(data) and (slot < self._at_once or self._most < 2)):
             self._keep(slot, _answer(self._parse, data))
         else:
             self._hand_out(slot, data)
@@ -82,10 +107,12 @@ class DumpReaders:
             yield name, self._answers[slot]
 
     def _hand_out(self, slot: int, data: bytes) -> None:
-        while not self._idle and len(self._busy) >= self._most:
+        is_large = len(data) > _LARGE_BYTES
+        while (not self._idle and len(self._busy) >= self._most) or (is_large and any(w.is_large for w in self._busy)):
             self._collect()
         worker = self._idle.pop() if self._idle else _start(self._parse)
-        worker.slot, worker.until = slot, time.monotonic() + _MOST_SECONDS
+        worker.slot, worker.is_large = slot, is_large
+        worker.until = time.monotonic() + min(_MOST_SECONDS, self._clock.left)
         self._busy.append(worker)
         try:
             worker.pipe.send_bytes(data)
@@ -100,7 +127,8 @@ class DumpReaders:
             if worker.pipe in ready:
                 self._receive(worker)
             elif worker.until <= time.monotonic():
-                self._lose(worker, f"reading it took longer than {_MOST_SECONDS:.0f} s")
+                in_all = self._clock.left <= 0
+                self._lose(worker, self._clock.told if in_all else f"reading it took longer than {_MOST_SECONDS:.0f} s")
 
     def _receive(self, worker: _Worker) -> None:
         try:
@@ -158,6 +186,7 @@ def _serve(pipe: "Connection[Any, Any]", parents_end: "Connection[Any, Any]", pa
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
     parents_end.close()  # else the pipe would not end with the parent
     gc.disable()
+    _bound_memory()
     try:
         while True:
             pipe.send(_answer(parse, pipe.recv_bytes()))
@@ -165,8 +194,25 @@ def _serve(pipe: "Connection[Any, Any]", parents_end: "Connection[Any, Any]", pa
         return
 
 
+def _bound_memory() -> None:
+    """Let this process have no more than so many bytes beside what it has from its parent."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    _, hardest = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + _MOST_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most if hardest < 0 else min(most, hardest), hardest))
+
+
+def _is_modest(data: bytes) -> bool:
+    """May it be read in place: is it small, and no pickle whose parts may stand in each other without end?"""
+    if len(data) > _LARGE_BYTES:
+        return False
+    return data[:1] != b"\x80" or _KEPT_TUPLE.search(data) is None
+
+
 def _answer(parse: _Parse, data: bytes) -> Trace | str:
     try:
         return parse(data)
     except UnreadableDump as error:
         return str(error)
+    except MemoryError:
+        return f"reading it takes more than {_MOST_MEMORY} bytes of memory"

@@ -4,24 +4,33 @@ Directories come from users and hold what hostile jobs wrote: symbolic links are
 not opened, sizes bounded before and after decompression, and what is left out is told.
 """
 
-import gzip
 import io
 import os
 import stat
-import tarfile
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from collector.file_kinds import FileKind, kind_of
-from collector.guarded_file import Guarded, Source, TooLarge
+from collector.guarded_file import Clock, Guarded, OutOfTime, Readable, Source, TooLarge
+from collector.inflating import Inflating
+from collector.tar_members import BrokenTar, members_of
 from shared.errors import NotFound
 from shared.missing import Missing, Reason
 
 _HEAD = 65_536
+_PIECE = 1024 * 1024
+_LARGEST_TABLE = 8 * 1024 * 1024
+"""Of a zip's table of contents, which is read at once: each entry becomes ten times its bytes."""
+_LISTED = 4
+"""Of one directory so many times as many entries as files are read: they are sorted first."""
+_BROKEN_ZIP = (zipfile.BadZipFile, EOFError, zlib.error, struct.error, ValueError, LookupError, NotImplementedError)
+"""What `zipfile` raises where a header lies."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,13 @@ class Bounds:
     most_bytes_in_all: int = 4 * 1024 * 1024 * 1024
     log_tail_bytes: int = 32 * 1024 * 1024
     """Of a log that is larger, only its end is read."""
+    most_log_lines: int = 500_000
+    """Of one log, the last."""
+    most_log_memory: int = 2 * 1024 * 1024 * 1024
+    """For the lines of all logs together: those that come later are left out."""
     deepest: int = 64
+    most_seconds: float = 300.0
+    """For all files together; those that come later are left out. A thousand dumps of 2,000 records take three."""
 
 
 DEFAULT_BOUNDS = Bounds()
@@ -49,7 +64,7 @@ class FoundFile:
     kind: FileKind
 
 
-def read_tree(root: Path, bounds: Bounds = DEFAULT_BOUNDS) -> Iterator[FoundFile | Missing]:
+def read_tree(root: Path, bounds: Bounds = DEFAULT_BOUNDS, clock: Clock | None = None) -> Iterator[FoundFile | Missing]:
     """Yield every file below `root`, or `root` itself where it is a file, sorted by name.
 
     Raises NotFound where `root` does not exist.
@@ -58,11 +73,12 @@ def read_tree(root: Path, bounds: Bounds = DEFAULT_BOUNDS) -> Iterator[FoundFile
         root = root.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise NotFound(f"{root} does not exist", advice="name a directory with dumps, snapshots or logs") from error
-    return _Reader(root, bounds).read()
+    return _Reader(root, bounds, clock or Clock(bounds.most_seconds)).read()
 
 
 class _Reader:
-    def __init__(self, root: Path, bounds: Bounds) -> None:
+    def __init__(self, root: Path, bounds: Bounds, clock: Clock) -> None:
+        self._clock = clock
         self._root = root
         self._bounds = bounds
         self._files_left = bounds.most_files
@@ -71,14 +87,17 @@ class _Reader:
     def read(self) -> Iterator[FoundFile | Missing]:
         paths = self._walk(self._root, 0) if self._root.is_dir() else iter([self._root])
         for path in paths:
-            if isinstance(path, Missing):
-                yield path
-                continue
             if self._files_left <= 0 or self._bytes_left <= 0:
-                yield _refused(self._name(path), "from here on nothing was read: there are too many or too large files")
+                name = path.source if isinstance(path, Missing) else self._name(path)
+                yield _refused(name, "from here on nothing was read: there are too many or too large files")
                 return
             self._files_left -= 1
-            yield from self._open(path)
+            if isinstance(path, Missing):
+                yield path
+            elif self._clock.left <= 0:
+                yield _refused(self._name(path), self._clock.told)
+            else:
+                yield from self._open(path)
 
     def _name(self, path: Path) -> str:
         return path.name if path == self._root else str(path.relative_to(self._root))
@@ -89,7 +108,7 @@ class _Reader:
             return
         try:
             with os.scandir(directory) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                found = sorted(islice(entries, _LISTED * self._bounds.most_files), key=lambda entry: entry.name)
         except OSError as error:
             yield _failed(self._name(directory), error)
             return
@@ -98,6 +117,7 @@ class _Reader:
             if entry.is_symlink():
                 yield from self._link(path)
             elif entry.is_dir(follow_symlinks=False):
+                self._files_left -= 1
                 yield from self._walk(path, depth + 1)
             else:
                 yield path
@@ -123,6 +143,7 @@ class _Reader:
 
     def _contents(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
         head = opened.read(_HEAD)
+        size = opened.seek(0, os.SEEK_END)
         opened.seek(0)
         kind = kind_of(head)
         if kind is FileKind.GZIP:
@@ -133,17 +154,24 @@ class _Reader:
             yield from self._zip(name, opened)
         elif kind in (FileKind.LOG, FileKind.KERNEL):
             yield FoundFile(name, self._tail(opened), kind)
+        elif size > self._bounds.most_bytes:  # it may be one large hole, which takes as long to read
+            yield _refused(name, f"it is larger than {self._bounds.most_bytes} bytes")
         else:
             yield FoundFile(name, self._whole(opened), kind)
 
-    def _whole(self, opened: Source) -> bytes:
-        """Read all of a file. Raises TooLarge."""
+    def _whole(self, opened: Readable) -> bytes:
+        """Read all of a file. Raises TooLarge. What was read in vain counts as well."""
         most = min(self._bounds.most_bytes, self._bytes_left)
-        data = opened.read(most + 1)
-        if len(data) > most:
+        parts: list[bytes] = []
+        room = most + 1
+        while room > 0 and (part := opened.read(min(room, _PIECE))):
+            self._clock.check()
+            parts.append(part)
+            room -= len(part)
+            self._bytes_left -= len(part)
+        if room <= 0:
             raise TooLarge(f"it is larger than {most} bytes")
-        self._bytes_left -= len(data)
-        return data
+        return b"".join(parts)
 
     def _tail(self, opened: BinaryIO) -> bytes:
         size = opened.seek(0, os.SEEK_END)
@@ -155,77 +183,86 @@ class _Reader:
 
     def _gzip(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
         try:
-            with gzip.GzipFile(fileobj=opened) as inflated:
-                is_tar = kind_of(inflated.read(1024)) is FileKind.TAR
-                inflated.seek(0)
-                if is_tar:
-                    yield from self._tar(name, inflated)
-                    return
-        except (EOFError, zlib.error, gzip.BadGzipFile):
+            inflated = Inflating(opened, self._clock)
+            is_tar = kind_of(inflated.read(1024)) is FileKind.TAR
+            inflated.seek(0)
+            if is_tar:
+                yield from self._tar(name, inflated)
+                return
+        except (EOFError, zlib.error):
             pass  # told by the attempt that follows
-        opened.seek(0)
         yield self._inflated(name, opened)
 
     def _tar(self, name: str, opened: Source) -> Iterator[FoundFile | Missing]:
-        guarded = Guarded(opened, self._bounds.most_bytes, self._bytes_left)
+        guarded = Guarded(opened, self._bounds.most_bytes, self._bytes_left, self._clock)
         try:
-            with tarfile.open(fileobj=guarded, mode="r:") as archive:
-                for member in archive:
-                    self._files_left -= 1
-                    if self._files_left < 0:
-                        raise TooLarge("there are too many files")
-                    yield from self._tar_member(f"{name}!{member.name}", archive, member)
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            for member in members_of(guarded):
+                self._count_file()
+                if member.is_file:
+                    yield self._member(f"{name}!{member.name}", _Part(guarded, member.size))
+                elif not member.is_directory:
+                    yield _refused(f"{name}!{member.name}", "only plain files of an archive are read")
+        except (BrokenTar, EOFError, zlib.error) as error:
             yield _unreadable(name, f"the archive is broken or cut off: {error}")
 
-    def _tar_member(
-        self, name: str, archive: tarfile.TarFile, member: tarfile.TarInfo
-    ) -> Iterator[FoundFile | Missing]:
-        if not member.isreg() or member.issparse():
-            if not member.isdir():
-                yield _refused(name, "only plain files of an archive are read")
-            return
-        extracted = archive.extractfile(member)
-        if extracted is not None:
-            yield self._member(name, extracted)
+    def _count_file(self) -> None:
+        self._files_left -= 1
+        if self._files_left < 0:
+            raise TooLarge(f"there are too many files; at most {self._bounds.most_files} are read")
 
     def _zip(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
-        if opened.seek(0, os.SEEK_END) > self._bounds.most_bytes:  # its table of contents is read at once
-            raise TooLarge(f"it is larger than {self._bounds.most_bytes} bytes; unpack it")
+        guarded = Guarded(opened, _LARGEST_TABLE, 1 << 62, self._clock)
         try:
-            with zipfile.ZipFile(opened) as archive:
+            with zipfile.ZipFile(guarded) as archive:
                 for member in sorted(archive.infolist(), key=lambda info: info.filename):
-                    self._files_left -= 1
-                    if self._files_left < 0:
-                        raise TooLarge("there are too many files")
+                    self._count_file()
                     if not member.is_dir():
                         yield self._zip_member(f"{name}!{member.filename}", archive, member)
-        except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+        except _BROKEN_ZIP as error:
             yield _unreadable(name, f"the archive is broken or cut off: {error}")
 
     def _zip_member(self, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> FoundFile | Missing:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return _unreadable(name, "it is compressed in a way that is not read; unpack it")
         try:
             with archive.open(member) as extracted:
                 return self._member(name, extracted)
-        except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed in an exotic way
+        except RuntimeError as error:  # encrypted; RecursionError and NotImplementedError are of this kind, too
             return _unreadable(name, str(error))
 
-    def _member(self, name: str, opened: Source) -> FoundFile | Missing:
+    def _member(self, name: str, opened: Readable) -> FoundFile | Missing:
         """Return what came out of an archive; a compressed file within is inflated, an archive within is not read."""
         try:
             data = self._whole(opened)
             if kind_of(data) is FileKind.GZIP:
                 return self._inflated(name, io.BytesIO(data))
+        except OutOfTime:
+            raise
         except TooLarge as error:
             return _refused(name, str(error))
         return _member(name, data)
 
     def _inflated(self, name: str, opened: BinaryIO) -> FoundFile | Missing:
         try:
-            with gzip.GzipFile(fileobj=opened) as inflated:
-                return _member(name.removesuffix(".gz"), self._whole(inflated))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            return _member(name.removesuffix(".gz"), self._whole(Inflating(opened, self._clock)))
+        except (EOFError, zlib.error) as error:
             return _unreadable(name, f"the compression is broken or cut off: {error}")
+
+
+class _Part:
+    """What is left of one member while it is read."""
+
+    def __init__(self, archive: Source, size: int) -> None:
+        self._archive = archive
+        self._left = size
+
+    def read(self, size: int = -1, /) -> bytes:
+        wanted = min(size, self._left)
+        data = self._archive.read(wanted)
+        self._left -= len(data)
+        if len(data) < wanted:
+            raise EOFError("it ends early")
+        return data
 
 
 def _member(name: str, data: bytes) -> FoundFile | Missing:

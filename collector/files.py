@@ -26,12 +26,22 @@ from collector.dump_readers import DumpReaders
 from collector.file_kinds import FileKind
 from collector.file_ranks import rank_of_dump, rank_of_stacks
 from collector.file_tree import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
+from collector.guarded_file import Clock, TooLarge
 from collector.kernel_files import KernelText, read_kernel_text, with_kernel_logs
-from collector.log_files import LogText, add_named_ranks, assign_logs, read_log, with_world_size
+from collector.log_files import (
+    LogText,
+    add_named_ranks,
+    assign_logs,
+    last_lines,
+    memory_of,
+    read_log,
+    with_world_size,
+)
 from collector.manifest import BUNDLE_VERSION, Manifest
 from collector.ras_files import with_ras
 from shared import SCHEMA_VERSION
 from shared.errors import NotFound, UnhangError, UnreadableDump
+from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
 from shared.ras import RasNetwork
 from shared.ras_reports import parse_ras
@@ -43,6 +53,8 @@ from shared.value import Value
 
 _MOST_MISSING = 1000
 _MOST_LOOKS = 1000
+_MOST_MEMORY = 2 * 1024 * 1024 * 1024
+"""For one snapshot while it is read: sixty megabytes of flight records."""
 _LOOK_BEGINS = b'{"schema_version":'
 
 _T = TypeVar("_T", bound=Value)
@@ -74,9 +86,10 @@ def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
 
     Raises NotFound where there are no files.
     """
-    with DumpReaders() as dumps:
-        reading = _Reading(bounds, dumps)
-        for found in read_tree(path, bounds):
+    clock = Clock(bounds.most_seconds)
+    with DumpReaders(clock=clock) as dumps:
+        reading = _Reading(bounds, dumps, clock)
+        for found in read_tree(path, bounds, clock):
             reading.add(found)
         if reading.count == 0:
             raise NotFound(
@@ -89,8 +102,10 @@ def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
 class _Reading:
     """Files sorted by what they hold, while they are read."""
 
-    def __init__(self, bounds: Bounds, dumps: DumpReaders) -> None:
+    def __init__(self, bounds: Bounds, dumps: DumpReaders, clock: Clock) -> None:
         self.count = 0
+        self._clock = clock
+        self._log_memory_left = bounds.most_log_memory
         self._dumps = dumps
         self._bounds = bounds
         self._snapshots: dict[bytes, NodeSnapshot] = {}
@@ -118,6 +133,9 @@ class _Reading:
         if isinstance(found, Missing):
             self._missing.append(found)
             return
+        if self._clock.left <= 0:
+            self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=self._clock.told))
+            return
         parse = self._parsers.get(found.kind)
         try:
             if parse is not None:
@@ -125,6 +143,8 @@ class _Reading:
             elif found.kind in _UNUSED:
                 reason, detail = _UNUSED[found.kind]
                 self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
+        except (TooLarge, TooCostly) as error:
+            self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=str(error)))
         except UnhangError as error:
             self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=str(error)))
 
@@ -136,7 +156,7 @@ class _Reading:
         bares = self._bares(snapshots)
         known = bares.keys() | {rank.identity.rank for snapshot in snapshots for rank in snapshot.ranks}
         logs_only = not known
-        unowned, older = assign_logs(self._logs, bares, frozenset(known))
+        unowned, older = assign_logs(self._logs, bares, frozenset(known), self._clock)
         if logs_only:
             add_named_ranks(bares, unowned)
         merged, left_out = merge_bares(snapshots, bares, unowned)
@@ -195,14 +215,23 @@ class _Reading:
 
     def _add_kernel_log(self, found: FoundFile) -> None:
         """What stands in it beside is read as any log."""
-        text = read_kernel_text(found.name, found.data[-self._bounds.log_tail_bytes :])
+        tail = last_lines(found.data[-self._bounds.log_tail_bytes :], self._bounds.most_log_lines)
+        text = read_kernel_text(found.name, tail)
         others, text.others = "\n".join(text.others).encode() + b"\n", []
         self._kernel.append(text)
         if len(others) > 1:
-            self._logs.append(read_log(found.name, others, self._bounds.log_tail_bytes))
+            self._keep_log(found.name, others)
 
     def _add_log(self, found: FoundFile) -> None:
-        self._logs.append(read_log(found.name, found.data, self._bounds.log_tail_bytes))
+        self._keep_log(found.name, found.data)
+
+    def _keep_log(self, name: str, data: bytes) -> None:
+        """Keep the end of a log until all is read: only then is known whose it is. Raises TooLarge."""
+        text = read_log(name, data, self._bounds.log_tail_bytes, self._bounds.most_log_lines)
+        if memory_of(text) > self._log_memory_left:
+            raise TooLarge(f"left out: the logs would take more than {self._bounds.most_log_memory} bytes of memory")
+        self._log_memory_left -= memory_of(text)
+        self._logs.append(text)
 
 
 _UNUSED = {
@@ -219,6 +248,7 @@ def _looks(data: bytes) -> list[bytes]:
 
 
 def _validated(data: bytes, kind: type[_T]) -> _T:
+    check_model_json(data, most_bytes=_MOST_MEMORY)
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:

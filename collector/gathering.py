@@ -23,7 +23,7 @@ from collector.diagnose.expected import Expected
 from collector.due import Due
 from collector.fanout import Deadline
 from collector.hostlists import AgentAddress
-from collector.jobs import choose_job, concerns
+from collector.jobs import concerns
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
@@ -82,7 +82,7 @@ class Gathering:
             raise InvalidSettings("no agents are known", advice="name them, e.g. --agents 'node[01-16]'")
         asking = self._asking
         found = await self._find_out(agents)
-        asking.job = choose_job(self._question.job, found.lists.values(), some_silent=bool(found.silent))
+        asking.choose(found)
         targets = self._targets(agents, found)
         many = len(targets) > self._question.survey_above
         if many and self._question.scope is Scope.RANKS:
@@ -111,7 +111,7 @@ class Gathering:
             ranks = found.lists.get(agent.url)
             if ranks is None:
                 targets.extend([agent] if agent.url in again else [])
-            elif concerns(ranks, self._asking.job):
+            elif concerns(ranks, self._asking.job, self._asking.user):
                 processes = {(ranks.host, rank.pid, rank.started_at) for rank in ranks.ranks}
                 if not processes or not processes <= seen:
                     targets.append(agent)

@@ -1,13 +1,20 @@
-"""A file whose parts may claim any size, read with a bound."""
+"""A file whose parts may claim any size, read with a bound on bytes and time."""
 
 import io
+import time
 from typing import Protocol
 
 from shared.errors import UnreadableDump
 
 
+class Readable(Protocol):
+    """What is asked of an archive's member."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
 class Source(Protocol):
-    """What is asked of a file, an archive's member or a stream that inflates."""
+    """What is asked of a file, or a stream that inflates."""
 
     def read(self, size: int = ..., /) -> bytes: ...
 
@@ -20,25 +27,54 @@ class TooLarge(UnreadableDump):
     """A bound was reached."""
 
 
-class Guarded(io.RawIOBase):
-    """A file for `tarfile`, whose headers may claim any size: refuses huge reads, and too many bytes in all."""
+class OutOfTime(TooLarge):
+    """The time for all files together is over."""
 
-    def __init__(self, opened: Source, most_at_once: int, most_in_all: int) -> None:
+
+class Clock:
+    """The time for all files together."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, at least 0."""
+        return max(0.0, self._until - time.monotonic())
+
+    def check(self) -> None:
+        """Raise OutOfTime where no time is left."""
+        if self.left <= 0:
+            raise OutOfTime(self.told)
+
+    @property
+    def told(self) -> str:
+        """Why a file was left out."""
+        return f"left out: the {self._seconds:.0f} s for all files together were over; --timeout gives them more"
+
+
+class Guarded(io.RawIOBase):
+    """A file whose headers may claim any size: refuses huge reads, too many bytes in all, and reads past the time."""
+
+    def __init__(self, opened: Source, most_at_once: int, most_in_all: int, clock: Clock) -> None:
         self._opened = opened
         self._most_at_once = most_at_once
         self._most_in_all = most_in_all
+        self._clock = clock
 
     def read(self, size: int = -1, /) -> bytes:
-        if size < 0 or size > self._most_at_once:
-            raise TooLarge(f"a part of the archive claims {size} bytes")
-        data = self._opened.read(size)
+        self._clock.check()
+        data = self._opened.read(self._most_at_once + 1 if size < 0 else size) if size <= self._most_at_once else b""
+        if max(size, len(data)) > self._most_at_once:
+            raise TooLarge(f"a part of the archive is larger than the {self._most_at_once} bytes read at once")
         if self._opened.tell() > self._most_in_all:
-            raise TooLarge("the archive is too large")
+            raise TooLarge(f"the archive is larger than {self._most_in_all} bytes")
         return data
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         if offset > self._most_in_all:
-            raise TooLarge("the archive claims to be too large")
+            raise TooLarge(f"the archive claims to be larger than {self._most_in_all} bytes")
         return self._opened.seek(offset, whence)
 
     def tell(self) -> int:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 from collector.bare_files import BareRank, join_logs
 from collector.diagnose.heard.calls import ranks_of_processes
 from collector.file_ranks import rank_of_log
+from collector.guarded_file import Clock
 from shared.log_events import EventKind, LogEvent, LogFile, Logs
 from shared.log_lines import find_events
 from shared.missing import Missing, Reason
 from shared.nccl_calls import LoggedCommunicator, find_communicators
 from shared.ranks import MOST_RANKS
-from shared.redaction import redact
+from shared.redaction import redact_lines
 from shared.snapshot import NodeSnapshot
 
 _KEPT_LINES = 200
@@ -26,6 +27,9 @@ _KEPT_LINES = 200
 _MOST_LINE = 4000
 _SHOWN_LINE = 2000
 _MOST_NAMED = 4096
+_LINE_BYTES = 80
+"""Of memory that a line takes beside its characters."""
+_AT_ONCE = 1_000_000
 _MOST_EVENTS = 100_000
 """Of one file: all ranks of a large job may write into it, a dozen telling lines each."""
 
@@ -47,31 +51,49 @@ class LogText(NamedTuple):
     """Is all of it here, or its end only?"""
 
 
-def read_log(name: str, data: bytes, most_bytes: int) -> LogText:
-    """Cut a log, or its end where it is larger than `most_bytes`, into lines."""
-    end = data[-most_bytes:]
-    lines = [line[:_MOST_LINE] for line in end.decode("utf-8", "replace").splitlines()]
+def read_log(name: str, data: bytes, most_bytes: int, most_lines: int) -> LogText:
+    """Cut a log, or its end where it is larger than `most_bytes` or longer than `most_lines`, into lines."""
+    end = last_lines(data[-most_bytes:], most_lines)
+    lines = [line[:_MOST_LINE] for line in end.decode("utf-8", "replace").splitlines()[-most_lines:]]
     return LogText(name, lines, len(data), end.endswith(b"\n"), len(end) == len(data))
 
 
+def last_lines(data: bytes, most: int) -> bytes:
+    """Return the last lines of a text: a line takes many times its bytes where it is short."""
+    for spare in range(data.count(b"\n") - most, 0, -_AT_ONCE):
+        data = data.split(b"\n", min(spare, _AT_ONCE))[-1]
+    return data
+
+
+def memory_of(text: LogText) -> int:
+    """Return how many bytes of memory a log takes, at most."""
+    return len(text.lines) * _LINE_BYTES + 2 * sum(map(len, text.lines))
+
+
 def assign_logs(
-    texts: Iterable[LogText], bares: dict[int, BareRank], known: Collection[int]
+    texts: Iterable[LogText], bares: dict[int, BareRank], known: Collection[int], clock: Clock
 ) -> tuple[Logs | None, list[Missing]]:
     """Give each line to the rank that wrote it; return what belongs to no one rank, and the files left out.
 
     `known`: the ranks that other files tell of.
     """
-    current, older = _last_attempts(list(texts))
-    called = {text.name: find_communicators(text.lines, ended=text.ended, whole=text.whole) for text in current}
+    current, left_out = _last_attempts(list(texts))
+    called: dict[str, tuple[LoggedCommunicator, ...]] = {}
+    for text in current:
+        if clock.left > 0:
+            called[text.name] = find_communicators(text.lines, ended=text.ended, whole=text.whole)
     processes = ranks_of_processes(tuple(each for told in called.values() for each in told), None)
     local = _local_ranks(current)
     unowned: list[Logs] = []
     for text in current:
+        if clock.left <= 0:
+            left_out.append(Missing(source=text.name, reason=Reason.REFUSED, detail=clock.told))
+            continue
         named = rank_of_log(text.name, known)
         owner = named if named is not None else local.get(text.name, _one_process(called[text.name], processes))
         own = _share(text, owner, called[text.name], processes, bares)
         (unowned if owner is None else bares[owner].logs).append(own)
-    return join_logs(unowned) if unowned else None, older
+    return join_logs(unowned) if unowned else None, left_out
 
 
 def _last_attempts(texts: list[LogText]) -> tuple[list[LogText], list[Missing]]:
@@ -123,7 +145,7 @@ def _share(
 
 
 def _last_lines(lines: list[str]) -> tuple[str, ...]:
-    return tuple(redact(line[:_SHOWN_LINE]) for line in lines[-_KEPT_LINES:])
+    return tuple(line[:_SHOWN_LINE] for line in redact_lines(lines, most=_KEPT_LINES))
 
 
 def add_named_ranks(bares: dict[int, BareRank], unowned: Logs | None) -> None:

@@ -8,6 +8,7 @@ from collector.file_tree import DEFAULT_BOUNDS, Bounds
 from collector.files import Recorded, read_recorded
 from collector.jobs import choose_job, neighbours_of
 from collector.judgement import judge
+from collector.namesakes import lists_apart, user_of
 from collector.sweep import Sweep
 from shared.missing import Missing
 from shared.snapshot import NodeSnapshot, RankList
@@ -36,8 +37,9 @@ def expect(recorded: Recorded, job: str | None) -> Expected:
     elif named:
         job = choose_job(job, lists, some_silent=_some_nameless(recorded.snapshots))
     unreadable: tuple[Missing, ...] = (*asked.unreadable, *recorded.missing)
-    neighbours = asked.neighbours or neighbours_of(job, lists)
-    return asked.model_copy(update={"job": job, "unreadable": unreadable, "neighbours": neighbours})
+    user = asked.user if asked.job is not None and asked.job == job else user_of(job, lists)
+    neighbours = asked.neighbours or neighbours_of(job, lists_apart(lists, job, user))
+    return asked.model_copy(update={"job": job, "user": user, "unreadable": unreadable, "neighbours": neighbours})
 
 
 def _who(snapshot: NodeSnapshot) -> RankList:

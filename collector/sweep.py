@@ -27,6 +27,7 @@ from collector.job_nodes import NodesOf
 from collector.jobs import JobSummary, summarise_jobs
 from collector.judgement import judge
 from collector.question import Progress, Question, Stage, Step
+from shared.commands import listed
 from shared.diagnosis import Diagnosis, NextStep
 from shared.missing import Missing
 from shared.snapshot import NodeSnapshot, RankList
@@ -127,8 +128,7 @@ def _other_jobs(gathered: Gathered) -> tuple[NextStep, ...]:
     if any(snapshot.ranks or snapshot.exited for snapshot in gathered.snapshots):
         return ()
     names = [job.name for job in summarise_jobs(gathered.lists.values()) if job.name != gathered.expected.job]
-    shown = ", ".join(names[:20])
-    return (NextStep(text=f"check the job's name; the agents that answered know: {shown}"),) if names else ()
+    return (NextStep(text=f"check the job's name; the agents that answered know: {listed(names)}"),) if names else ()
 
 
 def _as_fanout(client: httpx.AsyncClient | Fanout) -> Fanout:

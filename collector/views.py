@@ -7,6 +7,7 @@ from pydantic import Field
 
 from collector.diagnose import GroupTable, StackNode, check_job, group_tables, merge_tree, stack_classes
 from collector.diagnose.expected import Expected, Unanswered
+from collector.diagnose.whose import one_users
 from shared.checks import Check
 from shared.diagnosis import Contract, StackClass
 from shared.log_events import LogEvent, Logs
@@ -108,12 +109,13 @@ class ChecksView(View):
 
 
 def only(
-    snapshots: Iterable[NodeSnapshot], *, job: str | None, ranks: frozenset[int] | None
+    snapshots: Sequence[NodeSnapshot], expected: Expected, *, ranks: frozenset[int] | None
 ) -> tuple[NodeSnapshot, ...]:
-    """Return the snapshots with nothing but `ranks` of `job`; None: all."""
+    """Return the snapshots with nothing but `ranks` of one user's job; None: all."""
+    job = expected.job
     return tuple(
         snapshot.model_copy(update={"ranks": tuple(r for r in snapshot.ranks if _wanted(r, job, ranks))})
-        for snapshot in snapshots
+        for snapshot in one_users(snapshots, expected).snapshots
     )
 
 

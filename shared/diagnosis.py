@@ -368,6 +368,9 @@ class Diagnosis(Contract):
     schema_version: int = SCHEMA_VERSION
     id: str = ""
     job: str | None = None
+    user: str | None = Field(
+        default=None, description="Whose job it is: a user id, `c1000` in a container's own count; None: not known."
+    )
     made_at: str = Field(default="", description="RFC 3339, UTC.")
     took_seconds: float = 0.0
     verdict: Verdict

@@ -11,7 +11,6 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 - The parts of a batch stay "scheduled"; the entry that ends it tells (see `coalesced`).
 """
 
-import json
 import marshal
 import re
 from array import array
@@ -21,9 +20,10 @@ from typing import Any, NamedTuple
 
 from shared.coalesced import settle_batches
 from shared.errors import UnreadableDump, quoted
+from shared.json_bounds import TooCostly, load_json
 from shared.recorder_fields import (
     MOST_RECORDS,
-    MOST_TEXT,
+    MOST_TENSORS,
     parse_mapping,
     parse_mark,
     parse_members,
@@ -41,6 +41,8 @@ from shared.trace import Group, Mark, Signature, State, Trace
 from shared.value import narrow
 
 MOST_FRAMES = 256
+MOST_BYTES = 1024 * 1024 * 1024
+"""Of memory that a dump in JSON may take: 50,000 operations with the stacks of their calls."""
 _MOST_GROUPS = 65_536
 
 _TRAILING_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
@@ -69,8 +71,11 @@ def rank_of_file_name(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def parse_dump(data: bytes) -> Trace:
-    """Read one rank's dump. Raises UnreadableDump, quoting what it met."""
+def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int = MOST_RECORDS) -> Trace:
+    """Read one rank's dump. Raises UnreadableDump, quoting what it met.
+
+    `most_bytes` bounds the memory that JSON may take while it is read.
+    """
     repeats = Repeats()
     if data[:1] == b"\x80":
         smaller = repeats.take_out(data)
@@ -79,20 +84,23 @@ def parse_dump(data: bytes) -> Trace:
                 return _build(load_plain(smaller), repeats)
             except UnreadableDump:
                 pass  # it only looked like PyTorch's layout, or is broken: read all of it, and tell by that
-    return _build(_loaded(data), Repeats(), is_tree=data[:1] != b"\x80")
+    is_tree = data[:1] != b"\x80"
+    return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
 
 
-def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False) -> Trace:
+def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
         raise UnreadableDump("no flight-recorder dump: it has neither entries nor pg_config nor pg_status")
-    return _Builder(is_tree=is_tree).build(dump, repeats)
+    return _Builder(is_tree=is_tree, most_records=most_records).build(dump, repeats)
 
 
-def _loaded(data: bytes) -> Any:
+def _loaded(data: bytes, most_bytes: int) -> Any:
     if data[:1] == b"\x80":
         return load_plain(data)
     try:
-        return json.loads(data)
+        return load_json(data, most_bytes=most_bytes)
+    except TooCostly as error:
+        raise UnreadableDump(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableDump(f"neither pickle nor JSON: {quoted(data)}") from error
 
@@ -124,6 +132,9 @@ class _Row(NamedTuple):
 
 _BYTE = 256
 _OF_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
+_MOST_WORK = 30_000_000
+"""Parts of all entries: three hundred thousand of them with a hundred frames and numbers each."""
+_WORK_CHARACTERS = 8
 _PLAIN = 2
 """The version of marshal's format in which equal values look alike: later ones note what is shared."""
 _SHARED = ("group", "signature", "call_site", "is_p2p", "state")
@@ -133,9 +144,10 @@ _NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "c
 class _Builder:
     """Fills the tables and columns of one trace."""
 
-    def __init__(self, *, is_tree: bool) -> None:
+    def __init__(self, *, is_tree: bool, most_records: int) -> None:
         """`is_tree`: nothing stands in the dump in two places, as a pickle's values may."""
         self.is_tree = is_tree
+        self.most_records = most_records
         self.groups: dict[tuple[str, str], int] = {}
         self.group_values: list[Group] = []
         self.signatures: dict[Signature, int] = {}
@@ -143,10 +155,11 @@ class _Builder:
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
         self.frames: dict[int, Frame] = {}
         self.timeouts: dict[int, int] = {}
+        self.work = 0
 
     def build(self, dump: Mapping[str, Any], repeats: Repeats) -> Trace:
         self._read_config(parse_mapping(dump.get("pg_config")))
-        entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=MOST_RECORDS))
+        entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=self.most_records))
         rows = [self._row(parse_mapping(entry)) for entry in entries]
         columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
         numbers = repeats.weave([row.numbers for row in rows], order)
@@ -184,6 +197,7 @@ class _Builder:
             group = parse_mapping(raw)
             name = parse_text(group.get("name", key))
             if name or group.get("ranks") not in ("[]", "", None):
+                self._count(len(group["ranks"]) // _WORK_CHARACTERS if isinstance(group.get("ranks"), str) else 0)
                 members, order = parse_members(group.get("ranks"))
                 self._group(name, parse_text(group.get("desc", "")), members, order)
 
@@ -204,7 +218,7 @@ class _Builder:
             yield group if timeout_ms is None else group.model_copy(update={"timeout_ms": timeout_ms})
 
     def _row(self, entry: Mapping[str, Any]) -> _Row:
-        pg_id = str(entry.get("pg_id", ""))[:MOST_TEXT]
+        pg_id = parse_text(entry.get("pg_id", ""))
         group = self._entry_group(entry, pg_id)
         timeout_ms = entry.get("timeout_ms")
         if isinstance(timeout_ms, int) and 0 < timeout_ms < 2**63:
@@ -231,6 +245,7 @@ class _Builder:
     def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
         """Return the signature's index and its backend. Thousands of entries differ little in it: read each once."""
         if not self.is_tree:  # a small pickle may hold a list of lists of lists that is endless when written out
+            self._count(sum(map(_parts, map(entry.get, _OF_SIGNATURE))))
             return self._new_signature(entry)
         key = marshal.dumps([entry.get(name) for name in _OF_SIGNATURE], _PLAIN)
         known = self.raw_signatures.get(key)
@@ -252,10 +267,18 @@ class _Builder:
         )
         return self.signatures.setdefault(signature, len(self.signatures)), backend
 
+    def _count(self, parts: int) -> None:
+        """Take note of so many parts. A small pickle may hold one list of thousands in a million places."""
+        self.work += parts
+        if self.work > _MOST_WORK:
+            raise UnreadableDump(f"its entries have more than {_MOST_WORK} parts in all")
+
     def _call_site(self, raw: Any) -> int:
         if not raw:
             return 0
-        stack = tuple(self._frame(frame) for frame in reversed(parse_sequence(raw, most=MOST_FRAMES)))
+        frames = parse_sequence(raw, most=MOST_FRAMES)
+        self._count(len(frames))
+        stack = tuple(self._frame(frame) for frame in reversed(frames))
         return self.call_sites.setdefault(stack, len(self.call_sites))
 
     def _frame(self, raw: Any) -> Frame:
@@ -268,6 +291,13 @@ class _Builder:
         return frame
 
 
+def _parts(raw: Any) -> int:
+    """Return how many numbers there are in shapes, or texts in a list."""
+    if not isinstance(raw, list | tuple) or len(raw) > MOST_TENSORS:
+        return 0
+    return len(raw) + sum(len(part) for part in raw if isinstance(part, list | tuple))
+
+
 def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
     """Give each record the value of its row, in C: there are millions of records and few rows."""
     column = narrow(values)
@@ -277,7 +307,7 @@ def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
 
 
 def _marks(status: Mapping[str, Any], group_of_id: Mapping[str, int]) -> tuple[Mark, ...]:
-    known = ((group_of_id.get(str(pg_id)), parse_mapping(raw)) for pg_id, raw in status.items())
+    known = ((group_of_id.get(parse_text(pg_id)), parse_mapping(raw)) for pg_id, raw in status.items())
     return tuple(
         Mark(
             group=group,

@@ -45,7 +45,8 @@ def fold_in_steps(ranks: Iterable[int]) -> str:
     if len(ordered) < 3:
         return fold(ordered)
     first, last, step = ordered[0], ordered[-1], ordered[1] - ordered[0]
-    regular = step > 1 and ordered == list(range(first, last + 1, step))
+    fits = last - first == step * (len(ordered) - 1)  # else the range may be as long as anybody claims
+    regular = step > 1 and fits and ordered == list(range(first, last + 1, step))
     return f"{first}-{last}/{step}" if regular else fold(ordered)
 
 

@@ -3,6 +3,7 @@
 import re
 from array import array
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TypeVar
 
 from shared.errors import InvalidInput
@@ -10,8 +11,10 @@ from shared.ranks import fold
 from shared.ras import Communicator, Launched, Peer, RasNetwork, Standing, Status
 
 MOST_COMMUNICATORS = 65_536
-MOST_MEMBERS = 2_000_000
-"""Ranks of all communicators together."""
+MOST_MEMBERS = 1_000_000
+"""Ranks of all communicators together, each as often as it is named: some hundred bytes each."""
+MOST_TALLIES = 200_000
+"""Sets of ranks with one thing in common, of all communicators together: half a kilobyte each."""
 MOST_RANK = 1 << 22
 MOST_KINDS = 64
 """Operations, statuses or errors of one communicator."""
@@ -35,13 +38,16 @@ class Tally:
 class CommunicatorBuilder:
     """One communicator while it is read."""
 
-    def __init__(self, hash_: str, secondary: str = "", size: int | None = None) -> None:
+    def __init__(
+        self, hash_: str, secondary: str = "", size: int | None = None, *, tally: Callable[[], Tally] = Tally
+    ) -> None:
+        """`tally` makes a set of ranks, or raises InvalidInput where there are too many."""
         self.key = (hash_, secondary)
         self.size = size
         self.homes: dict[int, int] = {}
-        self._launched: dict[str, dict[int, Tally]] = defaultdict(lambda: defaultdict(Tally))
-        self._standings: dict[str, Tally] = defaultdict(Tally)
-        self._errors: dict[str, Tally] = defaultdict(Tally)
+        self._launched: dict[str, dict[int, Tally]] = defaultdict(lambda: defaultdict(tally))
+        self._standings: dict[str, Tally] = defaultdict(tally)
+        self._errors: dict[str, Tally] = defaultdict(tally)
 
     def launched(self, op: str, operations: int) -> Tally:
         """The ranks that have launched `op` so many times."""
@@ -91,12 +97,23 @@ class NetworkBuilder:
         self._known: list[Peer] = []
         self._communicators: dict[tuple[str, ...], CommunicatorBuilder] = {}
         self._members = 0
+        self._tallies = 0
+
+    def count(self) -> None:
+        """Take note that a rank is named. Raises InvalidInput."""
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            raise InvalidInput(f"a RAS report that names more than {MOST_MEMBERS} ranks")
+
+    def _tally(self) -> Tally:
+        self._tallies += 1
+        if self._tallies > MOST_TALLIES:
+            raise InvalidInput(f"a RAS report that tells more than {MOST_TALLIES} sets of ranks apart")
+        return Tally()
 
     def peer(self, host: str, pid: int, gpu: str, status: Status = Status.RUNNING) -> int:
         """Take note of a process; return its index. Trouble, once told, stays."""
-        self._members += 1
-        if self._members > MOST_MEMBERS:
-            raise InvalidInput(f"a RAS report of more than {MOST_MEMBERS} ranks")
+        self.count()
         at = self._peers.setdefault((host, pid), len(self._known))
         if at == len(self._known):
             self._known.append(Peer(host, pid, gpu, status))
@@ -112,7 +129,7 @@ class NetworkBuilder:
         if found is None:
             if len(self._communicators) >= MOST_COMMUNICATORS:
                 raise InvalidInput(f"a RAS report of more than {MOST_COMMUNICATORS} communicators")
-            found = self._communicators[place] = CommunicatorBuilder(hash_, secondary, size)
+            found = self._communicators[place] = CommunicatorBuilder(hash_, secondary, size, tally=self._tally)
         return found
 
     def build(

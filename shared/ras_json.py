@@ -4,21 +4,22 @@
 size, its nesting and its numbers are bounded before anything is built of it.
 """
 
-import json
 import re
 from typing import Any
 
 from shared.errors import InvalidInput, quoted
+from shared.json_bounds import load_json
 from shared.ras import RasNetwork, Status
-from shared.ras_building import MOST_MEMBERS, MOST_RANK, CommunicatorBuilder, NetworkBuilder
+from shared.ras_building import MOST_RANK, CommunicatorBuilder, NetworkBuilder
 
-_MOST_BRACKETS = 4 * MOST_MEMBERS
+_MOST_BYTES = 256 * 1024 * 1024
+"""Of memory that a report may take while it is read: seventy thousand members of communicators."""
 _MOST_NUMBER = 1 << 62
 _LONGEST_HOST = 255
 
 #           "nvml_dev": 1
 #           "status": {
-_NO_COMMA = re.compile(r'([\d"el])([ \t\r]*+\n\s*+)("[^"\n]{1,100}+"\s{0,8}+:)')
+_NO_COMMA = re.compile(rb'([\d"el])([ \t\r]*+\n\s*+)("[^"\n]{1,100}+"\s{0,8}+:)')
 
 _ERRORS = {
     1: "unhandled CUDA error",
@@ -34,8 +35,6 @@ _FINE = (0, 7)
 
 def parse_ras_json(data: bytes) -> RasNetwork:
     """Read one report. Raises InvalidInput."""
-    if data.count(b"{") + data.count(b"[") > _MOST_BRACKETS:
-        raise InvalidInput(f"a RAS report of {len(data)} bytes with far too many parts")
     report = _loaded(data)
     builder = NetworkBuilder()
     try:
@@ -54,10 +53,11 @@ def parse_ras_json(data: bytes) -> RasNetwork:
 
 
 def _loaded(data: bytes) -> dict[str, Any]:
-    text = data.decode("utf-8", "replace")
-    for attempt in (str, _mended):
+    if not data.isascii():
+        data = data.decode("utf-8", "replace").encode()
+    for attempt in (bytes, _mended):
         try:
-            report = json.loads(attempt(text))
+            report = load_json(attempt(data), most_bytes=_MOST_BYTES)
         except (ValueError, RecursionError):
             continue
         if isinstance(report, dict):
@@ -66,8 +66,8 @@ def _loaded(data: bytes) -> dict[str, Any]:
     raise InvalidInput(f"not a whole RAS report in JSON: {quoted(data)}")
 
 
-def _mended(text: str) -> str:
-    return _NO_COMMA.sub(r"\1,\2\3", text)
+def _mended(data: bytes) -> bytes:
+    return _NO_COMMA.sub(rb"\1,\2\3", data)
 
 
 def _read_communicator(raw: dict[str, Any], builder: NetworkBuilder, place: int) -> None:

@@ -4,6 +4,7 @@ Text lists only what is odd: of ranks whose counts differ the smaller sets by na
 communicators in order nothing but how many there are. A line that is not known is passed over.
 """
 
+import io
 import re
 
 from shared.errors import InvalidInput, quoted
@@ -64,8 +65,8 @@ _PROCESSES = {"INCOMPLETE": Status.SILENT, "DEAD": Status.DEAD}
 def parse_ras_text(data: bytes) -> RasNetwork:
     """Read one report, or as much of one as was kept. Raises InvalidInput where it is none."""
     reader = _Reader()
-    for line in data.decode("utf-8", "replace").splitlines():
-        reader.read(line[:_LONGEST_LINE].strip())
+    for line in io.BytesIO(data):  # one after the other: as a list they would take many times their bytes
+        reader.read(line[:_LONGEST_LINE].decode("utf-8", "replace").strip())
     return reader.finish(data)
 
 
@@ -126,6 +127,7 @@ class _Reader:
             tally = self._tally or one.standing(Status.SILENT if listed[1] == "missing" else Status.UNKNOWN)
             for rank in listed[2].split(","):
                 if rank and len(rank) <= 7:
+                    self._network.count()
                     tally.add(int(rank))
         elif several := _RANKS.fullmatch(line):
             told = self._tally_of(several, one)
@@ -138,6 +140,7 @@ class _Reader:
         tally = self._tally_of(single, one) or self._tally
         if tally is None or rank > MOST_RANK:
             return
+        self._network.count()
         tally.add(rank)
         if single["pid"] is not None:
             silent = tally is one.standing(Status.SILENT)

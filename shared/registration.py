@@ -14,7 +14,7 @@ class Registration(Value):
         default=None, max_length=300, description="Its base URL, where the sender's address will not do."
     )
     scheme: Literal["http", "https"] = "http"
-    port: int = Field(default=8471, ge=1, le=65_535)
+    port: int = Field(default=8471, ge=1, le=65_535, strict=True)
 
 
 class Lease(Value):

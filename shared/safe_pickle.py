@@ -26,10 +26,12 @@ _FIXED = re.compile(
     rb")*+",
     re.DOTALL,
 )
-_MAKING = b"])}ld\x85\x86\x87t"
-"""Opcodes of one byte that make a list, dict or tuple of fifty and more."""
-_MOST_MADE = 16_000_000
-"""A million entries of PyTorch's make eight million; what stands in operands counts too, which is little."""
+_WEIGHTS = ((b"])}ld\x85\x86\x87t", 72), (b"MJG\x8a", 40), (b"XU\x8c", 72), (b"(hqjrKN\x94\x88\x89", 8))
+"""What opcodes make, in bytes: lists, dicts and tuples; numbers; texts; places of what is made or there already. What
+stands in operands counts too, which is little."""
+_MOST_MEMORY = 3 * 1024 * 1024 * 1024
+_SMALL = 8 * 1024 * 1024
+"""What cannot take half of it."""
 _STOP = ord(".")
 _TEXT = {ord("X"): 4, 0x8C: 1, ord("U"): 1}
 """BINUNICODE, SHORT_BINUNICODE and SHORT_BINSTRING: bytes of their length field."""
@@ -57,9 +59,14 @@ def load_plain(data: bytes) -> Any:
         raise UnreadableDump(f"not a readable pickle: {type(error).__name__}: {error}") from error
 
 
+def _cost(data: bytes) -> int:
+    """Return how much memory a pickle takes at most, by how often each opcode may stand in it."""
+    return 2 * len(data) + sum(weight * data.count(opcode) for opcodes, weight in _WEIGHTS for opcode in opcodes)
+
+
 def _check_opcodes(data: bytes) -> None:
-    if len(data) > _MOST_MADE and sum(map(data.count, _MAKING)) > _MOST_MADE:
-        raise UnreadableDump(f"the pickle makes more than {_MOST_MADE} lists and dicts")
+    if len(data) > _SMALL and _cost(data) > _MOST_MEMORY:
+        raise UnreadableDump(f"the pickle of {len(data)} bytes would take more than {_MOST_MEMORY} bytes of memory")
     position = 0
     while True:
         run = _FIXED.match(data, position)

@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+from shared.commands import copyable
 from shared.errors import InvalidSettings
 
 Stamp = tuple[int, int, int, int]
@@ -45,10 +46,14 @@ def _check_private(found: os.stat_result, path: Path, what: str) -> None:
     if found.st_uid not in (0, os.geteuid()):
         raise InvalidSettings(
             f"{what} {path} belongs to uid {found.st_uid}, who could change it",
-            advice=f"let it belong to root or to the user of this service: chown root {path}",
+            advice=f"let it belong to root or to the user of this service: {_command(path, 'chown', 'root')}",
         )
     if found.st_mode & _OTHERS:
         raise InvalidSettings(
             f"{what} {path} is open to others (mode {stat.S_IMODE(found.st_mode):04o})",
-            advice=f"narrow it: chmod 0640 {path}, or 0600",
+            advice=f"narrow it: {_command(path, 'chmod', '0640')}, or 0600",
         )
+
+
+def _command(path: Path, *words: str) -> str:
+    return copyable(*words, operands=(str(path),)) or f"{' '.join(words)} FILE"

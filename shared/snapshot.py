@@ -19,6 +19,10 @@ ProcessState = Literal["R", "S", "D", "T", "t", "Z", "X", "I"]
 """State letters of /proc/PID/stat, proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie."""
 
 
+_USER = r"^[A-Za-z0-9._-]{1,32}$"
+"""Users stand in names of jobs, in commands to copy, too."""
+
+
 class Identity(Value):
     """Which rank of which job a process is. (host, pid, started_at) is unique; a pid alone may be reused."""
 
@@ -37,6 +41,12 @@ class Identity(Value):
     pod_uid: str | None = Field(default=None, description="The pod of Kubernetes that it runs in.")
     container_id: str | None = Field(default=None, description="The container within it, 64 hexadecimal digits.")
     container_pid: int | None = Field(default=None, description="Its process id as seen within the container.")
+    user: str | None = Field(
+        default=None,
+        pattern=_USER,
+        description="Whose it is: a user id of the node, as `1001`, or `c1001` of a container to which root gave user "
+        "ids of its own. Ranks of several users are never one job. None: older agents and files do not tell.",
+    )
 
 
 class Beat(Value):
@@ -207,6 +217,9 @@ class Exited(Value):
     signal: int | None = None
     oom_killed: bool | None = None
     sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of the living ranks with the same parent.")
+    sibling_user: str | None = Field(
+        default=None, pattern=_USER, description="Whose those ranks are, as in `Identity.user`."
+    )
 
 
 class NodeSnapshot(Value):

@@ -4,16 +4,19 @@ Dumps come from files and from other people's processes: sizes are bounded, and 
 raises UnreadableDump. All but pystack print innermost frames first; here they are turned round once.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shared.errors import UnreadableDump, quoted
+from shared.json_bounds import TooCostly, load_json
 from shared.stacks import Frame, Stacks, StackTable, Thread
 from shared.value import whole
 
 LARGEST_DUMP = 32 * 1024 * 1024
+_MOST_BYTES = 192 * 1024 * 1024
+"""Of memory that a dump in JSON may take while it is read: a hundred thousand frames."""
+_MOST_LINES = 1_000_000
 MOST_THREADS = 4096
 DEEPEST_STACK = 1024
 """Of a deeper stack the outermost and the innermost half are kept."""
@@ -145,7 +148,9 @@ def _load_json(data: bytes) -> Any:
     if len(data) > LARGEST_DUMP:
         raise UnreadableDump(f"a stack dump of {len(data)} bytes is larger than the {LARGEST_DUMP} we read")
     try:
-        return json.loads(data)
+        return load_json(data, most_bytes=_MOST_BYTES)
+    except TooCostly as error:
+        raise UnreadableDump(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableDump(f"not a py-spy dump: {quoted(data)}") from error
 
@@ -173,9 +178,11 @@ def _sections(text: str, header: re.Pattern[str]) -> Iterator[tuple[re.Match[str
     """Cut `text` into threads: each header line with the lines that follow it."""
     if len(text) > LARGEST_DUMP:
         raise UnreadableDump(f"a stack dump of {len(text)} characters is larger than the {LARGEST_DUMP} we read")
+    if text.count("\n") > _MOST_LINES:
+        raise UnreadableDump(f"a stack dump of more than {_MOST_LINES} lines")
     current: tuple[re.Match[str], list[str]] | None = None
     count = 0
-    for line in text.splitlines():
+    for line in text.split("\n"):  # not splitlines, for which a dozen characters end a line
         match = header.fullmatch(line) if len(line) < 1000 else None
         if match is None:
             if current is not None:

@@ -5,7 +5,35 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
+
+_SEQUENCES = frozenset({"tuple", "list", "set", "frozenset"})
+_NO_SCHEMA = frozenset({"metadata", "serialization", "default"})
+
+
+def _fail_fast(schema: Any, *, within: bool = False) -> None:
+    """Mark the sequences of a model's fields; those of the models `within` it are marked already."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            _fail_fast(part, within=within)
+    elif isinstance(schema, dict):
+        kind = schema.get("type")  # of a dict of fields: the field of that name
+        is_model = kind == "model"
+        if is_model and within:
+            return
+        if isinstance(kind, str) and kind in _SEQUENCES:
+            schema["fail_fast"] = True
+        for name, part in schema.items():
+            if name not in _NO_SCHEMA:
+                _fail_fast(part, within=within or is_model)
 
 
 class Value(BaseModel):
@@ -17,6 +45,13 @@ class Value(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         cls.all_fields = set(cls.model_fields)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Give up at the first wrong item of a sequence: the complaints about a million would take a gigabyte."""
+        schema = handler(source)
+        _fail_fast(schema)
+        return schema
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with `update`, which is not looked at: several times faster than pydantic's."""

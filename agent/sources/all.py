@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from agent.deadline import Crew
+from agent.memory import Memory
 from agent.sources.fds import FdsSource
 from agent.sources.logs import LogsSource
 from agent.sources.metered import Metered
@@ -13,14 +14,14 @@ from agent.sources.source import Source
 from agent.sources.stacks import StacksSource
 
 
-def make_sources(py_spy: Path | None, crew: Crew, *, pystack: Path | None = None) -> tuple[Source, ...]:
+def make_sources(py_spy: Path | None, crew: Crew, memory: Memory, *, pystack: Path | None = None) -> tuple[Source, ...]:
     """Return every source, in the order in which a snapshot names them."""
     sources: tuple[Source, ...] = (
         ProcessSource(crew),
-        StacksSource(py_spy, crew, fallback=pystack),
+        StacksSource(py_spy, crew, memory, fallback=pystack),
         FdsSource(),
         LogsSource(),
-        RecorderSource(),
+        RecorderSource(memory),
         SetupSource(),
     )
     return tuple(map(Metered, sources))

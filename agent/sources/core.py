@@ -44,7 +44,7 @@ def read_core(path: Path, programs: Programs, deadline: Deadline, *, executable:
     Raises NotFound, NotPermitted or UnreadableDump.
     """
     notes = _notes(path)
-    program = str(executable) if executable is not None else notes.executable
+    program = str(executable.absolute()) if executable is not None else notes.executable
     found = program is not None and _is_plain(program)
     libraries = sorted({file.path for file in notes.files if ".so" in file.path.rpartition("/")[2]})
     lost = [library for library in libraries[:_MOST_CHECKED] if not _is_plain(library)]

@@ -16,6 +16,7 @@ from agent.sources.helper import Output
 from agent.sources.ptracing import require_traceable, trace_process
 from shared.errors import NotPermitted, UnreadableDump
 from shared.missing import Reason
+from shared.redaction import redact
 from shared.stack_dumps import DEEPEST_STACK, parse_gdb_text
 from shared.stacks import Stacks
 
@@ -73,7 +74,7 @@ def read_gdb(output: Output, deadline: Deadline, *, pid: int | None) -> Stacks:
         return parse_gdb_text(output.stdout.decode(errors="replace"), pid=pid)
     except UnreadableDump as error:
         said = output.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise Unavailable(Reason.UNREADABLE, f"gdb gave no backtrace: {said[-1][:200]}") from error
+        raise Unavailable(Reason.UNREADABLE, f"gdb gave no backtrace: {redact(said[-1])[:200]}") from error
 
 
 def _require_memory(procfs: ProcFs, pid: int) -> None:

@@ -1,9 +1,9 @@
 """The probe's list of process groups: who the members are, which Gloo's recorder leaves out."""
 
-import json
 from typing import Any
 
 from shared.errors import InvalidInput, quoted
+from shared.json_bounds import load_json
 from shared.ranks import MOST_RANKS, fold
 from shared.trace import Group, Trace
 from shared.value import whole
@@ -12,13 +12,15 @@ GroupTable = dict[tuple[str, str], tuple[int, ...]]
 """(name, description) -> global ranks by group rank."""
 
 _MOST_GROUPS = 65_536
+_MOST_BYTES = 64 * 1024 * 1024
+"""Of memory: the world and five hundred groups of a thousand ranks take a third of it."""
 
 
 def parse_groups(data: bytes) -> GroupTable:
     """Read a groups file of our probe. Raises InvalidInput."""
     # {"version": 1, "groups": [{"name": "1", "description": "tp0", "backend": "gloo", "ranks": [0, 1]}]}
     try:
-        groups = json.loads(data)["groups"][:_MOST_GROUPS]
+        groups = load_json(data, most_bytes=_MOST_BYTES)["groups"][:_MOST_GROUPS]
         return {(whole(str(g["name"])), whole(str(g["description"]))): _ranks(g["ranks"]) for g in groups}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput(f"not a list of process groups: {quoted(data)}") from error

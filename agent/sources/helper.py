@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from agent.deadline import Deadline
-from shared.stack_dumps import LARGEST_DUMP
 
+LARGEST_OUTPUT = 16 * 1024 * 1024
+"""py-spy writes 6 MB of 300 threads of 60 frames."""
 _LARGEST_COMPLAINT = 65_536
+_DIE_FIRST = "1000"
+"""oom_score_adj: where memory runs out, for the node or in our control group, a helper goes and not the agent."""
 _AGAIN_SECONDS = 0.2
 _GRACE_SECONDS = 2.0
 
@@ -70,11 +73,13 @@ def run_bounded(
             "LC_ALL": "C.UTF-8",
         },
     )
+    with suppress(OSError):  # it has ended, or is not ours to write
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text(_DIE_FIRST)
     assert process.stdout is not None
     assert process.stderr is not None
     end = _end
     try:
-        readers = (_Reader(process.stdout, LARGEST_DUMP), _Reader(process.stderr, _LARGEST_COMPLAINT))
+        readers = (_Reader(process.stdout, LARGEST_OUTPUT), _Reader(process.stderr, _LARGEST_COMPLAINT))
         for reader in readers:
             reader.join(deadline.left())
         status = process.wait(max(deadline.left(), 0.001))
@@ -116,7 +121,10 @@ def _ask_to_end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
 
 
 class _Reader(threading.Thread):
-    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away."""
+    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away.
+
+    It alone closes the pipe: a descriptor closed under a thread that reads it may be another file's by then.
+    """
 
     def __init__(self, pipe: IO[bytes], most: int) -> None:
         super().__init__(name="pipe-reader", daemon=True)
@@ -125,10 +133,11 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         pieces, size = [], 0
-        while piece := os.read(self._pipe.fileno(), 65_536):
-            if size <= self._most:
-                pieces.append(piece)
-                size += len(piece)
+        with self._pipe:
+            while piece := os.read(self._pipe.fileno(), 65_536):
+                if size <= self._most:
+                    pieces.append(piece)
+                    size += len(piece)
         self.data = b"".join(pieces)
 
 
@@ -138,6 +147,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()

@@ -27,7 +27,7 @@ from shared.log_lines import clean_line, find_events
 from shared.log_writers import rank_of_line
 from shared.missing import Reason
 from shared.nccl_calls import LoggedCommunicator, find_communicators
-from shared.redaction import redact
+from shared.redaction import redact, redact_lines
 
 _TAIL_BYTES = 256 * 1024
 _HEAD_BYTES = 128 * 1024
@@ -111,12 +111,12 @@ def _read(
     events = find_events(lines, path=log.path, rank=None if log.shared else own, written_at=found.st_mtime)
     if log.path.endswith("/error.json"):
         events = (*events, *_error_file(data, log.path, own))
-    shown = lines if question.full else lines[-_SHOWN_LINES:]
+    most = len(lines) if question.full else _SHOWN_LINES
     file = LogFile(
         path=log.path,
         size_bytes=found.st_size,
         modified_at=found.st_mtime,
-        lines=tuple(redact(line[:_LONGEST_LINE]) for line in shown),
+        lines=tuple(line[:_LONGEST_LINE] for line in redact_lines(lines, most=most)),
     )
     return file, events
 
@@ -144,9 +144,9 @@ def _logs_of(rank: Rank, scene: Scene) -> Iterator[_Log]:
         target = _held(procfs, pid, fd)
         if target is not None and target.startswith("/"):
             shared = target in _streams(procfs, rank.stat.parent_pid)
-            yield _Log(target, partial(open_held, procfs, pid, fd, readers), shared)
+            yield _Log(redact(target), partial(open_held, procfs, pid, fd, readers), shared)
     for path in _named(rank, procfs):
-        yield _Log(path, partial(open_named, procfs, pid, path, readers), False)
+        yield _Log(redact(path), partial(open_named, procfs, pid, path, readers), False)
 
 
 def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:

@@ -18,7 +18,7 @@ from agent.sources.source import Answer, Question
 from agent.sources.syscalls import fd_argument, path_argument, syscall_name, takes_lock
 from agent.tracing import trace_obstacle
 from shared.errors import NotPermitted
-from shared.redaction import redact
+from shared.redaction import redact, redact_words
 from shared.snapshot import BlockedThread, Process, Syscall
 
 _LONGEST_COMMAND = 500
@@ -100,7 +100,7 @@ def _command(procfs: ProcFs, pid: int, state: str) -> str:
         arguments = procfs.text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
     except (Gone, NotPermitted):
         return ""
-    return redact(" ".join(arguments))[:_LONGEST_COMMAND]
+    return redact_words(arguments)[:_LONGEST_COMMAND]
 
 
 def _wchan(procfs: ProcFs, pid: int, folder: str = "") -> str | None:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.memory import Memory
 from agent.procfs import ProcFs
-from agent.sources.helper import run_bounded
+from agent.sources.helper import LARGEST_OUTPUT, run_bounded
 from agent.tracing import permission_advice, trace_obstacle
 from shared.errors import NotPermitted, UnreadableDump
 from shared.missing import Reason
+from shared.redaction import redact
 from shared.stack_dumps import parse_pyspy_json
 from shared.stacks import Stacks
 
@@ -25,7 +27,15 @@ _NEVER_ATTACH = "DTt"
 _MOST_THREADS = 4096
 
 
-def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool, deadline: Deadline) -> Stacks:
+def dump_stacks(
+    procfs: ProcFs,
+    pid: int,
+    program: Path | None,
+    *,
+    native: bool,
+    deadline: Deadline,
+    memory: Memory | None = None,
+) -> Stacks:
     """Return the stacks of a process. Raises Unavailable or Gone."""
     if program is None:
         raise Unavailable(Reason.NOT_FOUND, "py-spy is not installed beside the agent: `pip install py-spy`")
@@ -43,8 +53,11 @@ def dump_stacks(procfs: ProcFs, pid: int, program: Path | None, *, native: bool,
         raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
     if output.status != 0:
         raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
+    if len(output.stdout) > LARGEST_OUTPUT:
+        raise Unavailable(Reason.UNREADABLE, f"py-spy wrote a dump larger than the {LARGEST_OUTPUT} bytes we read")
     try:
-        return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
+        with (memory or Memory()).parsing(deadline):
+            return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
     except UnreadableDump as error:
         raise Unavailable(Reason.UNREADABLE, str(error)) from error
 
@@ -110,5 +123,5 @@ def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
     if "no such process" in lower or "os error 3)" in lower:
         return Gone(f"process {pid} ended while it was looked at")
     if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
-        return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {last[:200]}")
-    return Unavailable(Reason.UNREADABLE, f"py-spy failed: {last[:300]}")
+        return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {redact(last)[:200]}")
+    return Unavailable(Reason.UNREADABLE, f"py-spy failed: {redact(last)[:300]}")

@@ -15,6 +15,7 @@ from agent.sources.helper import Output, run_bounded
 from agent.sources.ptracing import trace_process
 from shared.errors import UnreadableDump
 from shared.missing import Reason
+from shared.redaction import redact
 from shared.stack_dumps import parse_pystack_text
 from shared.stacks import Stacks
 
@@ -62,5 +63,5 @@ def read_pystack(output: Output, deadline: Deadline, *, pid: int | None, paused:
         stacks = parse_pystack_text(output.stdout.decode(errors="replace"), pid=pid, paused=paused)
     except UnreadableDump as error:
         said = output.stderr.decode(errors="replace").strip().splitlines() or [f"status {output.status}"]
-        raise Unavailable(Reason.UNREADABLE, f"pystack failed: {said[0][:200]}") from error
+        raise Unavailable(Reason.UNREADABLE, f"pystack failed: {redact(said[0])[:200]}") from error
     return stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})

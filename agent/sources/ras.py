@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
+from agent.memory import Memory
 from agent.missing import missing_for
 from agent.nccl import NcclVersions
 from agent.netns import connect
@@ -84,7 +85,8 @@ class RasSource:
 
     name = "ras"
 
-    def __init__(self, policy: Policy, crew: Crew) -> None:
+    def __init__(self, policy: Policy, crew: Crew, memory: Memory | None = None) -> None:
+        self._memory = memory or Memory()
         self._policy = policy
         self._crew = crew
         self._versions = NcclVersions()
@@ -111,7 +113,7 @@ class RasSource:
         for door, behind in doors.items():
             try:
                 self._refuse_where_unsafe(door, crowd.get(door, behind), visit, scene)
-                alone = len({one.rank.identity.job for one in crowd.get(door, behind)}) == 1
+                alone = len({(one.rank.identity.job, one.rank.identity.user) for one in crowd.get(door, behind)}) == 1
                 networks.extend(self._told_at(door, behind, scene, deadline, alone=alone))
             except (Unavailable, Gone, NotPermitted) as error:
                 unasked.append(missing_for(self.name, error))
@@ -141,11 +143,44 @@ class RasSource:
         try:
             at, networks = self._kept.get(key, (0.0, ()))
             if not networks or time.monotonic() - at > _STANDS_SECONDS:
-                networks = _knock(door, behind, scene, deadline, alone=alone)
-                self._kept = {**dict(list(self._kept.items())[-_MOST_KEPT:]), key: (time.monotonic(), networks)}
+                networks = self._knock(door, behind, scene, deadline, alone=alone)
+                told_at = time.monotonic()
+                fresh = {of: kept for of, kept in self._kept.items() if told_at - kept[0] <= _STANDS_SECONDS}
+                self._kept = {**dict(list(fresh.items())[-_MOST_KEPT:]), key: (told_at, networks)}
             return networks
         finally:
             self._asking.release()
+
+    def _knock(
+        self, door: Door, behind: Sequence[_Behind], scene: Scene, deadline: Deadline, *, alone: bool
+    ) -> tuple[RasNetwork, ...]:
+        """Ask until each rank's process is told of. `alone`: only one job has ranks behind this door."""
+        found: list[RasNetwork] = []
+        wanted = {one.inner_pid for one in behind}
+        why = Unavailable(Reason.NOT_FOUND, f"RAS at {door.address} answered for other processes than the job's")
+        for _ in range(_MOST_KNOCKS):
+            if not wanted or deadline.left() <= 0:
+                break
+            try:
+                network = self._ask_once(door, behind[0].rank.stat.pid, scene, deadline)
+            except Unavailable as error:
+                if error.reason in (Reason.NOT_PERMITTED, Reason.REFUSED):
+                    raise
+                why = error
+                continue
+            told = {peer.pid for peer in network.peers}
+            if told & wanted or (alone and not network.whole):
+                found.append(network)
+                wanted = wanted - told if network.whole else set()
+        if not found:
+            raise why
+        return tuple(found)
+
+    def _ask_once(self, door: Door, pid: int, scene: Scene, deadline: Deadline) -> RasNetwork:
+        asked_at_ns = time.time_ns()
+        with connect(door.address, scene.procfs, pid, deadline) as channel:
+            network = ask_ras(channel, deadline, greeting_seconds=_GREETING_SECONDS, memory=self._memory)
+        return network.model_copy(update={"asked_at_ns": asked_at_ns})
 
 
 def _doors(ranks: Iterable[Rank], scene: Scene) -> tuple[dict[Door, list[_Behind]], tuple[Missing, ...]]:
@@ -193,39 +228,6 @@ def _door_of(rank: Rank, scene: Scene) -> Door | None:
             if address is not None:
                 return Door(scene.procfs.link(pid, "ns/net"), _address(address))
     return None
-
-
-def _knock(
-    door: Door, behind: Sequence[_Behind], scene: Scene, deadline: Deadline, *, alone: bool
-) -> tuple[RasNetwork, ...]:
-    """Ask until each rank's process is told of. `alone`: only one job has ranks behind this door."""
-    found: list[RasNetwork] = []
-    wanted = {one.inner_pid for one in behind}
-    why = Unavailable(Reason.NOT_FOUND, f"RAS at {door.address} answered for other processes than the job's")
-    for _ in range(_MOST_KNOCKS):
-        if not wanted or deadline.left() <= 0:
-            break
-        try:
-            network = _ask_once(door, behind[0].rank.stat.pid, scene, deadline)
-        except Unavailable as error:
-            if error.reason in (Reason.NOT_PERMITTED, Reason.REFUSED):
-                raise
-            why = error
-            continue
-        told = {peer.pid for peer in network.peers}
-        if told & wanted or (alone and not network.whole):
-            found.append(network)
-            wanted = wanted - told if network.whole else set()
-    if not found:
-        raise why
-    return tuple(found)
-
-
-def _ask_once(door: Door, pid: int, scene: Scene, deadline: Deadline) -> RasNetwork:
-    asked_at_ns = time.time_ns()
-    with connect(door.address, scene.procfs, pid, deadline) as channel:
-        network = ask_ras(channel, deadline, greeting_seconds=_GREETING_SECONDS)
-    return network.model_copy(update={"asked_at_ns": asked_at_ns})
 
 
 def _known_by(doors: dict[Door, list[_Behind]], networks: Sequence[RasNetwork], scene: Scene) -> RasLook:

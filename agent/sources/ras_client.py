@@ -9,18 +9,22 @@ import socket
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
+from agent.memory import Memory
 from shared.errors import InvalidInput, quoted
 from shared.missing import Reason
 from shared.ras import RasNetwork
-from shared.ras_reports import LARGEST_REPORT, parse_ras
+from shared.ras_reports import parse_ras
 
+LARGEST_REPORT = 32 * 1024 * 1024
 _LONGEST_LINE = 4096
 _PIECE = 262_144
 _GREETING = re.compile(rb"SERVER PROTOCOL \d{1,6}\r?")
 _LONGEST_LEG_SECONDS = 5
 
 
-def ask_ras(channel: socket.socket, deadline: Deadline, *, greeting_seconds: float) -> RasNetwork:
+def ask_ras(
+    channel: socket.socket, deadline: Deadline, *, greeting_seconds: float, memory: Memory | None = None
+) -> RasNetwork:
     """Return what RAS reports, in JSON where this version of NCCL can. Raises Unavailable.
 
     `greeting_seconds` bounds the first answer: a process that is stopped accepts connections and never greets.
@@ -33,7 +37,9 @@ def ask_ras(channel: socket.socket, deadline: Deadline, *, greeting_seconds: flo
         leg = max(1, min(_LONGEST_LEG_SECONDS, int(deadline.left() / 3)))
         talk.say(b"TIMEOUT %d" % leg, deadline)
         talk.say(b"SET FORMAT json", deadline)  # before 2.28.7 an unknown command: then the report is text
-        return parse_ras(talk.report(b"VERBOSE STATUS"), whole=True)
+        report = talk.report(b"VERBOSE STATUS")
+        with (memory or Memory()).parsing(deadline):
+            return parse_ras(report, whole=True)
     except TimeoutError as error:
         raise Unavailable(Reason.TIMED_OUT, f"RAS did not answer within {deadline.seconds:.1f} s") from error
     except InvalidInput as error:

@@ -15,6 +15,7 @@ from agent.deadline import Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
 from agent.job_files import open_named
+from agent.memory import PARSED_BYTES, Memory, Receipt
 from agent.procfs import ProcFs
 from agent.readers import readers_of
 from agent.scene import Scene
@@ -25,11 +26,16 @@ from agent.sources.traces import merge
 from agent.sources.worker_server import ask
 from shared.errors import InvalidInput, NotPermitted, UnreadableDump
 from shared.flight_recorder import parse_dump
+from shared.json_bounds import TooCostly, json_cost
 from shared.missing import Reason
 from shared.trace import Trace
 
 _SECONDS = 3.0
 _LARGEST_GROUPS_FILE = 4 * 1024 * 1024
+_MOST_RECORDS = 131_072
+_MOST_KEPT = 32 * 1024 * 1024
+"""Of memory, for the tables of one rank's record: 20,000 operations of which no two have the same shape."""
+_TABLES = {"groups", "signatures", "call_sites", "marks"}
 _STOPPED = "Tt"
 _HELD_SECONDS = 1.5
 """Longer than py-spy stops a process for, on a busy machine or with --native."""
@@ -61,15 +67,34 @@ class RecorderSource:
 
     name = "recorder"
 
+    def __init__(self, memory: Memory | None = None) -> None:
+        self._memory = memory or Memory()
+
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
         procfs, pid = scene.procfs, rank.stat.pid
         server = _find_server(rank, procfs)
         if server is None:
             raise Unavailable(Reason.NOT_ENABLED, _probe_failure(procfs, pid) or _HOW_TO_ENABLE)
         _wait_for_our_own_stop(rank, procfs, deadline)
-        trace = _ask_all(server, deadline.at_most(_SECONDS))
-        trace = complete(trace, _groups(server, procfs))
+        trace = self._ask_all(server, deadline.at_most(_SECONDS))
+        with self._memory.parsing(deadline):
+            trace = complete(trace, _groups(server, procfs))
         return {"recorder": trace if question.full else trace.windowed(question.window)}
+
+    def _ask_all(self, server: _Server, deadline: Deadline) -> Trace:
+        """Ask every handler that the server has and put the answers together."""
+        with self._memory.receiving() as receipt:
+            names = _handlers(server, deadline, receipt)
+        known = [name for name in _HANDLERS if name in names]
+        if not known:
+            raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that can be asked")
+        return merge([self._ask_one(server, name, deadline) for name in known])
+
+    def _ask_one(self, server: _Server, handler: str, deadline: Deadline) -> Trace:
+        with self._memory.receiving() as receipt:
+            body = _answer_of(server, handler, deadline, receipt)
+            with self._memory.parsing(deadline):
+                return _parse(body)
 
 
 def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> None:
@@ -106,28 +131,32 @@ def _listening_paths(procfs: ProcFs, pid: int) -> Iterator[str]:
             yield path
 
 
-def _ask_all(server: _Server, deadline: Deadline) -> Trace:
-    """Ask every handler that the server has and put the answers together."""
-    names = _handlers(server, deadline)
-    known = [name for name in _HANDLERS if name in names]
-    if not known:
-        raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that can be asked")
-    return merge([_ask_one(server, name, deadline) for name in known])
-
-
-def _handlers(server: _Server, deadline: Deadline) -> str:
-    status, body = ask(server.reach, "GET /handler/", pid=server.pid, uid=server.uid, deadline=deadline)
+def _handlers(server: _Server, deadline: Deadline, receipt: Receipt) -> str:
+    request = "GET /handler/"
+    status, body = ask(server.reach, request, pid=server.pid, uid=server.uid, deadline=deadline, receipt=receipt)
     return body[:65_536].decode(errors="replace") if status == 200 else "fr_trace_json"
 
 
-def _ask_one(server: _Server, handler: str, deadline: Deadline) -> Trace:
-    status, body = ask(server.reach, f"POST /handler/{handler}", pid=server.pid, uid=server.uid, deadline=deadline)
+def _answer_of(server: _Server, handler: str, deadline: Deadline, receipt: Receipt) -> bytes:
+    request = f"POST /handler/{handler}"
+    status, body = ask(server.reach, request, pid=server.pid, uid=server.uid, deadline=deadline, receipt=receipt)
     if status != 200:
         raise Unavailable(Reason.UNREADABLE, f"the recorder answered {handler} with HTTP status {status}")
+    return body
+
+
+def _parse(body: bytes) -> Trace:
+    """Read a dump. Raises Unavailable, also where what it leaves would be too much to keep of one rank."""
     try:
-        return parse_dump(body)
+        trace = parse_dump(body, most_bytes=PARSED_BYTES, most_records=_MOST_RECORDS)
     except UnreadableDump as error:
-        raise Unavailable(Reason.UNREADABLE, str(error)) from error
+        reason = Reason.REFUSED if isinstance(error.__cause__, TooCostly) else Reason.UNREADABLE
+        raise Unavailable(reason, str(error)) from error
+    kept = json_cost(trace.model_dump_json(include=_TABLES).encode())
+    if kept > _MOST_KEPT:
+        told = f"groups, signatures and stacks that would take {kept} bytes of memory"
+        raise Unavailable(Reason.REFUSED, f"the recorder tells of {told}; at most {_MOST_KEPT} are kept of a rank")
+    return trace
 
 
 def _probe_failure(procfs: ProcFs, pid: int) -> str | None:

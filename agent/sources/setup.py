@@ -16,7 +16,7 @@ from agent.store_port import find_listener
 from agent.variables import REPORTED
 from agent.versions import Loaded, driver_version, read_versions
 from shared.errors import NotPermitted
-from shared.redaction import redact
+from shared.redaction import redact, redact_words
 from shared.setup import Listener, Setup, Versions
 
 _LONGEST_VALUE = 300
@@ -79,7 +79,7 @@ def _launcher(procfs: ProcFs, pid: int) -> str:
                 break
             arguments = procfs.text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
             if is_launcher(arguments):
-                return redact(" ".join(arguments))[:_LONGEST_COMMAND]
+                return redact_words(arguments)[:_LONGEST_COMMAND]
     return ""
 
 

@@ -11,6 +11,7 @@ from agent.credentials import require_below
 from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
+from agent.memory import Memory
 from agent.missing import missing_for
 from agent.scene import Scene
 from agent.sources.process import read_process, with_path
@@ -18,12 +19,18 @@ from agent.sources.pyspy import dump_stacks
 from agent.sources.pystack import dump_stacks_with_pystack
 from agent.sources.source import Answer, Question
 from shared.errors import NotPermitted
+from shared.json_bounds import json_cost
 from shared.missing import Missing, Reason
 from shared.snapshot import Child, Process
 from shared.stacks import Stacks
 
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
+_MOST_AT_ONCE = 8
+"""Processes that are stopped, however many CPUs there are: what py-spy says of a hostile one is megabytes."""
+_MOST_KEPT = 12 * 1024 * 1024
+_MOST_KEPT_OF_CHILD = 3 * 1024 * 1024
+"""Of memory, for the stacks of one process: 300 threads of 60 frames take a third of the first."""
 _ONE_OF_MANY = "the rank has many children, and others in the same state were looked at"
 _WITHHELD = {"wchan": None, "syscall": None, "kernel_stack": (), "lock_holders": (), "before": None, "after": None}
 """What /proc shows to none but a process's own user: left out of what the job has started with other rights."""
@@ -36,17 +43,21 @@ class StacksSource:
 
     name = "stacks"
 
-    def __init__(self, program: Path | None, crew: Crew, *, fallback: Path | None = None) -> None:
+    def __init__(
+        self, program: Path | None, crew: Crew, memory: Memory | None = None, *, fallback: Path | None = None
+    ) -> None:
         self._program = program
+        self._memory = memory or Memory()
         self._fallback = fallback
         self._crew = crew
-        self._turns = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) - 1))
+        self._turns = threading.BoundedSemaphore(max(1, min(_MOST_AT_ONCE, (os.cpu_count() or 2) - 1)))
 
     def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
         if question.stacks == "none":
             raise Unavailable(Reason.NOT_ENABLED, "the question asked for no stacks")
         native = question.stacks == "native"
         stacks = self._stacks(rank.stat.pid, scene, native=native, deadline=deadline, fallback=self._fallback)
+        stacks = _within(stacks, _MOST_KEPT)
         return {"stacks": stacks, "children": () if question.brief else self._children(rank, scene, deadline)}
 
     def _stacks(
@@ -66,7 +77,7 @@ class StacksSource:
         """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
         limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
         try:
-            return dump_stacks(scene.procfs, pid, self._program, native=native, deadline=limit)
+            return dump_stacks(scene.procfs, pid, self._program, native=native, deadline=limit, memory=self._memory)
         except Unavailable as error:
             if fallback is None or error.reason is not Reason.NOT_FOUND:
                 raise
@@ -101,9 +112,19 @@ class StacksSource:
             return Child(process=process.model_copy(update=_WITHHELD), stacks=missing_for("stacks", error))
         if not chosen:
             return Child(process=process, stacks=missing_for("stacks", Unavailable(Reason.REFUSED, _ONE_OF_MANY)))
-        stacks = self._stacks(process.pid, scene, native=False, deadline=deadline)
+        stacks = _within(self._stacks(process.pid, scene, native=False, deadline=deadline), _MOST_KEPT_OF_CHILD)
         after = take_settled_beat(scene.procfs, process.pid)
         return Child(process=process.model_copy(update={"after": after}), stacks=stacks)
+
+
+def _within(stacks: Stacks | Missing, most: int) -> Stacks | Missing:
+    """Return the stacks, or why they are not kept: their names and their number are the job's to choose."""
+    cost = 0 if isinstance(stacks, Missing) else json_cost(stacks.model_dump_json().encode())
+    if cost <= most:
+        return stacks
+    return missing_for(
+        "stacks", Unavailable(Reason.REFUSED, f"they would take {cost} bytes of memory, at most {most} are kept")
+    )
 
 
 def by_rarity(processes: list[Process]) -> list[Process]:

@@ -46,7 +46,7 @@ def trace_syscalls(
     text = output.stdout.decode(errors="replace")
     if not text and output.status not in (None, 0):
         said = output.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise Unavailable(Reason.UNREADABLE, f"strace failed: {said[-1][:200]}")
+        raise Unavailable(Reason.UNREADABLE, f"strace failed: {redact(said[-1])[:200]}")
     return parse_strace(text.splitlines(), pid=pid, seconds=limit.seconds)
 
 

@@ -15,6 +15,7 @@ from cli.options import (
     verbose_option,
 )
 from cli.terminal import emit, emit_json, note, wants_colour, width
+from shared.commands import copyable
 
 if TYPE_CHECKING:
     from cli.sources.source import Source, Verdict, Wanted
@@ -46,7 +47,7 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 it failed, 2 called wron
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1, 3600),
-    help="Seconds until the verdict is due. [default: 30, longer for looks far apart]",
+    help="Seconds until the verdict is due. [default: 30, longer for looks far apart; 300 to read files]",
 )
 @click.option(
     "--native",
@@ -93,7 +94,8 @@ def diagnose(
     verdict = _judge(source, Wanted(job, looks, interval, timeout, native), verbose=verbose)
     if save is not None:
         kept = verdict.save(save)
-        note(f"kept in {kept}; judge it again: unhang diagnose --from {kept}")
+        again = copyable("unhang", "diagnose", "--from", str(kept))
+        note(f"kept in {kept}" + ("" if again is None else f"; judge it again: {again}"))
     _show(verdict.diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
     context.exit(STATUS[verdict.diagnosis.verdict.value])
 

@@ -1,10 +1,12 @@
 """Files: snapshots, dumps and logs of a job that is gone, or a bundle."""
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from cli.sources.bundle import save_bundle
 from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted, jobs_in, make_view
+from collector.file_tree import DEFAULT_BOUNDS
 from collector.files import Recorded, read_recorded
 from collector.question import Progress
 from collector.recorded import diagnose_directory, expect
@@ -28,7 +30,9 @@ class Files:
 
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
         """Judge what was recorded."""
-        swept = diagnose_directory(self._directory, job=wanted.job)
+        seconds = DEFAULT_BOUNDS.most_seconds if wanted.timeout_seconds is None else wanted.timeout_seconds
+        bounds = replace(DEFAULT_BOUNDS, most_seconds=seconds)
+        swept = diagnose_directory(self._directory, job=wanted.job, bounds=bounds)
         return Verdict(swept.diagnosis, lambda to: save_bundle(to, swept.diagnosis, swept.expected, swept.snapshots))
 
     def look_closely(self, choice: DeepChoice) -> DeepLook:

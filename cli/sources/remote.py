@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from cli.sources.bundle import made, write_whole
 from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted
 from collector.question import Progress
+from shared.commands import listed
 from shared.deep_looks import DeepLook
 from shared.diagnosis import Diagnosis
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
@@ -103,8 +104,7 @@ class Remote:
         if len(names) == 1:
             return names[0]
         if names:
-            shown = ", ".join(names[:20])
-            raise InvalidInput(f"{len(names)} jobs are there: {shown}", advice="say which of them to look at")
+            raise InvalidInput(f"{len(names)} jobs are there: {listed(names)}", advice="say which of them to look at")
         raise NotFound("the collector's agents see no job", advice="unhang jobs tells which agents do not answer")
 
     def _save(self, directory: Path, diagnosis: Diagnosis) -> Path:

@@ -127,7 +127,7 @@ class Source(Protocol):
 
 def make_view(aspect: Aspect[V], choice: Choice, snapshots: Sequence[NodeSnapshot], expected: Expected) -> V:
     """Return the aspect of what was seen."""
-    return aspect.make(only(snapshots, job=expected.job, ranks=choice.ranks), expected)
+    return aspect.make(only(snapshots, expected, ranks=choice.ranks), expected)
 
 
 def jobs_in(snapshots: Sequence[NodeSnapshot]) -> Jobs:

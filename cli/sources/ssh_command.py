@@ -55,7 +55,7 @@ class Look:
         words = ["snapshot", "-o", "-", "--allow-empty", "--end-with-stdin", "--stacks", self.stacks]
         words += ["--looks", str(self.count), "--interval", f"{self.interval_seconds:g}"]
         words += [word for pid in self.pids for word in ("--pid", str(pid))]
-        return [*words, *(["--ras"] if self.ras else []), *([] if self.job is None else ["--job", self.job])]
+        return [*words, *(["--ras"] if self.ras else []), *([] if self.job is None else [f"--job={self.job}"])]
 
 
 @dataclass(frozen=True)

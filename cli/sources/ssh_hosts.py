@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 from cli.sources.ssh_round import Visit
 from collector.diagnose.expected import Expected, Unanswered
+from collector.diagnose.whose import apart
 from collector.jobs import choose_job, concerns, neighbours_of, ranks_of
+from collector.namesakes import lists_apart, user_of
+from shared.job_names import is_of
 from shared.missing import Missing
-from shared.snapshot import NodeSnapshot, RankList
+from shared.snapshot import Identity, NodeSnapshot, RankList
 
 
 @dataclass(frozen=True)
@@ -27,20 +30,26 @@ class Seen:
             for visit in reversed(self.visits)
             for look in visit.looks
             for rank in look.ranks
-            if rank.identity.pid is not None and (self.expected.job is None or rank.identity.job == self.expected.job)
+            if rank.identity.pid is not None and self._is_of_job(rank.identity)
         }
+
+    def _is_of_job(self, identity: Identity) -> bool:
+        job = self.expected.job
+        return job is None or is_of(identity, job, self.expected.user)
 
 
 def see(job: str | None, visits: Sequence[Visit], unreadable: Sequence[Missing] = ()) -> Seen:
     """Choose the job, and sort out which hosts have to do with it. Raises as `choose_job` does."""
     lists = {visit.host: who(visit.looks) for visit in visits if visit.looks}
     job = choose_job(job, lists.values(), some_silent=any(not visit.looks for visit in visits))
-    used = [visit for visit in visits if visit.host in lists and concerns(lists[visit.host], job)]
+    user = user_of(job, lists.values())
+    used = [visit for visit in visits if visit.host in lists and concerns(lists[visit.host], job, user)]
     used = _without_second_names(used, lists)
     cut_off = [_only_some(visit, lists[visit.host], job) for visit in used if visit.missing is not None]
     expected = Expected(
         job=job,
-        neighbours=neighbours_of(job, lists.values()),
+        user=user,
+        neighbours=neighbours_of(job, lists_apart(lists.values(), job, user)),
         unanswered=tuple(
             Unanswered(host=visit.host, missing=visit.missing)
             for visit in visits
@@ -48,7 +57,7 @@ def see(job: str | None, visits: Sequence[Visit], unreadable: Sequence[Missing] 
         ),
         unreadable=(*(missing for missing in cut_off if missing is not None), *unreadable),
     )
-    return Seen(tuple(look for visit in used for look in visit.looks), expected, tuple(used))
+    return Seen(apart((look for visit in used for look in visit.looks), job, user), expected, tuple(used))
 
 
 def who(looks: Sequence[NodeSnapshot]) -> RankList:

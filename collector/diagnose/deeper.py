@@ -18,6 +18,7 @@ from collector.diagnose.patterns import Doing
 from collector.diagnose.roster import Presence, Roster, call_roll
 from collector.diagnose.scene import Scene
 from collector.diagnose.verdict import read
+from collector.diagnose.whose import one_users
 from collector.diagnose.wording import Reading
 from shared.diagnosis import Verdict
 from shared.ranks import unfold
@@ -94,7 +95,7 @@ def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -
     One rank stands for all that have the same Python stack; a stack that was looked at natively is not looked at again.
     Of many stacks those that fewest ranks have come first: the odd ones are the suspects.
     """
-    roster = call_roll(snapshots, expected)
+    roster = call_roll(*one_users(snapshots, expected)[:2])
     return _worth_native_frames(roster, motion_of(roster), activities_of(roster.present()))
 
 

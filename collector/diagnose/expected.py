@@ -30,6 +30,7 @@ class Expected(Value):
     """The question put to `diagnose`."""
 
     job: str | None = Field(default=None, description="None: the snapshots hold one job, whatever its name.")
+    user: str | None = Field(default=None, description="Whose job it is, as in `Identity.user`; None: not known.")
     world_size: int | None = Field(default=None, description="None: taken from what the ranks say.")
     unanswered: tuple[Unanswered, ...] = ()
     unreadable: tuple[Missing, ...] = Field(default=(), description="Files or parts that could not be used.")

@@ -38,7 +38,9 @@ class Lane:
     @cached_property
     def is_gapless(self) -> bool:
         """Is there exactly one record for each sequence from the first to the last kept?"""
-        return bool(self.sequences) and self.sequences == tuple(range(self.sequences[0], self.sequences[-1] + 1))
+        if not self.sequences or self.sequences[-1] - self.sequences[0] != len(self.sequences) - 1:
+            return False  # two numbers can claim any distance: what lies between is not to be counted
+        return self.sequences == tuple(range(self.sequences[0], self.sequences[-1] + 1))
 
     def at(self, sequence: int) -> tuple[int, ...]:
         """Positions of the records of `sequence`; empty where none is held."""

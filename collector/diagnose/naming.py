@@ -8,10 +8,10 @@
 """
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from collector.diagnose.places import Places, PodFacts, RankPlace
+from shared.commands import copyable
 from shared.diagnosis import AbsenceEvidence, Culprit, Diagnosis, Evidence, Finding, Kind, NextStep, PodEvidence
 from shared.missing import Reason
 from shared.ranks import fold, ranks_in_words
@@ -131,4 +131,4 @@ def _kubectl(namespace: str, names: Iterable[str], *words: str) -> str | None:
     """Return a command; None where one of the names that are in it is none."""
     if not all(_NAME.fullmatch(name) for name in (namespace, *names)):
         return None
-    return shlex.join(("kubectl", "-n", namespace, *words))
+    return copyable("kubectl", "-n", namespace, *words)

@@ -172,6 +172,8 @@ def _all_agree(classes: list[Alike]) -> bool:
 
 
 def _is_gapless(one: Alike) -> bool:
+    if one.sequences[-1] - one.sequences[0] != len(one.sequences) - 1:  # two numbers can claim any distance
+        return False
     return one.sequences == tuple(range(one.sequences[0], one.sequences[-1] + 1))
 
 

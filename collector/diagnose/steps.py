@@ -1,9 +1,8 @@
 """Next steps: real commands with the real pids and hosts in them."""
 
-import shlex
-
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.signatures import ROOTED
+from shared.commands import WHY_NONE, copyable
 from shared.diagnosis import Cause, Kind, NextStep
 
 _BY_CAUSE = {
@@ -64,7 +63,6 @@ def _commands(rank: int, kind: Kind, scene: Scene) -> list[NextStep]:
     on = f" on {view.host}" if view.host else ""
     if kind is Kind.RANK_STOPPED:
         return [NextStep(text=f"let rank {rank} go on{on}", command=f"kill -CONT {pid}")]
-    job = shlex.quote(scene.roster.job or "")
     process = view.process
     if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
         dump = NextStep(
@@ -78,8 +76,14 @@ def _commands(rank: int, kind: Kind, scene: Scene) -> list[NextStep]:
         )
     return [
         dump,
-        NextStep(text=f"see its stacks beside the others'{on}", command=f"unhang stacks {job}"),
+        about_job(f"see its stacks beside the others'{on}", "unhang", "stacks", job=scene.roster.job),
     ]
+
+
+def about_job(text: str, *words: str, job: str | None) -> NextStep:
+    """A step with a command about `job`, whose name its owner chose; with none where it cannot be copied safely."""
+    command = copyable(*words, operands=() if not job else (job,))
+    return NextStep(text=text if command is not None else f"{text} ({WHY_NONE})", command=command)
 
 
 def record_next_time() -> NextStep:

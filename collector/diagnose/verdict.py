@@ -2,6 +2,7 @@
 
 The order of snapshots, ranks and dump files never changes the answer. The steps, whose numbers the code carries:
 
+ 0. Whose are they? The ranks of several users are never one job.                                     whose
  1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.        roster
  2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.                motion, straggler
  3. Line up each group by (lane, sequence), inferring members where no dump names them.        groups
@@ -43,8 +44,9 @@ from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.silence import beside_the_seen
 from collector.diagnose.straggler import find_straggler
 from collector.diagnose.waits import find_edges
+from collector.diagnose.whose import one_users
 from collector.diagnose.wording import Reading, headline_of, steps_to_know_more
-from shared.diagnosis import Certainty, Diagnosis, Kind, Verdict
+from shared.diagnosis import Certainty, Conflict, Diagnosis, Finding, Kind, Verdict
 from shared.snapshot import NodeSnapshot, RankSnapshot
 
 
@@ -54,8 +56,10 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
     `id`, `made_at` and `took_seconds` are the caller's to fill in: this function knows no clock.
     """
     reading, scene = read(snapshots, expected)
+    snapshots, expected, doubts = one_users(snapshots, expected)  # 0
     return Diagnosis(
         job=scene.roster.job,
+        user=expected.user,
         verdict=reading.verdict,
         state=reading.state,
         headline=headline_of(reading, scene),
@@ -64,14 +68,30 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
         stack_classes=classes_of(scene.roster, scene.activities),
         checks=check_job(snapshots, expected),
         coverage=coverage_of(scene.roster, expected, snapshots),
-        conflicts=scene.roster.conflicts + conflicts_by_logs(reading.findings, scene) + device_conflicts(scene),
+        conflicts=doubts
+        + scene.roster.conflicts
+        + conflicts_by_logs(reading.findings, scene)
+        + device_conflicts(scene),
     )
 
 
 def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Reading, Scene]:
     """The verdict before it is put into words, and the scene it was read from."""
+    snapshots, expected, doubts = one_users(snapshots, expected)  # 0
     scene = set_scene(snapshots, expected)
-    return _read(scene), scene
+    reading = _read(scene)
+    return (_unproven(reading, doubts) if doubts else reading), scene
+
+
+def _unproven(reading: Reading, doubts: Sequence[Conflict]) -> Reading:
+    """What may rest on somebody else's processes is not proven."""
+    remarks = tuple(doubt.text for doubt in doubts)
+    return replace(reading, findings=tuple(_supported(finding, remarks) for finding in reading.findings))
+
+
+def _supported(finding: Finding, remarks: tuple[str, ...]) -> Finding:
+    certainty = Certainty.SUPPORTED if finding.certainty is Certainty.PROVEN else finding.certainty
+    return finding.model_copy(update={"certainty": certainty, "remarks": (*finding.remarks, *remarks)})
 
 
 def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Scene:

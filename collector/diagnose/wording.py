@@ -1,14 +1,13 @@
 """Step 10, last: the sentences. One for the whole, one per finding; each says what is known and nothing more."""
 
 import math
-import shlex
 from dataclasses import dataclass
 from typing import Literal
 
 from collector.diagnose.roster import Presence
 from collector.diagnose.scene import Fault, Scene
 from collector.diagnose.silence import on_silent_nodes
-from collector.diagnose.steps import record_next_time
+from collector.diagnose.steps import about_job, record_next_time
 from shared.diagnosis import Cause, Finding, Kind, NextStep, Verdict
 from shared.ranks import ranks_in_words
 
@@ -77,20 +76,21 @@ def steps_to_know_more(reading: Reading, scene: Scene) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
     if reading.verdict is not Verdict.CANNOT_TELL:
         return ()
-    steps = [NextStep(text="look again, with more time between the looks", command=_again(reading, scene))]
+    steps = [_again(reading, scene)]
     if not scene.traces:
         steps.append(record_next_time())
     return tuple(steps)
 
 
-def _again(reading: Reading, scene: Scene) -> str | None:
+def _again(reading: Reading, scene: Scene) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the first look begins anew."""
+    text = "look again, with more time between the looks"
     if not scene.roster.live:
-        return None
+        return NextStep(text=text)
     left = reading.decided_after
     interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
-    job = "" if scene.roster.job is None else f" {shlex.quote(scene.roster.job)}"
-    return f"unhang diagnose{job} --interval {interval} --timeout {interval + _FOR_THE_LOOKS_SECONDS}"
+    options = ("--interval", str(interval), "--timeout", str(interval + _FOR_THE_LOOKS_SECONDS))
+    return about_job(text, "unhang", "diagnose", *options, job=scene.roster.job)
 
 
 def summary_of(fault: Fault, cause: Cause, scene: Scene) -> str:

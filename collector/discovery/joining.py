@@ -19,8 +19,10 @@ from collector.discovery.placing import JobPlaces, places_of
 from collector.discovery.sightings import PodPlace
 from collector.job_nodes import of_the_job, short_name, without_agent, without_ranks
 from collector.judgement import judge
+from collector.namesakes import lists_apart
 from collector.sweep import Sweep
 from shared.diagnosis import Diagnosis
+from shared.job_names import plain_name
 from shared.snapshot import Identity
 
 _HAS_NO_PROCESSES = ("Pending", "Succeeded", "Failed")
@@ -39,7 +41,7 @@ class Known(NamedTuple):
     @classmethod
     def of(cls, directory: Directory, job: str | None) -> "Known":
         """Ask the directory, which changes in the loop that this must be called from."""
-        return cls(directory.agents(), directory.pods, directory.nodes_of(job))
+        return cls(directory.agents(), directory.pods, directory.nodes_of(None if job is None else plain_name(job)))
 
 
 def join(made: Sweep, known: Known) -> Sweep:
@@ -66,7 +68,7 @@ def _identities(made: Sweep) -> Iterator[Identity]:
     job = made.diagnosis.job
     for snapshot in reversed(made.snapshots):
         yield from (rank.identity for rank in snapshot.ranks if rank.identity.job == job)
-    for ranks in made.lists.values():
+    for ranks in lists_apart(made.lists.values(), job, made.expected.user):
         yield from (rank for rank in ranks.ranks if rank.job == job)
 
 

@@ -31,11 +31,15 @@ from collector.fanout.second_tries import second_tries
 from collector.fanout.turns import Turns
 from shared import SCHEMA_VERSION
 from shared.errors import quoted
+from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
 from shared.tls import ClientTls
 
 MOST_AT_ONCE = 256
 """Requests in flight. The rest wait their turn, under the same deadline."""
+
+MOST_MEMORY = 768 * 1024 * 1024
+"""For one answer while it is read: eight full records of 20,000 operations. Larger ones are read one at a time."""
 
 NODE_SECONDS = 15.0
 """For one agent's answer, unless the whole is due sooner. An agent gives up on a look of its own after 10 s."""
@@ -158,7 +162,10 @@ def _ignore(_: object) -> None:
 def read_answer(body: bytes, answer: type[T]) -> T:
     """Read an agent's JSON as an `answer`. Raises NoAnswer on garbage and on a schema newer than ours."""
     try:
+        check_model_json(body, most_bytes=MOST_MEMORY)
         value = answer.model_validate_json(body)
+    except TooCostly as error:
+        raise NoAnswer(Reason.REFUSED, f"the answer is {error}") from error
     except ValidationError as error:
         raise NoAnswer(Reason.UNREADABLE, f"the answer is not a {answer.__name__}: {first_mistake(error)}") from error
     version = getattr(value, "schema_version", SCHEMA_VERSION)

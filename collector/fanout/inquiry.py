@@ -30,6 +30,9 @@ _WORTH_A_TRY_SECONDS = 0.05
 _BIG_BODY_BYTES = 1_048_576
 """Larger bodies are read in a thread, so that one does not hold up the others."""
 
+_HUGE_BODY_BYTES = 8_388_608
+"""Larger ones are read one at a time: a byte becomes up to three hundred while it is read."""
+
 _READERS = 4
 
 
@@ -42,6 +45,7 @@ class Means:
     node_seconds: float
     most_bytes: int
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
+    one_reader: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     pulse: Pulse = field(default_factory=Pulse)
 
 
@@ -173,7 +177,8 @@ class Inquiry(Generic[T]):
         body = await self._body(exchange, seconds)
         answered_at_ns, took_seconds = time.time_ns(), time.monotonic() - began
         if len(body) > _BIG_BODY_BYTES:
-            async with self._means.readers:
+            readers = self._means.readers if len(body) <= _HUGE_BODY_BYTES else self._means.one_reader
+            async with readers:
                 value = await aside(self._read, body)
         else:
             value = self._read(body)

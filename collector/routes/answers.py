@@ -6,13 +6,13 @@ from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from collector.service import Service
-from shared.errors import UnhangError
+from shared.errors import InvalidRankSet, UnhangError
 from shared.ranks import unfold
 from shared.value import Value
 
+_RANK_SET = "^[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*$"
+"""What the description says of the parameter `ranks`."""
 
-# 0-3,7
-_RANK_SET = r"^ *[0-9]{1,9}(-[0-9]{1,9})? *(, *[0-9]{1,9}(-[0-9]{1,9})? *)*$"
 _LONGEST_RANKS = 32_768
 """Characters: a request's whole head may be twice as long (shared/gate.py)."""
 
@@ -45,11 +45,18 @@ def _ranks(
     ranks: Annotated[
         str | None,
         Query(
-            description="Only these ranks, folded.", examples=["0-3,7"], max_length=_LONGEST_RANKS, pattern=_RANK_SET
+            description="Only these ranks, folded.",
+            examples=["0-3,7"],
+            max_length=_LONGEST_RANKS,
+            json_schema_extra={"pattern": _RANK_SET},  # the error that unfolding raises says more
         ),
     ] = None,
 ) -> frozenset[int] | None:
-    return None if ranks is None else frozenset(unfold(ranks))
+    if ranks is None:
+        return None
+    if not ranks:
+        raise InvalidRankSet("the rank set is empty", advice="write ranks as 0-3,7")
+    return frozenset(unfold(ranks))
 
 
 Ranks = Annotated[frozenset[int] | None, Depends(_ranks)]

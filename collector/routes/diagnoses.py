@@ -61,10 +61,16 @@ class Options(Value):
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": [{"looks": 1}]})
 
-    looks: int | None = Field(default=None, ge=1, le=10, description="2 tell what moves; 1 is quicker.")
-    interval_seconds: float | None = Field(default=None, ge=0.0, le=600.0, description="Pause between two looks.")
-    window: int | None = Field(default=None, ge=1, le=1_000_000, description="Last records asked per group.")
-    deadline_seconds: float | None = Field(default=None, gt=0.0, le=3600.0, description="When the verdict is due.")
+    looks: int | None = Field(default=None, strict=True, ge=1, le=10, description="2 tell what moves; 1 is quicker.")
+    interval_seconds: float | None = Field(
+        default=None, strict=True, ge=0.0, le=600.0, description="Pause between two looks."
+    )
+    window: int | None = Field(
+        default=None, strict=True, ge=1, le=1_000_000, description="Last records asked per group."
+    )
+    deadline_seconds: float | None = Field(
+        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due."
+    )
     native: NativePolicy | None = Field(
         default=None, description="Whose native stacks to read; this stops a process for about a second."
     )

@@ -10,9 +10,11 @@ from collector.asking import Found
 from collector.diagnose.expected import Unanswered
 from collector.discovery.placing import JobPod, pods_of
 from collector.jobs import JobSummary, choose_job, summarise_jobs
+from collector.namesakes import lists_apart, user_of
 from collector.routes.answers import JobName, ServiceDependency, json_answer
 from collector.store import Listed
 from shared.errors import NotFound, quoted
+from shared.job_names import plain_name
 from shared.problems import problems
 from shared.snapshot import Exited, Identity
 from shared.value import Value
@@ -59,13 +61,14 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
     """Tell where each rank of the job is, and what was diagnosed lately. 404 where no agent knows the job."""
     found = await service.find()
     choose_job(job, found.lists.values(), some_silent=False)
-    summary = next((each for each in summarise_jobs(found.lists.values()) if each.name == job), None)
+    lists = lists_apart(found.lists.values(), job, user_of(job, found.lists.values()))
+    summary = next((each for each in summarise_jobs(lists) if each.name == job), None)
     if summary is None:
         raise NotFound(f"of the job {quoted(job)} only nameless processes are left, which have ended")
-    ranks = [rank for each in found.lists.values() for rank in each.ranks if rank.job == job]
+    ranks = [rank for each in lists for rank in each.ranks if rank.job == job]
     exited = [
         gone
-        for each in found.lists.values()
+        for each in lists
         for gone in each.exited
         if job in gone.sibling_jobs or (gone.identity is not None and gone.identity.job == job)
     ]
@@ -76,7 +79,7 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
         diagnoses=await service.desk.ask(service.store.list, job=job, limit=10),
         unanswered=_unanswered(found),
         pods=pods_of(ranks, service.inventory.pods),
-        nodes=tuple(sorted(service.inventory.nodes_of(job) or ())),
+        nodes=tuple(sorted(service.inventory.nodes_of(plain_name(job)) or ())),
     )
     return json_answer(detail)
 

@@ -78,7 +78,7 @@ async def _looked(
         kept = await service.desk.ask(service.store.kept, diagnosis)
         if kept.diagnosis.job != job:
             raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
-        return only(kept.snapshots, job=job, ranks=ranks), kept.expected
+        return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected
     question = Question(
         job=job,
         looks=1,
@@ -91,7 +91,7 @@ async def _looked(
     )
     gathered = await service.look(question)
     seen = native_only(gathered.snapshots) if native else gathered.snapshots
-    return only(seen, job=job, ranks=ranks), gathered.expected
+    return only(seen, gathered.expected, ranks=ranks), gathered.expected
 
 
 async def _with_stacks(

@@ -12,6 +12,7 @@ from agent.deadline import Crew, Deadline
 from agent.discover import Rank
 from agent.errors import Gone, Unavailable
 from agent.look import Looker
+from agent.memory import Memory
 from agent.missing import missing_for
 from agent.priority import NICENESS
 from agent.procfs import ProcFs
@@ -174,7 +175,7 @@ def test_sleeping_process_has_not_moved_between_two_looks() -> None:
     from agent.sources.helper import find_program
 
     crew = Crew()
-    looker = Looker(make_sources(find_program("py-spy"), crew), crew, Notes())
+    looker = Looker(make_sources(find_program("py-spy"), crew, Memory()), crew, Notes())
     with running() as process:
         rank = rank_of(process.pid)
         looks = [look(rank, looker) for _ in range(3)]

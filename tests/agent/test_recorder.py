@@ -14,6 +14,7 @@ import pytest
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
+from agent.memory import Memory
 from agent.procfs import ProcFs
 from agent.sources.groups import complete, parse_groups
 from agent.sources.recorder import RecorderSource
@@ -257,8 +258,8 @@ def test_socket_of_another_process_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path, fr_trace_json=dump()) as pid:
         path = str(tmp_path / "unhang-test" / f"{pid}.sock")
         for wrong_pid, wrong_uid in ((pid + 1, os.getuid()), (pid, os.getuid() + 1)):
-            with pytest.raises(Unavailable) as caught:
-                ask_server(path, "GET /", pid=wrong_pid, uid=wrong_uid, deadline=Deadline(2))
+            with pytest.raises(Unavailable) as caught, Memory().receiving() as receipt:
+                ask_server(path, "GET /", pid=wrong_pid, uid=wrong_uid, deadline=Deadline(2), receipt=receipt)
             assert caught.value.reason is Reason.REFUSED
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from agent.core_notes import read_notes
 from agent.deadline import Deadline
 from agent.locks import parse_holders
+from agent.memory import Memory
 from agent.mounts import Mounts
 from agent.procfs import ProcFs, parse_stat
 from agent.sources.groups import parse_groups
@@ -86,7 +87,8 @@ def _answer(data: bytes) -> Any:
         except BlockingIOError:
             pass
         one.shutdown(socket.SHUT_WR)
-        return _receive(other, Deadline(2.0))
+        with Memory().receiving() as receipt:
+            return _receive(other, Deadline(2.0), receipt)
 
 
 def _sockets(data: bytes) -> Any:

@@ -104,7 +104,13 @@ def split_job(facts: JobFacts) -> Iterator[Check]:
     for other in facts.neighbours if begun else ():
         theirs = set(unfold(other.ranks))
         near = other.started_at is not None and abs(other.started_at - begun) <= _TOGETHER_SECONDS
-        if other.world_size == size and near and not mine & theirs and mine | theirs == set(range(size)):
+        if (
+            other.world_size == size
+            and near
+            and not mine & theirs
+            and len(mine | theirs) == size
+            and mine | theirs == set(range(size))
+        ):
             yield told(
                 CheckId.TWO_RENDEZVOUS,
                 Severity.WRONG,

@@ -1,0 +1,68 @@
+"""JSON of strangers, parsed under a bound on the memory that it takes.
+
+A byte of JSON can become thirty bytes of values: 60 MB of `{},{},…` take 1.6 GiB. The parser of the standard library
+has no bound, but how often a few characters stand in the text tells before what it would make, at gigabytes a second.
+"""
+
+import json
+from typing import Any
+
+from shared.errors import InvalidInput
+
+_MEBI = 1024 * 1024
+
+_WEIGHTS = ((b"{", 64), (b"[", 88), (b",", 64), (b":", 90))
+"""What each stands for at most, in bytes: a dict, a list, a value with its place, a name with its place. Measured with
+CPython 3.11 to 3.13; the same characters within texts count as well."""
+
+_SMALL = 64 * 1024
+"""What no text of this length can make too much of."""
+
+_MODEL_WEIGHTS = ((b"{", 1000), (b"[", 400), (b",", 72), (b":", 72))
+"""The same for a text that pydantic reads: a model with the fields that it has by default, a row of a table."""
+
+
+class TooCostly(InvalidInput):
+    """JSON that would take more memory than a bound allows."""
+
+
+def load_json(data: bytes, *, most_bytes: int) -> Any:
+    """Return the value of a JSON text whose parts take at most `most_bytes` of memory together.
+
+    Raises TooCostly, and ValueError or RecursionError where it is no JSON.
+    """
+    _check(data, json_cost(data), most_bytes)
+    return json.loads(data)
+
+
+def json_cost(data: bytes) -> int:
+    """Return how many bytes of memory a text takes at most as dicts, lists, numbers and strings."""
+    return _cost(data, _WEIGHTS)
+
+
+def check_model_json(data: bytes, *, most_bytes: int) -> None:
+    """Raise TooCostly where pydantic would take more than `most_bytes` of memory to read a text as models."""
+    _check(data, model_cost(data), most_bytes)
+
+
+def model_cost(data: bytes) -> int:
+    """Return how many bytes of memory a text takes at most as pydantic's models, or as its complaints."""
+    return _cost(data, _MODEL_WEIGHTS)
+
+
+def _cost(data: bytes, weights: tuple[tuple[bytes, int], ...]) -> int:
+    return _text_cost(data) + sum(weight * data.count(character) for character, weight in weights)
+
+
+def _text_cost(data: bytes) -> int:
+    """The text itself, and all of its strings. One wide character makes each character of its string as wide."""
+    wide = not data.isascii() or b"\\u" in data
+    return (8 if wide else 2) * len(data)
+
+
+def _check(data: bytes, cost: int, most_bytes: int) -> None:
+    if cost > most_bytes and len(data) > _SMALL:
+        raise TooCostly(
+            f"{len(data)} bytes of JSON that would take up to {cost // _MEBI} MiB of memory; "
+            f"at most {most_bytes // _MEBI} MiB are given to it"
+        )
