@@ -20,7 +20,7 @@ from collector.routes.answers import Accept, JobName, ServiceDependency, choose_
 from collector.store import Listed
 from shared.diagnosis import Diagnosis
 from shared.problems import problems
-from shared.value import Value
+from shared.value import JSON_INTEGER, Value
 
 router = APIRouter(tags=["diagnoses"], responses=problems(HTTPStatus.SERVICE_UNAVAILABLE))
 
@@ -61,12 +61,14 @@ class Options(Value):
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": [{"looks": 1}]})
 
-    looks: int | None = Field(default=None, strict=True, ge=1, le=10, description="2 tell what moves; 1 is quicker.")
+    looks: Annotated[int, Field(strict=True, ge=1, le=10), JSON_INTEGER] | None = Field(
+        default=None, description="2 tell what moves; 1 is quicker."
+    )
     interval_seconds: float | None = Field(
         default=None, strict=True, ge=0.0, le=600.0, description="Pause between two looks."
     )
-    window: int | None = Field(
-        default=None, strict=True, ge=1, le=1_000_000, description="Last records asked per group."
+    window: Annotated[int, Field(strict=True, ge=1, le=1_000_000), JSON_INTEGER] | None = Field(
+        default=None, description="Last records asked per group."
     )
     deadline_seconds: float | None = Field(
         default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due."
