@@ -193,7 +193,12 @@ def deep_of(
     request: Request,
     agent: Asked,
     pid: Pid,
-    how: Annotated[How, Query(description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.")],
+    how: Annotated[
+        How,
+        Query(
+            description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
+        ),
+    ],
     seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it: only where the setting `debuggers` allows."""

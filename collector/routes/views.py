@@ -193,7 +193,12 @@ async def get_deep_look(
     job: JobName,
     rank: Annotated[int, Path(ge=0, le=1_048_576, description="The global rank.")],
     service: ServiceDependency,
-    how: Annotated[How, Query(description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.")],
+    how: Annotated[
+        How,
+        Query(
+            description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
+        ),
+    ],
     seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it. Agents refuse unless they are set to allow it."""
