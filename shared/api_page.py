@@ -25,6 +25,7 @@ section:target { outline: 3px solid #4c8dff; }
 table { border-collapse: collapse; width: 100%; }
 td { border-top: 1px solid var(--line); padding: .3rem .8rem .3rem 0; vertical-align: top; overflow-wrap: anywhere; }
 td:first-child { width: 16rem; }
+nav td:first-child { width: 24rem; }
 section td:nth-child(2) { width: 18rem; }
 code, pre { font: .9em/1.4 ui-monospace, monospace; background: var(--soft); border-radius: 3px; padding: 0 .2em; }
 pre { padding: .6rem .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }

@@ -23,6 +23,8 @@ TESTS = (
     "tests/attacks/test_requests.py",
     "tests/attacks/test_web_pages.py",
     "tests/collector/test_gate.py",
+    "tests/shared/test_api_page.py",
+    "tests/shared/test_methods.py",
     "tests/shared/test_problems.py",
 )
 

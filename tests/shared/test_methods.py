@@ -10,9 +10,6 @@ from tests.shared.services import Service
 
 Answer = tuple[int, dict[str, str], bytes]
 
-DYNAMIC = {"date"}
-"""Headers that differ from one answer to the next."""
-
 
 @pytest.fixture(scope="module", params=KINDS)
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
@@ -40,10 +37,9 @@ def ask(service: Service, method: str, path: str, **headers: str) -> Answer:
 def test_head_is_get_without_a_body(service: Service, path: str, encoding: str) -> None:
     """Status and headers are the same: `curl -I` and probes see what GET would give."""
     head, got = (ask(service, method, path, **{"Accept-Encoding": encoding}) for method in ("HEAD", "GET"))
-    assert head[0] == got[0]
-    assert {key: head[1][key] for key in head[1].keys() - DYNAMIC} == {
-        key: got[1][key] for key in got[1].keys() - DYNAMIC
-    }
+    for _, headers, _ in (head, got):
+        headers.pop("date")
+    assert head[:2] == got[:2]
     assert (head[2], len(got[2])) == (b"", int(got[1]["content-length"]))
 
 
