@@ -113,7 +113,12 @@ def health(agent: Asked) -> Response:
     return _json(Health(host=agent.node.host))
 
 
-@_routes.get("/metrics", response_class=Response, summary="Prometheus metrics")
+@_routes.get(
+    "/metrics",
+    response_class=Response,
+    summary="Prometheus metrics",
+    responses={200: {"content": {"text/plain": {}}}},
+)
 def metrics(agent: Asked) -> Response:
     """Tell Prometheus how the agent and its ranks are doing."""
     return Response(agent.metrics.page(), media_type=CONTENT_TYPE)

@@ -108,7 +108,7 @@ def _section(path: str, method: str, operation: dict[str, Any]) -> Html:
     return element(
         "section",
         element("h3", _method(method), " ", element("code", path)),
-        element("p", element("strong", operation["summary"]), "" if "security" in operation else " Needs no token."),
+        element("p", element("strong", operation["summary"])),
         prose(operation.get("description", "")),
         _parameters(parameters),
         _body(operation),

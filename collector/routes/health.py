@@ -39,7 +39,12 @@ async def healthz(service: ServiceDependency) -> Response:
     return json_answer(Health(status=status, agents=len(agents), trouble=trouble, troubles=troubles, store=store))
 
 
-@router.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
+@router.get(
+    "/metrics",
+    response_class=Response,
+    summary="Metrics for Prometheus",
+    responses={200: {"content": {"text/plain": {}}}},
+)
 async def metrics(service: ServiceDependency) -> Response:
     """Return counters of diagnoses and of agents that did not answer."""
     try:
