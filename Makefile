@@ -1,4 +1,5 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP and WORKERS are taken from the command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, APART and ZIPAPP_FOR are taken
+# from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -7,15 +8,22 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
-WORKERS ?= 2
+# Four workers on two cores, for most tests wait. With APART=1, those of jobs that move run by themselves afterwards.
+WORKERS ?= 4
+APART ?=
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
+ALL := not bench and not repeated
+# Tests of values, and of one process each; whole services and installations are left to `make test`.
+QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
+	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test repeat zoo check lint format types bench wheel zipapp constraints clean
+.PHONY: help install demo test test-quick repeat zoo check lint format types bench wheel zipapp constraints clean
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## make .venv with everything that the other targets need
 
@@ -27,13 +35,17 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
-	$(BIN)/python -m pytest -m 'not bench and not repeated' -n $(WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) -m '$(ALL)$(if $(APART), and not steady)' $(PYTEST_ARGS)
+	$(if $(APART),$(BIN)/python -m pytest -n 0 -m '$(ALL) and steady' $(PYTEST_ARGS))
+
+test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
+	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
 
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
-	$(BIN)/python -m tests.live.zoo
+	$(BIN)/python -m tests.system.live.zoo
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 
@@ -54,11 +66,13 @@ bench: $(INSTALLED) ## measure against the budgets
 wheel: $(INSTALLED) ## build the distribution into dist/
 	$(BIN)/python -m build --no-isolation
 
-zipapp: $(INSTALLED) ## build dist/unhang.pyz, one file that looks at a node with nothing but Python
-	$(BIN)/python -m deploy.zipapp.build
+zipapp: ## build dist/unhang.pyz, which needs nothing on a node but Python; ZIPAPP_FOR='3.12-x86_64 3.13' for fewer Pythons
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11 or newer: make PYTHON=... zipapp")'
+	@$(PYTHON) -m deploy.zipapp.build $(if $(ZIPAPP_FOR),--for '$(ZIPAPP_FOR)')
 
-constraints: $(INSTALLED) ## write constraints.txt anew from what is installed in .venv
+constraints: $(INSTALLED) ## write constraints.txt again from what is installed in .venv, and the zipapp's list of wheels
 	deploy/dev/constraints.sh $(BIN)/pip > constraints.new && mv constraints.new constraints.txt
+	$(BIN)/python -m deploy.zipapp.lock
 
 clean: ## remove what the other targets made, .venv too
 	rm -rf $(VENV) build dist bench-results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,37 +5,37 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-from agent.deadline import Crew, Deadline
-from agent.deep_looks import DEEP_SECONDS, DeepLooker
-from agent.discover import Found, Rank
-from agent.look import Looker
-from agent.memory import Memory
+from agent.deadline import Deadline, ThreadPool
+from agent.find.process_owner import parse_users
+from agent.find.ranks import FoundRanks, Rank
+from agent.look.debuggers import DEEP_SECONDS, DeepLooker
+from agent.look.looker import Looker
+from agent.look.node import Node
+from agent.look.node_facts import Surroundings
 from agent.metrics import Metrics
-from agent.node import Node
-from agent.procfs import ProcFs
-from agent.scene import Scene
+from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
 from agent.sources.all import make_sources
 from agent.sources.gpu import read_gpus
-from agent.sources.helper import find_program
 from agent.sources.kernel_log import KernelLog
-from agent.sources.ras import RasSource, Told, Visit
-from agent.sources.source import Question
-from agent.surroundings import Surroundings
-from agent.users import parse_users
-from shared.audit import AuditLog
-from shared.deep_looks import DeepLook, How
+from agent.sources.look_context import LookContext
+from agent.sources.ras.ras_source import RasSource, RasTargets, Told
+from agent.sources.source import LookDepth
+from agent.tools.memory_budget import Memory
+from agent.tools.run_bounded import find_program
 from shared.errors import NotFound, UnhangError
-from shared.job_names import is_of, was_of
 from shared.missing import Reason
-from shared.snapshot import Beat, Exited, Identity, NodeSnapshot, RankList
-from shared.survey import WINDOW
+from shared.server.audit import AuditLog
+from shared.wire.debug_output import DeepLook, How
+from shared.wire.job_names import is_of, was_of
+from shared.wire.snapshot import Beat, Exited, Identity, NodeSnapshot, RankList
+from shared.wire.survey_write import WINDOW
 
 _SECONDS_FOR_THE_ANSWER = 0.2
 _EVERY_THOROUGH_SEARCH = 3
 
 
-class Choice(NamedTuple):
+class RankFilter(NamedTuple):
     """Which ranks of the node a question is about. None and empty: all."""
 
     job: str | None = None
@@ -59,7 +59,7 @@ class Agent:
     def __init__(self, settings: AgentSettings, procfs: ProcFs | None = None) -> None:
         self.settings = settings
         self.procfs = procfs or ProcFs()
-        self._crew = Crew()
+        self._crew = ThreadPool()
         users = parse_users(settings.only_users)
         self.node = Node(self.procfs, settings.host, self._crew, only_ranks=settings.only_ranks, only_users=users)
         self.audit = AuditLog(settings.audit_log)
@@ -94,31 +94,31 @@ class Agent:
         return RankList(host=self.node.host, ranks=identities, exited=found.exited, missing=found.missing)
 
     def snapshot(
-        self, choice: Choice, question: Question, timeout_seconds: float | None = None, *, ras: bool = False
+        self, choice: RankFilter, question: LookDepth, timeout_seconds: float | None = None, *, ras: bool = False
     ) -> NodeSnapshot:
         """Look at all ranks of the choice. `ras`: ask NCCL RAS, too, which costs the whole job a round of messages."""
         return self._look(choice, question, timeout_seconds, ras=ras)[0]
 
     def look_briefly(
-        self, choice: Choice, timeout_seconds: float | None = None, *, ras: bool = False
+        self, choice: RankFilter, timeout_seconds: float | None = None, *, ras: bool = False
     ) -> tuple[NodeSnapshot, tuple[Identity, ...]]:
         """Look at a job's ranks as a survey needs it. Returns the ranks of other jobs, too, which are not looked at."""
-        snapshot, found = self._look(choice, Question(window=WINDOW, brief=True), timeout_seconds, ras=ras)
+        snapshot, found = self._look(choice, LookDepth(window=WINDOW, brief=True), timeout_seconds, ras=ras)
         return snapshot, tuple(rank.identity for rank in found.ranks if not choice.holds(rank))
 
     def _look(
-        self, choice: Choice, question: Question, timeout_seconds: float | None, *, ras: bool
-    ) -> tuple[NodeSnapshot, Found]:
+        self, choice: RankFilter, question: LookDepth, timeout_seconds: float | None, *, ras: bool
+    ) -> tuple[NodeSnapshot, FoundRanks]:
         taken_at_ns, begun = time.time_ns(), time.monotonic()
         limit = min(timeout_seconds or self.settings.look_timeout_seconds, self.settings.look_timeout_seconds)
         deadline = Deadline(limit).sooner(_SECONDS_FOR_THE_ANSWER)
         found = self.node.find(deadline)
         ranks = [rank for rank in found.ranks if choice.holds(rank)]
-        scene = Scene(self.procfs, self.node.host)
+        scene = LookContext(self.procfs, self.node.host)
         asking = None if choice.pids else self._surroundings.begin(deadline)
         snapshots = self._looker.look_at_all(ranks, scene, question, deadline)
         exited = tuple(filter(choice.held, found.exited))
-        told, unasked = self._ask_ras(Visit(ranks, found.ranks, snapshots, exited, ras), scene, deadline)
+        told, unasked = self._ask_ras(RasTargets(ranks, found.ranks, snapshots, exited, ras), scene, deadline)
         idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
         snapshot = NodeSnapshot(
@@ -137,7 +137,7 @@ class Agent:
         )
         return snapshot, found
 
-    def _ask_ras(self, visit: Visit, scene: Scene, deadline: Deadline) -> Told:
+    def _ask_ras(self, visit: RasTargets, scene: LookContext, deadline: Deadline) -> Told:
         begun = time.monotonic()
         told, unasked = self._ras.look(visit, scene, deadline)
         if visit.ask and (told is not None or unasked):
@@ -145,9 +145,9 @@ class Agent:
             self.metrics.source_done(self._ras.name, time.monotonic() - begun, reason)
         return told, unasked
 
-    def one(self, pid: int, question: Question, timeout_seconds: float | None = None) -> NodeSnapshot:
+    def one(self, pid: int, question: LookDepth, timeout_seconds: float | None = None) -> NodeSnapshot:
         """Look at one rank. Raises NotFound when no rank of this node has that process id."""
-        snapshot = self.snapshot(Choice(pids=(pid,)), question, timeout_seconds)
+        snapshot = self.snapshot(RankFilter(pids=(pid,)), question, timeout_seconds)
         if not snapshot.ranks:
             raise _no_such_rank(self.node.host, pid)
         return snapshot
@@ -158,7 +158,7 @@ class Agent:
         rank = next((rank for rank in self.node.find(deadline).ranks if rank.stat.pid == pid), None)
         if rank is None:
             raise _no_such_rank(self.node.host, pid)
-        return self._deep.look(rank, Scene(self.procfs, self.node.host), how, seconds=seconds, deadline=deadline)
+        return self._deep.look(rank, LookContext(self.procfs, self.node.host), how, seconds=seconds, deadline=deadline)
 
     def source_done(self, source: str, seconds: float, reason: Reason | None) -> None:
         """Take note of a source's look (look.Observer)."""

@@ -10,27 +10,27 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.middleware.gzip import GZipMiddleware
 
-from agent.agent import Agent, Choice
+from agent.agent import Agent, RankFilter
 from agent.metrics import CONTENT_TYPE
 from agent.registration import registered
 from agent.settings import AgentSettings
-from agent.sources.source import Question
+from agent.sources.source import LookDepth
 from shared import VERSION
-from shared.api import Api
-from shared.deep_looks import DeepLook, How
 from shared.errors import NotFound
-from shared.gate import Gate, who_asks
-from shared.log_events import Logs
-from shared.methods import Heads
 from shared.missing import Missing
-from shared.problems import problems
-from shared.snapshot import Fds, NodeSnapshot, Process, RankList
-from shared.stacks import Stacks
-from shared.survey import survey_of
-from shared.survey_form import Survey
-from shared.tokens import require_token
-from shared.trace import Trace
+from shared.server.api.application import Api
+from shared.server.authorize import Gate, who_asks
+from shared.server.methods import Heads
+from shared.server.problem_handlers import problems
+from shared.server.tokens import require_token
 from shared.value import Value
+from shared.wire.debug_output import DeepLook, How
+from shared.wire.log_events import Logs
+from shared.wire.snapshot import Fds, NodeSnapshot, Process, RankList
+from shared.wire.stacks import Stacks
+from shared.wire.survey_form import Survey
+from shared.wire.survey_write import survey_of
+from shared.wire.trace import Trace
 
 _SMALLEST_LOOK_SECONDS = 0.5
 
@@ -38,7 +38,7 @@ _LEAST_GZIPPED_BYTES = 4096
 """Looks shrink to a tenth: a collector asks a thousand nodes at once, and keeps the answers as they come."""
 
 
-class Health(Value):
+class AgentHealth(Value):
     """The agent answers."""
 
     status: Literal["ok"] = "ok"
@@ -107,10 +107,10 @@ _routes = APIRouter()
 _rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND))
 
 
-@_open_routes.get("/healthz", response_model=Health, summary="Does the agent answer?")
+@_open_routes.get("/healthz", response_model=AgentHealth, summary="Does the agent answer?")
 def health(agent: Asked) -> Response:
     """Say that the agent lives. Needs no token and looks at nobody."""
-    return _json(Health(host=agent.node.host))
+    return _json(AgentHealth(host=agent.node.host))
 
 
 @_routes.get(
@@ -144,7 +144,7 @@ def snapshot(
     timeout: Timeout = None,
 ) -> Response:
     """Look at all ranks, those of one job, or some. What cannot be seen is told as `Missing`, never left out."""
-    taken = agent.snapshot(Choice(job, tuple(pid or ()), user), Question(stacks, window, full), timeout, ras=ras)
+    taken = agent.snapshot(RankFilter(job, tuple(pid or ()), user), LookDepth(stacks, window, full), timeout, ras=ras)
     _write_audit(request, agent, taken, action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
 
@@ -154,7 +154,7 @@ def survey(
     request: Request, agent: Asked, job: Job = None, user: User = None, ras: Ras = False, timeout: Timeout = None
 ) -> Response:
     """Look at a job as one that runs on hundreds of nodes is looked at first: what ranks share is said once."""
-    taken, others = agent.look_briefly(Choice(job, user=user), timeout, ras=ras)
+    taken, others = agent.look_briefly(RankFilter(job, user=user), timeout, ras=ras)
     _write_audit(request, agent, taken, action="survey", stacks="plain", ras=ras)
     return _json(survey_of(taken, others))
 
@@ -164,19 +164,19 @@ def stacks_of(
     request: Request, agent: Asked, pid: Pid, stacks: Stacking = "plain", timeout: Timeout = None
 ) -> Response:
     """Return where every thread of one rank is."""
-    return _part(request, agent, pid, "stacks", Question(stacks=stacks), timeout)
+    return _part(request, agent, pid, "stacks", LookDepth(stacks=stacks), timeout)
 
 
 @_rank_routes.get("/v1/ranks/{pid}/fds", response_model=Fds | Missing, summary="Descriptors of one rank")
 def fds_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
     """Return what one rank holds open; by default with the full list."""
-    return _part(request, agent, pid, "fds", Question("none", full=full), timeout)
+    return _part(request, agent, pid, "fds", LookDepth("none", full=full), timeout)
 
 
 @_rank_routes.get("/v1/ranks/{pid}/logs", response_model=Logs | Missing, summary="Log tails of one rank")
 def logs_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
     """Return the ends of one rank's logs and the events in them."""
-    return _part(request, agent, pid, "logs", Question("none", full=full), timeout)
+    return _part(request, agent, pid, "logs", LookDepth("none", full=full), timeout)
 
 
 @_rank_routes.get("/v1/ranks/{pid}/recorder", response_model=Trace | Missing, summary="Flight record of one rank")
@@ -184,13 +184,13 @@ def recorder_of(
     request: Request, agent: Asked, pid: Pid, window: Window = 64, full: Full = False, timeout: Timeout = None
 ) -> Response:
     """Return the collectives that one rank has issued."""
-    return _part(request, agent, pid, "recorder", Question("none", window, full), timeout)
+    return _part(request, agent, pid, "recorder", LookDepth("none", window, full), timeout)
 
 
 @_rank_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
 def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None) -> Response:
     """Return what the kernel tells of one rank's process."""
-    return _part(request, agent, pid, "process", Question("none"), timeout)
+    return _part(request, agent, pid, "process", LookDepth("none"), timeout)
 
 
 @_rank_routes.get("/v1/ranks/{pid}/deep", response_model=DeepLook, summary="A closer look at one rank")
@@ -213,7 +213,7 @@ def deep_of(
     return _json(taken)
 
 
-def _part(request: Request, agent: Agent, pid: int, name: str, question: Question, timeout: float | None) -> Response:
+def _part(request: Request, agent: Agent, pid: int, name: str, question: LookDepth, timeout: float | None) -> Response:
     try:
         taken = agent.one(pid, question, timeout)
     except NotFound:

@@ -63,7 +63,7 @@ class _Task(threading.Thread, Generic[T]):
             self.outcome = error
 
 
-class Crew:
+class ThreadPool:
     """Runs tasks side by side and knows which never came back."""
 
     def __init__(self) -> None:

@@ -6,8 +6,9 @@ UnhangError
 └── Unavailable     a source has nothing to say about a rank, for a reason that is told
 """
 
-from shared.errors import NotFound, UnhangError
-from shared.missing import Reason
+from agent.deadline import Late, NoThread, TooManyAbandoned
+from shared.errors import NotFound, NotPermitted, UnhangError
+from shared.missing import Missing, Reason
 
 
 class Gone(NotFound):
@@ -20,3 +21,25 @@ class Unavailable(UnhangError):
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
+
+
+def missing_for(source: str, error: Exception) -> Missing:
+    """Say as a value why a source has nothing."""
+    advice = getattr(error, "advice", "")
+    detail = f"{error}; {advice}" if advice else str(error)
+    match error:
+        case Unavailable():
+            return Missing(source=source, reason=error.reason, detail=detail)
+        case Gone():
+            return Missing(source=source, reason=Reason.GONE, detail=detail)
+        case NotPermitted():
+            return Missing(source=source, reason=Reason.NOT_PERMITTED, detail=detail)
+        case Late():
+            return Missing(source=source, reason=Reason.TIMED_OUT, detail="it was not done by the deadline")
+        case TooManyAbandoned():
+            return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks never came back")
+        case NoThread():
+            return Missing(source=source, reason=Reason.REFUSED, detail=f"it was not begun: {error}")
+        case _:
+            told = f"unexpected {type(error).__name__}: {error}"
+            return Missing(source=source, reason=Reason.UNREADABLE, detail=told[:500])

@@ -4,11 +4,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from agent.node import Node
+from agent.look.node import Node
 from shared import VERSION
-from shared.audit import AuditLog
 from shared.missing import Reason
-from shared.refusals import RefusalMetrics
+from shared.server.audit import AuditLog
+from shared.server.refusal_metrics import RefusalMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

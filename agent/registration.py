@@ -12,11 +12,12 @@ from urllib.parse import quote, urlsplit
 from pydantic import ValidationError
 
 from agent.settings import AgentSettings
+from shared.answer.problem import detail_of
 from shared.errors import InvalidSettings, UnhangError, Unreachable, quoted
-from shared.listening import parse_address
-from shared.registration import Lease, Registration
-from shared.tls import ClientTls, TlsFiles, explain_tls
-from shared.tokens import TokenFile
+from shared.server.addresses import parse_address
+from shared.server.tls import ClientTls, TlsFiles, explain_tls
+from shared.server.tokens import TokenFile
+from shared.wire.registration import Lease, Registration
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ _JITTER = 0.2
 _MOST_COLLECTORS = 16
 _MOST_ANSWER_BYTES = 65_536
 _ADVICE = "write it as http://HOST:8470"
+_ADVERTISE_ADVICE = "write --advertise http://HOST:8471"
 
 
 class Registrar:
@@ -84,11 +86,13 @@ class Registrar:
 
     def _lease(self, status: int, said: bytes) -> Lease:
         if status != 200:
-            raise Unreachable(f"the collector {self._url} answers HTTP {status}: {quoted(said, most=200)}")
+            own = detail_of(said)
+            told = f": {quoted(own, most=200)}" if own else ""
+            raise Unreachable(f"the collector {self._url} answers HTTP {status}{told}")
         try:
             return Lease.model_validate_json(said)
         except ValidationError as error:
-            raise Unreachable(f"what answers at {self._url} is no collector: {quoted(said)}") from error
+            raise Unreachable(f"what answers at {self._url} is no collector") from error
 
     def _note(self, error: UnhangError | None) -> None:
         """Write a line when it begins to fail and when it works again."""
@@ -141,11 +145,24 @@ def _parse(url: str) -> tuple[bool, str, int, str]:
 
 def _registration(settings: AgentSettings) -> Registration:
     scheme = "http" if settings.tls_cert_file is None else "https"
-    url = settings.advertise or None
+    url = _advertised(settings.advertise)
     port = parse_address(settings.listen).port
     if port == 0:
         raise InvalidSettings("no collector can be told of port 0", advice="name the port to listen on with --listen")
     return Registration.model_validate({"url": url, "scheme": scheme, "port": port})
+
+
+def _advertised(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidSettings(f"{quoted(url)} is no URL: {error}", advice=_ADVERTISE_ADVICE) from error
+    if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise InvalidSettings(
+            f"{quoted(url)} cannot be told to collectors: they take a scheme, a host and a port",
+            advice=_ADVERTISE_ADVICE,
+        )
+    return url or None
 
 
 def _tls(settings: AgentSettings) -> ClientTls:

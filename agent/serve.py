@@ -2,27 +2,32 @@
 
 import asyncio
 import socket
+from contextlib import nullcontext
 
 from agent.app import create_app
 from agent.registration import make_registrars
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
-from shared.listening import Address, parse_address
-from shared.serving import Server, open_door, service_config, signals_noted
+from shared.server.addresses import Address, parse_address
+from shared.server.run import Server, open_door, service_config
+from shared.server.stop_signals import StopSignals
 
-_MOST_CONNECTIONS = 64
 _TICK_SECONDS = 0.5
 
 
-def serve(settings: AgentSettings) -> None:
-    """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it cannot listen, or must not."""
-    with signals_noted() as noted:
+def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
+    """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it cannot listen, or must not.
+
+    `stop` notes signals already; without it they are noted from here on.
+    """
+    with StopSignals() if stop is None else nullcontext(stop) as noting:
         app = create_app(settings)
         door = open_door(settings, app.state.audit)
         make_registrars(settings)
-        config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_level="error")
+        noting.check()
+        config = service_config(app, door, log_level="error")
         with _listen(parse_address(settings.listen)) as listener:
-            _Server(config, noted).run(sockets=[listener])
+            _Server(config, noting).run(sockets=[listener])
 
 
 class _Server(Server):

@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from shared.ranks import FoldedRanks
-from shared.serving import AccessSettings
+from shared.server.run import AccessSettings
 
 
 class AgentSettings(AccessSettings):
@@ -17,6 +17,18 @@ class AgentSettings(AccessSettings):
     model_config = SettingsConfigDict(env_prefix="UNHANG_AGENT_", extra="forbid", frozen=True)
 
     listen: str = Field(default="127.0.0.1:8471", description="Where to listen, HOST:PORT.")
+    most_connections: int = Field(
+        default=128,
+        ge=8,
+        le=65_536,
+        description="Connections held at once. For one more, an idle one goes of whichever address holds most.",
+    )
+    most_connections_per_client: int = Field(
+        default=64,
+        ge=8,
+        le=65_536,
+        description="Of these, for one address, or one /64 network of IPv6. For one more, an idle one of its own goes.",
+    )
     host_name: str | None = Field(
         default=None, description="The name of this node in answers; by default the machine's own."
     )

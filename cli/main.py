@@ -100,7 +100,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its status."""
     ended_by = _end_as_ctrl_c_does()
     try:
-        status = unhang.main(args=arguments, prog_name="unhang", standalone_mode=False)
+        status = unhang.main(args=arguments, prog_name="unhang", standalone_mode=False, obj=ended_by)
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from cli.sources.source import Source
+    from cli.sources.job_source import JobSource
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,7 +112,7 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return keep
 
 
-def _hosts_over_ssh() -> "Source | None":
+def _hosts_over_ssh() -> "JobSource | None":
     """Return the hosts that `--ssh` is to look at; None without it. Raises UsageError."""
     meta = click.get_current_context().meta
     hosts, job_id = meta.get("--hosts"), meta.get("--slurm")
@@ -136,7 +136,7 @@ def _hosts_over_ssh() -> "Source | None":
     return Ssh(names, way, most_at_once=meta["--fanout"])
 
 
-def choose_source(collector: str | None, directory: Path | None, token_file: Path | None) -> "Source":
+def choose_source(collector: str | None, directory: Path | None, token_file: Path | None) -> "JobSource":
     """Return what to ask. Raises UsageError where two are named."""
     over_ssh = _hosts_over_ssh()
     if over_ssh is not None:
@@ -153,7 +153,7 @@ def choose_source(collector: str | None, directory: Path | None, token_file: Pat
         return Files(directory)
     if collector is not None:
         from cli.sources.remote import Remote
-        from shared.tls import TlsFiles
+        from shared.server.tls import TlsFiles
 
         meta = click.get_current_context().meta
         return Remote.at(collector, token_file, TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"]))

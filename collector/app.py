@@ -10,22 +10,22 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 
-from collector.database import StoreTrouble
-from collector.ledger import Interrupted
-from collector.routes import agents, diagnoses, health, jobs, views
-from collector.routes.answers import NotAcceptable
-from collector.runs import Busy
+from collector.keep.database import StoreTrouble
+from collector.keep.run_ledger import Interrupted
+from collector.keep.runs import Busy
 from collector.service import Service, open_service
 from collector.settings import CollectorSettings
+from collector.show.routes import agents, diagnoses, health, jobs, views
+from collector.show.routes.common import NotAcceptable
 from shared import VERSION
-from shared.api import Api
-from shared.audit import AuditLog
 from shared.errors import UnhangError
-from shared.gate import Gate, who_asks
-from shared.methods import Heads
-from shared.problems import problem_response
-from shared.refusals import RefusalMetrics
-from shared.tokens import require_token
+from shared.server.api.application import Api
+from shared.server.audit import AuditLog
+from shared.server.authorize import Gate, who_asks
+from shared.server.methods import Heads
+from shared.server.problem_handlers import problem_response
+from shared.server.refusal_metrics import RefusalMetrics
+from shared.server.tokens import require_token
 
 _OF_JOBS = ("/v1/jobs", "/v1/diagnoses")
 

@@ -2,36 +2,40 @@
 
 import logging
 import socket
+from contextlib import nullcontext
 
-from collector import garbage
 from collector.app import create_app
+from collector.concurrency import gc_pauses as garbage
+from collector.keep.store import Store
 from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
-from collector.store import Store
 from shared.errors import InvalidSettings
-from shared.listening import Address, parse_address
-from shared.serving import Server, open_door, service_config, signals_noted
-from shared.tokens import TokenFile
+from shared.server.addresses import Address, parse_address
+from shared.server.run import Server, open_door, service_config
+from shared.server.stop_signals import StopSignals
+from shared.server.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
 
-_MOST_CONNECTIONS = 512
-"""Connections and requests at once; those beyond are answered 503."""
 
+def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
+    """Serve until SIGINT or SIGTERM. Raises InvalidSettings before anything is opened that cannot be used.
 
-def serve(settings: CollectorSettings) -> None:
-    """Serve until SIGINT or SIGTERM. Raises InvalidSettings before anything is opened that cannot be used."""
-    with signals_noted() as noted:
+    `stop` notes signals already; without it they are noted from here on.
+    """
+    with StopSignals() if stop is None else nullcontext(stop) as noting:
         app = create_app(settings)
         door = open_door(settings, app.state.audit)
         _check(settings)
+        noting.check()
         listening = _bind(settings.listen)
-        config = service_config(app, door, most_connections=_MOST_CONNECTIONS, log_config=None)
+        config = service_config(app, door, log_config=None)
         _log_to_stderr()
-        _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
         garbage.set_up()
+        noting.check()
+        _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
         with listening:
-            Server(config, noted).run(sockets=[listening])
+            Server(config, noting).run(sockets=[listening])
 
 
 def _log_to_stderr() -> None:

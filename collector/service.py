@@ -11,33 +11,33 @@ from pathlib import Path
 
 import httpx
 
-from collector.aside import aside
-from collector.asking import Found
-from collector.counters import Counters
-from collector.database import StoreTrouble
-from collector.deep import look_closely
-from collector.desk import Desk
-from collector.discovery.choosing import make_directory
-from collector.discovery.directory import Directory
-from collector.discovery.joining import Known, join
-from collector.discovery.lease_sharing import shared_leases
-from collector.discovery.metrics import SourceMetrics
-from collector.fanout import Fanout, Silent, make_client
-from collector.garbage import Garbage
-from collector.gathering import Gathered
-from collector.judgement import new_id, rfc3339
-from collector.ledger import RunState
+from collector.agents.add_places import Known, join
+from collector.agents.directory import Directory, SourceMetrics
+from collector.agents.from_settings import make_directory
+from collector.agents.registered_store import shared_leases
+from collector.concurrency.gc_pauses import Garbage
+from collector.concurrency.threads import run_in_thread
+from collector.gather.asked import RankLists
+from collector.gather.debug_one_rank import look_closely
+from collector.gather.fanout.fanout import Fanout, make_client
+from collector.gather.fanout.values import Silent
+from collector.gather.plan import Gathered
+from collector.gather.sign_diagnosis import new_id, rfc3339
+from collector.gather.sweep import Sweep, find, gather, sweep
+from collector.keep.async_store import AsyncStore
+from collector.keep.database import StoreTrouble
+from collector.keep.run_ledger import RunState
+from collector.keep.runs import Run, Runs
+from collector.keep.store import Retention, Store, no_such_diagnosis
+from collector.metrics import Counters
 from collector.question import Question, Step
-from collector.runs import Run, Runs
 from collector.settings import CollectorSettings
-from collector.store import Retention, Store, no_such_diagnosis
-from collector.sweep import Sweep, find, gather, sweep
-from shared.deep_looks import DeepLook, How
-from shared.diagnosis import Diagnosis, NextStep
+from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.errors import quoted
-from shared.snapshot import RankList
-from shared.tls import ClientTls, TlsFiles
-from shared.tokens import TokenFile, require_token
+from shared.server.tls import ClientTls, TlsFiles
+from shared.server.tokens import TokenFile, require_token
+from shared.wire.debug_output import DeepLook, How
+from shared.wire.snapshot import RankList
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Service:
         self.settings = settings
         self.inventory = inventory
         self.store = store
-        self.desk = Desk(store)
+        self.desk = AsyncStore(store)
         self.may_register = require_token(settings.registration_token_file)
         self.counters = Counters()
         self.counters.include(SourceMetrics(inventory))
@@ -108,7 +108,7 @@ class Service:
             raise no_such_diagnosis(id)
         return found
 
-    async def find(self) -> Found:
+    async def find(self) -> RankLists:
         """Ask all agents which ranks are on their nodes."""
         agents = self.inventory.addresses()
         found = await find(agents, self._fanout, deadline_seconds=min(5.0, self.settings.deadline_seconds))
@@ -144,7 +144,7 @@ class Service:
                 earlier=self._lists,
                 nodes_of=self.inventory.nodes_of,
             )
-            made = await aside(join, made, Known.of(self.inventory, made.diagnosis.job))
+            made = await run_in_thread(join, made, Known.of(self.inventory, made.diagnosis.job))
             diagnosis = await self._keep(made, run.id)
         except BaseException:
             self.counters.diagnosis_failed()
@@ -211,7 +211,9 @@ async def open_service(
     retention = Retention(
         most_diagnoses=settings.keep_diagnoses, most_days=settings.keep_days, most_bytes=settings.keep_bytes
     )
-    store = await aside(partial(Store, settings.store, retention=retention, lease_seconds=settings.lease_seconds))
+    store = await run_in_thread(
+        partial(Store, settings.store, retention=retention, lease_seconds=settings.lease_seconds)
+    )
     try:
         async with make_client(
             auth=auth,
@@ -226,7 +228,7 @@ async def open_service(
             await service.runs.stop()
             await service.desk.close()
     finally:
-        await aside(store.close)
+        await run_in_thread(store.close)
 
 
 def agent_tls(settings: CollectorSettings) -> ClientTls | None:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests.needed import skip_without
 
 NO_SKIPS = "UNHANG_NO_SKIPS"
 """Set by CI, which has everything but a GPU: a skipped test fails there."""
@@ -19,6 +23,12 @@ settings.register_profile(
 )
 settings.load_profile("unhang")
 
+TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
+"""What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
+
+_ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
+
+_REPOSITORY = Path(__file__).resolve().parents[1]
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -28,18 +38,36 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session")
+def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`unhang.pyz`, built as `make zipapp` does; the wheels that it holds stay in build/ for the next time."""
+    target = tmp_path_factory.mktemp("zipapp") / "unhang.pyz"
+    build = [sys.executable, "-m", "deploy.zipapp.build", str(target)]
+    done = subprocess.run(build, cwd=_REPOSITORY, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
 def pytest_configure() -> None:
-    """Heed signals that whoever started us ignored (`nohup`, `&` in a script): programs under test inherit it."""
+    """Have programs under test inherit what they would on anybody's machine."""
+    # Signals that whoever started us ignored (`nohup`, `&` in a script) are heeded.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Debian keeps some of the programs that tests call where only root looks.
+    os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), *_ADMINISTRATORS))
+    # Hundreds of processes of ours start: without compiled files each would take a second longer.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 class Sharing(LoadFileScheduling):
-    """Workers take whole files, and one of them all tests of the agent, which look for ranks of the same names."""
+    """Workers take whole files, but live jobs one by one, and what shares more than a file's fixtures together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return "tests/agent" if file.startswith("tests/agent/") else file
+        if nodeid.startswith("tests/system/live/"):
+            return nodeid
+        whole = (folder for folder in TOGETHER if nodeid.startswith(f"{folder}/"))
+        return next(whole, super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
@@ -48,9 +76,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have workers begin with what takes longest."""
+    """Have workers begin with what takes longest and cannot be divided, and end with many small ones."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("live") is None)
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.nodeid.startswith("tests/system/live/"):
+        return len(TOGETHER)
+    turns = (turn for turn, folder in enumerate(TOGETHER) if item.nodeid.startswith(f"{folder}/"))
+    return next(turns, len(TOGETHER) + 1 + (item.get_closest_marker("live") is None))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -59,6 +94,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs root, to become other users")
     if item.get_closest_marker("ptrace") and not _may_trace():
         pytest.skip("needs the right to trace processes: root, or kernel.yama.ptrace_scope=0")
+    for needs in item.iter_markers("needs"):
+        skip_without(*needs.args)
 
 
 @pytest.hookimpl(wrapper=True)

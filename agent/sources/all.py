@@ -2,19 +2,20 @@
 
 from pathlib import Path
 
-from agent.deadline import Crew
-from agent.memory import Memory
+from agent.deadline import ThreadPool
 from agent.sources.fds import FdsSource
 from agent.sources.logs import LogsSource
-from agent.sources.metered import Metered
 from agent.sources.process import ProcessSource
-from agent.sources.recorder import RecorderSource
+from agent.sources.recorder.recorder_source import RecorderSource
 from agent.sources.setup import SetupSource
-from agent.sources.source import Source
+from agent.sources.source import Metered, Source
 from agent.sources.stacks import StacksSource
+from agent.tools.memory_budget import Memory
 
 
-def make_sources(py_spy: Path | None, crew: Crew, memory: Memory, *, pystack: Path | None = None) -> tuple[Source, ...]:
+def make_sources(
+    py_spy: Path | None, crew: ThreadPool, memory: Memory, *, pystack: Path | None = None
+) -> tuple[Source, ...]:
     """Return every source, in the order in which a snapshot names them."""
     sources: tuple[Source, ...] = (
         ProcessSource(crew),

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from agent.deadline import Deadline
-from agent.discover import Rank
 from agent.errors import Gone, Unavailable
-from agent.locks import name_of
-from agent.mounts import Mount, is_remote
-from agent.procfs import ProcFs
-from agent.scene import Scene
-from agent.sources.connections import sockets_of
-from agent.sources.source import Answer, Question
+from agent.find.ranks import Rank
+from agent.proc.file_locks import name_of
+from agent.proc.mounts import Mount, is_remote
+from agent.proc.procfs import ProcFs
+from agent.sources.fd_connections import sockets_of
+from agent.sources.look_context import LookContext
+from agent.sources.source import Answer, LookDepth
 from shared.errors import NotPermitted
 from shared.missing import Reason
-from shared.redaction import redact
-from shared.snapshot import Fds, MountUse, NotableFile, Pipe
+from shared.redaction.redact import redact
+from shared.wire.snapshot import Fds, MountUse, NotableFile, Pipe
 
 _MOST_NAMES_BYTES = 2 * 1024 * 1024
 """Of what descriptors of one process lead to: a name may have 4096 bytes."""
@@ -59,7 +59,7 @@ class FdsSource:
 
     name = "fds"
 
-    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         if question.brief:
             raise Unavailable(Reason.NOT_ENABLED, "left out of a survey")
         pid = rank.stat.pid
@@ -82,7 +82,7 @@ class FdsSource:
         return {"fds": fds}
 
 
-def _described(scene: Scene, pid: int, numbers: Iterable[int]) -> Iterator[Descriptor]:
+def _described(scene: LookContext, pid: int, numbers: Iterable[int]) -> Iterator[Descriptor]:
     """Iterate over the descriptors that are open still, as far as their names are not too long together."""
     left = _MOST_NAMES_BYTES
     for fd in numbers:
@@ -94,7 +94,7 @@ def _described(scene: Scene, pid: int, numbers: Iterable[int]) -> Iterator[Descr
             yield found
 
 
-def describe(scene: Scene, pid: int, fd: int) -> Descriptor | None:
+def describe(scene: LookContext, pid: int, fd: int) -> Descriptor | None:
     """Return what a descriptor is; None when it was closed meanwhile."""
     try:
         target = scene.procfs.link(pid, f"fd/{fd}")
@@ -139,7 +139,7 @@ def _limit(procfs: ProcFs, pid: int) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _mounts(scene: Scene, pid: int, found: list[Descriptor]) -> tuple[MountUse, ...]:
+def _mounts(scene: LookContext, pid: int, found: list[Descriptor]) -> tuple[MountUse, ...]:
     """Return the file systems that a process has files or its working directory on; none of them is touched."""
     files = Counter(d.mount for d in found if d.kind in ("file", "directory") and d.mount is not None)
     try:
@@ -177,12 +177,12 @@ def _notable(found: list[Descriptor]) -> tuple[NotableFile, ...]:
     return tuple(notable[:_MOST_NOTABLE])
 
 
-def _pipes(scene: Scene, pid: int, found: list[Descriptor]) -> tuple[Pipe, ...]:
+def _pipes(scene: LookContext, pid: int, found: list[Descriptor]) -> tuple[Pipe, ...]:
     ends = [d for d in found if d.kind in ("pipe", "fifo")][:_MOST_SHOWN]
     return tuple(_pipe(scene, end) for end in ends)
 
 
-def _pipe(scene: Scene, end: Descriptor) -> Pipe:
+def _pipe(scene: LookContext, end: Descriptor) -> Pipe:
     mode = end.flags & os.O_ACCMODE
     others = [pid for pid, fd in scene.holders(end.target) if _is_other_end(scene.procfs, pid, fd, mode)]
     pids = tuple(dict.fromkeys(others))[:_MOST_HOLDERS]

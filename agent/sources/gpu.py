@@ -1,7 +1,7 @@
 """What the node's GPUs do, by NVIDIA's management library (extra `gpu`), asked in a process of its own.
 
 Without a driver nothing is started at all. Where the driver is sick the library may hang for good: then what was
-started is left behind, once, and not asked again while it hangs (`agent/surroundings.py` sees to that).
+started is left behind, once, and not asked again while it hangs (`agent/look/node_facts.py` sees to that).
 """
 
 import importlib.util
@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
-from agent.nvml_child import NOT_FOUND
-from agent.sources.helper import run_bounded
-from shared.gpus import Gpus
+from agent.tools.nvml_child import NOT_FOUND
+from agent.tools.run_bounded import run_bounded
 from shared.missing import Reason
+from shared.wire.gpus import Gpus
 
 _CHILD = Path(__file__).parents[1] / "nvml_child.py"
 _DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))

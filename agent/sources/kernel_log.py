@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.procfs import ProcFs
+from agent.proc.procfs import ProcFs
 from shared.errors import NotPermitted
-from shared.kernel_events import KernelEvents
-from shared.kernel_lines import read_kernel_line
-from shared.kernel_record import KernelRecord
+from shared.formats.kernel_lines import read_kernel_line
+from shared.formats.kernel_repeats import KernelRecord
 from shared.missing import Reason
+from shared.wire.kernel_events import KernelEvents
 
 KMSG = Path("/dev/kmsg")
 _MOST_BYTES = 8192
@@ -39,7 +39,7 @@ _ADVICE = (
 _HEAD = re.compile(rb"(\d{1,5}),(\d{1,20}),(\d{1,20}),[^;]{0,200};")
 
 
-class Record(NamedTuple):
+class KernelMessage(NamedTuple):
     """One record of the kernel's own."""
 
     seconds: float
@@ -77,7 +77,7 @@ class KernelLog:
                 os.close(self._opened)
                 self._opened = None
 
-    def _records(self, opened: int, deadline: Deadline) -> Iterator[Record]:
+    def _records(self, opened: int, deadline: Deadline) -> Iterator[KernelMessage]:
         """Iterate over the records of the kernel's that are there, as far as the deadline and the limit reach."""
         for number in range(_MOST_RECORDS):
             if number % _BETWEEN_DEADLINE_CHECKS == 0 and deadline.left() <= 0:
@@ -114,13 +114,13 @@ class KernelLog:
         return int(told) if told.isdecimal() else task
 
 
-def parse_record(data: bytes) -> Record | None:
+def parse_record(data: bytes) -> KernelMessage | None:
     """Read one record; None for one that is not the kernel's own, or makes no sense."""
     head = _HEAD.match(data)
     if head is None or int(head[1]) >> 3 != 0:
         return None
     text = data[head.end() :].partition(b"\n")[0]
-    return Record(int(head[3]) / 1e6, text.decode(errors="replace"))
+    return KernelMessage(int(head[3]) / 1e6, text.decode(errors="replace"))
 
 
 def _open(path: Path) -> int:

@@ -14,20 +14,21 @@ from functools import partial
 from typing import NamedTuple
 
 from agent.deadline import Deadline
-from agent.discover import Rank
 from agent.errors import Gone, Unavailable
-from agent.job_files import open_held, open_named, read_tail
-from agent.procfs import ProcFs
-from agent.readers import readers_of
-from agent.scene import Scene
-from agent.sources.source import Answer, Question
+from agent.find.ranks import Rank
+from agent.proc.job_files import open_held, open_named, read_tail
+from agent.proc.procfs import ProcFs
+from agent.proc.readers import readers_of
+from agent.sources.look_context import LookContext
+from agent.sources.source import Answer, LookDepth
 from shared.errors import NotPermitted, UnhangError
-from shared.log_events import EventKind, LogEvent, LogFile, Logs
-from shared.log_lines import clean_line, find_events
-from shared.log_writers import rank_of_line
+from shared.formats.logs.nccl_calls import find_communicators
+from shared.formats.logs.parse import clean_line, find_events
+from shared.formats.logs.writers import rank_of_line
 from shared.missing import Reason
-from shared.nccl_calls import LoggedCommunicator, find_communicators
-from shared.redaction import redact, redact_lines
+from shared.redaction.redact import redact, redact_lines
+from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
+from shared.wire.nccl_calls import LoggedCommunicator
 
 _TAIL_BYTES = 256 * 1024
 _HEAD_BYTES = 128 * 1024
@@ -52,7 +53,7 @@ class LogsSource:
 
     name = "logs"
 
-    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         files: dict[tuple[int, int], LogFile] = {}
         events: list[LogEvent] = []
         communicators: list[LoggedCommunicator] = []
@@ -103,7 +104,7 @@ def _read_ends(opened: int, size: int) -> _Ends:
 
 
 def _read(
-    log: _Log, data: bytes, found: os.stat_result, rank: Rank, question: Question
+    log: _Log, data: bytes, found: os.stat_result, rank: Rank, question: LookDepth
 ) -> tuple[LogFile, tuple[LogEvent, ...]]:
     own = rank.identity.rank
     lines = [clean_line(line) for line in data.decode(errors="replace").split("\n")[-_MOST_LINES:]]
@@ -128,7 +129,7 @@ def _chosen_networks(log: _Log, ends: _Ends, rank: Rank) -> tuple[LogEvent, ...]
     return tuple(event for event in early if event.kind is EventKind.INTERFACE)[:_MOST_NETWORKS]
 
 
-def _communicators(log: _Log, ends: _Ends, rank: Rank, scene: Scene) -> Iterator[LoggedCommunicator]:
+def _communicators(log: _Log, ends: _Ends, rank: Rank, scene: LookContext) -> Iterator[LoggedCommunicator]:
     """What this rank's NCCL logs of its calls, by the log's beginning and end."""
     lines = (ends.head + b"\n" + ends.tail).decode(errors="replace").split("\n")
     own = own_pid(scene.procfs, rank.stat.pid)
@@ -137,7 +138,7 @@ def _communicators(log: _Log, ends: _Ends, rank: Rank, scene: Scene) -> Iterator
             yield each.model_copy(update={"rank": rank.identity.rank})
 
 
-def _logs_of(rank: Rank, scene: Scene) -> Iterator[_Log]:
+def _logs_of(rank: Rank, scene: LookContext) -> Iterator[_Log]:
     pid, procfs = rank.stat.pid, scene.procfs
     readers = readers_of(procfs, pid)
     for fd in _STREAMS:

@@ -5,21 +5,21 @@ import re
 from collections import Counter
 from functools import partial
 
-from agent.beat import take_beat
-from agent.cgroups import oom_kills
-from agent.deadline import Crew, Deadline
-from agent.discover import Rank
+from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone
-from agent.locks import lock_holders
-from agent.own_logs import own_log_fds, total_bytes
-from agent.procfs import ProcFs, reading
-from agent.scene import Scene
-from agent.sources.source import Answer, Question
-from agent.sources.syscalls import fd_argument, path_argument, syscall_name, takes_lock
-from agent.tracing import trace_obstacle
+from agent.find.ranks import Rank
+from agent.proc.file_locks import lock_holders
+from agent.proc.oom_counts import oom_kills
+from agent.proc.procfs import ProcFs, reading
+from agent.sources.look_context import LookContext
+from agent.sources.progress_counters import take_beat
+from agent.sources.rank_logs import own_log_fds, total_bytes
+from agent.sources.source import Answer, LookDepth
+from agent.tools.ptrace_access import trace_obstacle
+from agent.tools.syscall_names import fd_argument, path_argument, syscall_name, takes_lock
 from shared.errors import NotPermitted
-from shared.redaction import redact, redact_words
-from shared.snapshot import BlockedThread, Process, Syscall
+from shared.redaction.redact import redact, redact_words
+from shared.wire.snapshot import BlockedThread, Process, Syscall
 
 _LONGEST_COMMAND = 500
 _LONGEST_PATH = 1024
@@ -37,10 +37,10 @@ class ProcessSource:
 
     name = "process"
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: ThreadPool) -> None:
         self._crew = crew
 
-    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         pid = rank.stat.pid
         log_bytes = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
         process = read_process(scene, pid, children=rank.children, log_bytes=log_bytes)
@@ -53,7 +53,7 @@ class ProcessSource:
         return {"process": with_path(process.model_copy(update=told), scene, self._crew, deadline)}
 
 
-def with_path(process: Process, scene: Scene, crew: Crew, deadline: Deadline) -> Process:
+def with_path(process: Process, scene: LookContext, crew: ThreadPool, deadline: Deadline) -> Process:
     """Add the path that a system call works on; not where reading the process's memory takes too long."""
     if process.syscall is None or path_argument(process.syscall.name) is None:
         return process
@@ -63,7 +63,9 @@ def with_path(process: Process, scene: Scene, crew: Crew, deadline: Deadline) ->
     return process if isinstance(found, Exception) else process.model_copy(update={"syscall": found})
 
 
-def read_process(scene: Scene, pid: int, *, children: tuple[int, ...] = (), log_bytes: int | None = None) -> Process:
+def read_process(
+    scene: LookContext, pid: int, *, children: tuple[int, ...] = (), log_bytes: int | None = None
+) -> Process:
     """Read the facts of one process, its beat first. Raises Gone."""
     procfs = scene.procfs
     before = take_beat(procfs, pid, children=children, log_bytes=log_bytes)
@@ -153,7 +155,7 @@ def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThr
     )
 
 
-def _syscall(scene: Scene, pid: int) -> Syscall | None:
+def _syscall(scene: LookContext, pid: int) -> Syscall | None:
     """Return the call that the main thread is in, with the file behind its descriptor."""
     # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
     try:
@@ -171,7 +173,7 @@ def _syscall(scene: Scene, pid: int) -> Syscall | None:
     return _with_file(scene, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
 
 
-def _path_of_syscall(scene: Scene, pid: int, syscall: Syscall) -> Syscall:
+def _path_of_syscall(scene: LookContext, pid: int, syscall: Syscall) -> Syscall:
     """Read the path that the call's argument points to, if the process is in that call still."""
     words = scene.procfs.text(pid, "syscall").split()
     argument = path_argument(syscall.name)
@@ -197,7 +199,7 @@ def _string_at(procfs: ProcFs, pid: int, address: int) -> str:
             os.close(memory)
 
 
-def _with_file(scene: Scene, pid: int, name: str, fd: int) -> Syscall:
+def _with_file(scene: LookContext, pid: int, name: str, fd: int) -> Syscall:
     try:
         target = scene.procfs.link(pid, f"fd/{fd}")
         found = _MOUNT_ID.search(scene.procfs.text(pid, f"fdinfo/{fd}"))

@@ -4,20 +4,20 @@ import os
 from contextlib import suppress
 
 from agent.deadline import Deadline
-from agent.discover import Rank
 from agent.errors import Gone, Unavailable
-from agent.job_files import open_named
-from agent.launchers import is_launcher
-from agent.procfs import ProcFs
-from agent.readers import readers_of
-from agent.scene import Scene
-from agent.sources.source import Answer, Question
-from agent.store_port import find_listener
-from agent.variables import REPORTED
-from agent.versions import Loaded, driver_version, read_versions
+from agent.find.environment_names import REPORTED
+from agent.find.launchers import is_launcher
+from agent.find.ranks import Rank
+from agent.proc.job_files import open_named
+from agent.proc.library_versions import Loaded, driver_version, read_versions
+from agent.proc.procfs import ProcFs
+from agent.proc.readers import readers_of
+from agent.sources.listeners import find_listener
+from agent.sources.look_context import LookContext
+from agent.sources.source import Answer, LookDepth
 from shared.errors import NotPermitted
-from shared.redaction import redact, redact_words
-from shared.setup import Listener, Setup, Versions
+from shared.redaction.redact import redact, redact_words
+from shared.wire.setup import Listener, Setup, Versions
 
 _LONGEST_VALUE = 300
 _LONGEST_COMMAND = 500
@@ -38,7 +38,7 @@ class SetupSource:
     def __init__(self) -> None:
         self._loaded: dict[tuple[int, int], Loaded] = {}
 
-    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         procfs, pid = scene.procfs, rank.stat.pid
         variables = {n: redact(v)[:_LONGEST_VALUE] for n, v in sorted(rank.environment.items()) if n in REPORTED}
         loaded = self._versions(rank, procfs)
@@ -113,7 +113,7 @@ def _cpus(procfs: ProcFs, pid: int) -> int | None:
     return None
 
 
-def _own_host(scene: Scene, pid: int, variables: dict[str, str]) -> str:
+def _own_host(scene: LookContext, pid: int, variables: dict[str, str]) -> str:
     """Return the name of the host as the rank knows it: that of its container, where it has one of its own."""
     with suppress(Gone, NotPermitted, OSError):
         if os.readlink("/proc/self/ns/uts") == scene.procfs.link(pid, "ns/uts"):
@@ -133,7 +133,7 @@ def _hosts(procfs: ProcFs, pid: int, names: set[str]) -> dict[str, tuple[str, ..
     return {name: tuple(addresses[:8]) for name, addresses in sorted(found.items()) if addresses}
 
 
-def _listener(rank: Rank, scene: Scene) -> Listener | None:
+def _listener(rank: Rank, scene: LookContext) -> Listener | None:
     port = rank.environment.get("MASTER_PORT", "")
     if rank.identity.rank != 0 or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536:
         return None

@@ -3,15 +3,15 @@
 from typing import Literal, NamedTuple, Protocol
 
 from agent.deadline import Deadline
-from agent.discover import Rank
-from agent.scene import Scene
+from agent.find.ranks import Rank
+from agent.sources.look_context import LookContext, size_of
 
 StackMode = Literal["plain", "native", "none"]
 Answer = dict[str, object]
 """Fields of a RankSnapshot."""
 
 
-class Question(NamedTuple):
+class LookDepth(NamedTuple):
     """How deep to look."""
 
     stacks: StackMode = "plain"
@@ -27,6 +27,25 @@ class Source(Protocol):
     @property
     def name(self) -> str: ...
 
-    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         """Look at `rank`. Raises Unavailable, Gone or NotPermitted; the look turns any failure into Missing."""
         ...
+
+
+class Metered:
+    """Asks another source while there is room."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        """The name of that source."""
+        return self._source.name
+
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+        """Look as that source does. Raises Unavailable as well where the answer is full."""
+        scene.allowance.take(0)
+        answer = self._source.look(rank, scene, question, deadline)
+        scene.allowance.take(size_of(answer.values()))
+        return answer

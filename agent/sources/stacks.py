@@ -6,23 +6,22 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from agent.beat import take_settled_beat
-from agent.credentials import require_below
-from agent.deadline import Crew, Deadline
-from agent.discover import Rank
-from agent.errors import Gone, Unavailable
-from agent.memory import Memory
-from agent.missing import missing_for
-from agent.scene import Scene
+from agent.deadline import Deadline, ThreadPool
+from agent.errors import Gone, Unavailable, missing_for
+from agent.find.ranks import Rank
+from agent.proc.credentials import require_below
+from agent.sources.look_context import LookContext
 from agent.sources.process import read_process, with_path
-from agent.sources.pyspy import dump_stacks
-from agent.sources.pystack import dump_stacks_with_pystack
-from agent.sources.source import Answer, Question
+from agent.sources.progress_counters import take_settled_beat
+from agent.sources.source import Answer, LookDepth
+from agent.tools.memory_budget import Memory
+from agent.tools.pyspy import dump_stacks
+from agent.tools.pystack import dump_stacks_with_pystack
 from shared.errors import NotPermitted
 from shared.json_bounds import json_cost
 from shared.missing import Missing, Reason
-from shared.snapshot import Child, Process
-from shared.stacks import Stacks
+from shared.wire.snapshot import Child, Process
+from shared.wire.stacks import Stacks
 
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
@@ -44,7 +43,7 @@ class StacksSource:
     name = "stacks"
 
     def __init__(
-        self, program: Path | None, crew: Crew, memory: Memory | None = None, *, fallback: Path | None = None
+        self, program: Path | None, crew: ThreadPool, memory: Memory | None = None, *, fallback: Path | None = None
     ) -> None:
         self._program = program
         self._memory = memory or Memory()
@@ -52,7 +51,7 @@ class StacksSource:
         self._crew = crew
         self._turns = threading.BoundedSemaphore(max(1, min(_MOST_AT_ONCE, (os.cpu_count() or 2) - 1)))
 
-    def look(self, rank: Rank, scene: Scene, question: Question, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         if question.stacks == "none":
             raise Unavailable(Reason.NOT_ENABLED, "the question asked for no stacks")
         native = question.stacks == "native"
@@ -61,7 +60,7 @@ class StacksSource:
         return {"stacks": stacks, "children": () if question.brief else self._children(rank, scene, deadline)}
 
     def _stacks(
-        self, pid: int, scene: Scene, *, native: bool, deadline: Deadline, fallback: Path | None = None
+        self, pid: int, scene: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None = None
     ) -> Stacks | Missing:
         try:
             if not self._turns.acquire(timeout=deadline.left()):
@@ -73,7 +72,7 @@ class StacksSource:
         except (Unavailable, Gone, NotPermitted) as error:
             return missing_for("stacks", error)
 
-    def _dump(self, pid: int, scene: Scene, *, native: bool, deadline: Deadline, fallback: Path | None) -> Stacks:
+    def _dump(self, pid: int, scene: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None) -> Stacks:
         """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
         limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
         try:
@@ -86,7 +85,7 @@ class StacksSource:
             except Unavailable:
                 raise error from None
 
-    def _children(self, rank: Rank, scene: Scene, deadline: Deadline) -> tuple[Child, ...]:
+    def _children(self, rank: Rank, scene: LookContext, deadline: Deadline) -> tuple[Child, ...]:
         """Look at the rank's children; of many, only the most unlike the others are stopped for their stacks."""
         pids = rank.children[:_MOST_CHILDREN]
         reads = {str(pid): partial(self._process, pid, rank, scene, deadline) for pid in pids}
@@ -97,7 +96,7 @@ class StacksSource:
         children = self._crew.run(looks, deadline, owner=rank.key).values()
         return tuple(sorted((c for c in children if isinstance(c, Child)), key=lambda child: child.process.pid))
 
-    def _process(self, pid: int, rank: Rank, scene: Scene, deadline: Deadline) -> Process:
+    def _process(self, pid: int, rank: Rank, scene: LookContext, deadline: Deadline) -> Process:
         process = read_process(scene, pid)
         try:
             require_below(scene.procfs, pid, rank.stat.pid)
@@ -105,7 +104,7 @@ class StacksSource:
             return process.model_copy(update=_WITHHELD)
         return with_path(process, scene, self._crew, deadline)
 
-    def _child(self, process: Process, rank: Rank, scene: Scene, deadline: Deadline, chosen: bool) -> Child:
+    def _child(self, process: Process, rank: Rank, scene: LookContext, deadline: Deadline, chosen: bool) -> Child:
         try:
             require_below(scene.procfs, process.pid, rank.stat.pid)
         except NotPermitted as error:

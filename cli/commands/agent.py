@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from shared.server.stop_signals import StopSignals
+
 
 @click.command(
     short_help="Serve what can be seen of this node, for a collector.",
@@ -32,6 +34,8 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 )
 @click.option("--only-ranks", metavar="SET", help="Tell of these ranks alone, e.g. 0-3: for two agents on one box.")
 @click.option("--only-users", metavar="USERS", help="Tell of these users' processes alone, e.g. alice,1234.")
+@click.option("--most-connections", metavar="N", help="Connections held at once. [default: 128]")
+@click.option("--most-connections-per-client", metavar="N", help="Of these, for one address. [default: 64]")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")
 @click.option("--py-spy", metavar="FILE", help="The py-spy program. [default: beside our Python, else on PATH]")
 @click.option("--ras", metavar="WHEN", help="Whether to ask NCCL RAS: safe, always or never. [default: safe]")
@@ -41,14 +45,17 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--look-timeout-seconds", metavar="S", help="How long one snapshot may take. [default: 10]")
 @click.option("--beat-seconds", metavar="S", help="How often to check for progress; 0: never. [default: 5]")
 @click.option("--discover-seconds", metavar="S", help="How often to search for ranks. [default: 20]")
-def agent(**flags: Any) -> None:
+@click.pass_obj
+def agent(ended_by: list[int] | None, /, **flags: Any) -> None:
     """Serve what can be seen of this node's ranks, until a signal.
 
     Reads processes of others: run it as root, or as a user with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
     """
-    from agent.serve import serve
-    from cli.settings import read_agent_settings
+    with StopSignals(ended_by or ()) as stop:
+        from agent.serve import serve
+        from cli.settings import read_agent_settings
 
-    settings = read_agent_settings(flags)
-    with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
-        serve(settings)
+        settings = read_agent_settings(flags)
+        stop.check()
+        with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
+            serve(settings, stop)

@@ -9,7 +9,7 @@ from cli.options import choose_source, colour_option, job_argument, json_option,
 from cli.terminal import emit, emit_json, wants_colour, width
 
 if TYPE_CHECKING:
-    from collector.views import ChecksView
+    from collector.show.views import ChecksView
 
 _NOTHING_WRONG, _WRONG, _RISKY, _CANNOT_TELL = 0, 10, 11, 12
 
@@ -45,12 +45,12 @@ def check(
     Says of each thing that is wrong or risky on which ranks it was seen, why it matters, and the line to change.
     """
     source = choose_source(collector, directory, token_file)
+    from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import CHECKS
-    from cli.sources.source import Choice
-    from cli.views import ask_view, tell_gaps
-    from collector.render.checks import render_checks
+    from cli.sources.job_source import JobChoice
+    from collector.show.text.checks import render_checks
 
-    view = ask_view(source, CHECKS, Choice(job))
+    view = ask_view(source, CHECKS, JobChoice(job))
     if as_json:
         emit_json(view)
     else:

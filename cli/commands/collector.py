@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from shared.server.stop_signals import StopSignals
+
 
 @click.command(
     short_help="Serve diagnoses of all jobs, for people and bots.",
@@ -45,6 +47,8 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
 @click.option("--client-names", metavar="NAMES", help="Only clients with one of these names in their certificate.")
 @click.option("--allow-clients", metavar="NETWORKS", help="Only clients from there, e.g. 10.0.0.0/8,192.168.1.5.")
 @click.option("--allow-hosts", metavar="NAMES", help="Further names to be asked by, e.g. that of a proxy in front.")
+@click.option("--most-connections", metavar="N", help="Connections held at once. [default: 2048]")
+@click.option("--most-connections-per-client", metavar="N", help="Of these, for one address. [default: 1536]")
 @click.option("--audit-log", metavar="FILE", help="Gets one JSON line for every inspection and refusal.")
 @click.option("--agent-token-file", metavar="FILE", help="The bearer token to send to the agents.")
 @click.option("--agent-ca-file", metavar="FILE", help="CA certificates to believe of agents with https:// URLs.")
@@ -60,11 +64,14 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
 @click.option("--deadline", "deadline_seconds", metavar="S", help="When a verdict is due. [default: 30]")
 @click.option("--survey-above", metavar="N", help="Look briefly first where more agents have the job. [default: 32]")
 @click.option("--most-at-once", metavar="N", help="Agents asked at the same time. [default: 256]")
-def collector(**flags: Any) -> None:
+@click.pass_obj
+def collector(ended_by: list[int] | None, /, **flags: Any) -> None:
     """Serve diagnoses of the jobs that the agents see, until a signal."""
-    from collector.serve import serve
-    from collector.settings import read_settings
+    with StopSignals(ended_by or ()) as stop:
+        from collector.serve import serve
+        from collector.settings import read_settings
 
-    settings = read_settings(flags)
-    with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
-        serve(settings)
+        settings = read_settings(flags)
+        stop.check()
+        with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
+            serve(settings, stop)

@@ -9,7 +9,7 @@ from cli.options import json_option
 from cli.terminal import emit, emit_json
 
 if TYPE_CHECKING:
-    from shared.core_report import CoreReport
+    from shared.wire.core_report import CoreReport
 
 
 @click.command(
@@ -49,9 +49,9 @@ def core(file: Path, executable: Path | None, timeout: float, as_json: bool) -> 
 
 def _read(file: Path, executable: Path | None, timeout: float) -> "CoreReport":
     from agent.deadline import Deadline
-    from agent.sources.core import find_programs, read_core
+    from agent.tools.core_file import find_programs, read_core
     from cli.sources.helpers import Helpers
-    from collector.diagnose.core_story import tell_story
+    from collector.judge.core_file import tell_story
 
     with Helpers():
         return tell_story(read_core(file, find_programs(), Deadline(timeout), executable=executable))

@@ -18,8 +18,8 @@ from cli.terminal import emit, emit_json, note, wants_colour, width
 from shared.commands import copyable
 
 if TYPE_CHECKING:
-    from cli.sources.source import Source, Verdict, Wanted
-    from shared.diagnosis import Diagnosis
+    from cli.sources.job_source import JobSource, JudgedJob, Wanted
+    from shared.answer.diagnosis import Diagnosis
 
 STATUS = {"not_hung": 0, "hung": 10, "slow": 11, "cannot_tell": 12}
 """Exit status by verdict; an API, like the words."""
@@ -89,7 +89,7 @@ def diagnose(
     if as_json and markdown:
         raise click.UsageError("--json and --markdown exclude each other")
     source = choose_source(collector, directory, token_file)
-    from cli.sources.source import Wanted
+    from cli.sources.job_source import Wanted
 
     verdict = _judge(source, Wanted(job, looks, interval, timeout, native), verbose=verbose)
     if save is not None:
@@ -100,9 +100,9 @@ def diagnose(
     context.exit(STATUS[verdict.diagnosis.verdict.value])
 
 
-def _judge(source: "Source", wanted: "Wanted", *, verbose: bool) -> "Verdict":
+def _judge(source: "JobSource", wanted: "Wanted", *, verbose: bool) -> "JudgedJob":
+    from cli.errors import named_job_needed
     from cli.progress import told_progress
-    from cli.several_jobs import named_job_needed
 
     with told_progress(verbose=verbose) as progress, named_job_needed(wanted.job):
         return source.diagnose(wanted, progress)
@@ -127,9 +127,9 @@ def _rendered(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, colour: 
     if as_json:
         return diagnosis.model_dump_json(by_alias=True) + "\n"
     if markdown:
-        from collector.render.markdown import render_markdown
+        from collector.show.text.markdown import render_markdown
 
         return render_markdown(diagnosis)
-    from collector.render.text import render_text
+    from collector.show.text.text import render_text
 
     return render_text(diagnosis, colour=colour, width=width())

@@ -28,11 +28,11 @@ def fds(
     """Show the open file descriptors of the ranks of JOB: sockets with peers, pipes and who holds the other end."""
     chosen = read_ranks(ranks)
     source = choose_source(collector, directory, token_file)
+    from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import FDS
-    from cli.sources.source import Choice
-    from cli.views import ask_view, tell_gaps
+    from cli.sources.job_source import JobChoice
 
-    view = ask_view(source, FDS, Choice(job, chosen))
+    view = ask_view(source, FDS, JobChoice(job, chosen))
     if as_json:
         emit_json(view)
         return

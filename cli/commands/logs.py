@@ -34,11 +34,11 @@ def logs(
     """Show the ends of the logs of JOB, each line with its [host:rank]. Secrets are taken out."""
     chosen = read_ranks(ranks)
     source = choose_source(collector, directory, token_file)
+    from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import logs as logs_of
-    from cli.sources.source import Choice
-    from cli.views import ask_view, tell_gaps
+    from cli.sources.job_source import JobChoice
 
-    view = ask_view(source, logs_of(lines), Choice(job, chosen))
+    view = ask_view(source, logs_of(lines), JobChoice(job, chosen))
     if as_json:
         emit_json(view)
         return

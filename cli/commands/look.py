@@ -55,9 +55,9 @@ def look(
     the kernel, stopped or traced is left alone. Agents do this for a collector only with the setting debuggers.
     """
     source = choose_source(collector, directory, token_file)
-    from cli.several_jobs import named_job_needed
-    from cli.sources.source import DeepChoice
-    from shared.deep_looks import How
+    from cli.errors import named_job_needed
+    from cli.sources.job_source import DeepChoice
+    from shared.wire.debug_output import How
 
     with named_job_needed(job):
         taken = source.look_closely(DeepChoice(job, rank, How(how), seconds))

@@ -30,11 +30,11 @@ def sequences(
     """
     chosen = read_ranks(ranks)
     source = choose_source(collector, directory, token_file)
+    from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import SEQUENCES
-    from cli.sources.source import Choice
-    from cli.views import ask_view, tell_gaps
+    from cli.sources.job_source import JobChoice
 
-    view = ask_view(source, SEQUENCES, Choice(job, chosen))
+    view = ask_view(source, SEQUENCES, JobChoice(job, chosen))
     if as_json:
         emit_json(view)
         return

@@ -59,10 +59,10 @@ def snapshot(
     Prints the path of each file. Run it on every node of a job, then judge the directory with diagnose --from.
     """
     if end_with_stdin:
-        from cli.standard_input import end_with_standard_input
+        from cli.remote_liveness import end_with_standard_input
 
         end_with_standard_input()
-    from cli.snapshots import Looks, take_snapshots
+    from cli.snapshot_files import Looks, take_snapshots
 
     wanted = Looks(job, stacks, looks, interval, pids=pids, ras=ras, allow_empty=allow_empty)
     take_snapshots(wanted, None if directory == "-" else Path(directory), verbose=verbose)

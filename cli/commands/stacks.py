@@ -19,7 +19,7 @@ from cli.options import (
 from cli.terminal import emit, emit_json, wants_colour, width
 
 if TYPE_CHECKING:
-    from cli.sources.source import Choice, Source
+    from cli.sources.job_source import JobChoice, JobSource
 
 _NOTHING = "no rank gave a stack\n"
 
@@ -62,19 +62,19 @@ def stacks(
     """Show where the ranks of JOB are, their main threads' stacks merged and the ranks folded."""
     chosen = read_ranks(ranks)
     source = choose_source(collector, directory, token_file)
-    from cli.sources.source import Choice
+    from cli.sources.job_source import JobChoice
 
-    choice = Choice(job, chosen, native)
+    choice = JobChoice(job, chosen, native)
     if form == "classes":
         _show_classes(source, choice, as_json=as_json, colour=colour)
     else:
         _show_tree(source, choice, form="json" if as_json else form, colour=colour)
 
 
-def _show_classes(source: "Source", choice: "Choice", *, as_json: bool, colour: str) -> None:
+def _show_classes(source: "JobSource", choice: "JobChoice", *, as_json: bool, colour: str) -> None:
+    from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import CLASSES
-    from cli.views import ask_view, tell_gaps
-    from collector.render.stacks import render_classes
+    from collector.show.text.stacks import render_classes
 
     view = ask_view(source, CLASSES, choice)
     if as_json:
@@ -84,10 +84,10 @@ def _show_classes(source: "Source", choice: "Choice", *, as_json: bool, colour: 
     tell_gaps(view, "stacks")
 
 
-def _show_tree(source: "Source", choice: "Choice", *, form: str, colour: str) -> None:
+def _show_tree(source: "JobSource", choice: "JobChoice", *, form: str, colour: str) -> None:
+    from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import TREE
-    from cli.views import ask_view, tell_gaps
-    from collector.render.stacks import render_folded, render_tree, speedscope
+    from collector.show.text.stacks import render_folded, render_tree, speedscope
 
     view = ask_view(source, TREE, choice)
     match form:

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from cli.sources.source import Aspect
-from collector.views import (
+from cli.sources.job_source import Aspect
+from collector.show.views import (
     ChecksView,
     ClassesView,
     FdsView,

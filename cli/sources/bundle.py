@@ -8,16 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from collector.diagnose.expected import Expected
-from shared.diagnosis import Diagnosis
+from collector.align.expected import Expected
+from shared.answer.diagnosis import Diagnosis
 from shared.errors import UnhangError
-from shared.snapshot import NodeSnapshot
+from shared.wire.snapshot import NodeSnapshot
 
 
 def save_bundle(directory: Path, diagnosis: Diagnosis, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> Path:
     """Write the bundle into `directory` and return its file. Raises UnhangError."""
-    from collector.bundles import bundle_name, write_bundle
-    from collector.kept import Kept
+    from collector.keep.bundle import bundle_name, write_bundle
+    from collector.keep.store import Kept
 
     kept = Kept(diagnosis=diagnosis, expected=expected, snapshots=tuple(snapshots))
     return write_whole(made(directory) / bundle_name(kept), lambda to: write_bundle(kept, to))

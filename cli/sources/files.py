@@ -5,13 +5,13 @@ from functools import cached_property
 from pathlib import Path
 
 from cli.sources.bundle import save_bundle
-from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted, jobs_in, make_view
-from collector.file_tree import DEFAULT_BOUNDS
-from collector.files import Recorded, read_recorded
+from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, jobs_in, make_view
+from collector.files.diagnose_files import diagnose_directory, expect
+from collector.files.read_directory import Recorded, read_recorded
+from collector.files.walk import DEFAULT_BOUNDS
 from collector.question import Progress
-from collector.recorded import diagnose_directory, expect
-from shared.deep_looks import DeepLook
 from shared.errors import NotFound
+from shared.wire.debug_output import DeepLook
 
 
 class Files:
@@ -24,21 +24,21 @@ class Files:
     def _recorded(self) -> Recorded:
         return read_recorded(self._directory)
 
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobNames:
         """Return the jobs that the snapshots are of."""
         return jobs_in(self._recorded.snapshots)
 
-    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Judge what was recorded."""
         seconds = DEFAULT_BOUNDS.most_seconds if wanted.timeout_seconds is None else wanted.timeout_seconds
         bounds = replace(DEFAULT_BOUNDS, most_seconds=seconds)
         swept = diagnose_directory(self._directory, job=wanted.job, bounds=bounds)
-        return Verdict(swept.diagnosis, lambda to: save_bundle(to, swept.diagnosis, swept.expected, swept.snapshots))
+        return JudgedJob(swept.diagnosis, lambda to: save_bundle(to, swept.diagnosis, swept.expected, swept.snapshots))
 
     def look_closely(self, choice: DeepChoice) -> DeepLook:
         """Files hold no process to look at. Raises NotFound."""
         raise NotFound("files hold no process to look at", advice="unhang core FILE reads a core file")
 
-    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+    def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Return one aspect of what was recorded."""
         return make_view(aspect, choice, self._recorded.snapshots, expect(self._recorded, choice.job))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from agent.errors import Gone
-from agent.procfs import ProcFs
+from agent.proc.procfs import ProcFs
 
 _GRACE_SECONDS = 2.0
 """For the agent's threads to reap what was killed, and to let go whom it had stopped."""

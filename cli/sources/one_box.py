@@ -13,14 +13,14 @@ from agent.app import create_app
 from cli.settings import read_agent_settings
 from cli.sources.bundle import save_bundle
 from cli.sources.helpers import Helpers
-from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted, make_view
-from collector.deep import look_closely
-from collector.fanout import make_client
+from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
+from collector.gather.debug_one_rank import look_closely
+from collector.gather.fanout.fanout import make_client
+from collector.gather.sweep import gather, list_jobs, sweep
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Progress, Question
-from collector.sweep import gather, list_jobs, sweep
-from collector.views import native_only
-from shared.deep_looks import DeepLook
+from collector.show.views import native_only
+from shared.wire.debug_output import DeepLook
 
 _T = TypeVar("_T")
 
@@ -28,22 +28,22 @@ _T = TypeVar("_T")
 class OneBox:
     """The ranks on this machine."""
 
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobNames:
         """Return the jobs that run here."""
         found = ask(list_jobs)
-        return Jobs(jobs=found.jobs, unanswered=found.unanswered)
+        return JobNames(jobs=found.jobs, unanswered=found.unanswered)
 
-    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Look, wait, look again and judge."""
 
-        async def run(agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> Verdict:
+        async def run(agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> JudgedJob:
             swept = await sweep(wanted.question(), agents, client, progress=progress)
             save = partial(save_bundle, diagnosis=swept.diagnosis, expected=swept.expected, snapshots=swept.snapshots)
-            return Verdict(swept.diagnosis, lambda directory: save(directory))
+            return JudgedJob(swept.diagnosis, lambda directory: save(directory))
 
         return ask(run)
 
-    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+    def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Look once and return one aspect."""
         question = Question(
             job=choice.job,

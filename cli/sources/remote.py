@@ -14,16 +14,16 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from cli.sources.bundle import made, write_whole
-from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted
+from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted
 from collector.question import Progress
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.problem import Problem
 from shared.commands import listed
-from shared.deep_looks import DeepLook
-from shared.diagnosis import Diagnosis
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
-from shared.problems import Problem
 from shared.ranks import fold
-from shared.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
-from shared.tokens import TokenFile
+from shared.server.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
+from shared.server.tokens import TokenFile
+from shared.wire.debug_output import DeepLook
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -59,11 +59,11 @@ class Remote:
         base, verify = _base_url(url), ClientTls(tls).context() if tls.named else True
         return cls(httpx.Client(base_url=base, headers=headers, timeout=timeout, verify=verify, trust_env=False))
 
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobNames:
         """Return the jobs that the collector's agents see."""
-        return _read(self._get("/v1/jobs"), Jobs)
+        return _read(self._get("/v1/jobs"), JobNames)
 
-    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Have a diagnosis made, and wait for it."""
         seconds = wanted.timeout_seconds or max(_DIAGNOSIS_SECONDS, wanted.deadline_seconds or 0.0)
         deadline = time.monotonic() + seconds + _GRACE_SECONDS
@@ -78,9 +78,9 @@ class Remote:
             time.sleep(0.5)
             answer = self._waiting("GET", location, deadline)
         diagnosis = _read(answer, Diagnosis)
-        return Verdict(diagnosis, lambda directory: self._save(directory, diagnosis))
+        return JudgedJob(diagnosis, lambda directory: self._save(directory, diagnosis))
 
-    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+    def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Have the collector look once, and return one aspect."""
         parameters = dict(aspect.parameters)
         if choice.native:

@@ -7,18 +7,18 @@ from typing import TypeVar
 
 from cli.sources.bundle import save_bundle
 from cli.sources.helpers import Helpers
-from cli.sources.source import Aspect, Choice, DeepChoice, Jobs, V, Verdict, Wanted, make_view
-from cli.sources.ssh_command import Look, Way
-from cli.sources.ssh_gathering import Gathering, everywhere
+from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
+from cli.sources.ssh_command import HostQuestion, Way
+from cli.sources.ssh_gathering import SshGathering, everywhere
 from cli.sources.ssh_hosts import see, who
-from cli.sources.ssh_round import Visit
-from collector.asking import tell
-from collector.diagnose.expected import Unanswered
-from collector.jobs import summarise_jobs
-from collector.judgement import judge
+from cli.sources.ssh_round import HostVisit
+from collector.align.expected import Unanswered
+from collector.gather.asked import tell
+from collector.gather.jobs import summarise_jobs
+from collector.gather.sign_diagnosis import judge
 from collector.question import Progress, Stage, Step
-from shared.deep_looks import DeepLook
 from shared.errors import InvalidInput
+from shared.wire.debug_output import DeepLook
 
 MOST_AT_ONCE = 64
 """Connections at once, as ClusterShell has it."""
@@ -35,33 +35,33 @@ class Ssh:
         self._way = way
         self._most_at_once = most_at_once
 
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobNames:
         """Return the jobs that run there."""
-        visits = self._look_once(Look(count=1, stacks="none"))
+        visits = self._look_once(HostQuestion(count=1, stacks="none"))
         lists = [who(visit.looks) for visit in visits if visit.looks]
         silent = tuple(Unanswered(host=v.host, missing=v.missing) for v in visits if v.missing is not None)
-        return Jobs(jobs=summarise_jobs(lists), unanswered=silent)
+        return JobNames(jobs=summarise_jobs(lists), unanswered=silent)
 
-    def diagnose(self, wanted: Wanted, progress: Progress | None) -> Verdict:
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Have each host look twice, look closer at the few that the verdict asks about, and judge."""
         began = time.monotonic()
-        gathering = Gathering(
+        gathering = SshGathering(
             self._way, most_at_once=self._most_at_once, timeout_seconds=wanted.timeout_seconds, progress=progress
         )
 
-        async def run() -> Verdict:
+        async def run() -> JudgedJob:
             seen = await gathering.gather(self._hosts, wanted.question())
             await tell(progress, Step(stage=Stage.JUDGING))
             diagnosis = await asyncio.to_thread(judge, seen.snapshots, seen.expected)
             diagnosis = diagnosis.model_copy(update={"took_seconds": round(time.monotonic() - began, 3)})
-            return Verdict(diagnosis, lambda to: save_bundle(to, diagnosis, seen.expected, seen.snapshots))
+            return JudgedJob(diagnosis, lambda to: save_bundle(to, diagnosis, seen.expected, seen.snapshots))
 
         return _run(run)
 
-    def view(self, aspect: Aspect[V], choice: Choice) -> V:
+    def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Have each host look once, and return one aspect."""
         stacks = "none" if not aspect.with_stacks else "native" if choice.native else "plain"
-        seen = see(choice.job, self._look_once(Look(job=choice.job, count=1, stacks=stacks)))
+        seen = see(choice.job, self._look_once(HostQuestion(job=choice.job, count=1, stacks=stacks)))
         return make_view(aspect, choice, seen.snapshots, seen.expected)
 
     def look_closely(self, choice: DeepChoice) -> DeepLook:
@@ -70,8 +70,8 @@ class Ssh:
             "a closer look is taken on the host itself", advice=f"ssh -t HOST unhang look --rank {choice.rank}"
         )
 
-    def _look_once(self, look: Look) -> tuple[Visit, ...]:
-        gathering = Gathering(self._way, most_at_once=self._most_at_once)
+    def _look_once(self, look: HostQuestion) -> tuple[HostVisit, ...]:
+        gathering = SshGathering(self._way, most_at_once=self._most_at_once)
         return _run(lambda: gathering.visit(everywhere(self._hosts, look), Step(stage=Stage.LOOKING, look=1)))
 
 

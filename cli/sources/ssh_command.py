@@ -38,7 +38,7 @@ os.execv(sys.executable, [sys.executable, "-I", "/proc/self/fd/%d" % file, *sys.
 
 
 @dataclass(frozen=True)
-class Look:
+class HostQuestion:
     """What a host is asked."""
 
     job: str | None = None
@@ -70,12 +70,12 @@ class Way:
     program: bytes | None = None
     """The zipapp to bring along."""
 
-    def command(self, host: str, look: Look) -> list[str]:
+    def command(self, host: str, look: HostQuestion) -> list[str]:
         """Return what to run here for one host. `host` must not begin with a dash."""
         options = [word for each in (*_FIXED, *self.options, *_DEFAULTS) for word in ("-o", each)]
         return [*self.client, "-T", "-a", "-x", *options, "--", host, self._remote_command(look)]
 
-    def _remote_command(self, look: Look) -> str:
+    def _remote_command(self, look: HostQuestion) -> str:
         arguments = look.arguments()
         if self.program is None:
             return f"{self.remote or 'unhang'} {shlex.join(arguments)}"

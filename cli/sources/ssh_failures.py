@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from collector.failures import NoAnswer
+from collector.gather.failures import NoAnswer
 from shared.errors import quoted
 from shared.missing import Reason
 

@@ -15,12 +15,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cli.sources.ssh_command import Look, Way
+from cli.sources.ssh_command import HostQuestion, Way
 from cli.sources.ssh_hosts import Seen, see
-from cli.sources.ssh_round import Round, Visit
-from collector.asking import tell
-from collector.diagnose import pauses_before_further_looks, pids_to_look_deeper
-from collector.fanout import Deadline
+from cli.sources.ssh_round import HostVisit, SshRound
+from collector.gather.asked import tell
+from collector.gather.fanout.values import RequestDeadline
+from collector.judge.next_looks import pauses_before_further_looks, pids_to_look_deeper
 from collector.question import NativePolicy, Progress, Question, Stage, Step
 from shared.missing import Missing
 
@@ -32,7 +32,7 @@ _LEAST_SECONDS = 1.0
 """With less left nobody is visited again."""
 
 
-class Gathering:
+class SshGathering:
     """The rounds of one question."""
 
     def __init__(
@@ -40,14 +40,14 @@ class Gathering:
     ) -> None:
         self._way = way
         self._most_at_once = most_at_once
-        self._deadline = Deadline.within(math.inf if timeout_seconds is None else timeout_seconds)
+        self._deadline = RequestDeadline.within(math.inf if timeout_seconds is None else timeout_seconds)
         self._progress = progress
-        self._visits: dict[str, Visit] = {}
+        self._visits: dict[str, HostVisit] = {}
         self._unreadable: list[Missing] = []
 
     async def gather(self, hosts: Sequence[str], question: Question) -> Seen:
         """Take the three steps; raises as `choose_job` does."""
-        look = Look(question.job, question.looks, question.interval_seconds, question.stacks)
+        look = HostQuestion(question.job, question.looks, question.interval_seconds, question.stacks)
         first = await self.visit(everywhere(hosts, look), Step(stage=Stage.LOOKING, look=1))
         self._visits = {visit.host: visit for visit in first}
         job = self._seen(question.job).expected.job
@@ -55,11 +55,11 @@ class Gathering:
         await self._look_further(job, question)
         return self._seen(job)
 
-    async def visit(self, looks: Sequence[tuple[str, Look]], step: Step) -> tuple[Visit, ...]:
+    async def visit(self, looks: Sequence[tuple[str, HostQuestion]], step: Step) -> tuple[HostVisit, ...]:
         """Visit each host once, under a deadline of the round's own."""
         host_seconds = max(_host_seconds(look) for _, look in looks)
         deadline = self._deadline.earlier(host_seconds * math.ceil(len(looks) / self._most_at_once))
-        each = Round(self._way, most_at_once=self._most_at_once, host_seconds=host_seconds, deadline=deadline)
+        each = SshRound(self._way, most_at_once=self._most_at_once, host_seconds=host_seconds, deadline=deadline)
         step = step.model_copy(update={"asked": len(looks)})
         await tell(self._progress, step)
         return await each.visit_all(
@@ -73,7 +73,7 @@ class Gathering:
         """Step 2."""
         if question.native is NativePolicy.NEVER or self._deadline.seconds_left < _LEAST_SECONDS:
             return
-        look = Look(job, count=1, stacks="native")
+        look = HostQuestion(job, count=1, stacks="native")
         asked = await asyncio.to_thread(_pids_by_host, self._seen(job), everybody=question.native is NativePolicy.ALL)
         looks = [(host, replace(look, pids=pids)) for host, pids in asked.items()]
         await self._visit_again(looks, Step(stage=Stage.LOOKING_DEEPER), "native stacks")
@@ -89,11 +89,11 @@ class Gathering:
             return
         await tell(self._progress, Step(stage=Stage.WAITING, seconds=pauses[0]))
         await asyncio.sleep(pauses[0])
-        look = Look(job, count=len(pauses), interval_seconds=pauses[-1], stacks=question.stacks)
+        look = HostQuestion(job, count=len(pauses), interval_seconds=pauses[-1], stacks=question.stacks)
         step = Step(stage=Stage.LOOKING, look=question.looks + 1)
         await self._visit_again([(host, look) for host in hosts], step, "further looks")
 
-    async def _visit_again(self, looks: Sequence[tuple[str, Look]], step: Step, what: str) -> None:
+    async def _visit_again(self, looks: Sequence[tuple[str, HostQuestion]], step: Step, what: str) -> None:
         """Visit hosts that have told already, and keep what they add to that."""
         for visit in await self.visit(looks, step) if looks else ():
             before = self._visits[visit.host]
@@ -103,7 +103,7 @@ class Gathering:
                 self._unreadable.append(visit.missing.model_copy(update={"detail": detail}))
 
 
-def everywhere(hosts: Sequence[str], look: Look) -> list[tuple[str, Look]]:
+def everywhere(hosts: Sequence[str], look: HostQuestion) -> list[tuple[str, HostQuestion]]:
     """Return the same look for all hosts; the first and the last ask NCCL's RAS, too.
 
     Its report is of the whole job, and each question costs all of it a message: two ask, one to spare.
@@ -111,7 +111,7 @@ def everywhere(hosts: Sequence[str], look: Look) -> list[tuple[str, Look]]:
     return [(host, replace(look, ras=host in (hosts[0], hosts[-1]))) for host in hosts]
 
 
-def _host_seconds(look: Look) -> float:
+def _host_seconds(look: HostQuestion) -> float:
     return _LOGIN_SECONDS + look.count * _LOOK_SECONDS + (look.count - 1) * look.interval_seconds
 
 

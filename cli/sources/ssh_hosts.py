@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cli.sources.ssh_round import Visit
-from collector.diagnose.expected import Expected, Unanswered
-from collector.diagnose.whose import apart
-from collector.jobs import choose_job, concerns, neighbours_of, ranks_of
-from collector.namesakes import lists_apart, user_of
-from shared.job_names import is_of
+from cli.sources.ssh_round import HostVisit
+from collector.align.expected import Expected, Unanswered
+from collector.align.job_owner import apart
+from collector.gather.jobs import choose_job, concerns, neighbours_of, ranks_of
+from collector.gather.namesakes import lists_apart, user_of
 from shared.missing import Missing
-from shared.snapshot import Identity, NodeSnapshot, RankList
+from shared.wire.job_names import is_of
+from shared.wire.snapshot import Identity, NodeSnapshot, RankList
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Seen:
 
     snapshots: tuple[NodeSnapshot, ...]
     expected: Expected
-    visits: tuple[Visit, ...]
+    visits: tuple[HostVisit, ...]
     """Those that the snapshots are from."""
 
     @property
@@ -38,7 +38,7 @@ class Seen:
         return job is None or is_of(identity, job, self.expected.user)
 
 
-def see(job: str | None, visits: Sequence[Visit], unreadable: Sequence[Missing] = ()) -> Seen:
+def see(job: str | None, visits: Sequence[HostVisit], unreadable: Sequence[Missing] = ()) -> Seen:
     """Choose the job, and sort out which hosts have to do with it. Raises as `choose_job` does."""
     lists = {visit.host: who(visit.looks) for visit in visits if visit.looks}
     job = choose_job(job, lists.values(), some_silent=any(not visit.looks for visit in visits))
@@ -67,9 +67,9 @@ def who(looks: Sequence[NodeSnapshot]) -> RankList:
     return RankList(host=last.host or "", ranks=ranks, exited=last.exited, missing=last.missing)
 
 
-def _without_second_names(visits: Sequence[Visit], lists: Mapping[str, RankList]) -> list[Visit]:
+def _without_second_names(visits: Sequence[HostVisit], lists: Mapping[str, RankList]) -> list[HostVisit]:
     """Of two names of one host, leave the first."""
-    kept: list[Visit] = []
+    kept: list[HostVisit] = []
     known: set[tuple[str, int | None, float | None]] = set()
     for visit in visits:
         told = lists[visit.host]
@@ -80,7 +80,7 @@ def _without_second_names(visits: Sequence[Visit], lists: Mapping[str, RankList]
     return kept
 
 
-def _only_some(visit: Visit, told: RankList, job: str | None) -> Missing | None:
+def _only_some(visit: HostVisit, told: RankList, job: str | None) -> Missing | None:
     if visit.missing is None:
         return None
     detail = f"only {len(visit.looks)} of its looks came (ranks {ranks_of(told, job)}): {visit.missing.detail}"

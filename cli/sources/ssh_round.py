@@ -12,14 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cli.sources.ssh_command import Look, Way
+from cli.sources.ssh_command import HostQuestion, Way
 from cli.sources.ssh_failures import explain_ssh
-from collector.bodies import MOST_BODY_BYTES
-from collector.failures import NoAnswer
-from collector.fanout import Deadline, read_answer
+from collector.gather.bounded_body import MOST_BODY_BYTES
+from collector.gather.failures import NoAnswer
+from collector.gather.fanout.fanout import read_answer
+from collector.gather.fanout.values import RequestDeadline
 from shared.errors import InvalidSettings, quoted
 from shared.missing import Missing, Reason
-from shared.snapshot import NodeSnapshot
+from shared.wire.snapshot import NodeSnapshot
 
 _MOST_SAID = 16_384
 _LAST_WORDS_SECONDS = 0.5
@@ -30,7 +31,7 @@ _BUFFER_BYTES = 65_536
 
 
 @dataclass(frozen=True)
-class Visit:
+class HostVisit:
     """What came of one host: looks, or why there are none, or both where it broke off."""
 
     host: str
@@ -38,22 +39,22 @@ class Visit:
     missing: Missing | None = None
 
 
-class Round:
+class SshRound:
     """Visits hosts."""
 
-    def __init__(self, way: Way, *, most_at_once: int, host_seconds: float, deadline: Deadline) -> None:
+    def __init__(self, way: Way, *, most_at_once: int, host_seconds: float, deadline: RequestDeadline) -> None:
         self._way = way
         self._turns = asyncio.Semaphore(most_at_once)
         self._host_seconds = host_seconds
         self._deadline = deadline
 
     async def visit_all(
-        self, looks: Sequence[tuple[str, Look]], on_progress: Callable[[int], Awaitable[None]]
-    ) -> tuple[Visit, ...]:
+        self, looks: Sequence[tuple[str, HostQuestion]], on_progress: Callable[[int], Awaitable[None]]
+    ) -> tuple[HostVisit, ...]:
         """Visit each host, and return what came of it in the order of `looks`, by the deadline."""
         finished = 0
 
-        async def one(host: str, look: Look) -> Visit:
+        async def one(host: str, look: HostQuestion) -> HostVisit:
             nonlocal finished
             visit = await self._visit(host, look)
             finished += 1
@@ -62,7 +63,7 @@ class Round:
 
         return tuple(await asyncio.gather(*(one(host, look) for host, look in looks)))
 
-    async def _visit(self, host: str, look: Look) -> Visit:
+    async def _visit(self, host: str, look: HostQuestion) -> HostVisit:
         out = bytearray()
         cut: NoAnswer | None = None
         ended: NoAnswer | None = None
@@ -78,9 +79,9 @@ class Round:
             cut = error
         looks, broken = await asyncio.to_thread(_read_looks, bytes(out), look.count)
         if len(looks) == look.count:
-            return Visit(host, looks)
+            return HostVisit(host, looks)
         why = cut or broken or ended or NoAnswer(Reason.UNREADABLE, f"{len(looks)} looks came, not {look.count}")
-        return Visit(host, looks, Missing(source=f"ssh {host}", reason=why.reason, detail=str(why)))
+        return HostVisit(host, looks, Missing(source=f"ssh {host}", reason=why.reason, detail=str(why)))
 
     async def _run(self, command: Sequence[str], out: bytearray) -> NoAnswer:
         """Run one ssh to its end, its output going to `out`; return why nothing came, if nothing did."""

@@ -2,10 +2,10 @@
 
 from cli.tables.deep_looks import threads_lines
 from cli.tables.table import text
-from collector.render.printable import counted, printable
-from shared.core_report import CoreReport
+from collector.show.text.printable import counted, printable
 from shared.missing import Missing
-from shared.stacks import Stacks
+from shared.wire.core_report import CoreReport
+from shared.wire.stacks import Stacks
 
 _MOST_MISSING = 8
 

@@ -1,9 +1,9 @@
 """A closer look at one rank, for people: threads with their frames, or system calls."""
 
 from cli.tables.table import table, text
-from collector.render.printable import printable
-from shared.deep_looks import DeepLook, SyscallTrace
-from shared.stacks import Stacks, Thread
+from collector.show.text.printable import printable
+from shared.wire.debug_output import DeepLook, SyscallTrace
+from shared.wire.stacks import Stacks, Thread
 
 _MOST_FRAMES = 60
 _MOST_LINES = 40

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from cli.tables.table import table, text
-from collector.render.printable import printable
-from collector.views import FdsView, RankFds
-from shared.snapshot import Pipe
+from collector.show.text.printable import printable
+from collector.show.views import FdsView, RankFds
+from shared.wire.snapshot import Pipe
 
 _FIRST = 12
 

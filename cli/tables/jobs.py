@@ -2,18 +2,18 @@
 
 import time
 
-from cli.sources.source import Jobs
+from cli.sources.job_source import JobNames
 from cli.tables.table import table, text
-from collector.jobs import JobSummary
-from collector.render.coverage import gap_text
-from shared.diagnosis import Gap
+from collector.gather.jobs import JobSummary
+from collector.show.text.coverage import gap_text
+from shared.answer.diagnosis import Gap
 
 _HEADS = ("JOB", "RANKS", "OF", "ABSENT", "HOSTS", "LAUNCHER", "RUNNING FOR")
 _MOST_HOSTS = 4
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
-def jobs_table(found: Jobs) -> str:
+def jobs_table(found: JobNames) -> str:
     """Return one line per job, and one per agent that did not answer."""
     now = time.time()
     lines = table(_HEADS, [_row(job, now) for job in found.jobs]) if found.jobs else ["no jobs were found"]

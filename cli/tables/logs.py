@@ -1,8 +1,8 @@
 """Log lines with the rank that wrote them."""
 
 from cli.tables.table import table, text
-from collector.render.printable import printable
-from collector.views import LogsView
+from collector.show.text.printable import printable
+from collector.show.views import LogsView
 
 
 def lines_table(view: LogsView) -> str:

@@ -1,9 +1,9 @@
 """The table of sequence marks: equal ranks on one line, those behind marked."""
 
 from cli.tables.table import table, text
-from collector.diagnose import GroupTable
-from collector.render.waits import folded, group_text, ranks_text
-from collector.views import SequencesView
+from collector.align.groups.sequence_tables import GroupTable
+from collector.show.text.waits import folded, group_text, ranks_text
+from collector.show.views import SequencesView
 from shared.ranks import fold, unfold
 
 _HEADS = ("RANKS", "ISSUED", "COMPLETED", "PENDING", "")
@@ -29,11 +29,12 @@ def _rows(group: GroupTable) -> list[tuple[str, ...]]:
     for lane in group.lanes:
         alike.setdefault((lane.issued, lane.completed, lane.pending), []).append(lane.rank)
     behind = frozenset(unfold(group.behind))
+    first = min((lane.oldest_kept for lane in group.lanes), default=1)
     return [
         (
             folded(fold(ranks)),
-            _number(issued),
-            _number(completed),
+            _number(issued, first),
+            _number(completed, first),
             ",".join(f"#{sequence}" for sequence in pending) or "-",
             "← behind" if behind.issuperset(ranks) else "",
         )
@@ -41,5 +42,6 @@ def _rows(group: GroupTable) -> list[tuple[str, ...]]:
     ]
 
 
-def _number(sequence: int) -> str:
-    return f"#{sequence}" if sequence > 0 else "none"
+def _number(sequence: int, first: int) -> str:
+    """`first`: the oldest sequence of any rank, which is 0 where they count from 0."""
+    return f"#{sequence}" if sequence >= min(first, 1) else "none"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from collector.render.layout import columns_of, pad
-from collector.render.printable import printable
+from collector.show.text.layout import columns_of, pad
+from collector.show.text.printable import printable
 
 _MOST_CELL = 60
 

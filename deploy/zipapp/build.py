@@ -1,108 +1,112 @@
-"""Builds `unhang.pyz`: one file that looks at a node with nothing there but a Python of the same version.
+"""Builds `unhang.pyz`: one file that looks at a node with nothing there but a Python.
 
-It holds our packages, the libraries that this environment has installed, and py-spy; nothing is fetched. What only
-the collector's store needs stays out. The same environment gives the same bytes.
+It holds our packages and the wheels of `wheels.txt`, unpacked: pure ones once, compiled ones for each Python and
+machine. Nothing is installed, and nothing has to be: this runs on the standard library and pip. Sources stay sources,
+so the same checkout gives the same bytes, whichever Python builds it.
 """
 
 import argparse
-import importlib.util
 import io
+import json
 import os
 import sys
 import zipfile
-from collections.abc import Iterator
-from importlib.metadata import Distribution, distribution
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from py_compile import PycInvalidationMode, compile
-from tempfile import TemporaryDirectory
 
-from packaging.requirements import Requirement
+from deploy.zipapp.start import TARGETS, WHEELS
+from deploy.zipapp.targets import ALL, Target, UnknownTarget, describe, parse_targets
+from deploy.zipapp.wheels import REPOSITORY, Unusable, Wheel, check_list, fetch, read_list
 
-from deploy.zipapp.start import BUILT_FOR, built_for
-
-_REPOSITORY = Path(__file__).resolve().parents[2]
 _OURS = ("agent", "cli", "collector", "shared")
-_NEEDED = ("click", "fastapi", "httpx", "prometheus-client", "py-spy", "pydantic", "pydantic-settings", "uvicorn")
-_LEFT_OUT = ("py.typed", "RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "entry_points.txt")
+_FETCHED = REPOSITORY / "build" / "zipapp-wheels"
+_LEFT_OUT = ("py.typed", "RECORD", "INSTALLER", "REQUESTED", "WHEEL", "entry_points.txt", "top_level.txt")
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def build(target: Path) -> None:
-    """Write the archive to `target`, there whole or not at all."""
-    members = dict(_ours()) | dict(_libraries())
-    members["__main__.py"] = (Path(__file__).with_name("start.py")).read_bytes()
-    members[BUILT_FOR] = built_for().encode()
+def build(target: Path, targets: Sequence[Target], folder: Path = _FETCHED) -> None:
+    """Write the archive to `target`, there whole or not at all; what was fetched stays in `folder`. Raises Unusable."""
+    wheels = read_list()
+    check_list(wheels)
+    fetch(wheels, targets, folder)
+    taken = [wheel for wheel in wheels if any(wheel.fits(each) for each in targets)]
+    members = dict(_ours())
+    for wheel in taken:
+        members |= _unpacked(folder / wheel.file)
+    members["__main__.py"] = Path(__file__).with_name("start.py").read_bytes()
+    members[TARGETS] = _index(taken, targets)
+    _write(target, members)
+
+
+def _index(wheels: Sequence[Wheel], targets: Sequence[Target]) -> bytes:
+    """Say which wheels each target needs, and all targets in words."""
+    folders = {each.tag: [_stem(wheel.file) for wheel in wheels if wheel.fits(each)] for each in targets}
+    return json.dumps({"words": describe(targets), "wheels": folders}, indent=1).encode()
+
+
+def _write(target: Path, members: dict[str, bytes]) -> None:
     memory = io.BytesIO(_SHEBANG)
     memory.seek(0, os.SEEK_END)
     with zipfile.ZipFile(memory, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted(members.items()):
             archive.writestr(zipfile.ZipInfo(name, _FIXED_DATE), data, zipfile.ZIP_DEFLATED)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_suffix(".new")
+    draft = target.with_name(f"{target.name}.{os.getpid()}.new")
     draft.write_bytes(memory.getvalue())
     draft.chmod(0o755)
     draft.replace(target)
 
 
 def _ours() -> Iterator[tuple[str, bytes]]:
-    """Our sources, for children are started from them, with their compiled forms beside them."""
     for package in _OURS:
-        for path in sorted((_REPOSITORY / package).rglob("*")):
+        for path in sorted((REPOSITORY / package).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                name = path.relative_to(_REPOSITORY).as_posix()
-                yield name, path.read_bytes()
-                if path.suffix == ".py":
-                    cached = PurePosixPath(importlib.util.cache_from_source(name))
-                    yield str(cached), _compiled(path, name)
+                yield path.relative_to(REPOSITORY).as_posix(), path.read_bytes()
 
 
-def _libraries() -> Iterator[tuple[str, bytes]]:
-    """The libraries, compiled alone: nobody reads their sources out of an archive."""
-    for found in _closure(_NEEDED):
-        for file in found.files or ():
-            path = Path(str(found.locate_file(file)))
-            if file.name == "py-spy":
-                yield "bin/py-spy", path.read_bytes()
-            elif _belongs(file):
-                compiled = file.suffix == ".py"
-                yield (
-                    str(file.with_suffix(".pyc") if compiled else file),
-                    (_compiled(path, str(file)) if compiled else path.read_bytes()),
-                )
+def _unpacked(path: Path) -> dict[str, bytes]:
+    """Return the files of a wheel by where they lie in the archive: in a folder of the wheel's own."""
+    with zipfile.ZipFile(path) as wheel:
+        places = {name: _installed(PurePosixPath(name)) for name in wheel.namelist() if not name.endswith("/")}
+        return {f"{WHEELS}{_stem(path.name)}/{to}": wheel.read(name) for name, to in places.items() if to is not None}
 
 
-def _belongs(file: PurePosixPath) -> bool:
-    outside = ".." in file.parts or file.is_absolute() or "__pycache__" in file.parts
-    return not outside and file.suffix not in (".pyi", ".pyc", ".pth") and file.name not in _LEFT_OUT
+def _stem(file: str) -> str:
+    return file.removesuffix(".whl")
 
 
-def _closure(names: tuple[str, ...]) -> list[Distribution]:
-    """Return the distributions and all that they need here, extras left out."""
-    found: dict[str, Distribution] = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found[name] = distribution(name)
-            needs = (Requirement(text) for text in found[name].requires or ())
-            waiting += [
-                need.name.lower() for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})
-            ]
-    return [found[name] for name in sorted(found)]
+def _installed(file: PurePosixPath) -> str | None:
+    """Return where pip would put a wheel's file, beneath one folder; None for what nobody needs to run it.
+
+    https://packaging.python.org/en/latest/specifications/binary-distribution-format/#the-data-directory
+    """
+    if file.is_absolute() or ".." in file.parts:
+        raise Unusable(f"a wheel has a file outside of itself: {file}")
+    if file.suffix in (".pyi", ".pyc", ".pth") or file.name in _LEFT_OUT:
+        return None
+    if not file.parts[0].endswith(".data"):
+        return str(file)
+    top = {"purelib": PurePosixPath(), "platlib": PurePosixPath(), "scripts": PurePosixPath("bin")}.get(file.parts[1])
+    return None if top is None else str(top.joinpath(*file.parts[2:]))
 
 
-def _compiled(path: Path, name: str) -> bytes:
-    """Compile a source; it is never compared with it, for the archive holds both from one moment."""
-    with TemporaryDirectory() as folder:
-        target = Path(folder) / "compiled.pyc"
-        compile(str(path), str(target), name, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-        return target.read_bytes()
+def main() -> None:
+    """Build what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="make zipapp")
+    parser.add_argument("target", type=Path, nargs="?", default=REPOSITORY / "dist" / "unhang.pyz")
+    parser.add_argument("--for", dest="targets", default="", metavar="TARGETS", help="e.g. '3.12-x86_64 3.13'")
+    parser.add_argument("--wheels", type=Path, default=_FETCHED, metavar="DIR", help="where wheels are, or are put")
+    wanted = parser.parse_args()
+    try:
+        targets = parse_targets(wanted.targets)
+        build(wanted.target, targets, wanted.wheels)
+    except (Unusable, UnknownTarget) as error:
+        sys.exit(f"no zipapp: {error}")
+    size = wanted.target.stat().st_size / 2**20
+    lacking = "" if len(targets) == len(ALL) else f"; not for {describe(one for one in ALL if one not in targets)}"
+    sys.stdout.write(f"{wanted.target}: {size:.1f} MiB, for {describe(targets)}{lacking}\n")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, prog="make zipapp")
-    parser.add_argument("target", type=Path, nargs="?", default=_REPOSITORY / "dist" / "unhang.pyz")
-    wanted = parser.parse_args().target
-    build(wanted)
-    sys.stdout.write(f"{wanted}: {wanted.stat().st_size / 1e6:.1f} MB, for {built_for()}\n")
+    main()

@@ -48,7 +48,7 @@ def reached_from(folder: str) -> tuple[Path, ...]:
         file = waiting.pop()
         if file not in seen:
             seen[file] = None
-            waiting.extend(ours for one in imports_of(file) for ours in _files_of(one.name))
+            waiting.extend(ours for one in imports_of(file) for ours in files_of(one.name))
     return tuple(sorted(seen))
 
 
@@ -72,7 +72,7 @@ def _base(file: Path, statement: ast.ImportFrom) -> str:
     return ".".join((*package, *([statement.module] if statement.module else [])))
 
 
-def _files_of(name: str) -> Iterator[Path]:
+def files_of(name: str) -> Iterator[Path]:
     """Yield the files of ours that importing `name` loads: the module, and the packages above it."""
     parts = name.split(".")
     if parts[0] not in PACKAGES:

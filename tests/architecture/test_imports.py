@@ -79,8 +79,14 @@ RULES = (
     Rule("agent", only_ours("agent", "shared"), "the sides meet on the wire alone"),
     Rule("collector", only_ours("collector", "shared"), "the sides meet on the wire alone"),
     Rule("cli", only_ours("agent", "cli", "collector", "shared"), "it puts both sides together"),
-    Rule("collector/diagnose", pure("collector.diagnose"), "the same values must give the same verdict"),
-    Rule("collector/render", pure("collector.render"), "a rendering shows a verdict and adds nothing"),
+    Rule("collector/align", pure("collector.align"), "the same values must line up the same way"),
+    Rule(
+        "collector/judge",
+        pure("collector.align", "collector.checks", "collector.judge"),
+        "the same values must give the same verdict",
+    ),
+    Rule("collector/checks", pure("collector.align", "collector.checks"), "the same values must give the same checks"),
+    Rule("collector/show/text", pure("collector.show.text"), "a rendering shows a verdict and adds nothing"),
     Rule("agent/probe", standard_library_alone("agent/probe"), "it runs inside other people's jobs"),
 )
 
@@ -108,21 +114,22 @@ def test_agent_never_imports_torch() -> None:
     ("folder", "name", "at_load", "allowed"),
     [
         ("shared", "pydantic.BaseModel", True, True),
-        ("shared", "agent.look", True, False),
+        ("shared", "agent.look.looker", True, False),
         ("agent", "agenda.Item", True, True),
-        ("agent", "collector.sweep", False, False),
+        ("agent", "collector.gather.sweep", False, False),
         ("agent", "cli.main", True, False),
         ("collector", "agent.app.create_app", False, False),
-        ("cli", "tests.live", False, False),
-        ("collector/diagnose", "collector.diagnose.groups", True, True),
-        ("collector/diagnose", "collector.diagnoses", True, False),
-        ("collector/diagnose", "itertools.groupby", True, True),
-        ("collector/diagnose", "time.monotonic", False, False),
-        ("collector/diagnose", "httpx", True, False),
+        ("cli", "tests.system.live", False, False),
+        ("collector/judge", "collector.align.groups.process_groups", True, True),
+        ("collector/align", "collector.judge.fault", True, False),
+        ("collector/judge", "collector.judges", True, False),
+        ("collector/judge", "itertools.groupby", True, True),
+        ("collector/judge", "time.monotonic", False, False),
+        ("collector/judge", "httpx", True, False),
         ("agent/probe", "torch.distributed", False, True),
         ("agent/probe", "torch.distributed", True, False),
         ("agent/probe", "pydantic", False, False),
-        ("agent/probe", "agent.look", False, False),
+        ("agent/probe", "agent.look.looker", False, False),
     ],
 )
 def test_rules_tell_right_from_wrong(folder: str, name: str, at_load: bool, allowed: bool) -> None:
@@ -131,7 +138,7 @@ def test_rules_tell_right_from_wrong(folder: str, name: str, at_load: bool, allo
     assert rule.may(Import(REPOSITORY / folder / "made_up.py", 1, name, at_load)) is allowed
 
 
-@pytest.mark.parametrize("folder", ["collector/diagnose", "collector/render"])
+@pytest.mark.parametrize("folder", ["collector/align", "collector/judge", "collector/checks", "collector/show/text"])
 def test_what_pure_code_rests_on_is_pure(folder: str) -> None:
     """A module of `shared` that talks HTTP must not come in by the back door."""
     broken = [str(one) for one in _all_imports(reached_from(folder)) if not pure("collector")(one)]

@@ -1,6 +1,6 @@
 """How often the verdict names the right ranks: on fresh simulated faults, beside torchfrtrace on dumps it can read.
 
-The jobs, their faults and the rules by which the records suffice to name somebody: tests/collector/diagnose/simulation.
+The jobs, their faults and the rules by which the records suffice to name somebody: tests/build/simulation.
 `python -m tests.bench.accuracy --help` says how to run more of it, and how to see and repeat what was misjudged.
 """
 
@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from collector.diagnose import Expected, diagnose
-from shared.diagnosis import Diagnosis
+from collector.align.expected import Expected
+from collector.judge.verdict import diagnose
+from shared.answer.diagnosis import Diagnosis
 from tests.bench.torchfrtrace import Said, analyse
-from tests.collector.diagnose.dumps import CASES, snapshots_of
-from tests.collector.diagnose.simulation.faults import FAULTS
-from tests.collector.diagnose.simulation.run import Semantics
-from tests.collector.diagnose.simulation.scenario import Scenario, draw
-from tests.collector.diagnose.simulation.truth import Judgement, judge
+from tests.build.dumps import CASES, snapshots_of
+from tests.build.simulation.faults import FAULTS
+from tests.build.simulation.run import Semantics
+from tests.build.simulation.scenario import Scenario, draw
+from tests.build.simulation.truth import Judgement, judge
 
 COMPARED = 500
 ALONE = 2000

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shared.stacks import Frame
+from shared.wire.stacks import Frame
 
 RECORDS = 2000
 TENSOR = 8

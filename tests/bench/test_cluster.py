@@ -6,8 +6,8 @@ import zlib
 import httpx
 import pytest
 
-from shared.snapshot import NodeSnapshot, RankList
-from shared.survey_form import Survey
+from shared.wire.snapshot import NodeSnapshot, RankList
+from shared.wire.survey_form import Survey
 from tests.bench.cluster import Measured, WrongVerdict, diagnose_often, hold_to_truth
 from tests.bench.simulated.answers import GzippedBody, PlainBody, Stamps, plain
 from tests.bench.simulated.farm import agents

@@ -10,11 +10,12 @@ from functools import cache
 
 import pytest
 
-from collector.diagnose import Expected, diagnose
-from shared.snapshot import Exited, NodeSnapshot, RankSnapshot
-from shared.survey import survey_of
-from shared.survey_reader import SurveyReader
-from shared.trace import State, Trace
+from collector.align.expected import Expected
+from collector.judge.verdict import diagnose
+from shared.wire.snapshot import Exited, NodeSnapshot, RankSnapshot
+from shared.wire.survey_read import SurveyReader
+from shared.wire.survey_write import survey_of
+from shared.wire.trace import State, Trace
 from tests.bench.simulated.job import NAME, SimulatedJob
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
 

@@ -9,11 +9,12 @@ import time
 from array import array
 from statistics import median
 
-from collector.diagnose import Expected, diagnose
+from collector.align.expected import Expected
+from collector.judge.verdict import diagnose
 from shared.missing import Missing, Reason
 from shared.ranks import fold
-from shared.snapshot import Identity, NodeSnapshot, RankSnapshot
-from shared.trace import Group, Signature, State, Trace
+from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
+from shared.wire.trace import Group, Signature, State, Trace
 
 TENSOR = 8
 WINDOW = 64

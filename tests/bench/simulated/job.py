@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 
 from shared.ranks import fold
-from shared.trace import Group
+from shared.wire.trace import Group
 
 PER_NODE = 8
 STAGES = 4

@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from shared.gpus import Gpu, GpuProcess, Gpus
-from shared.kernel_events import KernelEvent, KernelEventKind, KernelEvents
-from shared.log_events import EventKind, LogEvent, LogFile, Logs
-from shared.setup import Setup, Versions
-from shared.snapshot import Identity, NodeSnapshot, RankList, RankSnapshot
+from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
+from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
+from shared.wire.setup import Setup, Versions
+from shared.wire.snapshot import Identity, NodeSnapshot, RankList, RankSnapshot
 from tests.bench.simulated import places
 from tests.bench.simulated.job import NAME, PER_NODE, SECONDS_BEFORE, Role, SimulatedJob, host_of
 from tests.bench.simulated.processes import (

@@ -6,7 +6,7 @@ and Python's own below. Line numbers are of no release.
 
 from functools import cache
 
-from shared.stacks import Frame
+from shared.wire.stacks import Frame
 
 _PACKAGES = "/usr/local/lib/python3.12/dist-packages"
 _PYTHON = "/usr/lib/python3.12"

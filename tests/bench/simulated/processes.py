@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from shared.snapshot import Beat, Child, Fds, MountUse, NotableFile, Pipe, Process, Socket, Syscall
-from shared.stacks import Frame, Stacks, StackTable, Thread
+from shared.wire.snapshot import Beat, Child, Fds, MountUse, NotableFile, Pipe, Process, Socket, Syscall
+from shared.wire.stacks import Frame, Stacks, StackTable, Thread
 from tests.bench.simulated import places, side_threads
 from tests.bench.simulated.job import PER_NODE, Role
 

@@ -12,8 +12,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from shared.stacks import Frame
-from shared.trace import Mark, Signature, State, Trace
+from shared.wire.stacks import Frame
+from shared.wire.trace import Mark, Signature, State, Trace
 from tests.bench.simulated import places
 from tests.bench.simulated.job import STAGES, Role, SimulatedJob
 

@@ -21,8 +21,8 @@ from urllib.parse import parse_qs
 import trustme
 from pydantic import BaseModel, Field
 
-from shared.survey import survey_of
 from shared.value import Value
+from shared.wire.survey_write import survey_of
 from tests.bench.simulated.answers import Body, GzippedBody, PlainBody, Stamps, plain
 from tests.bench.simulated.job import SimulatedJob
 from tests.bench.simulated.nodes import SimulatedNode

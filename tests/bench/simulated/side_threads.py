@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from shared.stacks import Frame
+from shared.wire.stacks import Frame
 from tests.bench.simulated.places import frames_of
 
 _THREAD = """

@@ -1,0 +1,199 @@
+"""What each launcher writes into the environment of the ranks it starts, and what launchers look like.
+
+A new launcher is one more row in `LAUNCHERS`. Rows that stand further up win: under `srun torchrun` a rank
+carries both Slurm's and torchrun's variables, and torchrun's are the ones that torch uses.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agent.find.environment_names import REPORTED
+from shared.errors import quoted
+from shared.wire.snapshot import Identity
+
+Environment = dict[str, str]
+
+_NUMBER = re.compile(r"\d{1,7}", re.ASCII)
+
+_NO_REAL_STEP = 4_294_967_280
+"""Slurm gives the batch script, the extern step and interactive steps numbers from here on (slurm/slurm.h)."""
+
+
+class Launcher(NamedTuple):
+    """The variables of one launcher. `marks` must all be there, beside `rank`."""
+
+    name: str
+    marks: tuple[str, ...]
+    rank: str
+    local_rank: str
+    world_size: str
+    local_world_size: str
+    group_rank: str | None = None
+    applies: Callable[[Environment], bool] = lambda _environment: True
+
+
+def _is_slurm_task(environment: Environment) -> bool:
+    step = environment.get("SLURM_STEP_ID", environment.get("SLURM_STEPID", ""))
+    return step.isdecimal() and int(step) < _NO_REAL_STEP
+
+
+LAUNCHERS = (
+    Launcher(
+        "torchrun",
+        ("TORCHELASTIC_RUN_ID",),
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+    ),
+    Launcher("env", ("WORLD_SIZE",), "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"),
+    Launcher("env", ("MASTER_ADDR",), "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"),
+    Launcher(
+        "slurm",
+        ("SLURM_JOB_ID",),
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_NTASKS",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_NODEID",
+        _is_slurm_task,
+    ),
+    Launcher(
+        "openmpi",
+        (),
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_COMM_WORLD_NODE_RANK",
+    ),
+    Launcher("mvapich", (), "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE", ""),
+    Launcher("pmi", (), "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    Launcher("pmix", (), "PMIX_RANK", "", "", ""),
+)
+
+NAMES = frozenset(
+    {
+        *(name for row in LAUNCHERS for name in (*row.marks, *row[2:6], row.group_rank) if name),
+        *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE"),
+        *(
+            "SLURM_STEP_ID",
+            "SLURM_STEPID",
+            "PMIX_NAMESPACE",
+            "OMPI_MCA_ess_base_jobid",
+            "PMI_JOBID",
+            "PBS_JOBID",
+        ),
+        *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NCCL_DEBUG_FILE", "TORCH_WORKER_SERVER_SOCKET"),
+        *("NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"),
+        *REPORTED,
+    }
+)
+"""The only variables that are ever kept of an inspected process."""
+
+_LAUNCHER_PROGRAMS = frozenset(
+    "torchrun accelerate deepspeed srun sbatch mpirun mpiexec orterun prterun prun orted prted hydra_pmi_proxy "
+    "mpiexec.hydra slurmstepd unhang unhang.pyz".split()
+)
+_LAUNCHER_MODULES = frozenset(
+    (
+        "torch.distributed.run",
+        "torch.distributed.launch",
+        "torch.distributed.elastic.multiprocessing.subprocess_handler",
+        "accelerate.commands.launch",
+        "accelerate.commands.accelerate_cli",
+        "deepspeed.launcher.launch",
+        "deepspeed.launcher.runner",
+        "unhang",
+    )
+)
+_SHOWN_ARGUMENTS = 6
+_LONGEST_JOB_NAME = 200
+
+
+def identify(environment: Environment) -> Identity | None:
+    """Return which rank an environment belongs to; None when it belongs to no rank."""
+    for launcher in LAUNCHERS:
+        rank = _number(environment, launcher.rank)
+        marked = all(mark in environment for mark in launcher.marks)
+        if rank is not None and marked and launcher.applies(environment):
+            return _identity(environment, launcher, rank)
+    return None
+
+
+def mistaken(environment: Environment) -> str | None:
+    """Return which variable would make a rank, or say how many there are, and is no such number; None: none.
+
+    `RANK=0x3` makes no rank, and `WORLD_SIZE=1000000000` is not counted up to: whoever looks for that rank is told why.
+    """
+    for launcher in LAUNCHERS:
+        if launcher.rank in environment and all(mark in environment for mark in launcher.marks):
+            names = [name for name in (launcher.rank, launcher.world_size) if environment.get(name)]
+            wrong = [name for name in names if _number(environment, name) is None]
+            told = ", ".join(f"{name}={quoted(environment[name])}" for name in wrong)
+            return f"job {quoted(job_name(environment))}, {told}" if wrong else None
+    return None
+
+
+def _identity(environment: Environment, launcher: Launcher, rank: int) -> Identity:
+    local_rank = _number(environment, launcher.local_rank)
+    return Identity(
+        job=job_name(environment),
+        rank=rank,
+        local_rank=local_rank,
+        group_rank=_number(environment, launcher.group_rank or ""),
+        world_size=_number(environment, launcher.world_size),
+        local_world_size=_number(environment, launcher.local_world_size),
+        attempt=_number(environment, "TORCHELASTIC_RESTART_COUNT") or 0,
+        launcher=launcher.name,
+        gpu=_gpu(environment, local_rank),
+    )
+
+
+def job_name(environment: Environment) -> str:
+    """Return the name of the job: the same on all its nodes, different from its neighbours' where possible."""
+    name = "".join(character for character in _raw_job_name(environment) if character.isprintable())
+    return name[:_LONGEST_JOB_NAME] or "unnamed"
+
+
+def _raw_job_name(environment: Environment) -> str:
+    slurm = environment.get("SLURM_JOB_ID")
+    if slurm:
+        return f"slurm-{slurm}"
+    run_id = environment.get("TORCHELASTIC_RUN_ID", "none")
+    if run_id not in ("none", ""):
+        return run_id
+    if environment.get("MASTER_ADDR"):
+        return f"{environment['MASTER_ADDR']}:{environment.get('MASTER_PORT', '29500')}"
+    for name in ("PBS_JOBID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"):
+        if environment.get(name):
+            return f"mpi-{environment[name]}"
+    return "unnamed"
+
+
+def is_launcher(arguments: list[str]) -> bool:
+    """Does this command line start a launcher (torchrun, srun, mpirun, ours) rather than a rank?"""
+    words = arguments[:_SHOWN_ARGUMENTS]
+    for position, word in enumerate(words):
+        if position < 3 and word.rpartition("/")[2] in _LAUNCHER_PROGRAMS:
+            return True
+        if word == "-m" and position + 1 < len(words):
+            return words[position + 1] in _LAUNCHER_MODULES
+        if word == "-c":
+            return False
+    return False
+
+
+def _number(environment: Environment, name: str) -> int | None:
+    text = environment.get(name, "")
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _gpu(environment: Environment, local_rank: int | None) -> str | None:
+    visible = environment.get("CUDA_VISIBLE_DEVICES", environment.get("HIP_VISIBLE_DEVICES", ""))
+    devices = [device.strip() for device in visible.split(",") if device.strip()]
+    if len(devices) == 1:
+        return devices[0]
+    return devices[local_rank] if local_rank is not None and local_rank < len(devices) else None

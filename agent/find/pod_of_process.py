@@ -1,0 +1,48 @@
+"""In which pod and container of Kubernetes a process runs, as the name of its control group tells."""
+
+import re
+from typing import NamedTuple
+
+from agent.errors import Gone
+from agent.proc.procfs import ProcFs
+from shared.errors import NotPermitted
+
+# 0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod3b1e2c4d_5f60_7182_93a4_b5c6d7e8f901.slice/
+#    cri-containerd-<64 digits>.scope                                        (systemd's names, in one line)
+# 9:memory:/kubepods/besteffort/pod3b1e2c4d-5f60-7182-93a4-b5c6d7e8f901/<64 digits>          (cgroupfs' names)
+# 0::/../../kubepods-podb5c6d7e8f90112345678123456781234.slice/crio-<64 digits>.scope     (a pod of the kubelet's own)
+_POD = re.compile(
+    r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?"
+    r"/(?:[a-z]{1,20}-){0,3}([0-9a-f]{64})(?:\.scope)?(?=/|$)"
+)
+_LONGEST_LINE = 4096
+
+
+class ContainerPlace(NamedTuple):
+    """The pod's uid and the container's id, as Kubernetes' API writes them, and what the process is called within."""
+
+    pod_uid: str
+    container_id: str
+    container_pid: int | None = None
+
+
+def place_of(procfs: ProcFs, pid: int) -> ContainerPlace | None:
+    """Return where process `pid` runs; None where it is in no pod or may not be read."""
+    try:
+        lines = procfs.text(pid, "cgroup").splitlines()
+    except (Gone, NotPermitted):
+        return None
+    for line in lines:
+        found = _POD.search(line[:_LONGEST_LINE])
+        if found is not None:
+            return ContainerPlace(found[1].replace("_", "-"), found[2], _innermost_pid(procfs, pid))
+    return None
+
+
+def _innermost_pid(procfs: ProcFs, pid: int) -> int | None:
+    # NSpid:  4711    17             (the pid here, then within each namespace further in)
+    try:
+        words = procfs.fields(pid, "status").get("NSpid", "").split()
+    except (Gone, NotPermitted):
+        return None
+    return int(words[-1]) if words and words[-1].isdecimal() else None

@@ -1,0 +1,130 @@
+"""Whose a process is, and whose processes are told of: an allow-list of users, by name or number.
+
+A job's name is what its processes say of themselves; their user is what the kernel says. A process in a user namespace
+is whatever user its own mapping says, and anybody may make such a namespace (`unshare -r`). So it belongs to whoever
+made the outermost one. Where that was root, who has given it a range of ids (pods with `hostUsers: false`, LXC), the id
+inside counts: that range differs from pod to pod of one job, the id inside does not.
+"""
+
+import fcntl
+import os
+import pwd
+import struct
+from contextlib import ExitStack
+
+from agent.errors import Gone
+from agent.proc.procfs import ProcFs, reading
+from shared.errors import InvalidSettings, NotPermitted, quoted
+
+_NS_GET_PARENT = 0xB702
+_NS_GET_OWNER_UID = 0xB704
+"""<linux/nsfs.h>"""
+
+_MOST_NESTED = 32
+"""As deep as the kernel lets user namespaces nest."""
+
+_LEAST_RANGE = 1000
+"""Ids that root gives to a container. Set-uid programs such as bwrap map the caller alone, to whatever he likes."""
+
+_AT_UID, _AT_SECURE = 11, 23
+"""<linux/auxvec.h>"""
+
+
+def parse_users(text: str) -> frozenset[int]:
+    """Read `alice,1234` as user ids. Raises InvalidSettings, which quotes the input."""
+    return frozenset(map(_uid, text.replace(",", " ").split()))
+
+
+def _uid(word: str) -> int:
+    if word.isdecimal() and word.isascii() and len(word) <= 10:
+        return int(word)
+    try:
+        return pwd.getpwnam(word).pw_uid
+    except KeyError as error:
+        raise InvalidSettings(
+            f"{quoted(word)} is no user of this machine", advice="write names or user ids, e.g. alice,1234"
+        ) from error
+
+
+def owner_of(procfs: ProcFs, pid: int) -> int | None:
+    """Return the real user id of a process, None of one that is gone."""
+    try:
+        words = procfs.fields(pid, "status").get("Uid", "").split()
+    except (Gone, NotPermitted):
+        return None
+    return int(words[0]) if words and words[0].isdecimal() else None
+
+
+def user_of(procfs: ProcFs, pid: int) -> str | None:
+    """Return whose a process is, as `Identity.user` has it; None where that is not known. Raises Gone."""
+    uid = owner_of(procfs, pid)
+    if uid is None or not procfs.is_real:
+        return None if uid is None else str(uid)
+    try:
+        owner, is_outermost = _namespace_owner(procfs, pid)
+    except (NotPermitted, OSError):
+        return str(uid)
+    if owner is None:
+        return str(uid)
+    if owner != 0:
+        return str(owner)
+    inside = _uid_inside(procfs, pid, uid) if is_outermost else None
+    return str(uid) if inside is None else f"c{inside}"
+
+
+def has_borrowed_rights(procfs: ProcFs, pid: int) -> bool:
+    """Does this process run with the user id of a set-uid program (`sudo`)? Its variables are the caller's then.
+
+    The kernel keeps who called it, and that it was given rights, beside the variables (getauxval(3)).
+    """
+    try:
+        data = procfs.read(pid, "auxv", most=4096)
+        here = os.readlink(f"{procfs.root}/self/ns/user") == procfs.link(pid, "ns/user") if procfs.is_real else True
+    except (Gone, NotPermitted, OSError):
+        return False
+    told = dict(struct.iter_unpack("=QQ", data[: len(data) // 16 * 16]))
+    caller = told.get(_AT_UID)
+    return here and bool(told.get(_AT_SECURE)) and caller is not None and caller != owner_of(procfs, pid)
+
+
+def _namespace_owner(procfs: ProcFs, pid: int) -> tuple[int | None, bool]:
+    """Return who made the outermost user namespace below ours that a process is in, and whether it is in no other.
+
+    None: it is in ours. Raises NotPermitted, Gone or OSError.
+    """
+    ours = os.stat(f"{procfs.root}/self/ns/user")
+    with ExitStack() as stack, reading(pid):
+        inner = _opened(stack, os.open(procfs.path(pid, "ns/user"), os.O_RDONLY | os.O_CLOEXEC))
+        if _is_same(inner, ours):
+            return None, True
+        for depth in range(_MOST_NESTED):
+            outer = _opened(stack, fcntl.ioctl(inner, _NS_GET_PARENT))
+            if _is_same(outer, ours):
+                owner = fcntl.ioctl(inner, _NS_GET_OWNER_UID, struct.pack("=I", 0))
+                return struct.unpack("=I", owner)[0], depth == 0
+            inner = outer
+    return None, False
+
+
+def _opened(stack: ExitStack, fd: int) -> int:
+    stack.callback(os.close, fd)
+    return fd
+
+
+def _is_same(fd: int, other: os.stat_result) -> bool:
+    found = os.fstat(fd)
+    return (found.st_dev, found.st_ino) == (other.st_dev, other.st_ino)
+
+
+def _uid_inside(procfs: ProcFs, pid: int, uid: int) -> int | None:
+    #          0     231072      65536        (first id inside, first id as we see it, how many)
+    try:
+        lines = procfs.text(pid, "uid_map").splitlines()
+    except (Gone, NotPermitted):
+        return None
+    for words in (line.split() for line in lines):
+        if len(words) == 3 and all(map(str.isdecimal, words)):
+            inside, outside, count = map(int, words)
+            if count >= _LEAST_RANGE and outside <= uid < outside + count:
+                return inside + uid - outside
+    return None

@@ -1,0 +1,176 @@
+"""One listing of all processes: who is whose parent, and which environments mark a rank."""
+
+import os
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from agent.errors import Gone
+from agent.find.environment import PYTHON, Environment, Environments, key_of
+from agent.find.launchers import NAMES, identify, is_launcher, mistaken
+from agent.find.process_owner import has_borrowed_rights, user_of
+from agent.proc.procfs import ProcFs, Stat
+from shared.errors import NotPermitted
+from shared.wire.snapshot import Identity
+
+_MOST_MAPS_BYTES = 4 * 1024 * 1024
+
+
+class RankLikelihood(IntEnum):
+    """What a process runs, the likelier a rank the higher."""
+
+    OTHER = 0
+    PYTHON = 1
+    TORCH = 2
+
+
+class Candidate(NamedTuple):
+    """A process whose environment says that it is, or belongs to, a rank."""
+
+    stat: Stat
+    identity: Identity
+    environment: Environment
+    is_launcher: bool
+
+
+class Listing(NamedTuple):
+    """All processes at one moment."""
+
+    stats: dict[int, Stat]
+    candidates: dict[int, Candidate]
+    unreadable: tuple[int, ...]
+    """Processes whose environment we are not allowed to read."""
+    mistaken: tuple[tuple[int, str], ...] = ()
+    """Processes whose environment gives them a rank, or a number of ranks, that is none, and what it is."""
+
+    def ancestors(self, pid: int) -> Iterator[int]:
+        """Iterate over the parents of a process, the nearest first."""
+        seen = {pid}
+        while (found := self.stats.get(pid)) is not None and found.parent_pid not in seen:
+            pid = found.parent_pid
+            seen.add(pid)
+            yield pid
+
+    def children(self) -> dict[int, list[int]]:
+        """Return the children of every process that has any."""
+        families: dict[int, list[int]] = {}
+        for stat in self.stats.values():
+            families.setdefault(stat.parent_pid, []).append(stat.pid)
+        return families
+
+
+class Lister:
+    """Lists processes. `reading` is the process being read now, for whoever watches over a slow listing."""
+
+    def __init__(self, procfs: ProcFs, *, own_pid: int | None = None) -> None:
+        self._procfs = procfs
+        self.own_pid = os.getpid() if own_pid is None else own_pid
+        self._environments = Environments(procfs, NAMES)
+        self._with_torch: set[tuple[int, int]] = set()
+        self._known: dict[tuple[int, int], Candidate] = {}
+        self._mistaken: dict[int, str] = {}
+        self._dull: dict[int, Stat] = {}
+        self._avoided: frozenset[tuple[int, int]] = frozenset()
+        self.reading: tuple[int, int] | None = None
+
+    def listing(self, avoid: frozenset[tuple[int, int]], *, quick: bool = False) -> Listing:
+        """List all processes; those in `avoid` (pid, start) and those in state D keep what is known of them.
+
+        Reading the memory or environment of a process blocked in the kernel may block the reader as well.
+        A `quick` listing takes for granted that what was no rank and runs no Python is still there, unchanged.
+        """
+        self._avoided = avoid
+        self._mistaken = {}
+        stats = dict(self._stats(self._dull if quick else {}))
+        candidates, unreadable = {}, []
+        for stat in stats.values():
+            if stat.pid == self.own_pid or stat.state in "ZX" or self._is_dull(stat):
+                continue
+            try:
+                found = self._candidate(stat, avoid)
+            except NotPermitted:
+                unreadable.append(stat.pid)
+            except Gone:
+                continue
+            else:
+                if found is not None:
+                    candidates[stat.pid] = found
+        self._remember(stats, candidates)
+        return Listing(stats, candidates, tuple(unreadable), tuple(self._mistaken.items()))
+
+    def successor(self) -> "Lister":
+        """Return a lister that knows what this one knows, for when a thread is stuck in this one."""
+        heir = Lister(self._procfs, own_pid=self.own_pid)
+        heir._known, heir._with_torch = dict(self._known), set(self._with_torch)
+        return heir
+
+    def runs(self, stat: Stat) -> "RankLikelihood":
+        """Return what runs in this process, by what it has mapped, else by its program's name."""
+        key = (stat.pid, stat.start_ticks)
+        if key in self._with_torch:
+            return RankLikelihood.TORCH
+        try:
+            maps = self._procfs.read(stat.pid, "maps", most=_MOST_MAPS_BYTES)
+            name = self._procfs.link(stat.pid, "exe").rpartition("/")[2]
+        except (Gone, NotPermitted):
+            maps, name = b"", stat.name
+        if b"/libtorch" in maps:
+            self._with_torch.add(key)
+            return RankLikelihood.TORCH
+        return RankLikelihood.PYTHON if b"/libpython" in maps or PYTHON.match(name) else RankLikelihood.OTHER
+
+    def _stats(self, known: dict[int, Stat]) -> Iterator[tuple[int, Stat]]:
+        for pid in self._procfs.pids():
+            try:
+                yield pid, known[pid] if pid in known else self._procfs.stat(pid)
+            except (Gone, NotPermitted):
+                continue
+
+    def _candidate(self, stat: Stat, avoid: frozenset[tuple[int, int]]) -> Candidate | None:
+        key = (stat.pid, stat.start_ticks)
+        known = self._known.get(key)
+        if key in avoid or (stat.state == "D" and known is not None):
+            return known if known is None else known._replace(stat=stat)
+        self.reading = key
+        try:
+            environment = self._environments.read(stat)
+            identity = identify(environment)
+            wrong = mistaken(environment)
+            if wrong is not None:
+                self._mistaken[stat.pid] = wrong
+            if identity is None or has_borrowed_rights(self._procfs, stat.pid):
+                return None
+            owned = identity.model_copy(update={"user": user_of(self._procfs, stat.pid)})
+            return Candidate(stat, owned, environment, is_launcher(self._arguments(stat.pid)))
+        finally:
+            self.reading = None
+
+    def arguments(self, stat: Stat) -> list[str]:
+        """Return the command line of any process; none of one that ended, or is blocked in the kernel."""
+        key = (stat.pid, stat.start_ticks)
+        if key in self._avoided or stat.state in "DZX":
+            return []
+        self.reading = key
+        try:
+            return self._arguments(stat.pid)
+        except (Gone, NotPermitted):
+            return []
+        finally:
+            self.reading = None
+
+    def _arguments(self, pid: int) -> list[str]:
+        return self._procfs.text(pid, "cmdline", most=8192).split("\0")
+
+    def _is_dull(self, stat: Stat) -> bool:
+        """Is this one that will never be a rank: of the kernel, or without Python and without the variables?"""
+        return stat.is_kernel_thread or (self._environments.is_fixed(stat) and stat.pid in self._dull)
+
+    def _remember(self, stats: dict[int, Stat], candidates: dict[int, Candidate]) -> None:
+        self._with_torch &= {(c.stat.pid, c.stat.start_ticks) for c in candidates.values()}
+        self._known = {(c.stat.pid, c.stat.start_ticks): c for c in candidates.values()}
+        self._environments.forget_all_but({key_of(stat) for stat in stats.values()})
+        self._dull = {
+            stat.pid: stat
+            for stat in stats.values()
+            if stat.is_kernel_thread or (stat.pid not in candidates and self._environments.is_fixed(stat))
+        }

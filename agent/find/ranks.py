@@ -1,0 +1,230 @@
+"""Tells which processes are ranks, which are their children, and which only launched them.
+
+1. A process belongs to a rank when its environment says so (processes.py, launchers.py), and to the job of its user:
+   what another user's processes say of themselves changes nothing for the ranks here.
+2. Launchers are left out: by their command line, or because a process below them carries another identity
+   of the same job (`srun` above `torchrun`, `torchrun` above its ranks, a script that calls `mp.spawn`). So is
+   what merely waits for ourselves: under `srun bash -c 'unhang snapshot'` that shell is a task of Slurm's, too.
+3. Of the processes left with one identity the topmost that has torch loaded is the rank, else the topmost
+   that runs Python, else the topmost: a shell that merely waits for Python inherits the same variables.
+4. What lies below a rank are its children, whatever their environment says.
+5. Zombies beside ranks have exited. They keep their exit status until somebody reaps them.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from agent.errors import Gone
+from agent.find.launchers import LAUNCHERS
+from agent.find.pod_of_process import place_of
+from agent.find.processes import Candidate, Lister, Listing, RankLikelihood
+from agent.proc.procfs import ProcFs, Stat
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import Exited, Identity
+
+_KINDS = tuple(dict.fromkeys(launcher.name for launcher in LAUNCHERS))
+_MOST_CHILDREN = 256
+_MOST_SHOWN = 8
+_HIDDEN = (
+    "/proc shows no processes of other users (it is mounted with hidepid); "
+    "run as the job's user, as root, or in the group that its option `gid` names"
+)
+
+
+class Rank(NamedTuple):
+    """A living rank: who it is, the process it is, and what it inherited."""
+
+    identity: Identity
+    stat: Stat
+    environment: dict[str, str]
+    children: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The process's id and start: unique on this node."""
+        return self.stat.pid, self.stat.start_ticks
+
+
+class FoundRanks(NamedTuple):
+    """Who is on this node at one moment."""
+
+    ranks: tuple[Rank, ...]
+    exited: tuple[Exited, ...]
+    missing: tuple[Missing, ...]
+
+
+def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> FoundRanks:
+    """Find the ranks in a listing."""
+    families = listing.children()
+    candidates = _without_launchers(listing, lister)
+    chosen = [top for group in _by_identity(candidates) for top in _choose(group, listing, lister)]
+    ranks = [_rank(candidate, families, procfs, host) for candidate in chosen]
+    ranks.sort(key=lambda rank: (rank.identity.job or "", rank.identity.rank, rank.stat.pid))
+    return FoundRanks(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister))
+
+
+def _without_launchers(listing: Listing, lister: Lister) -> list[Candidate]:
+    """Step 2."""
+    launching = {pid for pid, candidate in listing.candidates.items() if candidate.is_launcher}
+    launching |= set(_waiting_for_us(listing, lister))
+    for candidate in listing.candidates.values():
+        for pid in listing.ancestors(candidate.stat.pid):
+            above = listing.candidates.get(pid)
+            if above is not None and _launched(above.identity, candidate.identity):
+                launching.add(pid)
+    return [candidate for pid, candidate in listing.candidates.items() if pid not in launching]
+
+
+def _waiting_for_us(listing: Listing, lister: Lister) -> Iterable[int]:
+    """Return our own ancestors that run no Python; one that does may be a rank that asks about itself."""
+    for pid in listing.ancestors(lister.own_pid):
+        above = listing.candidates.get(pid)
+        if above is not None and lister.runs(above.stat) is RankLikelihood.OTHER:
+            yield pid
+
+
+def _launched(above: Identity, below: Identity) -> bool:
+    """Does the identity below show that the process above only starts ranks?"""
+    if above.job != below.job and above.launcher == below.launcher:
+        return False
+    return (above.rank, above.launcher) != (below.rank, below.launcher) and _stronger(below, above)
+
+
+def _stronger(below: Identity, above: Identity) -> bool:
+    return _KINDS.index(below.launcher or "") <= _KINDS.index(above.launcher or "")
+
+
+def _by_identity(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
+    groups: dict[tuple[object, ...], list[Candidate]] = {}
+    for candidate in candidates:
+        identity = candidate.identity
+        groups.setdefault((identity.job, identity.rank, identity.attempt), []).append(candidate)
+    return list(groups.values())
+
+
+def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Candidate]:
+    """Step 3. Two unrelated tops with one identity stay two: both must be seen.
+
+    A family may have several users: `sudo -u` and what it started. Unrelated processes of several users say nothing
+    about each other.
+    """
+    families: dict[int, list[Candidate]] = {}
+    pids = {candidate.stat.pid for candidate in group}
+    for candidate in group:
+        above = [pid for pid in listing.ancestors(candidate.stat.pid) if pid in pids]
+        families.setdefault(above[-1] if above else candidate.stat.pid, []).append(candidate)
+    chosen = [_runner(family, lister) for family in families.values()]
+    with_python = {c.identity.user for c in chosen if lister.runs(c.stat) is not RankLikelihood.OTHER}
+    return [c for c in chosen if c.identity.user not in with_python or lister.runs(c.stat) is not RankLikelihood.OTHER]
+
+
+def _runner(family: list[Candidate], lister: Lister) -> Candidate:
+    """Return the first process that has torch loaded, else the first that runs Python, else the first."""
+    family.sort(key=lambda candidate: (candidate.stat.start_ticks, candidate.stat.pid))
+    for wanted in (RankLikelihood.TORCH, RankLikelihood.PYTHON):
+        for candidate in family:
+            if lister.runs(candidate.stat) >= wanted:
+                return candidate
+    return family[0]
+
+
+def _rank(candidate: Candidate, families: dict[int, list[int]], procfs: ProcFs, host: str) -> Rank:
+    """Step 4."""
+    stat = candidate.stat
+    known: dict[str, object] = {"host": host, "pid": stat.pid, "started_at": procfs.started_at(stat)}
+    place = place_of(procfs, stat.pid)
+    if place is not None:
+        known |= place._asdict()
+    identity = candidate.identity.model_copy(update=known)
+    return Rank(identity, stat, candidate.environment, tuple(_below(stat.pid, families)))
+
+
+def _below(pid: int, families: dict[int, list[int]]) -> list[int]:
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) < _MOST_CHILDREN:
+        below = families.pop(waiting.pop(0), [])
+        found.extend(below)
+        waiting.extend(below)
+    return found[:_MOST_CHILDREN]
+
+
+_TOGETHER_SECONDS = 15.0
+"""A launcher starts its ranks within this; what it started at another time was no rank of the same attempt."""
+
+
+def _zombies(listing: Listing, ranks: list[Rank], procfs: ProcFs) -> list[Exited]:
+    """Step 5. A zombie of another name or time than the ranks beside it was some helper of the launcher."""
+    beside: dict[tuple[int, str], list[Rank]] = {}
+    for rank in ranks:
+        beside.setdefault((rank.stat.parent_pid, rank.stat.name), []).append(rank)
+    ended = [stat for stat in listing.stats.values() if stat.state == "Z"]
+    siblings = [(stat, _started_with(stat, beside.get((stat.parent_pid, stat.name), []), procfs)) for stat in ended]
+    return [exited_from(stat, ranks, procfs) for stat, ranks in siblings if ranks]
+
+
+def _started_with(stat: Stat, ranks: list[Rank], procfs: ProcFs) -> list[Rank]:
+    began = procfs.started_at(stat)
+    return [rank for rank in ranks if abs((rank.identity.started_at or began) - began) <= _TOGETHER_SECONDS]
+
+
+def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:
+    """Describe a zombie. Its exit status is that of waitpid(2): a signal, or an exit code."""
+    signal = stat.exit_status & 0x7F
+    told = _status_is_told(stat.pid, procfs)
+    beside = tuple(beside)
+    jobs = dict.fromkeys(rank.identity.job for rank in beside if rank.identity.job is not None)
+    users = {rank.identity.user for rank in beside}
+    return Exited(
+        pid=stat.pid,
+        parent_pid=stat.parent_pid,
+        name=stat.name,
+        exit_code=stat.exit_status >> 8 & 0xFF if told and not signal else None,
+        signal=signal or None,
+        sibling_jobs=tuple(jobs),
+        sibling_user=users.pop() if len(users) == 1 else None,
+    )
+
+
+def _status_is_told(pid: int, procfs: ProcFs) -> bool:
+    """May we see exit statuses? To others the kernel says 0; `io` is under the same permission, and honest."""
+    try:
+        procfs.read(pid, "io")
+    except NotPermitted:
+        return False
+    except Gone:
+        return True
+    return True
+
+
+def _missing(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
+    """Report Python processes that may be ranks and cannot be read, or are ranks by a number that is none."""
+    if 1 not in listing.stats:
+        return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=_HIDDEN),)
+    return (*_hidden(listing, lister), *_mistaken(listing, lister))
+
+
+def _hidden(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
+    hidden = [pid for pid in listing.unreadable if lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER]
+    if not hidden:
+        return ()
+    shown = ", ".join(map(str, hidden[:_MOST_SHOWN])) + (" …" if len(hidden) > _MOST_SHOWN else "")
+    detail = (
+        f"not allowed to read the environment of {len(hidden)} Python processes (pids {shown}); "
+        "run as the job's user, as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+    )
+    return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=detail),)
+
+
+def _mistaken(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
+    wrong = [
+        (pid, what) for pid, what in listing.mistaken if lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER
+    ]
+    if not wrong:
+        return ()
+    shown = "; ".join(f"pid {pid}: {what}" for pid, what in wrong[:_MOST_SHOWN]) + (
+        "; …" if wrong[_MOST_SHOWN:] else ""
+    )
+    detail = f"the environment of {len(wrong)} Python processes has what is no number of ranks ({shown})"
+    return (Missing(source="ranks", reason=Reason.UNREADABLE, detail=detail),)

@@ -1,0 +1,1 @@
+"""Look: one rank or the whole node, source by source, each under its own deadline."""

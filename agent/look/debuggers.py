@@ -1,0 +1,63 @@
+"""Closer looks at one rank, when somebody asks: a debugger's backtrace, or some seconds of system calls.
+
+They stop or slow the rank, so nobody else looks at it meanwhile, and the watch leaves that time out. gdb reads program
+files that the job's user can write: an agent with rights that the user lacks runs it only where its settings allow.
+"""
+
+import time
+from pathlib import Path
+
+from agent.deadline import Deadline, Late
+from agent.errors import Gone, Unavailable, missing_for
+from agent.find.ranks import Rank
+from agent.look.looker import Looker
+from agent.sources.look_context import LookContext
+from agent.tools.gdb import backtrace_with_gdb
+from agent.tools.pystack import NO_NATIVE, backtrace_with_pystack
+from agent.tools.run_bounded import find_program
+from agent.tools.strace import trace_syscalls
+from shared.errors import NotPermitted
+from shared.missing import Reason
+from shared.wire.debug_output import DeepLook, How
+
+DEEP_SECONDS = 40.0
+"""For a look with a debugger: reading the symbols of PyTorch and CUDA takes it most of that on a busy node."""
+
+_NOT_ALLOWED = "this agent runs no debuggers; set UNHANG_AGENT_DEBUGGERS=true for it, or run `unhang look` on the node"
+_PROGRAMS = {How.GDB: "gdb", How.PYSTACK: "pystack", How.SYSCALLS: "strace"}
+
+
+class DeepLooker:
+    """Takes closer looks, one at a time per rank."""
+
+    def __init__(self, looker: Looker, *, allowed: bool) -> None:
+        self._looker = looker
+        self._allowed = allowed
+
+    def look(self, rank: Rank, scene: LookContext, how: How, *, seconds: float, deadline: Deadline) -> DeepLook:
+        """Look at `rank` closely. What goes wrong is told as missing."""
+        identity = rank.identity
+        taken = DeepLook(rank=identity.rank, host=scene.host, pid=rank.stat.pid, how=how)
+        begun = time.monotonic()
+        try:
+            if not self._allowed:
+                raise Unavailable(Reason.NOT_ENABLED, _NOT_ALLOWED)
+            with self._looker.alone_with(rank, scene, deadline):
+                begun = time.monotonic()
+                part = _part(rank, scene, how, seconds=seconds, deadline=deadline)
+        except (Unavailable, Gone, NotPermitted, Late) as error:
+            part = {"missing": missing_for(_PROGRAMS[how], error)}
+        return taken.model_copy(update={**part, "took_seconds": round(time.monotonic() - begun, 3)})
+
+
+def _part(rank: Rank, scene: LookContext, how: How, *, seconds: float, deadline: Deadline) -> dict[str, object]:
+    procfs, pid = scene.procfs, rank.stat.pid
+    program: Path | None = find_program(_PROGRAMS[how])
+    match how:
+        case How.GDB:
+            return {"stacks": backtrace_with_gdb(procfs, pid, program, deadline)}
+        case How.PYSTACK:
+            stacks = backtrace_with_pystack(procfs, pid, program, deadline)
+            return {"stacks": stacks, "remark": "" if stacks.native else NO_NATIVE}
+        case How.SYSCALLS:
+            return {"syscalls": trace_syscalls(procfs, pid, program, seconds=seconds, deadline=deadline)}

@@ -1,0 +1,108 @@
+"""This node: finds its ranks under a deadline, and keeps the watch over them."""
+
+import threading
+from functools import partial
+
+from agent.deadline import Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
+from agent.errors import missing_for
+from agent.find.pending_launchers import waiting_launchers
+from agent.find.process_owner import owner_of
+from agent.find.processes import Lister, Listing
+from agent.find.ranks import FoundRanks, discover
+from agent.look.progress_watch import Watch
+from agent.proc.procfs import ProcFs
+from shared.missing import Missing, Reason
+from shared.ranks import unfold
+from shared.wire.snapshot import Identity
+
+_FIND_SECONDS = 2.0
+_MOST_AVOIDED = 64
+_TOO_LONG = "listing the processes of this machine takes too long: reading about some of them blocks"
+
+
+class Node:
+    """Everything the agent knows about the machine it runs on. One caller at a time finds."""
+
+    def __init__(
+        self,
+        procfs: ProcFs,
+        host: str,
+        crew: ThreadPool,
+        *,
+        only_ranks: str | None = None,
+        only_users: frozenset[int] = frozenset(),
+    ) -> None:
+        """Tell of these ranks and of these users' processes alone; without users, of everybody's."""
+        self.procfs = procfs
+        self.host = host
+        self._crew = crew
+        self._only = None if only_ranks is None else frozenset(unfold(only_ranks))
+        self._users = only_users
+        self._lister = Lister(procfs)
+        self._avoided: frozenset[tuple[int, int]] = frozenset()
+        self._lock = threading.Lock()
+        self.watch = Watch(procfs, host)
+
+    @property
+    def abandoned(self) -> int:
+        """How many looks never came back."""
+        return self._crew.abandoned
+
+    def find(self, deadline: Deadline, *, quick: bool = False) -> FoundRanks:
+        """Find the ranks that are here now; `quick` looks closely only at processes that are new or run Python.
+
+        Where the machine does not let us look in time, that is what is missing.
+        """
+        with self._lock:
+            while len(self._avoided) < _MOST_AVOIDED:
+                limit = deadline.at_most(_FIND_SECONDS)
+                outcome = self._crew.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
+                if isinstance(outcome, tuple):
+                    return self._seen(*outcome)
+                if isinstance(outcome, NoThread):
+                    return FoundRanks((), (), (missing_for("ranks", outcome),))
+                if not isinstance(outcome, Late | TooManyAbandoned):
+                    raise outcome
+                if not self._avoid_the_stuck():
+                    break
+        return FoundRanks((), (), (Missing(source="ranks", reason=Reason.TIMED_OUT, detail=_TOO_LONG),))
+
+    def beat(self, deadline: Deadline) -> None:
+        """Take every rank's beat."""
+        self._crew.run({"beat": self.watch.beat}, deadline, owner="watch")
+
+    def _find(self, quick: bool) -> tuple[FoundRanks, Listing]:
+        lister = self._lister
+        listing = lister.listing(self._avoided, quick=quick)
+        found = discover(listing, lister, self.procfs, self.host)
+        if quick:  # nobody asks
+            return found, listing
+        waiting = [missing for pid, missing in waiting_launchers(listing, lister) if self._is_ours(None, pid)]
+        return found._replace(missing=(*found.missing, *waiting)), listing
+
+    def _avoid_the_stuck(self) -> bool:
+        """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?"""
+        stuck = self._lister.reading
+        if stuck is None or stuck in self._avoided:
+            return False
+        self._avoided |= {stuck}
+        self._lister = self._lister.successor()
+        return True
+
+    def _seen(self, found: FoundRanks, listing: Listing) -> FoundRanks:
+        found = found._replace(ranks=tuple(r for r in found.ranks if self._is_ours(r.identity, r.stat.pid)))
+        self._avoided &= {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
+        exited = tuple(e for e in self.watch.see(found, listing) if self._is_ours(e.identity, e.pid))
+        return found._replace(exited=exited, missing=(*found.missing, *self._missing()))
+
+    def _is_ours(self, identity: Identity | None, pid: int) -> bool:
+        if self._users and owner_of(self.procfs, pid) not in (None, *self._users):
+            return False
+        return self._only is None or identity is None or identity.rank in self._only
+
+    def _missing(self) -> tuple[Missing, ...]:
+        if not self._avoided:
+            return ()
+        pids = ", ".join(str(pid) for pid, _ in sorted(self._avoided))
+        detail = f"reading about processes {pids} blocked; they are left out, or told of as last known"
+        return (Missing(source="ranks", reason=Reason.TIMED_OUT, detail=detail),)

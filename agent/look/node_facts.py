@@ -1,0 +1,65 @@
+"""What is told of a node as a whole: its kernel log and its GPUs, asked while its ranks are looked at."""
+
+import threading
+from collections.abc import Callable, Mapping
+
+from agent.deadline import Deadline, Late, ThreadPool
+from agent.errors import missing_for
+from agent.sources.kernel_log import KernelLog
+from shared.missing import Missing
+from shared.wire.gpus import Gpus
+from shared.wire.kernel_events import KernelEvents
+
+Told = dict[str, KernelEvents | Gpus | Missing]
+"""Fields of a NodeSnapshot."""
+
+
+class Surroundings:
+    """Asks each source of the node under a deadline; one that hangs costs its own Missing and is not asked again."""
+
+    def __init__(
+        self, crew: ThreadPool, kernel_log: KernelLog, read_gpus: Callable[[Deadline], Gpus], seconds: float = 3.5
+    ) -> None:
+        self._crew = crew
+        self._kernel_log = kernel_log
+        self._read_gpus = read_gpus
+        self._seconds = seconds
+
+    def begin(self, deadline: Deadline) -> "NodeQuestions":
+        """Begin to ask; the answer is waited for in `Asking.told`."""
+        limit = deadline.at_most(self._seconds)
+        tasks: dict[str, Callable[[], KernelEvents | Gpus]] = {
+            "kernel_events": lambda: self._kernel_log.read(limit),
+            "gpus": lambda: self._read_gpus(limit),
+        }
+        return NodeQuestions(self._crew, tasks, limit)
+
+    def close(self) -> None:
+        """Let go of the kernel log; the next question opens it anew."""
+        self._kernel_log.close()
+
+
+class NodeQuestions:
+    """Questions about the node that are under way."""
+
+    def __init__(
+        self, crew: ThreadPool, tasks: Mapping[str, Callable[[], KernelEvents | Gpus]], deadline: Deadline
+    ) -> None:
+        self._crew = crew
+        self._tasks = tasks
+        self._deadline = deadline
+        self._outcomes: dict[str, KernelEvents | Gpus | Exception] = {}
+        self._thread = threading.Thread(target=self._ask, name="surroundings", daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        self._outcomes = self._crew.run(self._tasks, self._deadline, owner="surroundings")
+
+    def told(self) -> Told:
+        """Return what each source gave, or why it gave nothing."""
+        self._thread.join()  # the crew comes back by the deadline, whatever becomes of its tasks
+        outcomes = {name: self._outcomes.get(name, Late()) for name in self._tasks}
+        return {
+            name: missing_for(name, outcome) if isinstance(outcome, Exception) else outcome
+            for name, outcome in outcomes.items()
+        }

@@ -1,0 +1,178 @@
+"""Remembers the ranks between questions: since when each has stood still, and which have gone."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from agent.errors import Gone
+from agent.find.processes import Listing
+from agent.find.ranks import FoundRanks, Rank, exited_from
+from agent.proc.exit_status import HeldProcess, read_status
+from agent.proc.oom_counts import OomCount, count_at, oom_counts
+from agent.proc.procfs import ProcFs
+from agent.sources.look_context import LookContext
+from agent.sources.progress_counters import has_moved, take_beat
+from agent.sources.rank_logs import own_log_fds, total_bytes
+from shared.errors import NotPermitted
+from shared.wire.snapshot import Beat, Exited
+
+_GONE_IS_TOLD_SECONDS = 900.0
+_MOST_GONE = 4096
+
+Key = tuple[int, int]
+
+_Job = tuple[str | None, str | None]
+"""Its name and its user."""
+
+
+@dataclass
+class _Watched:
+    rank: Rank
+    logs: tuple[int, ...]
+    """The descriptors of its own log files that can be asked for their size without risk."""
+    oom_counts: tuple[OomCount, ...]
+    held: HeldProcess | None
+    """None in a recorded tree, whose process ids are those of strangers here."""
+    last: Beat | None = None
+    still_since: float | None = None
+
+
+@dataclass(frozen=True)
+class _Departed:
+    exited: Exited
+    rank: Rank
+    at: float
+
+
+class Watch:
+    """What an agent knows of its ranks beyond the present moment. One caller at a time may `see`."""
+
+    def __init__(self, procfs: ProcFs, host: str, clock: Callable[[], float] = time.time) -> None:
+        self._procfs = procfs
+        self._host = host
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._watched: dict[Key, _Watched] = {}
+        self._departed: list[_Departed] = []
+
+    def see(self, found: FoundRanks, listing: Listing) -> tuple[Exited, ...]:
+        """Take in who is here now; return who has exited, with the rank it was where that is known."""
+        living = {rank.key: rank for rank in found.ranks}
+        new = {key: self._begin(rank) for key, rank in living.items() if key not in self._watched}
+        with self._lock:
+            gone = [self._watched.pop(key) for key in list(self._watched) if key not in living]
+            self._watched.update(new)
+            for key, rank in living.items():
+                self._watched[key].rank = rank
+        for watched in gone:
+            self._depart(watched, listing)
+        known = {departed.exited.pid: departed.exited for departed in self._told(found.ranks)}
+        zombies = {zombie.pid: zombie for zombie in found.exited}
+        return tuple((zombies | known)[pid] for pid in sorted(zombies | known))
+
+    def beat(self) -> None:
+        """Take everyone's beat and note who has moved."""
+        for watched in self._copy():
+            pid = watched.rank.stat.pid
+            try:
+                written = total_bytes(self._procfs, pid, watched.logs)
+                beat = take_beat(self._procfs, pid, children=watched.rank.children, log_bytes=written)
+            except (Gone, NotPermitted):
+                continue
+            with self._lock:
+                self._note(watched, beat)
+
+    def looked(self, key: Key, before: Beat, after: Beat) -> None:
+        """Leave our own look at a rank out of account: what it did from `before` to `after` was our doing."""
+        with self._lock:
+            watched = self._watched.get(key)
+            if watched is not None and watched.last is not None:
+                self._note(watched, before)
+                watched.last = after
+
+    def idle_for_seconds(self, key: Key) -> float | None:
+        """Return how long a rank has been seen without progress; None when it has not been watched."""
+        with self._lock:
+            watched = self._watched.get(key)
+            since = None if watched is None else watched.still_since
+        return None if since is None else max(0.0, self._clock() - since)
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        """The ranks known to live."""
+        return tuple(watched.rank for watched in self._copy())
+
+    def _copy(self) -> tuple[_Watched, ...]:
+        with self._lock:
+            return tuple(self._watched.values())
+
+    def _note(self, watched: _Watched, beat: Beat) -> None:
+        if watched.last is None or watched.still_since is None or has_moved(watched.last, beat):
+            watched.still_since = beat.at_ns / 1e9
+        watched.last = beat
+
+    def _begin(self, rank: Rank) -> _Watched:
+        logs = own_log_fds(LookContext(self._procfs, self._host), rank)
+        held = HeldProcess(rank.stat.pid) if self._procfs.is_real else None
+        return _Watched(rank, logs, oom_counts(self._procfs, rank.stat.pid), held)
+
+    def _depart(self, watched: _Watched, listing: Listing) -> None:
+        """Describe how a rank went. Until it is reaped its status is known; afterwards where the kernel keeps it."""
+        rank, stat = watched.rank, listing.stats.get(watched.rank.stat.pid)
+        if stat is not None and stat.start_ticks == rank.stat.start_ticks and stat.state == "Z":
+            exited = exited_from(stat, (rank,), self._procfs)
+        elif stat is not None and stat.start_ticks == rank.stat.start_ticks:
+            return  # alive, and no rank any more: it was a launcher, seen before it had started anybody
+        else:
+            code, killed_by = read_status(None if watched.held is None else watched.held.exit_status())
+            exited = Exited(
+                pid=rank.stat.pid,
+                parent_pid=rank.stat.parent_pid,
+                name=rank.stat.name,
+                exit_code=code,
+                signal=killed_by,
+            )
+        killed = _was_oom_killed(watched.oom_counts, exited)
+        known = exited.model_copy(update={"identity": rank.identity, "oom_killed": killed})
+        self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, self._clock())]
+
+    def _told(self, ranks: Iterable[Rank]) -> list[_Departed]:
+        """Forget who went long ago or has come back, and return the others.
+
+        Whoever was gone before the present ranks of its job began belonged to an earlier run of it.
+        """
+        jobs: dict[_Job, list[Rank]] = {}
+        for rank in ranks:
+            jobs.setdefault((rank.identity.job, rank.identity.user), []).append(rank)
+        self._departed = [d for d in self._departed if _still_matters(d, jobs, self._clock())]
+        return self._departed
+
+
+def _was_oom_killed(counts: tuple[OomCount, ...], exited: Exited) -> bool | None:
+    """Compare the counts of its control group and those above it with what they were; None: they do not tell.
+
+    A count above its own group may have risen for a neighbour: it tells only of one that SIGKILL has ended.
+    """
+    if exited.exit_code is not None or exited.signal not in (None, signal.SIGKILL):
+        return False
+    for before in counts:
+        now = count_at(before.path)
+        if now is not None and before.own:
+            return now > before.kills
+        if now is not None and now == before.kills:
+            return False
+        if now is not None:
+            return True if exited.signal == signal.SIGKILL else None
+    return None
+
+
+def _still_matters(departed: _Departed, jobs: dict[_Job, list[Rank]], now: float) -> bool:
+    living = jobs.get((departed.rank.identity.job, departed.rank.identity.user))
+    if not living:
+        return now - departed.at < _GONE_IS_TOLD_SECONDS
+    identity = departed.rank.identity
+    replaced = any(r.identity.rank == identity.rank for r in living)
+    first = min(r.identity.started_at or 0.0 for r in living)
+    return not replaced and departed.at >= first and all(r.identity.attempt <= identity.attempt for r in living)

@@ -1,0 +1,104 @@
+"""Opens files that a job names or holds, without being led anywhere the job itself could not go.
+
+The agent may read every file of the machine; the job may not. So a path is walked component by component
+without following links, whoever started the job must be allowed to enter each folder and to read the file
+(readers.py, file_access.py), and only plain files are opened: a FIFO would block, a device might do something.
+
+A held descriptor has no path to walk: its process could open it again by /proc/self/fd, which asks the file alone.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from agent.errors import Unavailable
+from agent.proc.file_access import READ, SEARCH, Reader, permissions_of
+from agent.proc.procfs import ProcFs, reading
+from agent.proc.readers import Readers
+from shared.errors import NotPermitted
+from shared.missing import Reason
+
+_MOST_COMPONENTS = 64
+
+
+@contextmanager
+def open_held(procfs: ProcFs, pid: int, fd: int, readers: Readers) -> Iterator[int]:
+    """Open the plain file behind a descriptor that the process holds. Raises Unavailable or NotPermitted."""
+    path = procfs.path(pid, f"fd/{fd}")
+    with ExitStack() as opened:
+        with reading(pid):
+            file = _kept(_open(_kept(hold(path), opened), readers, path), opened)
+        yield file
+
+
+@contextmanager
+def open_named(procfs: ProcFs, pid: int, path: str, readers: Readers) -> Iterator[int]:
+    """Open a plain file by an absolute path as the process sees it, following no link."""
+    components = [part for part in path.split("/") if part not in ("", ".")]
+    if not path.startswith("/") or ".." in components or not 0 < len(components) <= _MOST_COMPONENTS:
+        raise Unavailable(Reason.REFUSED, f"{path[:200]!r} is not a plain absolute path")
+    with ExitStack() as opened:
+        with reading(pid):
+            folder = _kept(hold(procfs.path(pid, "root"), flags=os.O_DIRECTORY), opened)
+            _require(readers, folder, SEARCH, "enter its root folder")
+            for part in components[:-1]:
+                folder = _kept(hold(part, flags=os.O_DIRECTORY | os.O_NOFOLLOW, folder=folder), opened)
+                _require(readers, folder, SEARCH, f"enter {part!r}")
+            held = _kept(hold(components[-1], flags=os.O_NOFOLLOW, folder=folder), opened)
+            file = _kept(_open(held, readers, path), opened)
+        yield file
+
+
+def _kept(descriptor: int, opened: ExitStack) -> int:
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+def _open(held: int, readers: Readers, name: str) -> int:
+    if not stat.S_ISREG(os.fstat(held).st_mode):
+        raise Unavailable(Reason.REFUSED, f"{name} is not a plain file")
+    _require(readers, held, READ, f"read {name}")
+    return open_held_file(held)
+
+
+def _require(readers: Readers, held: int, wanted: int, what: str) -> None:
+    """Raise NotPermitted unless all of them may do it."""
+    try:
+        permissions = permissions_of(held)
+    except NotPermitted as error:
+        raise NotPermitted(f"it is not clear who may {what}: {error}") from error
+    for reader in readers:
+        if not reader.may(permissions, wanted):
+            raise NotPermitted(f"{_named(reader)} may not {what}, and may have started the job")
+
+
+def _named(reader: Reader) -> str:
+    return "somebody who is not known" if reader.uid is None else f"the user with id {reader.uid}"
+
+
+def read_tail(opened: int, most: int) -> bytes:
+    """Return the last `most` bytes of an open file; a line that is cut at the front is left out."""
+    size = os.fstat(opened).st_size
+    start = max(0, size - most)
+    data = os.pread(opened, min(most, size), start)
+    return data if start == 0 else data.partition(b"\n")[2]
+
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class NotPlain(OSError):
+    """The path leads to something else than a plain file."""
+
+
+def hold(path: str, *, flags: int = 0, folder: int | None = None) -> int:
+    """Return a descriptor that names a file without opening it."""
+    return os.open(path, os.O_PATH | os.O_CLOEXEC | flags, dir_fd=folder)
+
+
+def open_held_file(held: int) -> int:
+    """Open for reading what a descriptor of `hold` names. Raises NotPlain."""
+    if not stat.S_ISREG(os.fstat(held).st_mode):
+        raise NotPlain("not a plain file")
+    return os.open(f"/proc/self/fd/{held}", _READ)

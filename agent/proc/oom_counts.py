@@ -1,0 +1,74 @@
+"""How many processes of a control group the kernel has killed for want of memory.
+
+Version 2 counts a kill in the victim's group and in all groups above it, so that one who outlives the victim's still
+tells; version 1 counts it in the victim's alone (memcg_memory_event in include/linux/memcontrol.h).
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.errors import Gone
+from agent.proc.procfs import ProcFs
+from shared.errors import NotPermitted
+
+CGROUPS = Path("/sys/fs/cgroup")
+_MOST_BYTES = 4096
+_DEEPEST = 32
+
+
+class OomCount(NamedTuple):
+    """What one file counted at one moment."""
+
+    path: Path
+    kills: int
+    own: bool
+    """Is it the group of the process itself, not one above it?"""
+
+
+def oom_counts(procfs: ProcFs, pid: int, cgroups: Path = CGROUPS) -> tuple[OomCount, ...]:
+    """Return what the group of process `pid` and those above it have counted, the nearest first."""
+    found: list[OomCount] = []
+    for at, path in enumerate(_files(procfs, pid, cgroups)):
+        kills = count_at(path)
+        if kills is not None:
+            found.append(OomCount(path, kills, own=at == 0))
+    return tuple(found)
+
+
+def oom_kills(procfs: ProcFs, pid: int, cgroups: Path = CGROUPS) -> int | None:
+    """Return what the nearest group that counts has counted; None where none does."""
+    return next((count_.kills for count_ in oom_counts(procfs, pid, cgroups)), None)
+
+
+def count_at(path: Path) -> int | None:
+    """Return the number that a file of counters gives; None where it is gone or has none."""
+    try:
+        with path.open("rb") as opened:
+            lines = opened.read(_MOST_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        match line.split():
+            case ["oom_kill", kills] if kills.isdecimal():
+                return int(kills)
+    return None
+
+
+def _files(procfs: ProcFs, pid: int, cgroups: Path) -> list[Path]:
+    # 0::/system.slice/slurmstepd.scope/job_12/step_0        (version 2; version 1: 9:memory:/slurm/uid_1000/job_12)
+    try:
+        lines = procfs.text(pid, "cgroup").splitlines()
+    except (Gone, NotPermitted):
+        return []
+    new: list[Path] = []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        parts = [part for part in path.split("/") if part]
+        if ".." in parts or len(parts) > _DEEPEST:
+            continue
+        if "memory" in controllers.split(","):
+            return [cgroups.joinpath("memory", *parts, "memory.oom_control")]
+        if not controllers:
+            new = [cgroups.joinpath(*parts[:depth], "memory.events") for depth in range(len(parts), 0, -1)]
+    return new

@@ -1,0 +1,60 @@
+"""Finds who listens on the port at which a job's ranks meet."""
+
+import re
+from contextlib import suppress
+
+from agent.errors import Gone
+from agent.proc.procfs import ProcFs
+from agent.sources.look_context import LookContext
+from shared.errors import NotPermitted
+from shared.wire.setup import Listener
+
+_MOST_ANCESTORS = 16
+_INODE = re.compile(r"socket:\[(\d{1,20})\]")
+
+
+def find_listener(scene: LookContext, pid: int, port: int) -> Listener | None:
+    """Return who listens on TCP `port` where process `pid` lives; None where nobody does. Raises Gone."""
+    listening = scene.sockets(pid).listening(port)
+    if not listening:
+        return None
+    address = next(iter(listening.values()))
+    for near in _line_of(scene.procfs, pid):
+        if listening.keys() & _sockets_of(scene.procfs, near):
+            return Listener(address=address, pid=near, name=_name(scene.procfs, near), of_job=True)
+    for inode, at in listening.items():
+        holders = scene.holders(f"socket:[{inode}]")
+        if holders:
+            return Listener(address=at, pid=holders[0][0], name=_name(scene.procfs, holders[0][0]))
+    return Listener(address=address)
+
+
+def _line_of(procfs: ProcFs, pid: int) -> list[int]:
+    """Return the process and those that started it: a launcher may hold the store for its ranks."""
+    line = [pid]
+    while len(line) < _MOST_ANCESTORS:
+        try:
+            above = procfs.stat(line[-1]).parent_pid
+        except (Gone, NotPermitted):
+            break
+        if above <= 1 or above in line:
+            break
+        line.append(above)
+    return line
+
+
+def _sockets_of(procfs: ProcFs, pid: int) -> set[int]:
+    inodes = set()
+    with suppress(Gone, NotPermitted):
+        for fd in procfs.fds(pid):
+            with suppress(Gone):
+                match = _INODE.fullmatch(procfs.link(pid, f"fd/{fd}"))
+                inodes |= set() if match is None else {int(match[1])}
+    return inodes
+
+
+def _name(procfs: ProcFs, pid: int) -> str:
+    try:
+        return procfs.stat(pid).name
+    except (Gone, NotPermitted):
+        return ""

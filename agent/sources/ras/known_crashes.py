@@ -1,0 +1,79 @@
+"""When not to ask RAS: what asking has done to jobs, by version of NCCL.
+
+A report that is refused costs evidence, one that crashes a job costs the job. Each row stands on a public issue of
+NVIDIA/nccl; `ras=always` in the agent's settings asks all the same.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from agent.proc.library_versions import NcclVersion
+from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
+from shared.wire.stacks import Stacks
+
+FIRST = NcclVersion(2, 24, 0)
+_CRASHES = NcclVersion(2, 27, 3)
+_BAD_AT_START = NcclVersion(2, 27, 3)
+_BAD_WITH_GAPS = NcclVersion(2, 29, 2)
+
+_YOUNG_SECONDS = 60.0
+"""Communicators are made at the first collective, which no frame tells from a later one."""
+
+# init_process_group (torch/distributed/distributed_c10d.py:1815)        ncclCommInitRankConfig (libnccl.so.2.26.2)
+_MAKING = frozenset(
+    "init_process_group new_group new_subgroups new_subgroups_by_enumeration split_group _new_group_with_tag "
+    "_new_process_group_helper init_device_mesh".split()
+)
+_MAKING_NATIVE = ("ncclCommInit", "ncclCommSplit", "ncclCommGrow")
+
+
+class Signs(NamedTuple):
+    """What the look itself has shown that makes asking unsafe; empty where nothing."""
+
+    making: str = ""
+    """Communicators are being made."""
+    young: str = ""
+    gaps: str = ""
+    """Processes that will not answer."""
+
+
+def refusal(version: NcclVersion | None, signs: Signs) -> str | None:
+    """Say why RAS must not be asked now; None: it may."""
+    if version is None:
+        return "which version of NCCL the rank has loaded cannot be told, and some crash when RAS is asked"
+    if version == _CRASHES:
+        return f"NCCL {version} can crash the job when RAS is asked (NVIDIA/nccl#1762)"
+    if signs.making:
+        return f"{signs.making}, and NCCL can crash when RAS is asked meanwhile (NVIDIA/nccl#1669, #2346)"
+    if version < _BAD_AT_START and signs.young:
+        return f"{signs.young}, and NCCL {version} can crash when RAS is asked at the start (NVIDIA/nccl#1669)"
+    if _CRASHES < version < _BAD_WITH_GAPS and signs.gaps:
+        return f"{signs.gaps}, and NCCL {version} can crash when RAS misses processes (NVIDIA/nccl#1762)"
+    return None
+
+
+def signs_of(looks: Iterable[RankSnapshot], exited: Iterable[Exited], crowd: Iterable[Identity] = ()) -> Signs:
+    """Return what the looks at a job's ranks on this node show; `crowd`: all ranks that might answer in their place."""
+    looks = tuple(looks)
+    now = max((look.looked_at_ns or 0 for look in looks), default=0) / 1e9
+    everyone = (*(look.identity for look in looks), *crowd)
+    making = next((f"rank {look.identity.rank} is making communicators" for look in looks if _is_making(look)), "")
+    young = next((f"rank {identity.rank} is young" for identity in everyone if _is_young(identity, now)), "")
+    gone = next((f"process {gone.pid} has ended" for gone in exited), "")
+    stopped = next((f"rank {look.identity.rank} is stopped" for look in looks if _is_stopped(look)), "")
+    return Signs(making, young, gone or stopped)
+
+
+def _is_making(look: RankSnapshot) -> bool:
+    frames = look.stacks.frames if isinstance(look.stacks, Stacks) else ()
+    return any(
+        frame.function.startswith(_MAKING_NATIVE) if frame.native else frame.function in _MAKING for frame in frames
+    )
+
+
+def _is_young(identity: Identity, now: float) -> bool:
+    return identity.started_at is None or now - identity.started_at < _YOUNG_SECONDS
+
+
+def _is_stopped(look: RankSnapshot) -> bool:
+    return isinstance(look.process, Process) and look.process.state in "TtZX"

@@ -1,0 +1,268 @@
+"""The source `ras`: what NCCL's RAS threads tell of a whole job, asked of the ranks of this node.
+
+RAS answers for a job and not for a rank, so this is asked once for a node, after its ranks have been looked at:
+
+1. Find the doors: the RAS sockets that ranks themselves listen on, each in its network namespace.
+2. Ask nobody whom asking may harm (ras_gate.py).
+3. Knock until every rank's process is among those that some answer tells of. Processes of one user share a door, so
+   another job may answer, or a stopped process, which never does.
+
+What was told stands for some seconds: a round of questions costs the whole job a round of messages.
+"""
+
+import ipaddress
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Literal, NamedTuple
+
+from agent.deadline import Deadline, ThreadPool
+from agent.errors import Gone, Unavailable, missing_for
+from agent.find.ranks import Rank
+from agent.proc.library_versions import NcclVersions
+from agent.proc.procfs import ProcFs
+from agent.sources.logs import own_pid
+from agent.sources.look_context import LookContext
+from agent.sources.ras.client import ask_ras
+from agent.sources.ras.known_crashes import FIRST, refusal, signs_of
+from agent.tools.memory_budget import Memory
+from agent.tools.netns import connect
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+from shared.server.addresses import Address
+from shared.wire.ras import RasLook, RasNetwork
+from shared.wire.snapshot import Exited, RankSnapshot
+
+Policy = Literal["safe", "always", "never"]
+
+PORT = 28028
+_SECONDS = 8.0
+_SECONDS_TO_TELL = 0.1
+_GREETING_SECONDS = 1.0
+_MOST_KNOCKS = 12
+_STANDS_SECONDS = 2.0
+_MOST_KEPT = 16
+# localhost:28028        [::1]:9000        0.0.0.0:28030
+_PORT = re.compile(r".{0,255}:(\d{1,5})")
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class RasAddress(NamedTuple):
+    """Where ranks listen: a network namespace, as the kernel words it, and an address in it."""
+
+    namespace: str
+    address: Address
+
+
+class _Behind(NamedTuple):
+    """One rank behind a door, with the pid by which RAS knows it."""
+
+    rank: Rank
+    inner_pid: int
+
+
+class RasTargets(NamedTuple):
+    """What one look at a node brings along. `everyone` may share the doors of `ranks`."""
+
+    ranks: Sequence[Rank]
+    everyone: Sequence[Rank]
+    looks: Sequence[RankSnapshot]
+    exited: Sequence[Exited]
+    ask: bool
+    """Without it only by what RAS would know the ranks is told."""
+
+
+Told = tuple[RasLook | None, tuple[Missing, ...]]
+"""What RAS tells, and what it does not; None where no rank has RAS."""
+
+
+class RasSource:
+    """Fills `ras` of a node's snapshot."""
+
+    name = "ras"
+
+    def __init__(self, policy: Policy, crew: ThreadPool, memory: Memory | None = None) -> None:
+        self._memory = memory or Memory()
+        self._policy = policy
+        self._crew = crew
+        self._versions = NcclVersions()
+        self._asking = threading.Lock()
+        self._kept: dict[object, tuple[float, tuple[RasNetwork, ...]]] = {}
+
+    def look(self, visit: RasTargets, scene: LookContext, deadline: Deadline) -> Told:
+        """Ask for the ranks of a visit. Never raises: what fails is told."""
+        if self._policy == "never" and visit.ask:
+            return None, (Missing(source=self.name, reason=Reason.NOT_ENABLED, detail="RAS is switched off here"),)
+        inner = deadline.sooner(_SECONDS_TO_TELL).at_most(_SECONDS)
+        outcome = self._crew.run({self.name: partial(self._look, visit, scene, inner)}, deadline, owner=self.name)[
+            self.name
+        ]
+        return (None, (missing_for(self.name, outcome),)) if isinstance(outcome, Exception) else outcome
+
+    def _look(self, visit: RasTargets, scene: LookContext, deadline: Deadline) -> Told:
+        doors, missing = _doors(visit.ranks, scene)
+        if not doors or not visit.ask:
+            return _known_by(doors, (), scene) if doors else None, missing if visit.ask else ()
+        crowd = _doors(visit.everyone, scene)[0]
+        networks: list[RasNetwork] = []
+        unasked: list[Missing] = list(missing)
+        for door, behind in doors.items():
+            try:
+                self._refuse_where_unsafe(door, crowd.get(door, behind), visit, scene)
+                alone = len({(one.rank.identity.job, one.rank.identity.user) for one in crowd.get(door, behind)}) == 1
+                networks.extend(self._told_at(door, behind, scene, deadline, alone=alone))
+            except (Unavailable, Gone, NotPermitted) as error:
+                unasked.append(missing_for(self.name, error))
+        return _known_by(doors, networks, scene), tuple(dict.fromkeys(unasked))
+
+    def _refuse_where_unsafe(
+        self, door: RasAddress, crowd: Sequence[_Behind], visit: RasTargets, scene: LookContext
+    ) -> None:
+        """Step 2. Whoever listens there may be the one that answers, of this job or not."""
+        if self._policy == "always":
+            return
+        if len(_listeners(crowd[0].rank, scene, door)) > len(crowd):
+            raise _refused("processes that are not known as ranks share the door, with who knows which NCCL")
+        signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in crowd))
+        for version in {self._versions.of(scene.procfs, one.rank.stat.pid) for one in crowd}:
+            if version is not None and version < FIRST:
+                raise Unavailable(Reason.NOT_FOUND, f"NCCL {version} has no RAS, which came with {FIRST}")
+            why = refusal(version, signs)
+            if why is not None:
+                raise _refused(why)
+
+    def _told_at(
+        self, door: RasAddress, behind: Sequence[_Behind], scene: LookContext, deadline: Deadline, *, alone: bool
+    ) -> tuple[RasNetwork, ...]:
+        """Step 3, or what it gave a moment ago. One caller at a time asks."""
+        key = (door, frozenset(one.rank.key for one in behind))
+        if not self._asking.acquire(timeout=deadline.left()):
+            raise Unavailable(Reason.TIMED_OUT, "others were asking RAS all the time")
+        try:
+            at, networks = self._kept.get(key, (0.0, ()))
+            if not networks or time.monotonic() - at > _STANDS_SECONDS:
+                networks = self._knock(door, behind, scene, deadline, alone=alone)
+                told_at = time.monotonic()
+                fresh = {of: kept for of, kept in self._kept.items() if told_at - kept[0] <= _STANDS_SECONDS}
+                self._kept = {**dict(list(fresh.items())[-_MOST_KEPT:]), key: (told_at, networks)}
+            return networks
+        finally:
+            self._asking.release()
+
+    def _knock(
+        self, door: RasAddress, behind: Sequence[_Behind], scene: LookContext, deadline: Deadline, *, alone: bool
+    ) -> tuple[RasNetwork, ...]:
+        """Ask until each rank's process is told of. `alone`: only one job has ranks behind this door."""
+        found: list[RasNetwork] = []
+        wanted = {one.inner_pid for one in behind}
+        why = Unavailable(Reason.NOT_FOUND, f"RAS at {door.address} answered for other processes than the job's")
+        for _ in range(_MOST_KNOCKS):
+            if not wanted or deadline.left() <= 0:
+                break
+            try:
+                network = self._ask_once(door, behind[0].rank.stat.pid, scene, deadline)
+            except Unavailable as error:
+                if error.reason in (Reason.NOT_PERMITTED, Reason.REFUSED):
+                    raise
+                why = error
+                continue
+            told = {peer.pid for peer in network.peers}
+            if told & wanted or (alone and not network.whole):
+                found.append(network)
+                wanted = wanted - told if network.whole else set()
+        if not found:
+            raise why
+        return tuple(found)
+
+    def _ask_once(self, door: RasAddress, pid: int, scene: LookContext, deadline: Deadline) -> RasNetwork:
+        asked_at_ns = time.time_ns()
+        with connect(door.address, scene.procfs, pid, deadline) as channel:
+            network = ask_ras(channel, deadline, greeting_seconds=_GREETING_SECONDS, memory=self._memory)
+        return network.model_copy(update={"asked_at_ns": asked_at_ns})
+
+
+def _doors(ranks: Iterable[Rank], scene: LookContext) -> tuple[dict[RasAddress, list[_Behind]], tuple[Missing, ...]]:
+    """Step 1."""
+    doors: dict[RasAddress, list[_Behind]] = defaultdict(list)
+    missing: list[Missing] = []
+    for rank in ranks:
+        try:
+            door = _door_of(rank, scene)
+            if door is not None:
+                doors[door].append(_Behind(rank, own_pid(scene.procfs, rank.stat.pid)))
+            elif rank.environment.get("NCCL_RAS_ENABLE") == "0":
+                raise Unavailable(Reason.NOT_ENABLED, "the job has switched RAS off: NCCL_RAS_ENABLE=0")
+        except (Unavailable, NotPermitted) as error:
+            missing.append(missing_for("ras", error))
+        except Gone:
+            continue
+    return dict(doors), tuple(dict.fromkeys(missing))
+
+
+def _refused(why: str) -> Unavailable:
+    return Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks all the same")
+
+
+def _listeners(rank: Rank, scene: LookContext, door: RasAddress) -> list[int]:
+    """All sockets that share a door, by inode."""
+    listening = scene.sockets(rank.stat.pid).listening(door.address.port)
+    return [inode for inode, address in listening.items() if _address(address) == door.address]
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(_ANYWHERE.get(host.strip("[]"), host.strip("[]")), int(port))
+
+
+def _door_of(rank: Rank, scene: LookContext) -> RasAddress | None:
+    """Return where the rank's own RAS thread listens; None where it does not."""
+    pid = rank.stat.pid
+    named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
+    listening = scene.sockets(pid).listening(PORT if named is None else int(named[1]))
+    sockets = {f"socket:[{inode}]": address for inode, address in listening.items()}
+    for fd in scene.procfs.fds(pid) if sockets else ():
+        with suppress(Gone):
+            address = sockets.get(scene.procfs.link(pid, f"fd/{fd}"))
+            if address is not None:
+                return RasAddress(scene.procfs.link(pid, "ns/net"), _address(address))
+    return None
+
+
+def _known_by(doors: dict[RasAddress, list[_Behind]], networks: Sequence[RasNetwork], scene: LookContext) -> RasLook:
+    behind = [one for each in doors.values() for one in each]
+    addresses = {address for each in doors.values() for address in addresses_of(scene.procfs, each[0].rank.stat.pid)}
+    return RasLook(
+        addresses=tuple(sorted(addresses)),
+        pids={one.inner_pid: one.rank.stat.pid for one in behind if one.inner_pid != one.rank.stat.pid},
+        networks=tuple(networks),
+    )
+
+
+_MOST_BYTES = 4 * 1024 * 1024
+_MOST_ADDRESSES = 256
+#               |-- 10.3.0.14
+#                  /32 host LOCAL
+_LOCAL = re.compile(r"\|-- (\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\n +/32 host LOCAL$", re.MULTILINE)
+# fd000000000000000000000000000014 02 40 00 80     eth0
+_INET6 = re.compile(r"^([0-9a-f]{32}) ", re.MULTILINE)
+
+
+def addresses_of(procfs: ProcFs, pid: int) -> tuple[str, ...]:
+    """Return the addresses of the network namespace of process `pid` that others can reach, sorted."""
+    found = {address for address in _LOCAL.findall(_read(procfs, pid, "fib_trie")) if not address.startswith("127.")}
+    for digits in _INET6.findall(_read(procfs, pid, "if_inet6")):
+        address = ipaddress.IPv6Address(int(digits, 16))
+        if not address.is_loopback:
+            found.add(str(address))
+    return tuple(sorted(found)[:_MOST_ADDRESSES])
+
+
+def _read(procfs: ProcFs, pid: int, name: str) -> str:
+    try:
+        return procfs.text(pid, f"net/{name}", most=_MOST_BYTES)
+    except (Gone, NotPermitted):
+        return ""

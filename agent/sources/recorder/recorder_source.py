@@ -1,0 +1,183 @@
+"""The source `recorder`: the flight record of a rank, asked of torch's worker server inside it.
+
+The server is there when our probe opened it (`unhang run`) or when the job did (TORCH_WORKER_SERVER_SOCKET).
+Which socket it is we take from what the rank itself listens on, never from a name in a shared folder.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.find.ranks import Rank
+from agent.proc.job_files import open_named
+from agent.proc.procfs import ProcFs
+from agent.proc.readers import readers_of
+from agent.sources.logs import own_pid
+from agent.sources.look_context import LookContext
+from agent.sources.recorder.merge import merge
+from agent.sources.recorder.process_groups import GroupTable, complete, parse_groups
+from agent.sources.recorder.worker_server import ask
+from agent.sources.source import Answer, LookDepth
+from agent.tools.memory_budget import PARSED_BYTES, Memory, Receipt
+from shared.errors import InvalidInput, NotPermitted, UnreadableDump
+from shared.formats.recorder.dump import parse_dump
+from shared.json_bounds import TooCostly, json_cost
+from shared.missing import Reason
+from shared.wire.trace import Trace
+
+_SECONDS = 3.0
+_LARGEST_GROUPS_FILE = 4 * 1024 * 1024
+_MOST_RECORDS = 131_072
+_MOST_KEPT = 32 * 1024 * 1024
+"""Of memory, for the tables of one rank's record: 20,000 operations of which no two have the same shape."""
+_TABLES = {"groups", "signatures", "call_sites", "marks"}
+_STOPPED = "Tt"
+_HELD_SECONDS = 1.5
+"""Longer than py-spy stops a process for, on a busy machine or with --native."""
+_AGAIN_SECONDS = 0.005
+# ffff8f2a: 00000002 00000000 00010000 0001 01 32109 /tmp/unhang-1000/4242.sock
+_LISTENING = re.compile(r"^\S+ \S+ \S+ 00010000 0001 01 +(\d+) (/\S{1,107})$", re.MULTILINE)
+_PROBE_SOCKET = re.compile(r"/.*/?unhang[\w-]*/(\d+)(?:-\d)?\.sock", re.ASCII)
+_HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
+"""On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
+
+_HOW_TO_ENABLE = (
+    "the rank has no recorder that can be asked; start the job with `unhang run -- …`, "
+    "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
+)
+
+
+@dataclass(frozen=True)
+class _Server:
+    """One worker server: where its socket lies, for the rank and for us."""
+
+    pid: int
+    uid: int
+    path: str
+    reach: str
+
+
+class RecorderSource:
+    """Fills `recorder`."""
+
+    name = "recorder"
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self._memory = memory or Memory()
+
+    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+        procfs, pid = scene.procfs, rank.stat.pid
+        server = _find_server(rank, procfs)
+        if server is None:
+            raise Unavailable(Reason.NOT_ENABLED, _probe_failure(procfs, pid) or _HOW_TO_ENABLE)
+        _wait_for_our_own_stop(rank, procfs, deadline)
+        trace = self._ask_all(server, deadline.at_most(_SECONDS))
+        with self._memory.parsing(deadline):
+            trace = complete(trace, _groups(server, procfs))
+        return {"recorder": trace if question.full else trace.windowed(question.window)}
+
+    def _ask_all(self, server: _Server, deadline: Deadline) -> Trace:
+        """Ask every handler that the server has and put the answers together."""
+        with self._memory.receiving() as receipt:
+            names = _handlers(server, deadline, receipt)
+        known = [name for name in _HANDLERS if name in names]
+        if not known:
+            raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that can be asked")
+        return merge([self._ask_one(server, name, deadline) for name in known])
+
+    def _ask_one(self, server: _Server, handler: str, deadline: Deadline) -> Trace:
+        with self._memory.receiving() as receipt:
+            body = _answer_of(server, handler, deadline, receipt)
+            with self._memory.parsing(deadline):
+                return _parse(body)
+
+
+def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> None:
+    """Come back once the rank runs: `stacks` stops it for a moment. Raises Unavailable where it was not us."""
+    limit = deadline.at_most(0.0 if rank.stat.state in _STOPPED else _HELD_SECONDS)
+    while procfs.stat(rank.stat.pid).state in _STOPPED:
+        if limit.left() <= 0:
+            raise Unavailable(Reason.TIMED_OUT, "the rank is stopped, so its recorder cannot answer")
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _find_server(rank: Rank, procfs: ProcFs) -> _Server | None:
+    pid = rank.stat.pid
+    named = rank.environment.get("TORCH_WORKER_SERVER_SOCKET")
+    inner = own_pid(procfs, pid)
+    uid = int(procfs.fields(pid, "status").get("Uid", "0 0").split()[1])
+    for path in _listening_paths(procfs, pid):
+        probe = _PROBE_SOCKET.fullmatch(path)
+        if path == named or (probe is not None and int(probe[1]) == inner):
+            return _Server(pid, uid, path, procfs.path(pid, "root") + path)
+    return None
+
+
+def _listening_paths(procfs: ProcFs, pid: int) -> Iterator[str]:
+    """Iterate over the unix sockets in the file system that the process listens on."""
+    table = procfs.text(pid, "net/unix", most=8 * 1024 * 1024)
+    listening = {f"socket:[{inode}]": path for inode, path in _LISTENING.findall(table)}
+    for fd in procfs.fds(pid) if listening else ():
+        try:
+            path = listening.get(procfs.link(pid, f"fd/{fd}"))
+        except Gone:
+            continue
+        if path is not None:
+            yield path
+
+
+def _handlers(server: _Server, deadline: Deadline, receipt: Receipt) -> str:
+    request = "GET /handler/"
+    status, body = ask(server.reach, request, pid=server.pid, uid=server.uid, deadline=deadline, receipt=receipt)
+    return body[:65_536].decode(errors="replace") if status == 200 else "fr_trace_json"
+
+
+def _answer_of(server: _Server, handler: str, deadline: Deadline, receipt: Receipt) -> bytes:
+    request = f"POST /handler/{handler}"
+    status, body = ask(server.reach, request, pid=server.pid, uid=server.uid, deadline=deadline, receipt=receipt)
+    if status != 200:
+        raise Unavailable(Reason.UNREADABLE, f"the recorder answered {handler} with HTTP status {status}")
+    return body
+
+
+def _parse(body: bytes) -> Trace:
+    """Read a dump. Raises Unavailable, also where what it leaves would be too much to keep of one rank."""
+    try:
+        trace = parse_dump(body, most_bytes=PARSED_BYTES, most_records=_MOST_RECORDS)
+    except UnreadableDump as error:
+        reason = Reason.REFUSED if isinstance(error.__cause__, TooCostly) else Reason.UNREADABLE
+        raise Unavailable(reason, str(error)) from error
+    kept = json_cost(trace.model_dump_json(include=_TABLES).encode())
+    if kept > _MOST_KEPT:
+        told = f"groups, signatures and stacks that would take {kept} bytes of memory"
+        raise Unavailable(Reason.REFUSED, f"the recorder tells of {told}; at most {_MOST_KEPT} are kept of a rank")
+    return trace
+
+
+def _probe_failure(procfs: ProcFs, pid: int) -> str | None:
+    """Return what our probe has left word of where it could not open a server."""
+    uid = procfs.fields(pid, "status").get("Uid", "0").split()[0]
+    path = f"/tmp/unhang-{uid}/{own_pid(procfs, pid)}.status.json"
+    try:
+        with open_named(procfs, pid, path, readers_of(procfs, pid)) as opened:
+            error = json.loads(os.pread(opened, 4096, 0))["error"]
+    except (Gone, NotPermitted, Unavailable, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return f"the probe in this rank could not open its server: {str(error)[:300]}"
+
+
+def _groups(server: _Server, procfs: ProcFs) -> GroupTable:
+    """Read what our probe wrote down about process groups; nothing where it is not there or makes no sense."""
+    path = server.path.removesuffix(".sock") + ".groups.json"
+    try:
+        with open_named(procfs, server.pid, path, readers_of(procfs, server.pid)) as opened:
+            if os.fstat(opened).st_uid != server.uid:
+                return {}
+            return parse_groups(os.pread(opened, _LARGEST_GROUPS_FILE, 0))
+    except (Gone, NotPermitted, Unavailable, InvalidInput):
+        return {}

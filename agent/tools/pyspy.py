@@ -1,0 +1,127 @@
+"""Runs py-spy on one process.
+
+py-spy stops the process it looks at for some ten milliseconds, with `--native` for about a second.
+`--nonblocking` does not stop it, which is the only way for a process that is stopped already, traced, or
+blocked in the kernel: attaching to such a one would wait for ever.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.proc.procfs import ProcFs
+from agent.tools.memory_budget import Memory
+from agent.tools.ptrace_access import permission_advice, trace_obstacle
+from agent.tools.run_bounded import LARGEST_OUTPUT, run_bounded
+from shared.errors import NotPermitted, UnreadableDump
+from shared.formats.stack_dumps import parse_pyspy_json
+from shared.missing import Reason
+from shared.redaction.redact import redact
+from shared.wire.stacks import Stacks
+
+_NEVER_ATTACH = "DTt"
+_MOST_THREADS = 4096
+
+
+def dump_stacks(
+    procfs: ProcFs,
+    pid: int,
+    program: Path | None,
+    *,
+    native: bool,
+    deadline: Deadline,
+    memory: Memory | None = None,
+) -> Stacks:
+    """Return the stacks of a process. Raises Unavailable or Gone."""
+    if program is None:
+        raise Unavailable(Reason.NOT_FOUND, "py-spy is not installed beside the agent: `pip install py-spy`")
+    obstacle = trace_obstacle(procfs, pid)
+    if obstacle is not None:
+        raise Unavailable(Reason.NOT_PERMITTED, obstacle)
+    pausing = may_be_paused(procfs, pid)
+    how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
+    begun = procfs.stat(pid).start_ticks
+    spare = partial(_would_stop, procfs, pid, begun) if pausing else None
+    output = run_bounded([str(program), "dump", "--json", "--pid", str(pid), *how], deadline, spare=spare)
+    if pausing and (output.status is None or output.status < 0):  # killed, at the deadline or by who ends this process
+        let_go(procfs, pid, begun)
+    if output.status is None:
+        raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
+    if output.status != 0:
+        raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
+    if len(output.stdout) > LARGEST_OUTPUT:
+        raise Unavailable(Reason.UNREADABLE, f"py-spy wrote a dump larger than the {LARGEST_OUTPUT} bytes we read")
+    try:
+        with (memory or Memory()).parsing(deadline):
+            return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
+    except UnreadableDump as error:
+        raise Unavailable(Reason.UNREADABLE, str(error)) from error
+
+
+def may_be_paused(procfs: ProcFs, pid: int) -> bool:
+    """May we stop this process? Not if any of its threads is stopped, traced or blocked in the kernel."""
+    if procfs.stat(pid).state in _NEVER_ATTACH:
+        return False
+    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+        try:
+            if procfs.stat(pid, tid).state in _NEVER_ATTACH:
+                return False
+        except Gone:
+            continue
+    return True
+
+
+def let_go(procfs: ProcFs, pid: int, begun: int) -> None:
+    """Wake who a killed tracer may have left stopped; `begun` is when the process started, in ticks.
+
+    Attaching sends SIGSTOP, which may still be on its way when the tracer dies. SIGCONT takes it back wherever it is,
+    and is nothing to a process that runs. An agent that is not root may not send it: hence `_would_stop`.
+    """
+    with suppress(Gone, OSError):
+        if procfs.stat(pid).start_ticks == begun:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _would_stop(procfs: ProcFs, pid: int, begun: int) -> bool:
+    """Would the process stop for ever if its tracer were killed now?
+
+    It has got the SIGSTOP of an attach and cannot take it, because it is blocked in the kernel. Once it can, the tracer
+    sees it stop and lets it go as always.
+    """
+    try:
+        if procfs.stat(pid).start_ticks != begun:
+            return False
+        return any(_is_stopping(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_THREADS])
+    except (Gone, NotPermitted):
+        return False
+
+
+def _is_stopping(procfs: ProcFs, pid: int, tid: int) -> bool:
+    """Is a SIGSTOP on its way to this thread?"""
+    # SigPnd:	0000000000040000        the thread's own; ShdPnd is the process's
+    try:
+        status = procfs.fields(pid, f"task/{tid}/status")
+        pending = int(status.get("SigPnd", "0"), 16) | int(status.get("ShdPnd", "0"), 16)
+    except (Gone, ValueError):
+        return False
+    return bool(pending >> (signal.SIGSTOP - 1) & 1)
+
+
+def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
+    """Turn py-spy's complaint into a reason and advice."""
+    # Error: Failed to suspend process / Reason: EPERM: Operation not permitted
+    # Permission Denied: Try running again with elevated permissions by going 'sudo env "PATH=$PATH" !!'
+    text = complaint.strip()
+    last = text.splitlines()[-1] if text else "it said nothing"
+    lower = text.lower()
+    if "permission denied" in lower or "not permitted" in lower or "eperm" in lower:
+        return Unavailable(Reason.NOT_PERMITTED, permission_advice(procfs, pid))
+    if "no such process" in lower or "os error 3)" in lower:
+        return Gone(f"process {pid} ended while it was looked at")
+    if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
+        return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {redact(last)[:200]}")
+    return Unavailable(Reason.UNREADABLE, f"py-spy failed: {redact(last)[:300]}")

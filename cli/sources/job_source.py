@@ -1,0 +1,139 @@
+"""What can be asked of any source."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from pydantic import Field
+
+from collector.align.expected import Expected, Unanswered
+from collector.gather.jobs import JobSummary, summarise_jobs
+from collector.question import Progress, Question
+from collector.show.views import View, only
+from shared.answer.diagnosis import Diagnosis
+from shared.value import Value
+from shared.wire.debug_output import DeepLook, How
+from shared.wire.snapshot import NodeSnapshot, RankList
+
+V = TypeVar("V", bound=View)
+
+
+class JobNames(Value):
+    """The jobs that are there, as the collector's `GET /v1/jobs` says it too."""
+
+    jobs: tuple[JobSummary, ...]
+    unanswered: tuple[Unanswered, ...] = Field(default=(), description="Agents that did not answer.")
+
+
+_MOST_SECONDS = 3600.0
+"""The longest deadline that may be asked for."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How to diagnose. None: as the source sees fit."""
+
+    job: str | None
+    looks: int | None = None
+    interval_seconds: float | None = None
+    timeout_seconds: float | None = None
+    native: str | None = None
+
+    def given(self) -> dict[str, object]:
+        """Return what was said, by the names that questions use."""
+        names = {
+            "looks": self.looks,
+            "interval_seconds": self.interval_seconds,
+            "deadline_seconds": self.deadline_seconds,
+            "native": self.native,
+        }
+        return {name: value for name, value in names.items() if value is not None}
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """When the verdict is due: as was said, else later than by default where looks are to be many or far apart."""
+        if self.timeout_seconds is not None:
+            return self.timeout_seconds
+        usual = Question()
+        interval = usual.interval_seconds if self.interval_seconds is None else self.interval_seconds
+        pauses = interval * ((usual.looks if self.looks is None else self.looks) - 1)
+        extra = pauses - usual.interval_seconds * (usual.looks - 1)
+        return min(_MOST_SECONDS, usual.deadline_seconds + extra) if extra > 0 else None
+
+    def question(self) -> Question:
+        """Return the question to put to agents."""
+        return Question.model_validate({"job": self.job, **self.given()})
+
+
+@dataclass(frozen=True)
+class JudgedJob:
+    """A diagnosis, and how to keep everything it rests on."""
+
+    diagnosis: Diagnosis
+    save: Callable[[Path], Path]
+    """Write a bundle into this directory and return the file."""
+
+
+@dataclass(frozen=True)
+class Aspect(Generic[V]):
+    """One aspect of a job over all its ranks: how to make it of snapshots, and where a collector has it."""
+
+    path: str
+    model: type[V]
+    make: Callable[[Sequence[NodeSnapshot], Expected], V]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    with_stacks: bool = False
+
+
+@dataclass(frozen=True)
+class JobChoice:
+    """Which job and ranks a view is of. None: the only job, all ranks."""
+
+    job: str | None
+    ranks: frozenset[int] | None = None
+    native: bool = False
+
+
+@dataclass(frozen=True)
+class DeepChoice:
+    """Which rank to look at closely, and with what. `job` None: the only job."""
+
+    job: str | None
+    rank: int
+    how: How
+    seconds: float = 3.0
+
+
+class JobSource(Protocol):
+    """This machine, a collector, or files."""
+
+    def jobs(self) -> JobNames:
+        """Return the jobs that are there."""
+        ...
+
+    def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
+        """Judge one job."""
+        ...
+
+    def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
+        """Return one aspect of one job."""
+        ...
+
+    def look_closely(self, choice: DeepChoice) -> DeepLook:
+        """Return a closer look at one rank."""
+        ...
+
+
+def make_view(aspect: Aspect[V], choice: JobChoice, snapshots: Sequence[NodeSnapshot], expected: Expected) -> V:
+    """Return the aspect of what was seen."""
+    return aspect.make(only(snapshots, expected, ranks=choice.ranks), expected)
+
+
+def jobs_in(snapshots: Sequence[NodeSnapshot]) -> JobNames:
+    """Return the jobs that snapshots are of."""
+    lists = [
+        RankList(host=each.host or "", ranks=tuple(rank.identity for rank in each.ranks), exited=each.exited)
+        for each in snapshots
+    ]
+    return JobNames(jobs=summarise_jobs(lists))

@@ -1,0 +1,1 @@
+"""Agents and pods found by watching the Kubernetes API."""

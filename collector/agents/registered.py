@@ -1,0 +1,166 @@
+"""Agents that register themselves. One that is heard of no more is lost, and remembered: that is evidence.
+
+1. What is heard here is known at once, and stands before what others have heard, which `lease_sharing.py` brings.
+2. Silence counts from the last word. That of an agent which only other collectors hear counts as far as their word has
+   come: while the store fails, nobody is lost for it.
+3. After a start nobody is lost before a lease has passed: until then there may have been nobody to register with.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from collector.agents.agent_source import Sighting, place_of
+from collector.hostlists import AgentAddress
+from collector.keep.registrations import MOST_AGENTS, REMEMBERED_SECONDS, Heard, Renewal
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+
+SOURCE = "registered"
+
+ASKED_SECONDS = 3600.0
+"""So long a lost agent is asked all the same: its silence is told with the ranks that it had."""
+
+MOST_LEASES = MOST_AGENTS
+
+_Place = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An agent that has registered here."""
+
+    sighting: Sighting
+    renewed: float
+    renewed_at: float
+    rival: AgentAddress | None = None
+    rival_seen: float = 0.0
+    """Another agent of that name, from whom it was taken over while it was still in force."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """An agent that has registered at some collector, as the store tells."""
+
+    sighting: Sighting
+    renewed: float
+    renewed_at: float
+    heard_ms: int
+
+
+class Leases:
+    """Who has registered, and until when that holds. Nothing here waits."""
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.seconds = seconds
+        self.trouble: Missing | None = None
+        """Why it is not known who registers at other collectors."""
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._began = self._told_until = clock()
+        self._held: dict[_Place, _Held] = {}
+        self._told: dict[_Place, _Told] = {}
+        self._unwritten: set[_Place] = set()
+
+    def renew(self, address: AgentAddress) -> None:
+        """Take note of an agent, which its node's name and its port tell from others. Raises NotPermitted when full."""
+        now = self._clock()
+        place = place_of(address)
+        before = self._held.get(place)
+        if before is None and len(self._held) >= MOST_LEASES:
+            self._forget(now)
+            if len(self._held) >= MOST_LEASES:
+                raise NotPermitted(f"{MOST_LEASES} agents have registered already")
+        sighting = Sighting(address, SOURCE)
+        if before is not None and before.sighting == sighting:
+            sighting = before.sighting  # the same object, by which it is cheap to see that nothing has changed
+        rival, rival_seen = self._rival(before, address, now)
+        self._held[place] = _Held(sighting, now, self._wall_clock(), rival, rival_seen)
+        self._unwritten.add(place)
+
+    def holds(self, address: AgentAddress) -> bool:
+        """Has this agent registered here with this very URL last time, and is that in force?"""
+        held = self._held.get(place_of(address))
+        return held is not None and held.sighting.address == address and self._clock() - held.renewed <= self.seconds
+
+    def take_unwritten(self) -> tuple[Renewal, ...]:
+        """Return those who have registered here since the last call, for the store; what it refuses is `put_back`."""
+        now = self._clock()
+        taken, self._unwritten = self._unwritten, set()
+        held = [(place, self._held[place]) for place in taken if place in self._held]
+        return tuple(Renewal(each.sighting.address, place, now - each.renewed) for place, each in held)
+
+    def put_back(self, renewals: Iterable[Renewal]) -> None:
+        """Have these written another time."""
+        self._unwritten.update(renewal.place for renewal in renewals)
+
+    def learn(self, told: Iterable[Heard]) -> None:
+        """Take over all that the store knows."""
+        now, wall = self._clock(), self._wall_clock()
+        known: dict[_Place, _Told] = {}
+        for each in told:
+            place = place_of(each.address)
+            before = self._told.get(place)
+            if before is None or before.heard_ms != each.heard_ms or before.sighting.address != each.address:
+                before = _Told(
+                    Sighting(each.address, SOURCE), now - each.age_seconds, wall - each.age_seconds, each.heard_ms
+                )
+            known[place] = before
+        self._told, self._told_until = known, now
+
+    @property
+    def lost(self) -> int:
+        """How many of those remembered are lost."""
+        return sum(sighting.lost_at is not None for sighting in self.sightings())
+
+    def sightings(self) -> tuple[Sighting, ...]:
+        """Return all that are remembered, those that are lost with the moment of their last word."""
+        now = self._clock()
+        self._forget(now)
+        places = dict.fromkeys(chain(self._held, self._told))
+        return tuple(self._sighting(self._held.get(place), self._told.get(place), now) for place in places)
+
+    def conflicts(self) -> tuple[Missing, ...]:
+        """Return the names that two agents claim at once."""
+        now = self._clock()
+        return tuple(
+            Missing(source=SOURCE, reason=Reason.UNREADABLE, detail=_two(held.sighting.address, held.rival))
+            for held in self._held.values()
+            if held.rival is not None and now - held.renewed <= self.seconds
+        )
+
+    def _rival(self, before: _Held | None, address: AgentAddress, now: float) -> tuple[AgentAddress | None, float]:
+        """Return who else had the name within the last lease, and when. One that has moved for good is forgotten."""
+        if before is None or now - before.renewed > self.seconds:
+            return None, 0.0
+        if before.sighting.address.url != address.url:
+            return before.sighting.address, now
+        return (before.rival, before.rival_seen) if now - before.rival_seen <= self.seconds else (None, 0.0)
+
+    def _sighting(self, held: _Held | None, told: _Told | None, now: float) -> Sighting:
+        if held is not None and (now - held.renewed <= self.seconds or told is None or told.renewed <= held.renewed):
+            return self._by_age(held, now - held.renewed)
+        assert told is not None
+        if now - self._began <= self.seconds:
+            return told.sighting
+        return self._by_age(told, min(now, self._told_until) - told.renewed)
+
+    def _by_age(self, known: _Held | _Told, age: float) -> Sighting:
+        if age <= self.seconds:
+            return known.sighting
+        return replace(known.sighting, lost_at=known.renewed_at, asked=age <= ASKED_SECONDS)
+
+    def _forget(self, now: float) -> None:
+        for place in [place for place, held in self._held.items() if now - held.renewed > REMEMBERED_SECONDS]:
+            del self._held[place]
+
+
+def _two(one: AgentAddress, other: AgentAddress) -> str:
+    return f"two agents register as {one.host}: {one.url} and {other.url}; the last to do so is asked"

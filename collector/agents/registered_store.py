@@ -1,0 +1,115 @@
+"""Registrations go through the store, behind the back of those who register: memory answers, the store follows.
+
+At intervals what was heard here is written, and what all collectors have heard is read. It runs in a thread of its own
+and under a deadline, so that a store that is slow or broken holds up nobody: what was known stands, what is heard here
+is known here, and is written once the store works again.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from collector.agents.registered import SOURCE, Leases
+from collector.concurrency.tasks import end
+from collector.concurrency.threads import OwnThread
+from collector.keep.registrations import Registrations
+from shared.errors import UnhangError
+from shared.missing import Missing, Reason
+
+_EXCHANGES_PER_LEASE = 8
+"""Agents register three times within a lease: what one collector hears must reach the others well within it."""
+
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.05, 15.0
+_JITTER = 0.2
+_DEADLINE_SECONDS = 5.0
+_AGENTS_PER_SECOND = 4096.0
+"""That even a busy machine exchanges; so much longer an exchange of many may take."""
+_END_SECONDS = 2.0
+"""For the last exchange, when the collector is told to end."""
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseSharing:
+    """Keeps leases and store in step."""
+
+    def __init__(
+        self, leases: Leases, registrations: Registrations, *, deadline_seconds: float = _DEADLINE_SECONDS
+    ) -> None:
+        self._leases = leases
+        self._registrations = registrations
+        self._deadline_seconds = deadline_seconds
+        self._known = 0
+        self._thread = OwnThread("registrations")
+
+    async def exchange(self) -> None:
+        """Write and read once. What fails is told in `trouble` of the leases."""
+        renewals = self._leases.take_unwritten()
+        due_seconds = self._deadline_seconds + max(len(renewals), self._known) / _AGENTS_PER_SECOND
+        told = None
+        try:
+            async with asyncio.timeout(due_seconds):
+                told = await self._thread.run(partial(self._registrations.exchange, renewals))
+        except TimeoutError:
+            self._fail(f"no answer within {due_seconds:.0f} s")
+        except UnhangError as error:
+            self._fail(str(error))
+        finally:
+            if told is None:
+                self._leases.put_back(renewals)
+        if told is not None:
+            self._leases.learn(told)
+            self._known = len(told)
+            if self._leases.trouble is not None:
+                _log.info("registrations are shared and kept again")
+            self._leases.trouble = None
+
+    async def keep_on(self, stop: asyncio.Event) -> None:
+        """Exchange until `stop`, and once more then."""
+        period = min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, self._leases.seconds / _EXCHANGES_PER_LEASE))
+        is_last = False
+        while not is_last:
+            try:
+                async with asyncio.timeout(period * random.uniform(1 - _JITTER, 1)):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+            is_last = stop.is_set()  # what is heard during an exchange is for the next one
+            await self.exchange()
+
+    def _fail(self, why: str) -> None:
+        if self._leases.trouble is None:
+            _log.warning("registrations are neither shared nor kept: %s", why)
+        self._leases.trouble = Missing(
+            source=SOURCE,
+            reason=Reason.UNREACHABLE,
+            detail="the store fails: who registers at other collectors is not known, those known before are kept",
+        )
+
+
+@asynccontextmanager
+async def shared_leases(leases: Leases | None, registrations: Registrations) -> AsyncIterator[None]:
+    """Know what the store knows, and keep both in step until the end of the context."""
+    if leases is None:
+        yield
+        return
+    sharing = LeaseSharing(leases, registrations)
+    await sharing.exchange()
+    stop = asyncio.Event()
+    task = asyncio.create_task(sharing.keep_on(stop), name="registrations")
+    task.add_done_callback(_note_end)
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.wait([task], timeout=_END_SECONDS)
+        await end(task)
+
+
+def _note_end(task: "asyncio.Task[None]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error("sharing registrations has ended", exc_info=error)

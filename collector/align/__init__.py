@@ -1,0 +1,1 @@
+"""Align: snapshots become ranks, nodes, process groups and stacks that can be compared. Pure."""

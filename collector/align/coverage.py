@@ -1,0 +1,80 @@
+"""How much was looked at: ranks expected, seen, answered, and every gap with its reason."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from collector.align.expected import Expected
+from collector.align.roster import Presence, Roster
+from shared.answer.diagnosis import Coverage, Gap
+from shared.missing import WAITING_LAUNCHERS, Missing, Reason
+from shared.ranks import fold
+from shared.wire.snapshot import NodeSnapshot
+
+_SOURCES = ("process", "stacks", "recorder", "fds", "logs")
+_ABSENT = {
+    Presence.EXITED: (Reason.GONE, "its process has ended"),
+    Presence.ABSENT: (Reason.NOT_FOUND, "no process or dump of it was found"),
+    Presence.UNREACHABLE: (Reason.UNREACHABLE, "its node did not answer"),
+    Presence.UNSEEN: (
+        Reason.NOT_FOUND,
+        "nobody looked at it: it is in none of the files and on none of the nodes given",
+    ),
+}
+
+
+def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> Coverage:
+    """Count what was seen and list what was not, ranks with the same gap folded together."""
+    inside = [view for view in roster.ranks.values() if roster.world_size is None or view.rank < roster.world_size]
+    seen = [view for view in inside if view.looks]
+    return Coverage(
+        expected=roster.world_size,
+        seen=len(seen),
+        answered=sum(not view.gone for view in seen),
+        with_stacks=sum(view.stacks is not None for view in seen),
+        with_trace=sum(view.trace is not None for view in seen),
+        missing=(*_gone(roster), *_silent_sources(roster), *_nodes(expected, snapshots)),
+    )
+
+
+def _gone(roster: Roster) -> list[Gap]:
+    together: dict[tuple[Presence, str | None], list[int]] = defaultdict(list)
+    for view in roster.gone():
+        together[view.presence, view.host].append(view.rank)
+    return [
+        Gap(
+            ranks=fold(ranks),
+            host=host,
+            missing=Missing(source="rank", reason=_ABSENT[presence][0], detail=_ABSENT[presence][1]),
+        )
+        for (presence, host), ranks in together.items()
+    ]
+
+
+def _silent_sources(roster: Roster) -> list[Gap]:
+    together: dict[tuple[str, Reason, str], list[int]] = defaultdict(list)
+    for view in roster.present():
+        for source in _SOURCES if view.looks else ():
+            missing = getattr(view.looks[-1], source)
+            if isinstance(missing, Missing) and all(isinstance(getattr(look, source), Missing) for look in view.looks):
+                together[missing.source, missing.reason, missing.detail].append(view.rank)
+    return [
+        Gap(ranks=fold(ranks), missing=Missing(source=source, reason=reason, detail=detail))
+        for (source, reason, detail), ranks in together.items()
+    ]
+
+
+def _nodes(expected: Expected, snapshots: Sequence[NodeSnapshot]) -> list[Gap]:
+    silent = [Gap(ranks=u.ranks, host=u.host, missing=u.missing) for u in expected.unanswered]
+    missing = {(s.host, m) for s in snapshots for m in (*s.missing, *_untold(s))}
+    partly = sorted((each for each in missing if each[1].source != WAITING_LAUNCHERS), key=repr)
+    return [
+        *sorted(silent, key=repr),
+        *(Gap(host=host, missing=missing) for host, missing in partly),
+        *(Gap(missing=missing) for missing in sorted(expected.unreadable, key=repr)),
+    ]
+
+
+def _untold(snapshot: NodeSnapshot) -> list[Missing]:
+    """What the node did not tell of itself; that it has no GPU is nothing to tell of."""
+    told = (snapshot.kernel_events, snapshot.gpus)
+    return [part for part in told if isinstance(part, Missing) and part.reason is not Reason.NOT_FOUND]

@@ -1,0 +1,1 @@
+"""Process groups with the sequence of every rank side by side."""

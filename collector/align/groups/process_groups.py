@@ -1,0 +1,276 @@
+"""Step 3 of the verdict: line up each group by (lane, sequence), never by per-process counters.
+
+A group is known by its name and members. Where no dump names the members (Gloo writes none) they are inferred:
+the default group is the world, others hold the ranks that have records under that name, and sibling groups
+of one description ("tp0", "tp1") have one size and do not overlap. An inferred membership is marked as such.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from collector.align.groups.rank_sequences import Cutter, Lane, cutters_for
+from collector.align.roster import Roster
+from shared.answer.diagnosis import GroupRef
+from shared.formats.recorder.coalesced import COALESCED
+from shared.ranks import fold, unfold
+from shared.wire.trace import Record, Trace
+
+_T = TypeVar("_T")
+
+_INFERRED = -1
+"""No group rank: marks a table of group ranks that holds only those whose owners are known."""
+_NUMBERED = re.compile(r"^(?P<family>.*?)\d+$")
+
+
+@dataclass(frozen=True)
+class PendingP2P:
+    """A send or receive that has not completed. `source` and `target` are global ranks; None: not known."""
+
+    rank: int
+    op: str
+    source: int | None
+    target: int | None
+    record: Record
+
+    @property
+    def peer(self) -> int | None:
+        return self.target if self.op == "send" else self.source
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """One process group across all ranks. A member without a lane is one whose progress there is not known.
+
+    `members` are ranks of the job; `order`, which group ranks count by, is as told, and may name others.
+    """
+
+    name: str
+    description: str
+    members: tuple[int, ...]
+    order: tuple[int, ...]
+    inferred: bool
+    lanes: dict[int, Lane]
+    p2p: tuple[PendingP2P, ...]
+
+    @cached_property
+    def ref(self) -> GroupRef:
+        return GroupRef(name=self.name, description=self.description, ranks=fold(self.members))
+
+    @property
+    def is_default(self) -> bool:
+        """Is it the group of the whole world?"""
+        return _is_default((self.name, self.description))
+
+    @cached_property
+    def unknown(self) -> tuple[int, ...]:
+        return tuple(rank for rank in self.members if rank not in self.lanes)
+
+    def waiting_at(self, sequence: int) -> tuple[int, ...]:
+        """Ranks that have issued `sequence` and have not completed it."""
+        return tuple(rank for rank, lane in self.lanes.items() if sequence in lane.pending)
+
+    def absent_at(self, sequence: int) -> tuple[int, ...]:
+        """Ranks that have not issued `sequence`, as far as known."""
+        return tuple(rank for rank, lane in self.lanes.items() if lane.issued < sequence)
+
+    def completed_at(self, sequence: int) -> tuple[int, ...]:
+        """Ranks that have completed `sequence`."""
+        lanes = self.lanes.items()
+        return tuple(r for r, lane in lanes if lane.completed >= sequence and sequence not in lane.pending)
+
+    def left_behind_at(self, sequence: int) -> bool:
+        """Is `sequence` unfinished on some members, while all others have completed it?"""
+        waiting, done = self.waiting_at(sequence), self.completed_at(sequence)
+        return bool(done) and len(waiting) + len(done) == len(self.members)
+
+    def is_met_at(self, sequence: int) -> bool:
+        """Have several ranks issued `sequence`?"""
+        return len(self._issued) > 1 and self._issued[-2] >= sequence
+
+    @cached_property
+    def _issued(self) -> list[int]:
+        return sorted(lane.issued for lane in self.lanes.values())
+
+
+_Named = tuple[str, str]
+"""(name, description)"""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A membership as a dump tells it: compared by its text, which is short where the members are many."""
+
+    name: _Named
+    members: str
+    order: tuple[int, ...] | None
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Global ranks by group rank."""
+        return self.order if self.order is not None else unfold(self.members)
+
+
+_Places = dict[_T, dict[int, tuple[int, ...]]]
+"""Where each group stands in the group table of each rank that has it."""
+
+
+def line_up(roster: Roster) -> tuple[GroupView, ...]:
+    """Return every group that any trace mentions, in the order of names."""
+    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
+    told, untold = _places(traces)
+    inferred = _inferred(untold, told.keys(), roster)
+    cutters = cutters_for(traces)
+    known = roster.ranks.keys()
+    views = [_view(one.name, one.ranks, known, traces, cutters, told[one], inferred=False) for one in told]
+    views += [
+        _view(name, ranks, known, traces, cutters, untold[name], inferred=True) for name, ranks in inferred.items()
+    ]
+    return tuple(sorted((view for view in views if view.lanes or view.p2p), key=_name_key))
+
+
+def _name_key(view: GroupView) -> tuple[int, str, str, tuple[int, ...]]:
+    number = int(view.name) if view.name.isdecimal() and len(view.name) < 10 else 1 << 31
+    return (number, view.name, view.description, view.order)
+
+
+def _places(traces: dict[int, Trace]) -> tuple[_Places[_Told], _Places[_Named]]:
+    """Return where each group stands: by what is told of its members, and by name where nothing is."""
+    told: _Places[_Told] = {}
+    untold: _Places[_Named] = {}
+    known: dict[int, dict[int, tuple[int, ...]]] = {}  # by identity: one group's value may stand in thousands of traces
+    for rank, trace in traces.items():
+        for index, group in enumerate(trace.groups):
+            ranks = known.get(id(group))
+            if ranks is None:
+                name = group.name, group.description
+                one = _Told(name, group.members, group.order) if group.members else None
+                ranks = known[id(group)] = untold.setdefault(name, {}) if one is None else told.setdefault(one, {})
+            ranks[rank] = (*ranks[rank], index) if rank in ranks else (index,)
+    return told, untold
+
+
+def _inferred(
+    untold: Mapping[_Named, Collection[int]], told: Collection[_Told], roster: Roster
+) -> dict[_Named, tuple[int, ...]]:
+    named = {one.name for one in told}
+    open_groups = {name: set(ranks) for name, ranks in untold.items() if name not in named}
+    sizes = _family_sizes(open_groups, told)
+    families: dict[str, list[_Named]] = defaultdict(list)
+    for name in open_groups:
+        families[_family(name)].append(name)
+    inferred = {name: tuple(sorted(ranks)) for name, ranks in open_groups.items()}
+    for family, names in families.items():
+        short = [name for name in names if len(open_groups[name]) < sizes[family]]
+        if family and len(short) == 1:
+            left = set(roster.ranks).difference(*(open_groups[name] for name in names))
+            if len(left) == sizes[family] - len(open_groups[short[0]]):
+                inferred[short[0]] = tuple(sorted(open_groups[short[0]] | left))  # siblings are larger, no others left
+    return inferred | {name: tuple(roster.ranks) for name in open_groups if _is_default(name)}
+
+
+def _is_default(name: _Named) -> bool:
+    return name[0] == "0" or name[1] == "default_pg"
+
+
+def _family(name: _Named) -> str:
+    match = _NUMBERED.match(name[1])
+    return match["family"] if match else name[1]
+
+
+def _family_sizes(open_groups: dict[_Named, set[int]], told: Collection[_Told]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    every = [*open_groups.items(), *((one.name, one.ranks) for one in told)] if open_groups else []
+    for name, ranks in every:
+        sizes[_family(name)] = max(sizes.get(_family(name), 0), len(ranks))
+    return sizes
+
+
+def _view(
+    name: _Named,
+    order: tuple[int, ...],
+    known: Collection[int],
+    traces: dict[int, Trace],
+    cutters: dict[int, Cutter],
+    places: Mapping[int, tuple[int, ...]],
+    *,
+    inferred: bool,
+) -> GroupView:
+    lanes: dict[int, Lane] = {}
+    p2p: list[PendingP2P] = []
+    by_index = dict(enumerate(order))
+    if inferred and not _is_default(name):
+        by_index = _own_indices({rank: traces[rank] for rank in order if rank in traces}, places)
+    for rank in sorted(order):
+        trace = traces.get(rank)
+        if trace is None:
+            continue
+        cutter, indices = cutters[rank], places.get(rank, ())
+        lane = cutter.lane(indices)
+        if lane is not None:
+            lanes[rank] = lane
+        if cutter.pending_p2p:
+            positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
+            p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
+    members = tuple(sorted(rank for rank in order if rank in known))
+    return GroupView(name[0], name[1], members, order, inferred, lanes, tuple(p2p))
+
+
+def _pending_p2p(
+    rank: int, trace: Trace, positions: Iterable[int], by_index: Mapping[int, int], known: Collection[int]
+) -> Iterable[PendingP2P]:
+    for position in positions:
+        record = trace.record(position)
+        signature = record.signature
+        if signature.op in ("send", "recv"):
+            source, target = (_global(by_index, peer, known) for peer in (signature.source, signature.target))
+            if None in (source, target) and _INFERRED in by_index:
+                continue  # an index into an inferred list is not a rank, and its owner is not known
+            yield PendingP2P(rank, signature.op, source, target, record)
+        elif signature.op == COALESCED and position == 0:  # the ring buffer has overwritten its parts
+            yield PendingP2P(rank, COALESCED, None, None, record)
+
+
+def _own_indices(traces: Mapping[int, Trace], places: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
+    """Who has which index in a group whose members no dump names: each tells its own by what it sends and receives."""
+    found = {_INFERRED: _INFERRED}
+    for rank, trace in traces.items():
+        mine = (at for at, p2p in enumerate(trace.is_p2p) if p2p and trace.group[at] in places.get(rank, ()))
+        for signature in (trace.signatures[trace.signature[at]] for at in mine):
+            own = signature.source if signature.op == "send" else signature.target if signature.op == "recv" else None
+            if own is not None:
+                found[own] = rank
+                break
+    return found
+
+
+def _global(by_index: Mapping[int, int], group_rank: int | None, known: Collection[int]) -> int | None:
+    """Translate a group rank, as records carry it, into the global rank; None: no rank of the job."""
+    rank = None if group_rank is None else by_index.get(group_rank)
+    return rank if rank in known else None
+
+
+_NUMBERED = re.compile(r"^(?P<family>.*?)[\d_:.-]*\d$")
+_UNDESCRIBED = ("", "undefined")
+
+
+def role_of(group: GroupView, groups: tuple[GroupView, ...]) -> str:
+    """Return the description without its trailing number.
+
+    Undescribed groups play one role when they are of one size and come in the same place among their members'
+    undescribed groups of that size: siblings are created in the same order everywhere.
+    """
+    if group.description not in _UNDESCRIBED:
+        match = _NUMBERED.match(group.description)
+        return match["family"] if match and match["family"] else group.description
+    alike = [
+        other.name
+        for other in groups
+        if other.description in _UNDESCRIBED
+        and len(other.members) == len(group.members)
+        and group.members[0] in other.members
+    ]
+    return f"{len(group.members)} ranks, {alike.index(group.name)}"

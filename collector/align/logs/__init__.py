@@ -1,0 +1,1 @@
+"""Which rank, group or operation a log line speaks of."""

@@ -1,0 +1,149 @@
+"""Watchdog lines of all ranks, lined up by group: what each rank waited for in vain, and how far it had got.
+
+"Last enqueued N-1" means not past N-1: the counter moves when the NCCL call returns, so that a rank inside the call for
+N looks the same as one that never came. A completed count above the enqueued one is memory that was never set.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.logs.attributed_lines import Statements
+from collector.align.logs.group_members import UNTOLD, GroupKey, key_of
+from shared.formats.logs.timestamps import seconds_between
+from shared.wire.log_events import EventKind, LogEvent
+from shared.wire.trace import Signature
+
+_NOT_COMPARABLE = frozenset({"send", "recv", "coalesced"})
+"""Their sequence numbers count what one rank sends or receives."""
+_INCIDENT_SECONDS = 900.0
+"""The watchdogs of a job lose patience within minutes of each other, and end it."""
+
+
+@dataclass(frozen=True)
+class Timeout:
+    """An operation that a rank waited for until its watchdog lost patience."""
+
+    sequence: int
+    op: str | None
+    sizes: tuple[str | None, str | None]
+    """Elements in and out, as the line has them."""
+    event: LogEvent
+
+    @property
+    def facts(self) -> Facts | None:
+        """What must be equal on all members at one sequence."""
+        if self.op is None:
+            return None
+        into, out = (((int(size),),) if size is not None else () for size in self.sizes)
+        return facts_of(Signature(op=self.op, backend="", input_sizes=into, output_sizes=out))
+
+
+@dataclass
+class GroupMarks:
+    """One group's lines. `stuck` holds each rank's earliest timeout."""
+
+    stuck: dict[int, Timeout] = field(default_factory=dict)
+    timeouts: dict[int, dict[int, Timeout]] = field(default_factory=lambda: defaultdict(dict))
+    """Rank -> sequence -> what it waited for."""
+    enqueued: dict[int, int] = field(default_factory=dict)
+    lines: dict[int, LogEvent] = field(default_factory=dict)
+    """The line that tells the rank's last enqueued operation."""
+
+
+def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
+    """Return every group's marks, in the order of groups."""
+    groups: dict[GroupKey, GroupMarks] = defaultdict(GroupMarks)
+    told = list(heard.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.DUMP_SIGNAL))
+    newest = _newest(event.stamp for _, event in told)
+    by_rank: dict[int, list[LogEvent]] = defaultdict(list)
+    for rank, event in told:
+        if rank is not None and not _is_earlier(event, newest):
+            by_rank[rank].append(event)
+    for rank, own in by_rank.items():
+        groups_at = _groups_by_sequence(own)
+        for event in own:
+            key = key_of(event) or _key_by_neighbour(event, rank, groups_at)
+            if key is not None:
+                _add(groups[key], rank, event)
+    if UNTOLD in groups:
+        _put_with_the_told(groups)
+    for marks in groups.values():
+        marks.stuck.update({rank: told[min(told)] for rank, told in marks.timeouts.items()})
+    return dict(sorted(groups.items()))
+
+
+def _newest(stamps: Iterable[str]) -> str:
+    newest = ""
+    for stamp in stamps:
+        if stamp and (not newest or (seconds_between(newest, stamp) or 0.0) > 0.0):
+            newest = stamp
+    return newest
+
+
+def _is_earlier(event: LogEvent, newest: str) -> bool:
+    """Is a line of an earlier incident, after which the job was started again into the same log?"""
+    apart = seconds_between(event.stamp, newest)
+    return apart is not None and apart > _INCIDENT_SECONDS
+
+
+def _put_with_the_told(groups: dict[GroupKey, GroupMarks]) -> None:
+    """Lines of one operation that lack their group, where others name the default group for that same operation."""
+    told = next((marks for key, marks in groups.items() if key.is_default and key.told), None)
+    if told is None:
+        return
+    known = {(t.sequence, t.facts) for timeouts in told.timeouts.values() for t in timeouts.values()}
+    for rank, timeouts in groups[UNTOLD].timeouts.items():
+        same = {s: t for s, t in timeouts.items() if (s, t.facts) in known}
+        if same:
+            told.timeouts[rank].update(same)
+    untold = groups[UNTOLD].timeouts.items()
+    left = {rank: {s: t for s, t in each.items() if (s, t.facts) not in known} for rank, each in untold}
+    groups[UNTOLD].timeouts = defaultdict(dict, {rank: each for rank, each in left.items() if each})
+
+
+def _groups_by_sequence(events: list[LogEvent]) -> dict[str, set[GroupKey]]:
+    told: dict[str, set[GroupKey]] = defaultdict(set)
+    for event in events:
+        key = key_of(event)
+        if key is not None and "sequence" in event.fields:
+            told[event.fields["sequence"]].add(key)
+    return told
+
+
+def _key_by_neighbour(event: LogEvent, rank: int, groups_at: dict[str, set[GroupKey]]) -> GroupKey | None:
+    """The line that tells the operation names no group: one about the same sequence does, in newer torch."""
+    sequence = event.fields.get("sequence")
+    if sequence is None or "op" not in event.fields:
+        return None
+    near = groups_at.get(sequence, set())
+    if len(near) == 1:
+        return next(iter(near))
+    same_place = event.fields.get("group_rank") == str(rank)
+    return UNTOLD if not near and not groups_at and same_place else None
+
+
+def _add(marks: GroupMarks, rank: int, event: LogEvent) -> None:
+    fields = event.fields
+    if "sequence" in fields:
+        timeout = _timeout(event)
+        known = marks.timeouts[rank].get(timeout.sequence)
+        if known is None or known.op is None:
+            marks.timeouts[rank][timeout.sequence] = timeout
+    if "enqueued" in fields and int(fields["enqueued"]) >= marks.enqueued.get(rank, -1):
+        marks.enqueued[rank] = int(fields["enqueued"])
+        marks.lines[rank] = event
+
+
+def _timeout(event: LogEvent) -> Timeout:
+    fields = event.fields
+    op = fields.get("op") if "numel_in" in fields or "elapsed_ms" in fields else None
+    return Timeout(int(fields["sequence"]), op, (fields.get("numel_in"), fields.get("numel_out")), event)
+
+
+def comparable(marks: GroupMarks) -> Iterator[tuple[int, Timeout]]:
+    """Yield each rank's earliest timeout, less those whose sequence numbers mean nothing to others."""
+    for rank, timeout in sorted(marks.stuck.items()):
+        if timeout.op not in _NOT_COMPARABLE:
+            yield rank, timeout

@@ -1,0 +1,162 @@
+"""What the kernel log and the GPUs of each node tell of one job: of its time there, without what healthy nodes print.
+
+1. Of each node the newest look counts; older ones hold nothing that it lacks.
+2. What the kernel told before the job's first process began there belongs to somebody else, and so does what tells no
+   time, unless it names a process of the job.
+3. What more than half of at least three nodes tell is no node's own fault: it accuses nobody. A file server that does
+   not answer is common to all, and is kept.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from collector.align.roster import RankView, Roster
+from collector.align.xids import Blame, blame_of
+from shared.wire.gpus import Gpu, Gpus
+from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
+from shared.wire.snapshot import NodeSnapshot
+
+_SLACK_SECONDS = 5.0
+"""The kernel's clock and ours drift apart."""
+_FEWEST_NODES = 3
+_COMMON = frozenset(
+    {KernelEventKind.STORAGE, KernelEventKind.HUNG_TASK, KernelEventKind.OOM_KILL, KernelEventKind.CRASH}
+)
+"""Kinds that tell of single processes or of what nodes share: never noise for being told everywhere."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node: what its kernel told during the job, and its GPUs."""
+
+    host: str
+    events: tuple[KernelEvent, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+
+    def gpus_of(self, pids: Iterable[int]) -> tuple[Gpu, ...]:
+        """Return the GPUs that some processes compute on."""
+        wanted = set(pids)
+        return tuple(gpu for gpu in self.gpus if any(process.pid in wanted for process in gpu.processes))
+
+
+def node_facts(snapshots: Sequence[NodeSnapshot], roster: Roster) -> dict[str, NodeFacts]:
+    """Return what is known of each node that tells anything, by host."""
+    events: dict[str, tuple[KernelEvent, ...]] = {}
+    gpus: dict[str, tuple[Gpu, ...]] = {}
+    begun = _begun(roster)
+    for snapshot in sorted(snapshots, key=lambda each: (each.taken_at_ns or 0, repr(each.host))):  # 1
+        host = snapshot.host
+        if host is None or host not in begun:
+            continue
+        if isinstance(snapshot.kernel_events, KernelEvents):
+            told = snapshot.kernel_events.events
+            events[host] = tuple(e for e in told if _may_be_of_job(e, begun[host]))  # 2
+        if isinstance(snapshot.gpus, Gpus):
+            gpus[host] = snapshot.gpus.gpus
+    events = _without_noise(_without_strangers(events, roster))  # 2, 3
+    hosts = sorted(events.keys() | gpus.keys())
+    return {host: NodeFacts(host, events.get(host, ()), gpus.get(host, ())) for host in hosts}
+
+
+def _last_told(event: KernelEvent) -> float | None:
+    """When the kernel told it last, in Unix seconds."""
+    return event.last_at if event.last_at is not None else event.at
+
+
+def _begun(roster: Roster) -> dict[str, float]:
+    """When the job's first process began on each node, in Unix seconds."""
+    begun: dict[str, float] = {}
+    for view in roster.ranks.values():
+        identity = view.identity
+        if view.host is not None and identity is not None and identity.started_at is not None:
+            begun[view.host] = min(begun.get(view.host, identity.started_at), identity.started_at)
+    return begun
+
+
+def _pids(roster: Roster, *, of: Collection[str]) -> dict[str, set[int]]:
+    """The processes of the job's ranks on some nodes."""
+    return {host: {pid for view in roster.by_host[host] for pid in pids_of(view)} for host in of}
+
+
+def _may_be_of_job(event: KernelEvent, begun: float) -> bool:
+    last = _last_told(event)
+    return last is None or last >= begun - _SLACK_SECONDS
+
+
+def _without_strangers(
+    events: Mapping[str, tuple[KernelEvent, ...]], roster: Roster
+) -> dict[str, tuple[KernelEvent, ...]]:
+    """Leave out what tells no time and names no process of the job."""
+    pids = _pids(roster, of={host for host, mine in events.items() if None in map(_last_told, mine)})
+    return {
+        host: tuple(e for e in mine if _last_told(e) is not None or e.pid in pids[host]) if host in pids else mine
+        for host, mine in events.items()
+    }
+
+
+def _without_noise(events: Mapping[str, tuple[KernelEvent, ...]]) -> dict[str, tuple[KernelEvent, ...]]:
+    told: dict[tuple[KernelEventKind, int | None], set[str]] = defaultdict(set)
+    for host, mine in events.items():
+        for event in mine:
+            told[event.kind, event.code].add(host)
+    many = len(events) / 2 if len(events) >= _FEWEST_NODES else float("inf")
+    noise = {key for key, hosts in told.items() if len(hosts) > many and key[0] not in _COMMON}
+    return {host: tuple(e for e in mine if (e.kind, e.code) not in noise) for host, mine in events.items()}
+
+
+def concerns(event: KernelEvent, view: RankView, facts: NodeFacts) -> bool:
+    """Is a line of the kernel about this rank: its process, a child of it, or a GPU that it computes on?"""
+    pids = pids_of(view)
+    started = None if view.identity is None else view.identity.started_at
+    if event.pid is not None:
+        younger = started is not None and event.at is not None and event.at < started - _SLACK_SECONDS
+        return event.pid in pids and not younger
+    if event.device is None:
+        return False
+    return any(is_device(gpu, event.device) for gpu in facts.gpus_of(pids))
+
+
+def is_device(gpu: Gpu, device: str) -> bool:
+    """Is it the GPU at a PCI address? The driver's own lines leave out the function."""
+    return gpu.device is not None and gpu.device.partition(".")[0] == device.partition(".")[0]
+
+
+def pids_of(view: RankView) -> frozenset[int]:
+    """Return the processes of a rank, its children included."""
+    pids = {child.process.pid for look in view.looks for child in look.children}
+    if view.identity is not None and view.identity.pid is not None:
+        pids.add(view.identity.pid)
+    if view.exited is not None:
+        pids.add(view.exited.pid)
+    return frozenset(pids)
+
+
+def breaks_device(event: KernelEvent) -> bool:
+    """Does a line say that a GPU is broken?"""
+    if event.kind is KernelEventKind.XID:
+        return blame_of(event.code) in (Blame.DEVICE, Blame.LINK)
+    return event.kind in (KernelEventKind.SXID, KernelEventKind.GPU_DRIVER, KernelEventKind.PCIE_ERROR)
+
+
+def breaks_network(event: KernelEvent, events: Iterable[KernelEvent]) -> bool:
+    """Does a line say that a network adapter is broken, or its link down and not up again?"""
+    if event.kind is KernelEventKind.NIC_ERROR:
+        return True
+    if event.kind is not KernelEventKind.LINK_DOWN:
+        return False
+    ups = (e.last_at or 0.0 for e in events if e.kind is KernelEventKind.LINK_UP and e.interface == event.interface)
+    return max(ups, default=-1.0) < (event.last_at or 0.0)
+
+
+def gpu_trouble(gpu: Gpu) -> str | None:
+    """Say what is wrong with a GPU; None where nothing is. Clocks that are held down make slow, not stuck."""
+    if gpu.fault is not None:
+        return f"the driver says: {gpu.fault}"
+    if gpu.rows_failed:
+        return "a memory row could not be remapped"
+    if gpu.ecc_uncorrected:
+        return f"{gpu.ecc_uncorrected} uncorrectable memory error{'s' * (gpu.ecc_uncorrected > 1)}"
+    if gpu.nvlinks_down and gpu.nvlinks_up:
+        return f"{gpu.nvlinks_down} of {gpu.nvlinks_down + gpu.nvlinks_up} NVLinks are down"
+    return None

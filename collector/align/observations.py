@@ -1,0 +1,37 @@
+"""What the steps hand on: the scene that steps 1 to 3 and 8 have set, and the faults that the later ones find in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from collector.align.groups.process_groups import GroupView
+from collector.align.groups.wait_edge import Edge
+from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
+from collector.align.node_facts import NodeFacts
+from collector.align.progress import JobMotion
+from collector.align.roster import Roster
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.patterns import Doing
+from shared.wire.trace import Trace
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Everything that steps 1 to 3 and 8 have found out, as later steps need it."""
+
+    roster: Roster
+    motion: JobMotion
+    groups: tuple[GroupView, ...]
+    traces: dict[int, Trace]
+    activities: dict[int, Activity]
+    edges: tuple[Edge, ...] = field(default=())
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    """What each node's kernel log and GPUs tell, by host."""
+    heard: Statements = NOTHING_HEARD
+
+    def overwritten(self, ranks: Iterable[int]) -> bool:
+        """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
+        return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
+
+    def doing(self, rank: int) -> Doing:
+        activity = self.activities.get(rank)
+        return Doing.UNKNOWN if activity is None else activity.doing

@@ -1,0 +1,249 @@
+"""Step 2 of the verdict: did anything move?
+
+A rank has *advanced* when its recorder shows new or newly finished operations between two looks. It is *busy*
+when it did not advance but its stack changed or it used CPU time, and *frozen* when neither. Whether a pause is
+a hang is judged by the job's own rhythm: the stall since the last operation of any rank against the longest
+usual gap between operations.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from operator import sub
+
+from collector.align.roster import RankView, Roster
+from shared.wire.snapshot import Beat, Process, RankSnapshot
+from shared.wire.stacks import Stacks
+from shared.wire.trace import State, Trace
+
+BUSY_CPU_SHARE = 0.05
+"""Main-thread CPU time over wall time above which a rank is busy."""
+IDLE_SWITCHES_PER_SECOND = 1.0
+"""A blocked thread may still wake for a poll: torch's DataLoader does every 5 s (MP_STATUS_CHECK_INTERVAL)."""
+SPARE_SWITCHES = 2
+BUSY_BYTES = 65_536
+"""Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
+FROZEN_GAPS = 2.0
+"""How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
+FROZEN_SECONDS = 5.0
+"""The same in seconds at least: a job may pause once, for an epoch's end or a slow disk."""
+BUSY_GAPS = 10.0
+BUSY_SECONDS = 60.0
+"""The same where the rank waited for is at work, or where healthy ranks are for a while, too."""
+_MOST_FOR_RHYTHM = 1024
+"""Ranks whose records tell a job's rhythm: of a larger job some, which step as the others do."""
+
+
+class Motion(StrEnum):
+    ADVANCED = "advanced"
+    BUSY = "busy"
+    FROZEN = "frozen"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class JobMotion:
+    """What moved between the first and the last look."""
+
+    by_rank: dict[int, Motion]
+    seconds: float
+    """Between the looks; 0 with fewer than two."""
+    stalled_seconds: float | None
+    """Since the newest operation of any rank was issued; None: no recorder says."""
+    usual_gap_seconds: float | None
+    """The longest usual pause between two operations of one rank; None: too few records."""
+    woken: frozenset[int] = frozenset()
+    """Ranks whose main thread changed its stack or slept anew: CPU time alone may be a waiter that spins."""
+    carrying: frozenset[int] = frozenset()
+    """Ranks that read or wrote much: a waiter that does has data on its way."""
+    between_files: frozenset[int] = frozenset()
+    """Ranks that moved between the last two of their dumps, where these are bare files: they may hang since."""
+    idle_seconds: Mapping[int, float] = field(default_factory=dict)
+    """How long the agent had seen each rank stand still before the first look, where it was there to see it."""
+
+    def ranks(self, motion: Motion) -> tuple[int, ...]:
+        return tuple(rank for rank, what in self.by_rank.items() if what is motion)
+
+    def stall(self, waiters: Iterable[int]) -> float:
+        """Seconds that the job has stood still: since the newest operation, else at least since the first look."""
+        if self.stalled_seconds is not None:
+            return self.stalled_seconds
+        waiting = set(waiters)
+        watched = min((self.idle_seconds[rank] for rank in waiting if rank in self.idle_seconds), default=0.0)
+        return 0.0 if self.woken & waiting else max(self.seconds, watched)
+
+    def needed(self, *, busy: bool, at_once: bool = False) -> float:
+        """Seconds of standing still that the job's own rhythm does not explain; `at_once`: what is seen cannot pass."""
+        usual = self.usual_gap_seconds or 0.0
+        if busy:
+            return max(BUSY_SECONDS, BUSY_GAPS * usual)
+        return 0.0 if at_once else max(FROZEN_SECONDS, FROZEN_GAPS * usual)
+
+
+def motion_of(roster: Roster) -> JobMotion:
+    """Compare each rank's first look with its last, and the job's stall with its rhythm."""
+    launched = roster.ras.advanced if roster.ras is not None else frozenset()
+    present = roster.present()
+    again = [view for view in present if len(view.looks) > 1]
+    traced = [view for view in present if view.trace is not None and len(view.trace)]
+    stalls = [stall for stall in map(_stall, traced if roster.live else ()) if stall is not None]
+    telling = traced[:: 1 + len(traced) // _MOST_FOR_RHYTHM]
+    gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
+    return JobMotion(
+        by_rank={
+            v.rank: Motion.ADVANCED if v.rank in launched else _rank_motion(v) if roster.live else Motion.UNKNOWN
+            for v in present
+        },
+        between_files=frozenset(v.rank for v in again if not roster.live and _moved_at_last(v)),
+        seconds=max(map(_seconds_between, again), default=0.0),
+        stalled_seconds=min(stalls, default=None),
+        usual_gap_seconds=max(gaps, default=None),
+        idle_seconds={
+            view.rank: view.looks[0].idle_for_seconds
+            for view in present
+            if view.looks and view.looks[0].idle_for_seconds is not None
+        },
+        woken=frozenset(view.rank for view in again if _woke(view)),
+        carrying=frozenset(view.rank for view in again if _carried(view)),
+    )
+
+
+def _seconds_between(view: RankView) -> float:
+    times = [look.looked_at_ns for look in view.looks if look.looked_at_ns is not None]
+    return (max(times) - min(times)) / 1e9 if times else 0.0
+
+
+def _rank_motion(view: RankView) -> Motion:
+    if len(view.looks) < 2:
+        return _watched_motion(view)
+    marks = [marks for marks in map(_progress, view.looks) if marks is not None]
+    if any(a != b for a, b in pairwise(marks)):
+        return Motion.ADVANCED
+    signs = [sign for a, b in pairwise(view.looks) for sign in (_stack_changed(a, b), _worked(a, b))]
+    if True in signs:
+        return Motion.BUSY
+    return Motion.FROZEN if False in signs else Motion.UNKNOWN
+
+
+def _watched_motion(view: RankView) -> Motion:
+    """What an agent that watches has seen before its one look; that a rank moved may have been a waiter that spins."""
+    idle = view.looks[0].idle_for_seconds if view.looks else None
+    return Motion.FROZEN if idle is not None and idle >= FROZEN_SECONDS else Motion.UNKNOWN
+
+
+def _progress(look: RankSnapshot) -> tuple[int, int] | None:
+    """The newest operation's time and the number of unfinished ones: both stand still on a hung rank."""
+    trace = look.recorder
+    if not isinstance(trace, Trace):
+        return None
+    return max(trace.created_ns, default=0), sum(state != State.COMPLETED for state in trace.state)
+
+
+def _moved_at_last(view: RankView) -> bool:
+    before, last = (_progress(look) for look in view.looks[-2:])
+    return before is not None and last is not None and before != last
+
+
+def written_after(view: RankView, created_ns: int) -> float | None:
+    """Seconds from an operation's beginning to the file that shows it unfinished; None: nothing tells.
+
+    A copy of a file may be younger than the dump. That shows where it claims to have been written when operations had
+    been issued that it does not hold.
+    """
+    last = view.looks[-1].recorded_at_ns if view.looks else None
+    if last is None or not created_ns or last < created_ns:
+        return None
+    for before, after in pairwise(view.looks):
+        if isinstance(before.recorder, Trace) and isinstance(after.recorder, Trace) and before.recorded_at_ns:
+            newest = max(before.recorder.created_ns, default=0)
+            if any(newest < begun < before.recorded_at_ns for begun in after.recorder.created_ns):
+                return None
+    return (last - created_ns) / 1e9
+
+
+def _stack_changed(a: RankSnapshot, b: RankSnapshot) -> bool | None:
+    if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
+        return None
+    if a.stacks.native != b.stacks.native or a.stacks.main is None or b.stacks.main is None:
+        return None
+    return a.stacks.stack(a.stacks.main) != b.stacks.stack(b.stacks.main)
+
+
+def _worked(a: RankSnapshot, b: RankSnapshot) -> bool | None:
+    if not isinstance(a.process, Process) or not isinstance(b.process, Process):
+        return None
+    own = _beats_apart(a.process.after, b.process.before)
+    later = {child.process.pid: child.process for child in b.children}
+    children = (
+        _beats_apart(child.process.after, later[child.process.pid].before)
+        for child in a.children
+        if child.process.pid in later
+    )
+    return _any_known((own, *children))
+
+
+def _woke(view: RankView) -> bool:
+    return any(
+        _stack_changed(a, b)
+        or (
+            isinstance(a.process, Process)
+            and isinstance(b.process, Process)
+            and _switched(a.process.after, b.process.before)
+        )
+        for a, b in pairwise(view.looks)
+    )
+
+
+def _any_known(signs: Iterable[bool | None]) -> bool | None:
+    known = [sign for sign in signs if sign is not None]
+    return any(known) if known else None
+
+
+def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
+    """Did a process work between two beats?"""
+    if first is None or second is None or second.at_ns <= first.at_ns:
+        return None
+    seconds = (second.at_ns - first.at_ns) / 1e9
+    used = second.cpu_seconds - first.cpu_seconds  # of all threads: a main thread may wait for one that works
+    if first.children_cpu_seconds is not None and second.children_cpu_seconds is not None:
+        used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
+    if used > max(0.03, BUSY_CPU_SHARE * seconds):
+        return True
+    return _moved_bytes(first, second) or _switched(first, second)
+
+
+def _carried(view: RankView) -> bool:
+    return any(
+        _moved_bytes(a.process.after, b.process.before)
+        for a, b in pairwise(view.looks)
+        if isinstance(a.process, Process) and isinstance(b.process, Process)
+    )
+
+
+def _moved_bytes(first: Beat | None, second: Beat | None) -> bool:
+    if first is None or second is None or first.io_bytes is None or second.io_bytes is None:
+        return False
+    return second.io_bytes - first.io_bytes > BUSY_BYTES
+
+
+def _switched(first: Beat | None, second: Beat | None) -> bool:
+    if first is None or second is None or first.main_switches is None or second.main_switches is None:
+        return False
+    seconds = (second.at_ns - first.at_ns) / 1e9
+    return second.main_switches - first.main_switches > SPARE_SWITCHES + IDLE_SWITCHES_PER_SECOND * seconds
+
+
+def _stall(view: RankView) -> float | None:
+    looked = max([look.looked_at_ns for look in view.looks if look.looked_at_ns is not None], default=None)
+    newest = view.newest_ns
+    return None if looked is None or newest == 0 else max(0.0, (looked - newest) / 1e9)
+
+
+def _usual_gap(trace: Trace) -> float | None:
+    """The longest gap between successive operations in seconds, leaving out one outlier such as a warm-up."""
+    times = sorted(filter(None, trace.created_ns))
+    gaps: list[int] = sorted(map(sub, times[1:], times))
+    if not gaps:
+        return None
+    return (gaps[-2] if len(gaps) >= 8 else gaps[-1]) / 1e9

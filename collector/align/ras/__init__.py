@@ -1,0 +1,1 @@
+"""NCCL RAS reports: communicators, and whose process each rank's is."""

@@ -1,0 +1,270 @@
+"""Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
+
+import re
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from collector.align.roster import Presence, RankView
+from collector.align.stacks.frames_communication import frame_pattern
+from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
+from collector.align.stacks.kernel_waits import kernel_pattern
+from collector.align.stacks.patterns import OWN_THREAD, TELLS_OF_CALLERS, WAITS_FOR_RANKS, Doing, KernelPattern
+from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
+from shared.answer.diagnosis import Place, Where
+from shared.answer.words import Cause
+from shared.wire.log_events import EventKind
+from shared.wire.snapshot import Child, Process
+from shared.wire.stacks import Frame, Stacks, Thread
+
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
+_STDLIB_SHORT = re.compile(
+    r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
+)
+ASLEEP = "asleep in user code"
+IN_LIBRARY = "in library code"
+_PLAIN_LABELS = frozenset({"in user code", IN_LIBRARY})
+"""What is said where neither a frame nor the kernel tells anything."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What one rank is doing now. `frames` is the telling thread's stack, outermost first."""
+
+    doing: Doing
+    cause: Cause
+    label: str
+    op: str | None = None
+    thread: str = ""
+    frames: tuple[Frame, ...] = ()
+    user: Frame | None = None
+    process: str = ""
+    child: str = ""
+    kernel_agrees: bool = False
+    """Does the kernel (state, system call, children) tell the same story as the stack?"""
+    kernel_tells: bool = False
+    """Does the kernel tell what exactly holds it?"""
+    may_pass: bool = False
+    """Is it where a healthy rank may be for a minute, too: network, disk, a child process, a thread of its own?"""
+    may_be_idle: bool = False
+    """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
+    keeps_gil: bool = False
+    """Is the thread asleep without having let go of the interpreter, so that no other thread can run?"""
+
+    @property
+    def waits_for_ranks(self) -> bool:
+        return self.doing in WAITS_FOR_RANKS
+
+    @property
+    def may_wait_for_ranks(self) -> bool:
+        """On a device a rank waits for whatever it has put there: a collective like everybody's, perhaps."""
+        return self.waits_for_ranks or self.doing is Doing.DEVICE
+
+    @property
+    def where(self) -> Where | None:
+        if not self.frames and not self.process:
+            return None
+        innermost = self.frames[-1] if self.frames else None
+        return Where(
+            user=None if self.user is None else place(self.user),
+            library=None if innermost is None or innermost == self.user else place(innermost),
+            thread=self.thread,
+            process=self.process,
+            child=self.child,
+        )
+
+
+def place(frame: Frame) -> Place:
+    return Place(function=frame.function, file=frame.file, line=frame.line)
+
+
+def is_user_frame(frame: Frame) -> bool:
+    """Is the frame in the user's own code: not native, not the standard library, not an installed package?"""
+    return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
+
+
+def activity_of(view: RankView) -> Activity:
+    """Return what the rank is doing now. Never raises: what cannot be told is `Doing.UNKNOWN`."""
+    return with_the_rest(from_stacks(view), view)
+
+
+def with_the_rest(seen: Activity, view: RankView) -> Activity:
+    """Return what its stacks tell of a rank with what the kernel and its children tell."""
+    seen = _with_kernel(seen, view.process)
+    seen = _with_children(seen, view.looks[-1].children if view.looks else ())
+    seen = _with_gil(seen)
+    if view.presence is Presence.STOPPED:
+        return replace(seen, cause=Cause.SIGNAL, label="stopped by a signal", kernel_agrees=True)
+    return seen
+
+
+def from_stacks(view: RankView) -> Activity:
+    """Return what a rank is doing by its stacks alone: the main thread's, or that of the one that it waits for."""
+    stacks = view.stacks
+    if stacks is None:
+        return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")
+    main = _thread_activity(stacks, stacks.main, view.native_stacks)
+    if main.waits_for_ranks or not main.frames:
+        return main
+    others = [thread for thread in stacks.threads if thread is not stacks.main]
+    keeper = next((thread for thread in others if _keeps_gil(thread)), None)
+    if keeper is not None:
+        return _thread_activity(stacks, keeper, None)
+    if waits_for_thread(main):
+        seen = (_thread_activity(stacks, thread, None) for thread in others)
+        return next((other for other in seen if other.waits_for_ranks), None) or _at_home(main)
+    return _at_home(main)
+
+
+def _at_home(seen: Activity) -> Activity:
+    """A thread that waits for something in its own process: another thread that works, or work that may never come."""
+    if seen.label not in _PLAIN_LABELS or not seen.frames:
+        return seen
+    if any(waits_for_work(frame.function, frame.file) for frame in _called(seen)):
+        return replace(seen, label="waiting for work to come", may_pass=True, may_be_idle=True)
+    if waits_for_thread(seen):
+        return replace(seen, label=OWN_THREAD, may_pass=True)
+    return seen
+
+
+def waits_for_thread(seen: Activity) -> bool:
+    """Is it where another thread of its own process lets it go?"""
+    return bool(seen.frames) and WAITS_FOR_THREAD.search(seen.frames[-1].file) is not None
+
+
+def activity_of_thread(stacks: Stacks, thread: Thread) -> Activity:
+    """Return what any one thread is doing, by its Python frames alone."""
+    return _at_home(_thread_activity(stacks, thread, None))
+
+
+def _called(seen: Activity) -> tuple[Frame, ...]:
+    """The frames below the user's innermost one, innermost first; all where none is the user's."""
+    return tuple(takewhile(lambda frame: frame != seen.user, reversed(seen.frames)))
+
+
+def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | None) -> Activity:
+    if thread is None:
+        return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")
+    frames = stacks.stack(thread)
+    base = Activity(
+        doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
+        cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
+        label="in user code" if frames else "no Python frame",
+        thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
+        frames=frames,
+        user=next((frame for frame in reversed(frames) if is_user_frame(frame)), None),
+        keeps_gil=_keeps_gil(thread),
+    )
+    return _with_native(_classified(base, frames), native)
+
+
+def _keeps_gil(thread: Thread) -> bool:
+    return thread.holds_gil is True and thread.active is False
+
+
+def _with_gil(seen: Activity) -> Activity:
+    """That a sleeper keeps the GIL is its cause only where nothing tells what it sleeps in."""
+    if not seen.keeps_gil or seen.doing is not Doing.OUTSIDE:
+        return seen
+    if seen.label in _PLAIN_LABELS and not seen.kernel_tells:
+        return replace(seen, cause=Cause.GIL, label="asleep and keeps the GIL")
+    return replace(seen, label=f"{seen.label} without letting go of the GIL")
+
+
+def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
+    """A library below the user's innermost frame is what it called; one above called the user, who may do anything."""
+    called = len(frames) if base.user is None else len(_called(base)) + 1
+    for depth, frame in enumerate(reversed(frames)):
+        row = frame_pattern(frame.function, frame.file, native=frame.native)
+        if row is not None and (depth < called or row.cause in TELLS_OF_CALLERS):
+            op = frame.function.lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
+            return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op, may_pass=row.may_pass)
+    if not frames or frames[-1] == base.user:
+        return base
+    cause = Cause.UNKNOWN if base.user is None else base.cause
+    return replace(base, cause=cause, label=IN_LIBRARY, may_pass=True)
+
+
+def _with_native(told: Activity, native: Stacks | None) -> Activity:
+    """A work handle's wait, or a lock inside C, leaves no Python frame: the native stack tells it."""
+    if native is None or native.main is None or told.doing not in (Doing.OUTSIDE, Doing.WORK):
+        return told
+    innermost = takewhile(lambda frame: frame.native, reversed(native.stack(native.main)))
+    rows = [row for frame in innermost if (row := frame_pattern(frame.function, frame.file, native=True)) is not None]
+    if not rows:
+        return told
+    row = next((row for row in rows if row.doing in (Doing.P2P, Doing.STORE)), rows[0])  # these wrap the plainer ones
+    return replace(told, doing=row.doing, cause=row.cause, label=row.label, may_pass=told.may_pass or row.may_pass)
+
+
+def _with_kernel(seen: Activity, process: Process | None) -> Activity:
+    if process is None:
+        return seen
+    syscall = process.syscall
+    name, target = ("", "") if syscall is None else (syscall.name, syscall.target or "")
+    said = replace(seen, process=process_in_words(process))
+    row = kernel_pattern(name, target, process.wchan or "")
+    if row is not None and (row.cause is Cause.SIGNAL or seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN)):
+        return _by_row(said, row)
+    if process.state == "t" and process.tracer_pid and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
+        label = f"held by a debugger (pid {process.tracer_pid})"
+        held = replace(said, doing=Doing.OUTSIDE, cause=Cause.DEBUGGER, label=label, may_pass=False, may_be_idle=False)
+        return replace(held, kernel_agrees=True, kernel_tells=True)
+    if process.state == "D" and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
+        return _held_by_kernel(said)
+    agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
+    sleeps = "nanosleep" in name or (name in NO_SYSCALL and "nanosleep" in (process.wchan or ""))
+    if agrees and seen.label == "in user code" and sleeps:
+        return replace(said, label=ASLEEP, kernel_agrees=True, kernel_tells=True)
+    return replace(said, kernel_agrees=agrees)
+
+
+def _by_row(seen: Activity, row: KernelPattern) -> Activity:
+    """What the kernel tells of a thread whose stack does not show it waiting for other ranks."""
+    if seen.may_be_idle and row.cause in (Cause.PIPE_BLOCKED, Cause.NETWORK):
+        return replace(seen, kernel_agrees=True)
+    open_cause = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN) or row.cause is Cause.SIGNAL
+    cause = row.cause if open_cause else seen.cause
+    plain = open_cause and seen.label in _PLAIN_LABELS
+    label = row.label if plain else f"{seen.label}, {row.label}"
+    told = replace(seen, doing=row.doing, cause=cause, label=label, may_pass=row.may_pass)
+    return replace(told, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
+
+
+def _held_by_kernel(seen: Activity) -> Activity:
+    """In state D, and no row tells for what: no wait for other ranks looks so."""
+    held = replace(seen, doing=Doing.OUTSIDE, may_pass=True, may_be_idle=False, kernel_agrees=True)
+    if seen.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
+        return held
+    return replace(held, cause=Cause.UNKNOWN, label="in uninterruptible sleep in the kernel", kernel_tells=True)
+
+
+def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
+    """When a rank waits for its DataLoader or a child process, say where the child is that does not deliver."""
+    if seen.cause is not Cause.DATALOADER and "child" not in seen.label:
+        return seen
+    told = [(child, _child_activity(child)) for child in children]
+    blocked = [(child, doing) for child, doing in told if doing is not None]
+    if not blocked:
+        unread = any(not isinstance(child.stacks, Stacks) for child in children)
+        return replace(seen, may_pass=seen.may_pass or unread)
+    child, doing = blocked[0]
+    at = f" at {place(doing.user)}" if doing.user is not None else ""
+    text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
+    return replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
+
+
+def _child_activity(child: Child) -> Activity | None:
+    """What a child is blocked in; None for an idle worker that merely waits for its next task."""
+    if not isinstance(child.stacks, Stacks):
+        base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable")
+        return _with_kernel(base, child.process) if child.process.state in "DTt" else None
+    seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
+    functions = [frame.function.rpartition(".")[2] for frame in seen.frames]
+    idle = seen.may_be_idle or ("_worker_loop" in functions and "fetch" not in functions)
+    return None if idle or not seen.frames else seen
+
+
+def exception_of(view: RankView) -> str | None:
+    """The last exception or out-of-memory line that the rank itself logged, if any."""
+    fatal = (EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY)
+    return next((event.text for event in reversed(view.logged) if event.kind in fatal), None)

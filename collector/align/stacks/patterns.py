@@ -1,0 +1,97 @@
+"""Step 8's vocabulary: what a frame, a system call or a kernel function says about where a process is.
+
+The tables themselves are `frame_rows` and `kernel_rows`. Data, not code paths: adding knowledge is adding a row.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.answer.words import Cause
+
+
+class Doing(StrEnum):
+    """What a thread is doing, as far as the hang is concerned."""
+
+    COLLECTIVE = "collective"
+    P2P = "p2p"
+    STORE = "store"
+    """Waiting for a rendezvous, a store key or a new group: for other ranks, outside any recorded sequence."""
+    WORK = "work"
+    """Waiting for communication of a kind that the frame does not tell (a work handle, a backward pass)."""
+    DEVICE = "device"
+    OUTSIDE = "outside"
+    """In none of these: not waiting for another rank."""
+    UNKNOWN = "unknown"
+
+
+WAITS_FOR_RANKS = frozenset({Doing.COLLECTIVE, Doing.P2P, Doing.STORE, Doing.WORK})
+
+CHILD_PROCESS = "waiting for a child process"
+POOL = "waiting for a pool of child processes"
+LOCK = "waiting for a lock"
+OWN_THREAD = "waiting for a thread of its own"
+
+MAY_PASS = frozenset({Cause.NETWORK, Cause.CHECKPOINT, Cause.COMPILE, Cause.IMPORT, Cause.FILESYSTEM})
+"""Causes that a healthy job has, too, for a minute: only the kernel can say that it will not end by itself."""
+
+TELLS_OF_CALLERS = frozenset({Cause.DATALOADER, Cause.CHECKPOINT, Cause.COMPILE, Cause.IMPORT, Cause.TEARDOWN})
+"""Causes that a frame tells also where it has called user code: a data set's own reader, an exit handler, a module."""
+
+
+@dataclass(frozen=True)
+class FramePattern:
+    """A frame whose function and file match says what the thread is doing and why."""
+
+    doing: Doing
+    cause: Cause
+    label: str
+    function: re.Pattern[str]
+    file: re.Pattern[str]
+
+    @property
+    def may_pass(self) -> bool:
+        """May a healthy rank be there for a minute, too?"""
+        return self.cause in MAY_PASS or self.label in (CHILD_PROCESS, POOL)
+
+
+def frame_row(doing: Doing, cause: Cause, label: str, function: str, file: str = "") -> FramePattern:
+    return FramePattern(doing, cause, label, re.compile(function), re.compile(file))
+
+
+def package(*names: str) -> str:
+    """A pattern for files of installed packages; py-spy cuts their paths at `site-packages/` or leaves them whole."""
+    return rf"(^|-packages/)({'|'.join(names)})/"
+
+
+def stdlib(*names: str) -> str:
+    """A pattern for modules of the standard library, and not for a user's file of the same name."""
+    return rf"(^|/python3\.\d+t?/)({'|'.join(names)})\.py$"
+
+
+@dataclass(frozen=True)
+class KernelPattern:
+    """A system call on a certain kind of descriptor, or a wait channel, says what holds the process."""
+
+    cause: Cause
+    label: str
+    syscall: re.Pattern[str]
+    target: re.Pattern[str]
+    wchan: re.Pattern[str]
+    may_pass: bool
+    """May it end by itself after a while, as a slow disk does?"""
+    doing: Doing = Doing.OUTSIDE
+
+
+def kernel_row(
+    cause: Cause,
+    label: str,
+    *,
+    syscall: str = "",
+    target: str = "",
+    wchan: str = "",
+    may_pass: bool = False,
+    doing: Doing = Doing.OUTSIDE,
+) -> KernelPattern:
+    patterns = (re.compile(syscall), re.compile(target), re.compile(wchan))
+    return KernelPattern(cause, label, *patterns, may_pass, doing)

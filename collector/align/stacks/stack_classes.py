@@ -1,0 +1,75 @@
+"""Stacks of many ranks as few: equivalence classes, and the prefix tree that STAT made known.
+
+The tree's nodes hold the set of ranks whose stacks pass through them, so that a thousand ranks read as a handful of
+branches (Arnold et al., "Stack Trace Analysis for Large Scale Debugging", IPDPS 2007).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from collector.align.expected import Expected
+from collector.align.roster import RankView, Roster, account_for_ranks
+from collector.align.stacks.activity import Activity, activity_of, place
+from shared.answer.diagnosis import Contract, Place, StackClass
+from shared.ranks import FoldedRanks, fold
+from shared.wire.snapshot import NodeSnapshot
+from shared.wire.stacks import Frame
+
+
+class StackNode(Contract):
+    """One frame of the merged tree with the ranks whose stacks pass through it."""
+
+    place: Place
+    ranks: FoldedRanks
+    children: tuple["StackNode", ...] = Field(default=(), description="What these ranks called from here.")
+
+
+def stack_classes(snapshots: Sequence[NodeSnapshot]) -> tuple[StackClass, ...]:
+    """Group ranks whose main threads are at the same place, the largest class first."""
+    roster = account_for_ranks(snapshots, Expected())
+    return classes_of(roster, {view.rank: activity_of(view) for view in roster.present()})
+
+
+def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[StackClass, ...]:
+    together: dict[tuple[Frame, ...], list[int]] = defaultdict(list)
+    same: dict[int, list[int]] = {}  # by the stacks themselves, which ranks share after a survey: each is read once
+    for view in roster.present():
+        if id(view.stacks) not in same:
+            same[id(view.stacks)] = together[_main_stack(view)]
+        same[id(view.stacks)].append(view.rank)
+    together.pop((), None)
+    ordered = sorted(together.items(), key=lambda item: (-len(item[1]), item[1]))
+    return tuple(
+        StackClass(ranks=fold(ranks), frames=tuple(map(place, frames)), label=activities[ranks[0]].label)
+        for frames, ranks in ordered
+    )
+
+
+def merge_tree(snapshots: Sequence[NodeSnapshot]) -> tuple[StackNode, ...]:
+    """Merge the main threads' stacks of all ranks into prefix trees, one per outermost frame."""
+    roster = account_for_ranks(snapshots, Expected())
+    stacks = {view.rank: _main_stack(view) for view in roster.present()}
+    return _merged({rank: frames for rank, frames in stacks.items() if frames}, depth=0)
+
+
+def _merged(stacks: dict[int, tuple[Frame, ...]], depth: int) -> tuple[StackNode, ...]:
+    following: dict[Frame, dict[int, tuple[Frame, ...]]] = defaultdict(dict)
+    for rank, frames in stacks.items():
+        if depth < min(len(frames), _DEEPEST):
+            following[frames[depth]][rank] = frames
+    ordered = sorted(following.items(), key=lambda item: (-len(item[1]), min(item[1])))
+    return tuple(
+        StackNode(place=place(frame), ranks=fold(passing), children=_merged(passing, depth + 1))
+        for frame, passing in ordered
+    )
+
+
+_DEEPEST = 200
+"""Frames of a deeper stack than this are cut: recursion in a job must not become recursion here."""
+
+
+def _main_stack(view: RankView) -> tuple[Frame, ...]:
+    stacks = view.stacks
+    return () if stacks is None or stacks.main is None else stacks.stack(stacks.main)

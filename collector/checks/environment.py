@@ -1,0 +1,220 @@
+"""Settings that hide the next fault, or that must be the same everywhere: tables, a row for each."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from collector.checks.facts import (
+    JobFacts,
+    Rule,
+    in_sides,
+    members,
+    minority,
+    shown,
+    told,
+    variable_of,
+    who_in_words,
+)
+from shared.answer.checks import Check, CheckId, Severity
+from shared.wire.setup import Setup
+
+_NO = frozenset({"0", "n", "no", "f", "false"})
+_YES = frozenset({"1", "y", "yes", "t", "true"})
+"""What PyTorch takes for no and yes (getCvarBool in torch/csrc/distributed/c10d/Utils.hpp)."""
+
+_LATE_SECONDS = 2 * 3600
+"""A watchdog later than this lets an idle job cost more than any checkpoint takes."""
+
+_FOR_EVER_SECONDS = 24 * 3600
+"""Nobody waits a day for one operation: who sets more means never."""
+
+_RECORDS_SINCE = (2, 8)
+"""Before this version PyTorch's recorder was off unless asked for; its default is looked at in no later one."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting and what is wrong with some of its values."""
+
+    id: CheckId
+    severity: Severity
+    names: tuple[str, ...]
+    is_bad: Callable[[Setup, str], bool]
+    why: str
+    change: str
+    of_nccl: bool = True
+    """Does it matter only where NCCL is loaded?"""
+    untraced: bool = False
+    """Does it matter only where there is no flight record?"""
+
+
+def _off(_: Setup, value: str) -> bool:
+    return value.lower() in _NO
+
+
+def _on(_: Setup, value: str) -> bool:
+    return value.lower() in _YES
+
+
+def _late(_: Setup, value: str) -> bool:
+    return value.isascii() and value.isdecimal() and int(value[:12]) > _LATE_SECONDS
+
+
+def _nobody_handles(setup: Setup, value: str) -> bool:
+    """Errors are raised in the waiting thread where it waits blocking; then nobody else needs to handle them."""
+    waits = variable_of(setup, "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT") or ""
+    return value == "0" and waits.lower() not in _YES
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        CheckId.ERRORS_IGNORED,
+        Severity.RISKY,
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),
+        _nobody_handles,
+        "a collective that fails or times out ends nothing: the ranks wait for ever",
+        "leave TORCH_NCCL_ASYNC_ERROR_HANDLING unset (3, the default), or set it to 1",
+    ),
+    Setting(
+        CheckId.WATCHDOG_OFF,
+        Severity.NOTE,
+        ("TORCH_NCCL_ENABLE_MONITORING",),
+        _off,
+        "nobody notices when PyTorch's watchdog itself is stuck in a CUDA or NCCL call",
+        "leave TORCH_NCCL_ENABLE_MONITORING unset, or set it to 1",
+    ),
+    Setting(
+        CheckId.WATCHDOG_LATE,
+        Severity.NOTE,
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",),
+        _late,
+        "a stuck watchdog is noticed after more than two hours",
+        "set TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC to 7200 or less",
+    ),
+    Setting(
+        CheckId.RECORDER_OFF,
+        Severity.NOTE,
+        ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+        lambda _, value: value == "0",
+        "without a flight record a hang can be suspected from stacks, and seldom proven",
+        "set it to 2000, or start with `unhang run --`",
+        of_nccl=False,
+        untraced=True,
+    ),
+    Setting(
+        CheckId.LAUNCHES_BLOCK,
+        Severity.NOTE,
+        ("CUDA_LAUNCH_BLOCKING",),
+        _on,
+        "each kernel is waited for: right for a search, slow for training, and it changes where a hang shows",
+        "leave CUDA_LAUNCH_BLOCKING unset when the search is over",
+    ),
+)
+
+MUST_AGREE = (
+    "NCCL_ALGO NCCL_PROTO NCCL_NET NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_SOCKET_FAMILY NCCL_P2P_DISABLE "
+    "NCCL_SHM_DISABLE NCCL_CROSS_NIC NCCL_NVLS_ENABLE NCCL_CUMEM_ENABLE NCCL_BUFFSIZE NCCL_COLLNET_ENABLE "
+    "NCCL_IB_GID_INDEX TORCH_NCCL_BLOCKING_WAIT TORCH_DISTRIBUTED_DEBUG CUDA_LAUNCH_BLOCKING"
+).split()
+"""Settings by which ranks choose how to talk: ranks that choose differently wait for messages that nobody sends."""
+
+
+def bad_value(row: Setting, facts: JobFacts) -> Iterator[Check]:
+    """Return what one row of the table says."""
+    having = (alike for name in row.names for same in facts.values(name).values() for alike in same)
+    bad = {id(alike.setup): alike for alike in having if _is_bad(row, alike.setup)}
+    who = [each for each in members(bad.values()) if not row.untraced or each.trace is None]
+    if who:
+        name = next(name for name in row.names if who[0].variable(name) is not None)
+        seen = f"{name} is {who[0].variable(name)} for {who_in_words(who)}"
+        yield told(row.id, row.severity, who, seen=seen, why=row.why, change=row.change)
+
+
+def _is_bad(row: Setting, setup: Setup) -> bool:
+    value = variable_of(setup, *row.names)
+    concerned = setup.nccl_loaded is True or not row.of_nccl
+    return concerned and value is not None and row.is_bad(setup, value)
+
+
+def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
+    """Versions of PyTorch that record nothing unless told to."""
+    who = [each for each in facts.those(_records_nothing) if each.trace is None]
+    if who and who[0].setup is not None:
+        yield told(
+            CheckId.RECORDER_OFF,
+            Severity.NOTE,
+            who,
+            seen=f"{who_in_words(who)} run PyTorch {who[0].setup.versions.torch}, whose recorder is off by default",
+            why="without a flight record a hang can be suspected from stacks, and seldom proven",
+            change="set TORCH_NCCL_TRACE_BUFFER_SIZE=2000, or start with `unhang run --`",
+        )
+
+
+def _records_nothing(setup: Setup) -> bool:
+    asked = variable_of(setup, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+    if not setup.nccl_loaded or asked is not None:
+        return False
+    parts = (setup.versions.torch or "").split(".")[:2]
+    return len(parts) == 2 and all(p.isdecimal() for p in parts) and (int(parts[0]), int(parts[1])) < _RECORDS_SINCE
+
+
+def timeouts(facts: JobFacts) -> Iterator[Check]:
+    """Groups whose operations may take so long that nobody is told of a hang before somebody looks."""
+    long = [
+        (position, group.timeout_ms, group.description or group.name)
+        for position, each in enumerate(facts.processes)
+        if each.trace is not None
+        for group in each.trace.groups
+        if group.timeout_ms is not None and group.timeout_ms > _LATE_SECONDS * 1000
+    ]
+    if long:
+        milliseconds, name = max((milliseconds, name) for _, milliseconds, name in long)
+        hours = milliseconds / 3_600_000
+        yield told(
+            CheckId.TIMEOUT_LONG,
+            Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
+            [facts.processes[position] for position, _, _ in long],
+            seen=f"an operation of group {shown(name)} may take {min(hours, 1e6):.0f} hours",
+            why="so long a hang costs the whole job before PyTorch ends it",
+            change="give init_process_group and new_group a timeout of two hours at most; give slow steps their group",
+        )
+
+
+def nccl_silent(facts: JobFacts) -> Iterator[Check]:
+    """On several nodes NCCL's own warnings are half of every diagnosis, and it prints none by default."""
+    if not facts.several_hosts:
+        return
+    who = facts.those(lambda setup: setup.nccl_loaded is True and not setup.variables.get("NCCL_DEBUG"))
+    if who:
+        yield told(
+            CheckId.NCCL_SILENT,
+            Severity.NOTE,
+            who,
+            seen=f"NCCL_DEBUG is not set for {who_in_words(who)}",
+            why="NCCL then keeps even its warnings, such as a lost connection with the peer's name, to itself",
+            change="set NCCL_DEBUG=WARN; INFO with NCCL_DEBUG_SUBSYS=INIT,NET while a fault is looked for",
+        )
+
+
+def settings_differ(facts: JobFacts) -> Iterator[Check]:
+    """Return the settings that must be the same everywhere, and are not."""
+    for name in MUST_AGREE if facts.with_nccl else ():
+        sides = facts.sides(name, unset=True)
+        if sides:
+            yield told(
+                CheckId.SETTINGS_DIFFER,
+                Severity.RISKY,
+                minority(sides),
+                seen=in_sides(sides, of=name),
+                why="ranks that choose differently how to talk wait for messages that nobody sends",
+                change=f"set one {name} for all ranks, in the job's script and not in a login profile",
+            )
+
+
+RULES: tuple[Rule, ...] = (
+    *(partial(bad_value, row) for row in SETTINGS),
+    recorder_off_by_default,
+    timeouts,
+    nccl_silent,
+    settings_differ,
+)

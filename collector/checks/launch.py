@@ -1,0 +1,220 @@
+"""Were there as many processes started as meant, each with a device and CPUs of its own, of one version?"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from collector.checks.facts import (
+    JobFacts,
+    RankFacts,
+    Rule,
+    grouped,
+    in_sides,
+    minority,
+    shown,
+    told,
+    who_in_words,
+)
+from shared.answer.checks import Check, CheckId, Severity
+from shared.wire.setup import Setup
+
+_STARTED_SECONDS = 60.0
+"""Ranks of one job start within a minute; until then a lone one is no sign."""
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+_NO_REAL_STEP = 4_294_967_280
+"""Slurm gives the batch script, the extern step and interactive steps numbers from here on (slurm/slurm.h)."""
+
+
+def one_process_of_many(facts: JobFacts) -> Iterator[Check]:
+    """WORLD_SIZE says many, a plain `python train.py` started one."""
+    if len(facts.processes) != 1 or not facts.all_answered:
+        return
+    (only,) = facts.processes
+    size = only.identity.world_size or 1
+    if size > 1 and only.identity.launcher == "env" and only.age_seconds >= _STARTED_SECONDS:
+        slurm = only.variable("SLURM_JOB_ID") is not None and not _is_step(only)
+        yield told(
+            CheckId.ONE_PROCESS_OF_MANY,
+            Severity.RISKY,
+            [only],
+            seen=f"one process of WORLD_SIZE {size} is seen"
+            + (", started in the batch script of a Slurm job and not by srun" if slurm else ", started by no launcher"),
+            why="it waits for ranks that nobody has started",
+            change="write `srun` before `python` in the batch script"
+            if slurm
+            else "start with torchrun --nproc-per-node N, or start each RANK on its node",
+        )
+
+
+def _is_step(each: RankFacts) -> bool:
+    step = each.variable("SLURM_STEP_ID", "SLURM_STEPID") or ""
+    return step.isascii() and step.isdecimal() and int(step[:12]) < _NO_REAL_STEP
+
+
+def devices_shared(facts: JobFacts) -> Iterator[Check]:
+    """Several ranks of one host that take the same GPU."""
+    for who in facts.by_host.values():
+        on_gpus = [each for each in who if each.setup is not None and each.setup.gpus]
+        used = _used(facts, who[0].host)
+        for device, sharing in grouped(on_gpus, partial(_device, used)).items():
+            if device and len(sharing) > 1 and len({each.rank for each in sharing}) > 1:
+                yield told(
+                    CheckId.DEVICES_SHARED,
+                    Severity.RISKY,
+                    sharing,
+                    seen=f"{who_in_words(sharing)} come to the same device, {shown(str(device))}, by LOCAL_RANK "
+                    f"{_local_ranks(sharing)} and CUDA_VISIBLE_DEVICES {_values(sharing, _VISIBLE)}",
+                    why="NCCL refuses two ranks of one communicator on one device, or they wait for each other there",
+                    change="give each process of a node its own LOCAL_RANK, and call torch.cuda.set_device(LOCAL_RANK)",
+                )
+
+
+def _device(used: Mapping[int | None, set[str]], each: RankFacts) -> str | None:
+    """Return the device that it computes on, or that LOCAL_RANK leads to; None where nothing tells."""
+    own = used.get(each.identity.pid)
+    if own:
+        return next(iter(own)) if len(own) == 1 else None
+    local_rank = each.identity.local_rank
+    visible = each.variable(_VISIBLE, "HIP_VISIBLE_DEVICES")
+    if visible is None:
+        return None if local_rank is None else str(local_rank)
+    devices = _listed(visible)
+    if len(devices) == 1:
+        return devices[0]
+    return devices[local_rank] if local_rank is not None and local_rank < len(devices) else None
+
+
+def _listed(visible: str | None) -> list[str]:
+    """Return the devices of a list such as CUDA_VISIBLE_DEVICES."""
+    return [part.strip() for part in (visible or "").split(",") if part.strip()]
+
+
+def _used(facts: JobFacts, host: str | None) -> dict[int | None, set[str]]:
+    """Return the devices on which the driver of a host sees each process itself, by pid."""
+    used: dict[int | None, set[str]] = defaultdict(set)
+    for gpu in facts.gpus.get(host, ()):
+        for process in gpu.processes:
+            used[process.pid].add(f"GPU {gpu.index}" + (f" (MIG {process.instance})" if process.instance else ""))
+    return used
+
+
+def _local_ranks(who: list[RankFacts]) -> str:
+    told = ("unset" if each.identity.local_rank is None else str(each.identity.local_rank) for each in who)
+    return "/".join(dict.fromkeys(told))
+
+
+def _values(who: list[RankFacts], name: str) -> str:
+    return shown("/".join(dict.fromkeys(each.variable(name) or "unset" for each in who)))
+
+
+def device_beyond_visible(facts: JobFacts) -> Iterator[Check]:
+    """LOCAL_RANK counts further than the visible devices do. One device each is another way, and right."""
+    visible = {id(alike.setup): len(_listed(alike.setup.variables.get(_VISIBLE))) for alike in facts.by_setup}
+    lost = [each for each in facts.read if 1 < visible[id(each.setup)] <= (each.identity.local_rank or 0)]
+    if lost:
+        yield told(
+            CheckId.DEVICE_BEYOND_VISIBLE,
+            Severity.WRONG,
+            lost,
+            seen=f"{who_in_words(lost)} have LOCAL_RANK {_values(lost, 'LOCAL_RANK')} with CUDA_VISIBLE_DEVICES "
+            f"{_values(lost, _VISIBLE)}",
+            why="the device with that number does not exist there (invalid device ordinal)",
+            change="set CUDA_VISIBLE_DEVICES to as many devices as the node has ranks, or start fewer ranks there",
+        )
+
+
+def gpus_idle(facts: JobFacts) -> Iterator[Check]:
+    """One process in all, and several GPUs before it. Some programs use them all from one process."""
+    if len(facts.processes) != 1 or facts.processes[0].identity.world_size not in (None, 1):
+        return
+    (only,) = facts.processes
+    visible = only.variable(_VISIBLE)
+    there = only.setup.gpus or 0 if only.setup is not None else 0
+    usable = there if visible is None else min(there, len(_listed(visible)))
+    if usable > 1 and len(_used(facts, only.host).get(only.identity.pid, ())) < 2:
+        yield told(
+            CheckId.GPUS_IDLE,
+            Severity.NOTE,
+            [only],
+            seen=f"one process with WORLD_SIZE 1, and {usable} GPUs that it may use",
+            why="unless this one process drives all of them, the others idle",
+            change=f"start with torchrun --nproc-per-node {usable}",
+        )
+
+
+def versions_differ(facts: JobFacts) -> Iterator[Check]:
+    """Libraries that talk to each other should be of one version."""
+    for name, severity, change in _VERSIONS:
+        sides = facts.sides_by(partial(_version, name))
+        if sides:
+            yield told(
+                CheckId.VERSIONS_DIFFER,
+                severity,
+                minority(sides),
+                seen=in_sides(sides, verb="run", of=_NAMES[name]),
+                why="versions that differ speak differently, and fail or wait where they do",
+                change=change,
+            )
+
+
+_NAMES = {"torch": "PyTorch", "nccl": "NCCL", "cuda": "PyTorch for CUDA", "python": "Python", "driver": "NVIDIA driver"}
+_ONE_IMAGE = "use one image or environment on all nodes"
+_VERSIONS = (
+    ("torch", Severity.RISKY, _ONE_IMAGE),
+    ("nccl", Severity.WRONG, _ONE_IMAGE + "; look for a second libnccl.so.2 in LD_LIBRARY_PATH"),
+    ("cuda", Severity.RISKY, _ONE_IMAGE),
+    ("python", Severity.NOTE, _ONE_IMAGE),
+    ("driver", Severity.NOTE, "bring the nodes to one driver, or keep the odd ones out of this job"),
+)
+
+
+def _version(name: str, setup: Setup) -> str | None:
+    version: str | None = getattr(setup.versions, name)
+    return version
+
+
+def cpus(facts: JobFacts) -> Iterator[Check]:
+    """Ranks that train on GPUs and may use one CPU alone, or that take many times the CPUs there are."""
+    threads = {id(alike.setup): _threads(alike.setup) for alike in facts.by_setup}
+    for who in facts.by_host.values():
+        fed = [each for each in who if each.setup is not None and each.setup.gpus and each.setup.cpus == 1]
+        if fed:
+            yield told(
+                CheckId.FEW_CPUS,
+                Severity.NOTE,
+                fed,
+                seen=f"{who_in_words(fed)} may use one CPU",
+                why="the rank, its DataLoader's workers and NCCL's threads take turns on it and come late",
+                change="ask for more: --cpus-per-task in Slurm, cpu requests in Kubernetes",
+            )
+        yield from _too_many_threads(who, sum(threads.get(id(each.setup), 0) for each in who))
+
+
+def _too_many_threads(who: list[RankFacts], threads: int) -> Iterator[Check]:
+    there = max((each.setup.cpus or 0 for each in who if each.setup is not None), default=0)
+    if there and len(who) > 1 and threads > 2 * there:
+        yield told(
+            CheckId.MANY_THREADS,
+            Severity.NOTE,
+            who,
+            seen=f"OMP_NUM_THREADS of {who_in_words(who)} make {threads} threads for {there} CPUs",
+            why="threads that wait for CPUs make ranks late to collectives",
+            change=f"set OMP_NUM_THREADS to {max(1, there // len(who))}",
+        )
+
+
+def _threads(setup: Setup) -> int:
+    text = setup.variables.get("OMP_NUM_THREADS", "")
+    return int(text[:6]) if text.isascii() and text.isdecimal() else 0
+
+
+START: tuple[Rule, ...] = (
+    one_process_of_many,
+    devices_shared,
+    device_beyond_visible,
+    gpus_idle,
+    versions_differ,
+    cpus,
+)

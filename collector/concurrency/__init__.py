@@ -1,0 +1,1 @@
+"""Threads, tasks and garbage collection of the service, with a bound on every wait."""

@@ -1,5 +1,0 @@
-"""What is wrong, or risky, in how a job was started: pure rules over snapshots, each silent where all is well."""
-
-from collector.diagnose.check.check import check_job
-
-__all__ = ["check_job"]

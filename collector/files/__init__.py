@@ -1,0 +1,1 @@
+"""Files in the place of agents: what a file is, and what it holds."""

@@ -1,0 +1,290 @@
+"""Kernel logs that lie in files: what `dmesg`, `journalctl -k` or syslog printed, read as an agent reads its node's.
+
+1. Which node: the lines say it (syslog, journal), else the file's path holds a node's name, else there is but one node.
+2. When: by the line's own stamp, without a zone by this machine's. Seconds since boot become a time where a line of the
+   file tells both: the clock set at boot, or the kernel's audit. Else only that a process of the job is named tells
+   that a line belongs to the job.
+3. What a snapshot of the node has told itself goes before a file.
+
+A job's own log may be stamped alike, so what tells nothing of the kernel's is left to whoever reads logs, but for lines
+that begin with microseconds since boot.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from shared.formats.kernel_lines import read_kernel_line
+from shared.formats.kernel_repeats import KernelRecord
+from shared.formats.logs.timestamps import moment_of
+from shared.missing import Missing, Reason
+from shared.wire.kernel_events import KernelEvents
+from shared.wire.snapshot import NodeSnapshot
+
+_LOOKED_AT = 100
+_ENOUGH = 0.9
+_MOST_NODES = 10_000
+_LINES_OF_A_STACK = 64
+_ANCHORED_WITHIN = 300
+_MONTHS = {name: at for at, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
+_MONTH = "|".join(_MONTHS)
+
+_EXACT_ISO = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d"
+_ISO = r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_DAY = rf"(?:{_MONTH}) [ \d]\d \d\d:\d\d:\d\d"
+_BOOT = r"\[ {0,10}(?P<boot>\d{1,10}\.\d{6})\]"
+# Nov 21 19:27:03 node01 kernel: [12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, …                rsyslog, journalctl -k
+# 2026-11-21T19:27:03.123456+00:00 node01 kernel: …    2026-11-21T19:27:03+0000 node01 kernel: …    with ISO dates
+# 1763753223.123456 node01 kernel: NVRM: Xid …            journalctl -o short-unix
+_SYSLOG = re.compile(
+    rf"(?:(?P<iso>{_ISO})|(?P<day>{_DAY})(?:\.\d{{1,9}})?|(?P<unix>\d{{9,11}}\.\d{{1,9}}))"
+    r" (?P<host>[\w.-]{1,253}) (?P<program>[^\s:\[]{1,64})(?:\[\d{1,10}\])?: (?P<text>.*)"
+)
+# [12345.678901] node01 kernel: NVRM: Xid …                                             journalctl -o short-monotonic
+_MONOTONIC = re.compile(rf"{_BOOT} (?P<host>[\w.-]{{1,253}}) kernel: (?P<text>.*)")
+_AFTER_BOOT = re.compile(rf"{_BOOT} ?(?P<text>.*)")
+# [12345.678901] NVRM: Xid …    <4>[12345.678901] NVRM: …    kern  :warn  : [12345.678901] NVRM: …         dmesg, -r, -x
+# [Sat Nov 21 19:27:03 2026] NVRM: …        2026-11-21T19:27:03,123456+00:00 NVRM: …       dmesg -T, --time-format iso
+_DMESG = re.compile(
+    r"(?:<\d{1,3}>)?(?:(?P<facility>[a-z]{2,8}\d?) {0,8}:[a-z]{1,6} {0,8}: ?)?"
+    rf"(?:{_BOOT}|\[[A-Z][a-z]{{2}} (?P<day>{_DAY}) (?P<year>20\d\d)\]|(?P<iso>{_EXACT_ISO})) ?(?P<text>.*)"
+)
+# 4,1234,98765432,-;NVRM: Xid (PCI:0000:3b:00): 79, …                                  what was copied from /dev/kmsg
+_KMSG = re.compile(r"(?P<facility>\d{1,5}),\d{1,20},(?P<micros>\d{1,20}),[^;]{0,200};(?P<text>.*)")
+# rtc_cmos 00:01: setting system clock to 2026-03-04T05:06:07 UTC (1772600767)
+# audit: type=1400 audit(1700000000.123:45): apparmor="STATUS" …
+_ANCHOR = re.compile(
+    r"setting system clock to .{0,40}\((?P<clock>\d{9,11})\)|audit\((?P<audit>\d{9,11}\.\d{1,6}):\d{1,20}\)"
+)
+
+
+class KernelLine(NamedTuple):
+    """One line of the kernel's: of which node, when, and what it says without its stamp."""
+
+    host: str | None
+    at: float | None
+    after_boot: float | None
+    text: str
+    stamp: str = ""
+    """Month, day and time, where it tells no year."""
+
+
+@dataclass
+class KernelText:
+    """A file while it is sorted out: of the kernel's lines those that tell or date something, and all others."""
+
+    name: str
+    lines: list[KernelLine] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    tells: bool = False
+    """Does any line tell of something?"""
+
+
+def is_kernel_log(head: str) -> bool:
+    """Do the first lines look like what the kernel's log is printed as, by whichever tool?"""
+    lines = [line for line in head.split("\n")[:_LOOKED_AT] if line and not line.startswith("-- ")]
+    syslog = [match for line in lines if (match := _SYSLOG.match(line)) is not None]
+    if any(match["program"] == "kernel" for match in syslog):
+        return len(syslog) >= _ENOUGH * len(lines)
+    alone = [line for line in lines if _KMSG.match(line) or _DMESG.match(line)]
+    return bool(lines) and not syslog and len(alone) >= _ENOUGH * len(lines)
+
+
+def read_kernel_text(name: str, data: bytes) -> KernelText:
+    """Sort the lines of a file."""
+    told = KernelText(name)
+    last: dict[str | None, KernelLine] = {}
+    stack = 0
+    for line in data.decode("utf-8", "replace").splitlines():
+        read = _line(line)
+        if read is None:
+            told.others.append(line)
+            continue
+        tells = read_kernel_line(read.text) is not None
+        stack = _LINES_OF_A_STACK if tells else stack - 1
+        told.tells = told.tells or tells
+        if tells or read.host not in last or stack > 0 or _ANCHOR.search(read.text[:_ANCHORED_WITHIN]):
+            told.lines.append(read)
+        last[read.host] = read
+        if not tells and read.after_boot is None:
+            told.others.append(line)
+    kept = {id(line) for line in told.lines}
+    told.lines += [line for line in last.values() if id(line) not in kept]
+    return told
+
+
+def _line(line: str) -> KernelLine | None:
+    if (match := _SYSLOG.match(line)) is not None:
+        return _of_syslog(match)
+    if (match := _MONOTONIC.match(line)) is not None:
+        return KernelLine(match["host"], None, float(match["boot"]), match["text"])
+    if (match := _KMSG.match(line)) is not None:
+        own = int(match["facility"]) >> 3 == 0
+        return KernelLine(None, None, int(match["micros"]) / 1e6, match["text"]) if own else None
+    match = _DMESG.match(line)
+    if match is None or match["facility"] not in (None, "kern"):
+        return None
+    stamp = _stamp(match["day"])
+    at = _of_iso(match["iso"]) if stamp == "" else moment_of(f"{match['year']}-{stamp}", written_at=0.0)
+    return KernelLine(None, at, _number(match["boot"]), match["text"])
+
+
+def _of_syslog(match: re.Match[str]) -> KernelLine | None:
+    if match["program"] != "kernel":
+        return None
+    at = _of_iso(match["iso"]) if match["unix"] is None else float(match["unix"])
+    inner = _AFTER_BOOT.match(match["text"])
+    boot, text = (None, match["text"]) if inner is None else (float(inner["boot"]), inner["text"])
+    return KernelLine(match["host"], at, boot, text, _stamp(match["day"]))
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _of_iso(text: str | None) -> float | None:
+    """Return a stamp as Unix seconds; None where it is no time."""
+    try:
+        return None if text is None else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _stamp(day: str | None) -> str:
+    """Return `Nov 21 19:27:03` as other stamps stand here."""
+    if day is None:
+        return ""
+    month, number, time = day.split()
+    return f"{_MONTHS[month]:02}-{int(number):02} {time}"
+
+
+def with_kernel_logs(
+    snapshots: tuple[NodeSnapshot, ...], texts: Sequence[KernelText], *, written_at: float
+) -> tuple[tuple[NodeSnapshot, ...], list[Missing]]:
+    """Give each node what the files tell of it; return what could not be given to any, too.
+
+    `written_at`: Unix seconds that no line is younger than, for stamps without a year.
+    """
+    nodes = {snapshot.host for snapshot in snapshots if snapshot.host is not None}
+    records: dict[str, KernelRecord] = defaultdict(KernelRecord)
+    since: dict[str, float | None] = {}
+    missing: list[Missing] = []
+    for text in (text for text in texts if text.tells):
+        homes, lost = _homes(text, nodes)
+        missing += lost
+        untimed = False
+        lines = [_dated(line, written_at) for line in text.lines if line.host in homes]
+        offsets = _offsets(lines)
+        for line in lines:
+            home, at = homes[line.host], _time(line, offsets)
+            records[home].take_line(line.text, at)
+            untimed = untimed or at is None
+            since[home] = min((each for each in (at, since.get(home)) if each is not None), default=None)
+        missing += [_untimed(text.name)] if untimed else []
+    own = {s.host or "" for s in snapshots if isinstance(s.kernel_events, KernelEvents)}
+    missing += [_not_needed(host) for host in sorted(own & records.keys())]
+    told = {
+        host: KernelEvents(since=since.get(host), events=record.events)
+        for host, record in records.items()
+        if host not in own
+    }
+    return tuple(_with_events(snapshot, told) for snapshot in snapshots), missing
+
+
+def _with_events(snapshot: NodeSnapshot, told: Mapping[str, KernelEvents]) -> NodeSnapshot:
+    events = told.get(snapshot.host or "")
+    return snapshot if events is None else snapshot.model_copy(update={"kernel_events": events})
+
+
+def _homes(text: KernelText, nodes: set[str]) -> tuple[dict[str | None, str], list[Missing]]:
+    """1. Return the node of each host that lines name, and of those that name none."""
+    named = sorted({line.host for line in text.lines if line.host is not None})[:_MOST_NODES]
+    homes: dict[str | None, str] = {host: node for host in named if (node := _node(host, nodes)) is not None}
+    strangers = [host for host in named if host not in homes]
+    lost = [_stranger(text.name, strangers)] if strangers and not homes else []
+    home = _in_path(text.name, nodes)
+    if home is not None:
+        homes[None] = home
+    elif any(line.host is None for line in text.lines):
+        lost.append(_nameless(text.name, nodes))
+    return homes, lost
+
+
+def _node(host: str, nodes: set[str]) -> str | None:
+    """The node of that name; where one has a domain and the other none, the names before it count."""
+    if host in nodes:
+        return host
+    alike = [node for node in nodes if "." not in host or "." not in node if _short(node) == _short(host)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
+
+
+def _in_path(name: str, nodes: set[str]) -> str | None:
+    """The one node whose name the path holds as a word, else the only node there is."""
+    found = {node for node in nodes for word in (node, _short(node)) if _holds_word(name, word)}
+    if len(found) == 1:
+        return found.pop()
+    return next(iter(nodes)) if len(nodes) == 1 and not found else None
+
+
+def _holds_word(name: str, word: str) -> bool:
+    return re.search(rf"(?<![A-Za-z0-9-]){re.escape(word)}(?![A-Za-z0-9-])", name) is not None
+
+
+def _dated(line: KernelLine, written_at: float) -> KernelLine:
+    return line if line.stamp == "" else line._replace(at=moment_of(line.stamp, written_at=written_at))
+
+
+def _offsets(lines: Iterable[KernelLine]) -> dict[str | None, float]:
+    """2. Return what to add to seconds since boot, by host: the last line that tells both decides."""
+    offsets: dict[str | None, float] = {}
+    for line in lines:
+        if line.after_boot is None:
+            continue
+        told = _clock(line)
+        if told is not None:
+            offsets[line.host] = told - line.after_boot
+    return offsets
+
+
+def _clock(line: KernelLine) -> float | None:
+    match = _ANCHOR.search(line.text[:_ANCHORED_WITHIN])
+    return line.at if match is None else float(match["clock"] or match["audit"])
+
+
+def _time(line: KernelLine, offsets: Mapping[str | None, float]) -> float | None:
+    if line.at is not None or line.after_boot is None or line.host not in offsets:
+        return line.at
+    return round(line.after_boot + offsets[line.host], 1)
+
+
+def _untimed(name: str) -> Missing:
+    advice = "its lines tell only seconds since boot, so only those that name a process of the job count"
+    return Missing(
+        source=name, reason=Reason.UNREADABLE, detail=f"{advice}; `dmesg -T` and `journalctl -k` tell the time"
+    )
+
+
+def _stranger(name: str, hosts: Sequence[str]) -> Missing:
+    told = ", ".join(hosts[:4])
+    return Missing(source=name, reason=Reason.REFUSED, detail=f"a kernel log of {told}, of which there is no snapshot")
+
+
+def _nameless(name: str, nodes: Collection[str]) -> Missing:
+    why = "nothing says of which node: its name should hold the node's, as in dmesg_node01.txt"
+    detail = why if nodes else "there is no snapshot of a node that it could belong to"
+    return Missing(source=name, reason=Reason.UNREADABLE, detail=f"a kernel log, and {detail}")
+
+
+def _not_needed(host: str) -> Missing:
+    return Missing(
+        source="kernel_events",
+        reason=Reason.REFUSED,
+        detail=f"the snapshots of {host} tell of its kernel log themselves",
+    )

@@ -1,0 +1,308 @@
+"""What `--from DIR` reads: snapshots, recorder dumps, stack dumps, RAS reports, logs of ranks and of kernels become
+`NodeSnapshot`s.
+
+1. Read every file; tell what it is by its content. One that cannot be read is a `Missing`, the rest is used.
+2. Snapshots stand as they were taken. Whether a job was `live` they say themselves: two of them may show motion.
+3. Bare files of one rank are put together. Which rank: the trailing number of a dump's name, a name such as
+   `rank_3`, or the pid where a snapshot knows it. A number that may be a pid or a job's id is no rank.
+4. Where the snapshots know that rank too, a bare file fills what its last look lacks; else it stands alone. A kernel's
+   log goes to the snapshots of its node.
+
+The names of files change nothing but those ranks, their order on disk changes nothing.
+"""
+
+import hashlib
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from collector.files.bounded_file import FileTooLarge, ReadDeadline
+from collector.files.kernel_files import KernelText, read_kernel_text, with_kernel_logs
+from collector.files.log_files import (
+    LogText,
+    add_named_ranks,
+    assign_logs,
+    last_lines,
+    memory_of,
+    read_log,
+    with_world_size,
+)
+from collector.files.merge import BareRank, merge_bares
+from collector.files.parallel_dumps import DumpReaders
+from collector.files.rank_of_file import rank_of_dump, rank_of_stacks, ranks_in_stacks
+from collector.files.ras_files import with_ras
+from collector.files.sniff import FileKind
+from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
+from collector.keep.bundle import BUNDLE_VERSION, Manifest
+from shared import SCHEMA_VERSION
+from shared.errors import NotFound, UnhangError, UnreadableDump
+from shared.formats.ras.parse import parse_ras
+from shared.formats.ras.text_report import LAST_HEADING
+from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text
+from shared.json_bounds import TooCostly, check_model_json
+from shared.missing import Missing, Reason
+from shared.value import Value
+from shared.wire.ras import RasNetwork
+from shared.wire.snapshot import NodeSnapshot
+from shared.wire.stacks import Stacks
+from shared.wire.trace import Trace
+
+_MOST_MISSING = 1000
+_AGAIN_NS = 10 * 1_000_000_000
+"""Equal reports in text, which tell no time, are two if their files are so far apart. Copies are made sooner."""
+_MOST_LOOKS = 1000
+_MOST_MEMORY = 2 * 1024 * 1024 * 1024
+"""For one snapshot while it is read: sixty megabytes of flight records."""
+# Process 4242: python train.py
+_PROCESS = re.compile(r"^(?=Process \d{1,10}: )", re.MULTILINE)
+_LOOK_BEGINS = b'{"schema_version":'
+
+_T = TypeVar("_T", bound=Value)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Everything that a directory holds."""
+
+    snapshots: tuple[NodeSnapshot, ...]
+    missing: tuple[Missing, ...]
+    manifest: Manifest | None
+    """Of the bundle, where the directory holds exactly one."""
+
+
+def read_directory(
+    path: Path, *, bounds: Bounds = DEFAULT_BOUNDS
+) -> tuple[tuple[NodeSnapshot, ...], tuple[Missing, ...]]:
+    """Read all files below `path` and return snapshots and what could not be used.
+
+    Raises NotFound where there are no files.
+    """
+    recorded = read_recorded(path, bounds=bounds)
+    return recorded.snapshots, recorded.missing
+
+
+def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
+    """Read all files below `path`, or the one file that it is, such as a bundle.
+
+    Raises NotFound where there are no files.
+    """
+    clock = ReadDeadline(bounds.most_seconds)
+    with DumpReaders(clock=clock) as dumps:
+        reading = _Reading(bounds, dumps, clock)
+        for found in read_tree(path, bounds, clock):
+            reading.add(found)
+        if reading.count == 0:
+            raise NotFound(
+                f"there are no files in {path}",
+                advice="it should hold snapshots (unhang snapshot -o DIR), flight-recorder dumps, py-spy dumps or logs",
+            )
+        return reading.finish()
+
+
+class _Reading:
+    """Files sorted by what they hold, while they are read."""
+
+    def __init__(self, bounds: Bounds, dumps: DumpReaders, clock: ReadDeadline) -> None:
+        self.count = 0
+        self._clock = clock
+        self._log_memory_left = bounds.most_log_memory
+        self._dumps = dumps
+        self._bounds = bounds
+        self._snapshots: dict[bytes, NodeSnapshot] = {}
+        self._manifests: list[Manifest] = []
+        self._stacks: list[tuple[str, Stacks]] = []
+        self._logs: list[LogText] = []
+        self._ras: dict[bytes, RasNetwork] = {}
+        self._kernel: list[KernelText] = []
+        self._asked_ns: dict[bytes, int] = {}
+        self._missing: list[Missing] = []
+        self._written_ns: dict[str, int | None] = {}
+        self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
+            FileKind.SNAPSHOT: self._add_snapshot,
+            FileKind.MANIFEST: self._add_manifest,
+            FileKind.RECORDER: self._add_trace,
+            FileKind.PYSPY_JSON: self._add_stacks,
+            FileKind.PYSPY_TEXT: self._add_stacks,
+            FileKind.FAULTHANDLER: self._add_stacks,
+            FileKind.RAS: self._add_ras,
+            FileKind.KERNEL: self._add_kernel_log,
+            FileKind.LOG: self._add_log,
+        }
+
+    def add(self, found: FoundFile | Missing) -> None:
+        """Step 1 for one file."""
+        self.count += 1
+        if isinstance(found, Missing):
+            self._missing.append(found)
+            return
+        if self._clock.left <= 0:
+            self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=self._clock.told))
+            return
+        parse = self._parsers.get(found.kind)
+        try:
+            if parse is not None:
+                parse(found)
+            elif found.kind in _UNUSED:
+                reason, detail = _UNUSED[found.kind]
+                self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
+        except (FileTooLarge, TooCostly) as error:
+            self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=str(error)))
+        except UnhangError as error:
+            self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=str(error)))
+
+    def finish(self) -> Recorded:
+        """Steps 2 to 4."""
+        snapshots = tuple(self._snapshots[key] for key in self._snapshots)
+        newest = max((each.taken_at_ns for each in snapshots if each.taken_at_ns is not None), default=time.time_ns())
+        snapshots, kernel_missing = with_kernel_logs(snapshots, self._kernel, written_at=newest / 1e9)
+        bares = self._bares(snapshots)
+        known = bares.keys() | {rank.identity.rank for snapshot in snapshots for rank in snapshot.ranks}
+        logs_only = not known
+        unowned, older = assign_logs(self._logs, bares, frozenset(known), self._clock)
+        if logs_only:
+            add_named_ranks(bares, unowned)
+        merged, left_out = merge_bares(snapshots, bares, unowned)
+        merged = with_world_size(merged) if logs_only else merged
+        merged = with_ras(merged, tuple(self._ras.values()))
+        manifest = self._manifests[0] if len(self._manifests) == 1 else None
+        return Recorded(merged, _cut([*self._missing, *kernel_missing, *older, *left_out]), manifest)
+
+    def _bares(self, snapshots: tuple[NodeSnapshot, ...]) -> dict[int, BareRank]:
+        """Step 3 for dumps and stacks."""
+        bares: dict[int, BareRank] = defaultdict(BareRank)
+        identities = [rank.identity for snapshot in snapshots for rank in snapshot.ranks]
+        by_pid = {identity.pid: identity.rank for identity in identities if identity.pid is not None}
+        for name, trace in self._dumps.results():
+            rank = rank_of_dump(name)
+            if not isinstance(trace, Trace):
+                self._missing.append(Missing(source=name, reason=Reason.UNREADABLE, detail=trace))
+            elif rank is None:
+                self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
+            else:
+                bares[rank].traces[name] = trace
+                bares[rank].written_ns[name] = self._written_ns[name]
+        of_files = Counter(name for name, _ in self._stacks)
+        for name, stacks in self._stacks:
+            alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
+            rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
+            if rank is None:
+                self._unnamed(name, "its name should hold the rank, as in stacks_rank_3.json")
+            else:
+                bares[rank].stacks[name] = stacks
+        return bares
+
+    def _unnamed(self, name: str, advice: str) -> None:
+        self._missing.append(
+            Missing(source=name, reason=Reason.UNREADABLE, detail=f"nothing says which rank it is of: {advice}")
+        )
+
+    def _add_snapshot(self, found: FoundFile) -> None:
+        for look in _looks(found.data):
+            snapshot = _validated(look, NodeSnapshot)
+            if snapshot.schema_version > SCHEMA_VERSION:
+                raise UnreadableDump(f"a snapshot of schema {snapshot.schema_version}, newer than {SCHEMA_VERSION}")
+            self._snapshots.setdefault(hashlib.sha256(look.rstrip()).digest(), snapshot)
+
+    def _add_manifest(self, found: FoundFile) -> None:
+        manifest = _validated(found.data, Manifest)
+        if manifest.unhang_bundle > BUNDLE_VERSION:
+            raise UnreadableDump(f"a bundle of version {manifest.unhang_bundle}, newer than {BUNDLE_VERSION}")
+        self._manifests.append(manifest)
+
+    def _add_trace(self, found: FoundFile) -> None:
+        self._written_ns[found.name] = found.written_ns
+        self._dumps.add(found.name, found.data)
+
+    def _add_stacks(self, found: FoundFile) -> None:
+        if found.kind is FileKind.FAULTHANDLER:
+            for rank, part in ranks_in_stacks(found.data.decode("utf-8", "replace")):
+                name = found.name if rank is None else f"{found.name}!rank_{rank}"
+                self._stacks.append((name, parse_faulthandler(part)))
+        else:
+            self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
+
+    def _add_ras(self, found: FoundFile) -> None:
+        report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
+        if not report.told_at and found.written_ns is not None:
+            report = report.model_copy(update={"told_at": f"written at {found.written_ns / 1e9:.0f}"})
+            again = self._asked_ns.setdefault(key, found.written_ns)
+            if abs(found.written_ns - again) >= _AGAIN_NS:
+                key += found.written_ns.to_bytes(16, "big", signed=True)
+        self._ras.setdefault(key, report)
+        beside = _after_report(found.data)
+        if beside:
+            self._keep_log(found.name, beside)
+
+    def _add_kernel_log(self, found: FoundFile) -> None:
+        """What stands in it beside is read as any log."""
+        tail = last_lines(found.data[-self._bounds.log_tail_bytes :], self._bounds.most_log_lines)
+        text = read_kernel_text(found.name, tail)
+        others, text.others = "\n".join(text.others).encode() + b"\n", []
+        self._kernel.append(text)
+        if len(others) > 1:
+            self._keep_log(found.name, others)
+
+    def _add_log(self, found: FoundFile) -> None:
+        self._keep_log(found.name, found.data)
+
+    def _keep_log(self, name: str, data: bytes) -> None:
+        """Keep the end of a log until all is read: only then is known whose it is. Raises TooLarge."""
+        text = read_log(name, data, self._bounds.log_tail_bytes, self._bounds.most_log_lines)
+        if memory_of(text) > self._log_memory_left:
+            raise FileTooLarge(
+                f"left out: the logs would take more than {self._bounds.most_log_memory} bytes of memory"
+            )
+        self._log_memory_left -= memory_of(text)
+        self._logs.append(text)
+
+
+_UNUSED = {
+    FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of no known kind"),
+    FileKind.BINARY: (Reason.UNREADABLE, "a binary file of no known kind"),
+}
+"""Kinds that are told as missing. Empty files and finished diagnoses are passed over without a word."""
+
+
+def _looks(data: bytes) -> list[bytes]:
+    """Return the looks in a file: one, or as many as `unhang snapshot -o - --looks N` wrote, each on a line."""
+    first, *more = data.split(b"\n" + _LOOK_BEGINS, _MOST_LOOKS)
+    return [first, *(_LOOK_BEGINS + rest for rest in more)]
+
+
+def _validated(data: bytes, kind: type[_T]) -> _T:
+    check_model_json(data, most_bytes=_MOST_MEMORY)
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise UnreadableDump(f"not a whole {kind.__name__}: {place}: {first['msg'][:200]}") from error
+
+
+def _parse_stacks(found: FoundFile) -> list[Stacks]:
+    """Read a file of one process, or of several: `py-spy dump` may have been run for all of a node."""
+    if found.kind is FileKind.PYSPY_JSON:
+        stacks = parse_pyspy_json(found.data, native=False, paused=True)
+        return [stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})]
+    text = found.data.decode("utf-8", "replace")
+    return [parse_pyspy_text(one) for one in _PROCESS.split(text) if one.strip()]
+
+
+def _after_report(data: bytes) -> bytes:
+    """What stands below a RAS report in text and is not of it: people paste the log of the job there."""
+    _, heading, below = data.partition(LAST_HEADING.encode())
+    lines = below.lstrip(b"=").splitlines(keepends=True) if heading else []
+    return b"".join(line for line in lines if line.strip() and line[:1] not in b" #" and b"RAS" not in line)
+
+
+def _cut(missing: list[Missing]) -> tuple[Missing, ...]:
+    if len(missing) <= _MOST_MISSING:
+        return tuple(missing)
+    more = Missing(source="files", reason=Reason.UNREADABLE, detail=f"and {len(missing) - _MOST_MISSING} more")
+    return (*missing[:_MOST_MISSING], more)

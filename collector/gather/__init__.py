@@ -1,0 +1,1 @@
+"""Gather: a job's name becomes snapshots of all its nodes."""

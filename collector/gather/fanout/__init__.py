@@ -1,0 +1,1 @@
+"""Asking many agents at once under one deadline, whatever becomes of some of them. See `fanout.py`."""

@@ -1,0 +1,87 @@
+"""Host names are looked up beside each other, before a connection is made.
+
+asyncio looks names up in a handful of threads for the whole process. A few names that no server answers fill these for
+as long as the resolver tries, some 10 s, and meanwhile no other name is found. Here each has a thread of its own.
+"""
+
+import asyncio
+import socket
+import time
+
+import httpx
+
+from collector.concurrency.threads import run_in_thread
+from collector.gather.fanout.sockets import is_address
+
+_STANDS_SECONDS = 60.0
+"""For so long nothing is looked up here again; the connection itself looks up anew, and quickly as it seems."""
+
+_MOST_AT_ONCE = 256
+_MOST_KNOWN = 200_000
+
+
+class NoNameServer(httpx.ConnectTimeout):
+    """No name server has told a host's address in time."""
+
+
+class LookingUp(httpx.AsyncBaseTransport):
+    """Hands requests on once it is known that the names of their hosts can be looked up."""
+
+    def __init__(self, onward: httpx.AsyncBaseTransport) -> None:
+        self._onward = onward
+        self._names = _Names()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Look up and ask. Raises httpx.ConnectError of a name that is not known, and NoNameServer."""
+        await self._names.look_up(request)
+        return await self._onward.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close all connections, and wait for no name any more."""
+        self._names.close()
+        await self._onward.aclose()
+
+
+class _Names:
+    """The names that were found a short time ago, and those that are being looked up."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, float] = {}
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def look_up(self, request: httpx.Request) -> None:
+        """See to it that the host of a request can be looked up quickly."""
+        host = request.url.host
+        if self._known.get(host, 0.0) >= time.monotonic() or is_address(host):
+            return
+        seconds = request.extensions.get("timeout", {}).get("connect")
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._task(host))
+        except TimeoutError as error:
+            raise NoNameServer(f"no name server answered within {seconds} s", request=request) from error
+        except OSError as error:
+            raise httpx.ConnectError(str(error), request=request) from error
+
+    def close(self) -> None:
+        for task in self._asked.values():
+            task.cancel()
+
+    def _task(self, host: str) -> "asyncio.Task[None]":
+        """Whoever asks for a name that is being looked up waits with the others."""
+        if host not in self._asked:
+            task = self._asked[host] = asyncio.create_task(self._find(host))
+            task.add_done_callback(lambda done: self._note(host, done))
+        return self._asked[host]
+
+    async def _find(self, host: str) -> None:
+        async with self._turns:
+            await run_in_thread(socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM)
+
+    def _note(self, host: str, done: "asyncio.Task[None]") -> None:
+        del self._asked[host]
+        if not done.cancelled() and done.exception() is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[host] = time.monotonic() + _STANDS_SECONDS

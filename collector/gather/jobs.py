@@ -1,0 +1,225 @@
+"""The jobs that the agents know, put together from their lists of ranks."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+from pydantic import Field
+
+from collector.align.expected import Neighbour
+from collector.gather.namesakes import user_of, users_of_names
+from shared.commands import listed
+from shared.errors import InvalidInput, NotFound, quoted
+from shared.missing import WAITING_LAUNCHERS, Missing
+from shared.ranks import FoldedRanks, fold
+from shared.value import Value
+from shared.wire.job_names import is_of, poses, qualified, was_of
+from shared.wire.snapshot import Identity, RankList
+
+
+class OlderAttempt(Value):
+    """Ranks that are left over from before the launcher's last restart."""
+
+    attempt: int
+    ranks: FoldedRanks
+    hosts: tuple[str, ...] = ()
+
+
+class JobSummary(Value):
+    """One job as the agents see it now. The counts are of its newest attempt."""
+
+    name: str = Field(description="What to ask for, e.g. `slurm-4242`.", examples=["slurm-4242"])
+    world_size: int | None = Field(default=None, description="How many ranks there should be, as the ranks say.")
+    ranks: FoldedRanks = Field(default="", description="Ranks that run.")
+    absent: FoldedRanks = Field(default="", description="Ranks that no agent sees, where the world size is known.")
+    exited: FoldedRanks = Field(default="", description="Ranks that ran and are known to have ended.")
+    hosts: tuple[str, ...] = ()
+    attempt: int = Field(default=0, description="The launcher's restart count.")
+    older_attempts: tuple[OlderAttempt, ...] = Field(default=(), description="Left-over processes, newest first.")
+    launcher: str | None = None
+    started_at: float | None = Field(default=None, description="Start of its oldest running rank, Unix seconds.")
+    user: str | None = Field(
+        default=None, description="Whose it is: a user id, `c1000` in a container's own count; None: not known."
+    )
+
+
+MOST_WORLD = 1_048_576
+"""A larger world size, or a rank beyond it, is what a process made up, and is left out of the listing."""
+
+
+_MOST_NEIGHBOURS = 64
+_MOST_LAUNCHERS = 3
+
+
+def summarise_jobs(lists: Iterable[RankList]) -> tuple[JobSummary, ...]:
+    """Return every named job that the lists tell of, by name; the order of the lists changes nothing.
+
+    Jobs of several users that bear one name are told with the user behind it, as `demo@1001`.
+    """
+    lists = tuple(lists)
+    users = users_of_names(lists)
+    running: dict[_Job, list[Identity]] = defaultdict(list)
+    ended: dict[_Job, list[Identity]] = defaultdict(list)
+    for found in lists:
+        for identity in found.ranks:
+            if _is_named(identity):
+                running[_job_of(identity, users)].append(_placed(identity, found.host))
+        for was in (gone.identity for gone in found.exited):
+            if was is not None and _is_named(was):
+                ended[_job_of(was, users)].append(_placed(was, found.host))
+    jobs = sorted(running.keys() | ended.keys(), key=lambda job: (job.name, job.user or ""))
+    return tuple(_summary(job, running.get(job, []), ended.get(job, [])) for job in jobs)
+
+
+class _Job(NamedTuple):
+    """What tells jobs apart."""
+
+    name: str
+    user: str | None
+
+
+def _is_named(identity: Identity) -> bool:
+    return identity.job is not None and 0 <= identity.rank < MOST_WORLD
+
+
+def _job_of(identity: Identity, users: Mapping[str, set[str]]) -> _Job:
+    """Return the job of a rank, by the name to ask for. A rank that may be anybody's is taken for the one user's."""
+    assert identity.job is not None
+    known = users[identity.job]
+    if len(known) > 1 or poses(identity):
+        return _Job(qualified(identity.job, identity.user), identity.user)
+    return _Job(identity.job, next(iter(known), None))
+
+
+def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool) -> str | None:
+    """Return the job to look at: the one asked for, or the only one there is.
+
+    Raises NotFound where no agent knows it and none is silent that might (`some_silent`), and InvalidInput where
+    several are there and none was asked for, or several users have one of that name. None means: ranks that name no
+    job, or nothing at all was answered.
+    """
+    lists = tuple(lists)
+    jobs = summarise_jobs(lists)
+    if job is not None:
+        if some_silent or any(_has(found, job) for found in lists):
+            user_of(job, lists)
+            return job
+        there = listed([summary.name for summary in jobs]) or "none"
+        advice = "; ".join((f"the jobs that are there: {there}", *_waiting(lists)))
+        raise NotFound(f"no agent knows a job {quoted(job)}", advice=advice)
+    running = [summary.name for summary in jobs if summary.ranks] or [summary.name for summary in jobs]
+    if len(running) > 1:
+        raise InvalidInput(f"{len(running)} jobs are there: {listed(running)}", advice="say which of them to look at")
+    if running or some_silent or any(found.ranks for found in lists):
+        return running[0] if running else None
+    raise NotFound("no ranks were found", advice=_why_no_ranks(lists))
+
+
+def _why_no_ranks(lists: Sequence[RankList]) -> str:
+    details = {f"{each.source}: {each.detail}" for found in lists for each in found.missing if not _waits(each)}
+    waiting = _waiting(lists)
+    if details or waiting:
+        unread = ["some processes could not be read: " + "; ".join(sorted(details)[:3])] if details else []
+        return "; ".join((*waiting, *unread))
+    return "a rank is a process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK set; is the job running here?"
+
+
+def _waits(missing: Missing) -> bool:
+    return missing.source == WAITING_LAUNCHERS
+
+
+def _waiting(lists: Iterable[RankList]) -> list[str]:
+    """Tell of launchers that have started no rank, with their nodes: the job may be theirs."""
+    told = sorted({f"on {found.host} {each.detail}" for found in lists for each in found.missing if _waits(each)})
+    more = [f"{len(told) - _MOST_LAUNCHERS} more such launchers"] if len(told) > _MOST_LAUNCHERS else []
+    return [*told[:_MOST_LAUNCHERS], *more]
+
+
+def _has(found: RankList, job: str, user: str | None = None) -> bool:
+    return any(is_of(rank, job, user) for rank in found.ranks) or any(was_of(gone, job, user) for gone in found.exited)
+
+
+def neighbours_of(job: str | None, lists: Iterable[RankList]) -> tuple[Neighbour, ...]:
+    """Return the other jobs that lack ranks, for whoever asks where the ranks are that `job` lacks."""
+    lacking = [each for each in summarise_jobs(lists) if each.absent and each.ranks]
+    mine = next((each for each in lacking if each.name == job), None)
+    if mine is None:
+        return ()
+    # Another user's job is no half of this one, whatever ranks it has.
+    others = [each for each in lacking if each.name != job and (each.user or mine.user) == (mine.user or each.user)]
+    return tuple(
+        Neighbour(job=o.name, world_size=o.world_size, ranks=o.ranks, hosts=o.hosts[:8], started_at=o.started_at)
+        for o in others[:_MOST_NEIGHBOURS]
+        if o.world_size is not None
+    )
+
+
+def concerns(found: RankList, job: str | None, user: str | None = None) -> bool:
+    """Tell whether a node's list has anything on `job` (None: on any) of `user` (None: of anybody), or cannot.
+
+    It cannot where it saw too little.
+    """
+    if not all(map(_waits, found.missing)):
+        return True
+    if job is None:
+        return bool(found.ranks or found.exited)
+    return _has(found, job, user)
+
+
+def ranks_of(found: RankList, job: str | None, user: str | None = None) -> str:
+    """Return the ranks of `job` that a node's list names, folded."""
+    here = (rank for rank in found.ranks if job is None or is_of(rank, job, user))
+    return fold(rank.rank for rank in here if 0 <= rank.rank < MOST_WORLD)
+
+
+def _placed(identity: Identity, host: str) -> Identity:
+    return identity if identity.host is not None else identity.model_copy(update={"host": host})
+
+
+def _summary(job: _Job, running: Sequence[Identity], ended: Sequence[Identity]) -> JobSummary:
+    by_attempt: Mapping[int, list[Identity]] = _grouped(running)
+    newest = max(by_attempt or _grouped(ended))
+    now = by_attempt.get(newest, [])
+    gone = [identity for identity in ended if identity.attempt == newest]
+    seen = {identity.rank for identity in now}
+    sizes = (i.world_size for i in (*now, *gone) if i.world_size is not None)
+    world_size = max((size for size in sizes if 0 < size <= MOST_WORLD), default=None)
+    known = [identity for identity in sorted(now, key=attrgetter("rank")) if identity.launcher is not None]
+    return JobSummary(
+        name=job.name,
+        user=job.user,
+        world_size=world_size,
+        ranks=fold(seen),
+        absent="" if world_size is None else _absent(seen, world_size),
+        exited=fold(identity.rank for identity in gone if identity.rank not in seen),
+        hosts=_hosts(now or gone),
+        attempt=newest,
+        older_attempts=tuple(
+            OlderAttempt(attempt=attempt, ranks=fold(i.rank for i in left), hosts=_hosts(left))
+            for attempt, left in sorted(by_attempt.items(), reverse=True)
+            if attempt != newest
+        ),
+        launcher=known[0].launcher if known else None,
+        started_at=min((i.started_at for i in now if i.started_at is not None), default=None),
+    )
+
+
+def _grouped(identities: Sequence[Identity]) -> dict[int, list[Identity]]:
+    groups: dict[int, list[Identity]] = defaultdict(list)
+    for identity in identities:
+        groups[identity.attempt].append(identity)
+    return groups
+
+
+def _hosts(identities: Iterable[Identity]) -> tuple[str, ...]:
+    return tuple(sorted({identity.host for identity in identities if identity.host is not None}))
+
+
+def _absent(seen: set[int], world_size: int) -> str:
+    """Return 0 to `world_size` without those seen, without counting up a size that may be hostile."""
+    inside = sorted(rank for rank in seen if 0 <= rank < world_size)
+    edges = [-1, *inside, world_size]
+    spans = [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

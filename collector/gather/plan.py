@@ -1,0 +1,229 @@
+"""Ask all agents about one job: steps 1 to 4 of a sweep (see `sweep.py`).
+
+Where few agents are to look, each looks at everything, twice. Where they are many they look briefly, and only the ranks
+that the verdict is about are looked at whole:
+
+1. Where the job is named, a survey tells who is where, too: nobody is asked for a list first.
+2. A verdict on the survey tells whether it was enough. Agents that watch know for how long a rank has stood still, and
+   a flight record when the last operation was issued: then one survey does. Else there is another after a pause.
+3. The suspects, and some of each kind of bystander, are looked at whole. That is a second look at them.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from collector.align.expected import Expected
+from collector.concurrency.threads import run_in_thread
+from collector.gather.asked import AgentQueries, RankLists, tell
+from collector.gather.clock_offsets import Clock
+from collector.gather.fanout.values import RequestDeadline
+from collector.gather.jobs import concerns
+from collector.gather.time_budget import TimeBudget
+from collector.hostlists import AgentAddress
+from collector.judge.next_looks import NextLooks, Process, next_looks, pauses_before_further_looks, pids_to_look_deeper
+from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
+from shared.errors import InvalidInput, InvalidSettings
+from shared.missing import Reason
+from shared.ranks import unfold
+from shared.wire.snapshot import NodeSnapshot, RankList
+
+T = TypeVar("T")
+
+FIND_SECONDS = 5.0
+"""For the lists of ranks: cheap to make, so an agent that needs longer is in trouble."""
+
+_WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
+"""Failures that may have been of the moment, and cost no waiting."""
+
+
+MOST_WHOLE_LOOKS = 512
+"""Ranks of a large job that are looked at whole, where somebody asks for them: some 40 MiB of answers."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What the agents said about one job, not judged."""
+
+    snapshots: tuple[NodeSnapshot, ...]
+    packed: tuple[bytes, ...]
+    """The same as they came, compressed, to be kept."""
+    expected: Expected
+    lists: Mapping[str, RankList]
+    clocks: tuple[Clock, ...] = ()
+
+
+class SweepPlan:
+    """One sweep while it asks."""
+
+    def __init__(
+        self,
+        question: Question,
+        asking: AgentQueries,
+        progress: Progress | None,
+    ) -> None:
+        self._question = question
+        self._progress = progress
+        self._asking = asking
+        self._due = TimeBudget(self._asking.deadline)
+        self._looks = 0
+        self._looked_at = 0.0
+
+    @property
+    def _deadline(self) -> RequestDeadline:
+        """When the answers are due: sooner than the verdict is."""
+        return self._due.answers
+
+    async def gather(self, agents: Sequence[AgentAddress]) -> Gathered:
+        """Take steps 1 to 4 and return what `diagnose` needs."""
+        if not agents:
+            raise InvalidSettings("no agents are known", advice="name them, e.g. --agents 'node[01-16]'")
+        asking = self._asking
+        found = await self._find_out(agents)
+        asking.choose(found)
+        targets = self._targets(agents, found)
+        many = len(targets) > self._question.survey_above
+        if many and self._question.scope is Scope.RANKS:
+            await self._look_at_some(targets)
+        elif many:
+            await self._look_at_many(targets)
+        else:
+            await self._look_at_few(targets)
+        packed = tuple(answer.value.packed for answer in asking.answers)
+        return Gathered(asking.snapshots, packed, asking.expected, asking.lists, asking.clocks)
+
+    async def _find_out(self, agents: Sequence[AgentAddress]) -> RankLists:
+        """Step 1, and of many agents a survey for it."""
+        if self._question.job is not None and len(agents) > self._question.survey_above:
+            await self._survey(agents)
+            return self._asking.surveyed()
+        budget = min(FIND_SECONDS, self._question.deadline_seconds / 4)
+        return await self._asking.list_ranks(agents, self._deadline.earlier(budget))
+
+    def _targets(self, agents: Sequence[AgentAddress], found: RankLists) -> list[AgentAddress]:
+        """Step 2: the agents worth looking through; of two addresses of one agent, the first."""
+        again = {s.address.url for s in found.silent if s.missing.reason in _WORTH_ANOTHER_TRY}
+        seen: set[tuple[str | None, int | None, float | None]] = set()
+        targets = []
+        for agent in agents:
+            ranks = found.lists.get(agent.url)
+            if ranks is None:
+                targets.extend([agent] if agent.url in again else [])
+            elif concerns(ranks, self._asking.job, self._asking.user):
+                processes = {(ranks.host, rank.pid, rank.started_at) for rank in ranks.ranks}
+                if not processes or not processes <= seen:
+                    targets.append(agent)
+                seen |= processes
+        return targets
+
+    async def _look_at_few(self, targets: list[AgentAddress]) -> None:
+        for _ in range(self._looks, self._question.looks):
+            if self._looks and not await self._wait(self._question.interval_seconds):
+                break
+            targets = await self._look(targets)
+        await self._look_deeper()
+        await self._look_further(targets)
+
+    async def _look_at_many(self, targets: list[AgentAddress]) -> None:
+        if not self._looks:
+            targets = await self._survey(targets)
+        if self._question.scope is Scope.NOBODY:
+            return
+        looks = await self._consider()
+        if not looks.decided and self._looks < self._question.looks and await self._wait(self._pause()):
+            targets = await self._survey(targets)
+            looks = await self._consider()
+        if looks.decided_after is not None and self._question.looks > 1 and await self._wait(looks.decided_after):
+            await self._survey(targets)
+            looks = await self._consider()
+        await self._look_closer(looks)
+
+    async def _look_at_some(self, targets: list[AgentAddress]) -> None:
+        """Look at the ranks that were asked for, or at all if they are not that many. Raises InvalidInput."""
+        asking, native = self._asking, self._question.native is NativePolicy.ALL
+        if not self._looks:
+            await self._survey(targets)
+        chosen = asking.processes_of(unfold(self._question.ranks) or None)
+        if len(chosen) > MOST_WHOLE_LOOKS:
+            raise InvalidInput(
+                f"{len(chosen)} ranks on {len(targets)} nodes are too many to look at wholly",
+                advice=f"say which, at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
+            )
+        asking.drop_looks()
+        stacks = "native" if native else self._question.stacks
+        step = Step(stage=Stage.LOOKING_CLOSER)
+        await asking.look_again(chosen, {"stacks": stacks}, self._deadline, step, what="a look at some ranks")
+
+    async def _consider(self) -> NextLooks:
+        return await self._think(next_looks)
+
+    async def _think(self, what: Callable[[Sequence[NodeSnapshot], Expected], T]) -> T:
+        """Return what the looks so far tell; how long that takes tells how long the verdict will."""
+        began = time.monotonic()
+        told = await run_in_thread(what, self._asking.snapshots, self._asking.expected)
+        self._due.has_thought(time.monotonic() - began)
+        return told
+
+    async def _survey(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
+        answered = await self._asking.survey(agents, *self._next_look())
+        self._looked_at = time.monotonic()
+        return answered
+
+    async def _look(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
+        """Steps 2 and 3; returns those that answered, for the next look."""
+        deadline, step = self._next_look()
+        return await self._asking.look(agents, deadline, step, ras=step.look <= self._question.looks)
+
+    def _next_look(self) -> tuple[RequestDeadline, Step]:
+        """Return when the next look is due: what there is left is shared among those that are to come."""
+        self._looks += 1
+        left = self._deadline.seconds_left
+        waits_left = max(0, self._question.looks - self._looks)
+        if waits_left * self._question.interval_seconds >= left:
+            waits_left = 0
+        spare = left - waits_left * self._question.interval_seconds
+        deadline = self._deadline.earlier(spare / (waits_left + 2))
+        return deadline, Step(stage=Stage.LOOKING, look=self._looks)
+
+    async def _look_further(self, targets: Sequence[AgentAddress]) -> None:
+        """Step 3 again, where more looks would decide: more time for a doubt, quick samples for a straggler."""
+        if self._question.looks < 2 or self._deadline.seconds_left <= 0:
+            return
+        for pause in await self._think(pauses_before_further_looks):
+            if not targets or not await self._wait(pause):
+                return
+            targets = await self._look(targets)
+
+    async def _look_deeper(self) -> None:
+        """Step 4."""
+        wanted: Iterable[Process] = self._asking.processes if self._question.native is NativePolicy.ALL else ()
+        if self._question.native is NativePolicy.SUSPECTS:
+            wanted = await self._think(pids_to_look_deeper)
+        await self._look_natively(wanted)
+
+    async def _look_natively(self, wanted: Iterable[Process]) -> None:
+        step = Step(stage=Stage.LOOKING_DEEPER)
+        await self._asking.look_again(wanted, {"stacks": "native"}, self._deadline, step, what="native stacks")
+
+    async def _look_closer(self, looks: NextLooks) -> None:
+        """After a survey: look at those whole that the verdict is about, and at some of them deeper, as in step 4."""
+        asking, native = self._asking, self._question.native
+        suspects = looks.native if native is NativePolicy.SUSPECTS else ()
+        step = Step(stage=Stage.LOOKING_CLOSER)
+        stacks = {"stacks": self._question.stacks}
+        await asking.look_again(looks.closer, stacks, self._deadline, step, what="a closer look", ras=True)
+        await self._look_natively(asking.processes if native is NativePolicy.ALL else suspects)
+
+    async def _wait(self, seconds: float) -> bool:
+        """Step 3: pause between two looks; False where there is no time for another one."""
+        if seconds + self._due.thought_seconds >= self._deadline.seconds_left or not self._asking.answers:
+            return False
+        await tell(self._progress, Step(stage=Stage.WAITING, seconds=seconds))
+        await asyncio.sleep(seconds)
+        return True
+
+    def _pause(self) -> float:
+        """Return what is left of the pause between two looks, part of which went by in thought."""
+        return max(0.0, self._question.interval_seconds - (time.monotonic() - self._looked_at))

@@ -1,0 +1,33 @@
+"""The verdict with what only the caller knows: an id, and when it was made."""
+
+import secrets
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from collector.align.expected import Expected
+from collector.judge.report.pod_names import named
+from collector.judge.verdict import diagnose
+from shared.answer.diagnosis import Diagnosis
+from shared.wire.snapshot import NodeSnapshot
+
+
+def judge(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
+    """Diagnose, name what is found as people do, and sign the verdict with an id and the time."""
+    now = time.time_ns()
+    diagnosis = named(diagnose(snapshots, expected), expected.places)
+    return diagnosis.model_copy(update={"id": new_id(now), "made_at": rfc3339(now)})
+
+
+def new_id(at_ns: int) -> str:
+    """Return an id whose text sorts by time: a UUID of version 7 (RFC 9562, with sub-millisecond method 3)."""
+    milliseconds, rest_ns = divmod(at_ns, 1_000_000)
+    fraction = rest_ns * 4096 // 1_000_000
+    number = (milliseconds & (1 << 48) - 1) << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=number))
+
+
+def rfc3339(at_ns: int) -> str:
+    """Write a time as RFC 3339 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

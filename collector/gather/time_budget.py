@@ -1,0 +1,33 @@
+"""When the last answer is due, so that the verdict is there by its deadline: to judge and to keep takes time, too."""
+
+from collector.gather.fanout.values import RequestDeadline
+
+LEAST_SECONDS = 0.5
+_LEAST_SHARE = 0.1
+_MOST_SHARE = 1 / 3
+"""Of all the time. A verdict on answers that were not waited for is worth less than one that is late."""
+
+_AS_LONG_AS_THOUGHT = 2.0
+"""The last judgement also checks how the job was started, is written down, and kept: measured at 1.5 times as much."""
+
+
+class TimeBudget:
+    """The time of one sweep: for asking, and what is kept back of it."""
+
+    def __init__(self, deadline: RequestDeadline) -> None:
+        """`deadline` is the verdict's."""
+        self._deadline = deadline
+        self._whole_seconds = deadline.seconds_left
+        self.thought_seconds = 0.0
+        """The longest that it has taken so far to see what the answers tell."""
+
+    def has_thought(self, seconds: float) -> None:
+        """Take note of how long that took: the verdict will take as long, and more."""
+        self.thought_seconds = max(self.thought_seconds, seconds)
+
+    @property
+    def answers(self) -> RequestDeadline:
+        """The deadline of the answers."""
+        least = min(LEAST_SECONDS, _LEAST_SHARE * self._whole_seconds)
+        kept_back = max(least, _AS_LONG_AS_THOUGHT * self.thought_seconds)
+        return RequestDeadline(self._deadline.at - min(kept_back, _MOST_SHARE * self._whole_seconds))

@@ -1,0 +1,1 @@
+"""Judge: observations in, a diagnosis out. Pure. `verdict.py` has the steps."""

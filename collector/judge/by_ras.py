@@ -1,0 +1,263 @@
+"""Step 9 of the verdict, first voter: NCCL's own counts of launches, and the processes that RAS misses.
+
+1. Counts that move are no hang; counts seen once are none either, unless the stacks say the same.
+2. A process that RAS has given up, or that does not answer it and is not seen to run, while others wait.
+3. Per communicator and operation: who has launched less than what more than half have launched. A lag and a lead in
+   two operations of one communicator is another operation launched in the place of the others'.
+4. Who left a communicator, or never made it, that most of its members are in.
+5. Lags lead from rank to rank: who lags here and leads there is a victim.
+
+Blind: sends, receives and what a CUDA graph replays are not counted, and a launch is no completion. So a rank that its
+stack shows waiting is never named for its counts, equal counts are no fault, and where no side is the smaller one
+nobody is named: then the counts stand beside what the stacks say.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from collector.align.groups.process_groups import GroupView
+from collector.align.groups.wait_edge import Edge
+from collector.align.observations import Observations
+from collector.align.ras.communicators import Level, RasGroup, RasView
+from collector.align.roster import Presence
+from collector.align.stacks.patterns import Doing
+from collector.judge.fault import Fault, first_edge, kind_of
+from collector.judge.ras_lag import BLIND, SHORT, Lag, common, counted, lags_of
+from collector.judge.records.wait_graph import WaitGraph
+from shared.answer.diagnosis import AbsenceEvidence
+from shared.answer.words import Cause, Certainty, Kind
+from shared.missing import Reason
+from shared.ranks import ranks_in_words
+from shared.wire.ras import RasStatus
+from shared.wire.trace import Signature
+
+_LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
+
+
+def faults_by_ras(scene: Observations) -> list[Fault]:
+    """Return the faults that RAS shows; empty where it shows none that may be told."""
+    ras = scene.roster.ras
+    if ras is None or ras.moved:  # 1
+        return []
+    lost = _lost_fault(ras, scene)  # 2
+    if lost:
+        return lost
+    lags = [lag for group in ras.groups for lag in lags_of(group)]  # 3
+    return _mismatch_faults(lags, ras, scene) or _lag_faults(lags, ras, scene) or _left_faults(ras, scene)
+
+
+def _lost_fault(ras: RasView, scene: Observations) -> list[Fault]:
+    """Step 2."""
+    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, scene)]
+    victims = _waiters(scene, without=lost)
+    if not lost or not victims:
+        return []
+    by_kind: dict[Kind, list[int]] = defaultdict(list)
+    for rank in lost:
+        by_kind[_kind_of_lost(rank, scene)].append(rank)
+    return [_lost(kind, tuple(ranks), victims, ras, scene) for kind, ranks in by_kind.items()]
+
+
+def _is_lost(rank: int, status: RasStatus, ras: RasView, scene: Observations) -> bool:
+    view = scene.roster.ranks.get(rank)
+    if view is None or view.presence in (Presence.RUNNING, Presence.UNINTERRUPTIBLE):
+        return False
+    return view.presence is not Presence.RECORDED or status is RasStatus.DEAD or ras.still
+
+
+def _kind_of_lost(rank: int, scene: Observations) -> Kind:
+    """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
+    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.UNSEEN, Presence.RECORDED)
+    return Kind.RANK_UNREACHABLE if told else kind_of(rank, scene)
+
+
+def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, scene: Observations) -> Fault:
+    views = [scene.roster.ranks[rank] for rank in ranks]
+    seen = kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)
+    elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
+    dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
+    unseen_too = all(view.gone for view in views)
+    weaker = Certainty.SUPPORTED if elsewhere or (dead and unseen_too) else Certainty.SUSPECTED
+    unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
+    return Fault(
+        kind=kind,
+        culprits=ranks,
+        victims=victims,
+        certainty=Certainty.PROVEN if seen else weaker,
+        ground=tuple(_absence(rank, ras) for rank in ranks),
+        said=f"{_places(ranks, ras)} {_answers(ranks)} NCCL RAS; {_wait_for(victims, ranks)}" if unseen else "",
+        remarks=("RAS cannot tell an ended process from one that is stopped or cut off",) if unseen else (),
+    )
+
+
+def _answers(ranks: Sequence[int]) -> str:
+    return "does not answer" if len(ranks) == 1 else "do not answer"
+
+
+def _wait_for(victims: Sequence[int], culprits: Sequence[int]) -> str:
+    return f"{ranks_in_words(victims)} wait{'s' * (len(victims) == 1)} for {'it' if len(culprits) == 1 else 'them'}"
+
+
+def _places(ranks: Sequence[int], ras: RasView) -> str:
+    if len(ranks) != 1 or ranks[0] not in ras.places:
+        return ranks_in_words(ranks)
+    host, pid = ras.places[ranks[0]]
+    return f"rank {ranks[0]} (pid {pid} on {host})"
+
+
+def _absence(rank: int, ras: RasView) -> AbsenceEvidence:
+    dead = ras.trouble[rank] is RasStatus.DEAD
+    how = "is considered dead by NCCL RAS" if dead else "did not answer NCCL RAS"
+    return AbsenceEvidence(ranks=str(rank), text=f"{_places((rank,), ras)} {how}", reason=Reason.UNREACHABLE)
+
+
+def _mismatch_faults(lags: Sequence[Lag], ras: RasView, scene: Observations) -> list[Fault]:
+    """Step 3: ranks that lag in one operation and lead in another of the same communicator."""
+    faults = []
+    for lag in lags:
+        for op, levels in lag.group.levels.items():
+            many = common(levels)
+            leading = {rank for level in levels if level.operations > many for rank in level.ranks}
+            odd = tuple(rank for rank in lag.behind if rank in leading)
+            if odd and set(odd) == set(lag.behind) == leading and ras.still:
+                faults.append(_mismatch(odd, lag, op, levels))
+    return faults[:1]
+
+
+def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, ...]) -> Fault:
+    said = f"{ranks_in_words(odd)} launched {other} where {ranks_in_words(lag.ahead)} launched {lag.op}"
+    return Fault(
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=odd,
+        victims=lag.ahead,
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        ref=lag.group.ref,
+        op=lag.op,
+        sequence=lag.next_operation,
+        said=f"{said} in communicator {lag.group.name[:SHORT]}",
+        ground=(counted(lag), counted(replace(lag, op=other, levels=levels))),
+        remarks=(BLIND,),
+    )
+
+
+def _lag_faults(lags: Sequence[Lag], ras: RasView, scene: Observations) -> list[Fault]:
+    """Steps 3 and 5."""
+    edges = tuple(edge for lag in lags for edge in _edges(lag, scene))
+    faults = _root_faults(edges, ras, scene)
+    grounds = {(lag.group.name, lag.op): lag for lag in lags}
+    return [
+        replace(fault, ground=tuple(counted(lag) for lag in _about(fault, grounds)), group=None, ref=fault.group.ref)
+        for fault in faults
+        if fault.group is not None
+    ]
+
+
+def _about(fault: Fault, lags: dict[tuple[str, str], Lag]) -> Iterable[Lag]:
+    told = dict.fromkeys((edge.group.name, edge.signature.op) for edge in fault.edges)
+    return [lags[key] for key in told if key in lags][:4]
+
+
+def _left_faults(ras: RasView, scene: Observations) -> list[Fault]:
+    """Step 4."""
+    faults = []
+    for group in ras.groups:
+        gone = tuple(sorted(rank for status in _LEFT for rank in group.standings.get(status, ())))
+        there = (*group.standings.get(RasStatus.RUNNING, ()), *group.standings.get(RasStatus.INIT, ()))
+        if gone and 2 * len(gone) < group.size and ras.still:
+            view = _group_view(group)
+            edges = tuple(Edge(rank, gone, view, Signature("", "nccl"), None, False, None, 0) for rank in sorted(there))
+            faults += [
+                replace(
+                    fault,
+                    op=None,
+                    edges=fault.edges,
+                    certainty=Certainty.SUSPECTED,
+                    remarks=(f"{_has(gone)} left or not made communicator {group.name[:SHORT]}, by NCCL RAS", BLIND),
+                    group=None,
+                    ref=group.ref,
+                )
+                for fault in _root_faults(edges, ras, scene)
+            ]
+    return faults[:1]
+
+
+def _has(ranks: Sequence[int]) -> str:
+    return f"{ranks_in_words(ranks)} {'has' if len(ranks) == 1 else 'have'}"
+
+
+def _edges(lag: Lag, scene: Observations) -> list[Edge]:
+    view, signature = _group_view(lag.group), Signature(lag.op, "nccl")
+    return [
+        Edge(rank, lag.behind, view, signature, lag.next_operation, False, None, 0)
+        for rank in lag.ahead
+        if rank in scene.roster.ranks and not scene.roster.ranks[rank].gone
+    ]
+
+
+def _group_view(group: RasGroup) -> GroupView:
+    return GroupView(group.name, "", group.members, group.members, False, {}, ())
+
+
+def _root_faults(edges: tuple[Edge, ...], ras: RasView, scene: Observations) -> list[Fault]:
+    """Name the roots that nothing speaks for; where any root may be waiting itself, nobody."""
+    graph = WaitGraph(edges)
+    roots = [rank for rank in graph.roots() if rank in scene.roster.ranks]
+    if not roots or any(_may_wait(rank, scene) for rank in roots):
+        return []
+    together: dict[tuple[Kind, str, str, int | None], list[int]] = defaultdict(list)
+    for root in roots:
+        first = first_edge(graph.edges_to([root]))
+        where = ("", "", None) if first is None else (first.group.name, first.signature.op, first.sequence)
+        together[kind_of(root, scene), *where].append(root)
+    found = (_root_fault(key[0], tuple(ranks), graph, ras, scene) for key, ranks in together.items())
+    return [fault for fault in found if fault is not None]
+
+
+def _root_fault(
+    kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, ras: RasView, scene: Observations
+) -> Fault | None:
+    """The fault of roots that are waited for in one operation; None where nothing but one report speaks for it."""
+    leading, victims = graph.edges_to(culprits), tuple(sorted(graph.victims_of(culprits)))
+    agreed = all(scene.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, scene)
+    first = first_edge(leading)
+    if first is None or not (ras.still or agreed):
+        return None
+    return Fault(
+        kind=kind,
+        culprits=culprits,
+        victims=victims,
+        certainty=_certainty(kind, culprits, agreed and ras.still, scene),
+        edges=leading,
+        group=first.group,
+        op=first.signature.op,
+        sequence=first.sequence,
+        remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked once: counts differ for a moment in any job"),
+    )
+
+
+def _may_wait(rank: int, scene: Observations) -> bool:
+    """Does its stack say that it waits itself, for others or for its device?"""
+    view, activity = scene.roster.ranks[rank], scene.activities.get(rank)
+    if activity is None or view.gone or view.presence is Presence.STOPPED:
+        return False
+    return activity.may_wait_for_ranks
+
+
+def _some_wait(ranks: Sequence[int], scene: Observations) -> bool:
+    return any(_may_wait(rank, scene) for rank in ranks)
+
+
+def _certainty(kind: Kind, culprits: tuple[int, ...], agreed: bool, scene: Observations) -> Certainty:
+    views = [scene.roster.ranks[rank] for rank in culprits]
+    if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
+        return Certainty.PROVEN
+    return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
+
+
+def _waiters(scene: Observations, *, without: Sequence[int]) -> tuple[int, ...]:
+    """Who waits by their stacks; where no stack was seen, all that are not gone."""
+    left = [view.rank for view in scene.roster.present() if view.rank not in without]
+    seen = [rank for rank in left if scene.doing(rank) is not Doing.UNKNOWN]
+    return tuple(sorted(rank for rank in seen if _may_wait(rank, scene)) if seen else left)

@@ -1,0 +1,101 @@
+"""Steps 4 to 7 put together: which faults the flight records show, most rooted first.
+
+Grounds are tried from the strongest to the weakest: a signature that differs, a root or a cycle of the wait-for
+graph, and an operation that everybody has joined and nobody leaves.
+"""
+
+from collector.align.groups.device_queues import unfinished
+from collector.align.observations import Observations
+from collector.judge.fault import Fault, kind_of
+from collector.judge.records.call_order import CallOrders
+from collector.judge.records.deadlock import circle_fault
+from collector.judge.records.find_mismatch import disputes_of
+from collector.judge.records.mismatch import Mismatch
+from collector.judge.records.roots import root_faults
+from collector.judge.records.stuck_together import left_behind, stuck_faults
+from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded
+from collector.judge.records.wait_graph import WaitGraph
+from shared.answer.words import Cause, Certainty, Kind
+from shared.wire.trace import Trace
+
+
+def faults_by_record(scene: Observations) -> list[Fault]:
+    """Return the faults that the flight records show; empty where they show none."""
+    # 4. Same sequence, different signature.
+    disputes = disputes_of(scene.groups, scene.traces)
+    convicted = frozenset(rank for mismatch in disputes for rank in mismatch.culprits)
+    disputed = frozenset(rank for mismatch in disputes for rank in mismatch.ranks)
+    # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
+    graph = WaitGraph(scene.edges, cut=convicted)
+    joined = [edge for edge in scene.edges if not edge.holders]
+    entered = {edge.waiter for edge in joined if edge.waiter in disputed or not left_behind(edge)}
+    queued = {rank for edge in scene.edges for rank in edge.queued}
+    entered |= _stuck_in_what_is_lost(scene) - queued
+    roots = [rank for rank in graph.roots() if rank not in convicted | entered]
+    hidden = [rank for rank in roots if waits_unrecorded(rank, scene)]
+    programs = CallOrders(scene.groups, scene.traces)
+    faults = [_mismatch_fault(mismatch, graph, scene) for mismatch in disputes]
+    faults += root_faults([rank for rank in roots if rank not in hidden], graph, scene, programs)
+    if hidden and not faults:
+        faults = hidden_faults(tuple(hidden), graph, scene)
+    held = graph.victims_of([*convicted, *(rank for rank in roots if not _only_undumped(rank, scene))]) | disputed
+    behind = graph.victims_of(roots)
+    cycles = [cycle for cycle in graph.cycles() if not held & set(cycle)]
+    circles = [(cycle, circle_fault(cycle, graph, scene, programs)) for cycle in cycles]
+    faults += [fault for cycle, fault in circles if _stands_alone(fault) or not behind & set(cycle)]
+    faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, scene) for r in fault.culprits))
+    # 7. All issued, none completed.
+    return faults or stuck_faults(graph, scene, programs)
+
+
+def _stuck_in_what_is_lost(scene: Observations) -> set[int]:
+    """Ranks whose oldest record that is left of a group is unfinished: so may be what was before. They are no roots."""
+    known: dict[tuple[int, int], bool] = {}
+    found = set()
+    for rank, trace in scene.traces.items():
+        if trace.truncated:
+            key = id(trace.group), id(trace.state)  # ranks of one program may share their columns
+            if key not in known:
+                known[key] = _begins_unfinished(trace)
+            found |= {rank} if known[key] else set()
+    return found
+
+
+def _begins_unfinished(trace: Trace) -> bool:
+    pending = set(unfinished(trace))
+    first = {group: at for at, group in reversed(tuple(enumerate(trace.group)))} if pending else {}
+    return any(at in pending for at in first.values())
+
+
+def _stands_alone(fault: Fault) -> bool:
+    """Does a circle of waits hold by itself, whatever those without a dump may do?"""
+    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
+
+
+def _only_undumped(rank: int, scene: Observations) -> bool:
+    """Is all that is wrong with the rank, as far as known, that there is no dump of it?"""
+    return not scene.roster.live and kind_of(rank, scene) is Kind.RANK_MISSING
+
+
+def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Observations) -> Fault:
+    involved = set(mismatch.ranks)
+    victims = (involved | graph.victims_of(involved)) - set(mismatch.culprits)
+    return Fault(
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=mismatch.culprits,
+        victims=tuple(sorted(victims)),
+        certainty=_mismatch_certainty(mismatch),
+        cause=Cause.USER_CODE,
+        edges=tuple(edge for edge in scene.edges if edge.group is mismatch.group),
+        mismatch=mismatch,
+        group=mismatch.group,
+        op=mismatch.sides[0][1].op,
+        sequence=mismatch.sequence,
+        remarks=mismatch.remarks,
+    )
+
+
+def _mismatch_certainty(mismatch: Mismatch) -> Certainty:
+    if not mismatch.culprits:
+        return Certainty.SUSPECTED
+    return Certainty.PROVEN if mismatch.certain else Certainty.SUPPORTED

@@ -1,0 +1,234 @@
+"""Step 9 of the verdict: the same questions without a recorder, from stacks and process state.
+
+Weaker ground, so weaker words: a rank is named only where it stands outside communication while others wait, or
+where it is alone in another collective than a clear majority, in a job without smaller groups: in one of those it may
+rightly wait for a partner who is the one that strayed. Operations with a root or a peer rightly differ between ranks
+and are never held against anyone. Where a rank's stack is not known, the odd one among the rest is not, either.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+
+from collector.align.observations import Observations
+from collector.align.roster import Presence
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.patterns import Doing
+from collector.judge.fault import TELLING, Fault, kind_of
+from collector.judge.records.unrecorded_waits import makes_group, outsiders
+from shared.answer.words import Cause, Certainty, Kind
+from shared.ranks import ranks_in_words
+from shared.wire.snapshot import Fds
+
+_SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
+_LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
+
+_ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|habana)")
+"""/dev/nvidia0, /dev/kfd, /dev/dri/renderD128, /dev/accel/accel0, /dev/davinci0."""
+
+NO_RECORD = "no recorder tells which operation each rank is in; this rests on stacks"
+
+
+def faults_by_stacks(scene: Observations) -> list[Fault]:
+    """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
+    waiting = tuple(rank for rank, activity in scene.activities.items() if _waits(rank, activity, scene))
+    if not waiting:
+        return []
+    outside = outsiders(scene)
+    if outside:
+        return _outsider_faults(outside, waiting, scene)
+    if _starting(waiting, scene):
+        return [_shared_fault(waiting, scene, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
+    if len(waiting) < len(scene.roster.ranks):
+        return [_shared_fault(waiting, scene)]
+    if all(scene.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
+        return [_p2p_fault(waiting, scene)]
+    return [_in_rendezvous(waiting, scene) or _odd_fault(waiting, scene) or _shared_fault(waiting, scene)]
+
+
+def may_be_slow(fault: Fault, scene: Observations) -> bool:
+    """All wait, and no record tells for how long: a device may be at work for all of them, or the network."""
+    if scene.traces or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
+        return False
+    looks = [look for view in scene.roster.present() for look in view.looks[-1:]]
+    on_device = any(isinstance(look.fds, Fds) and any(map(_ACCELERATOR.match, look.fds.devices)) for look in looks)
+    return on_device or bool(scene.motion.carrying) or any(scene.doing(rank) is Doing.DEVICE for rank in fault.victims)
+
+
+def _waits(rank: int, activity: Activity, scene: Observations) -> bool:
+    here = scene.roster.ranks[rank]
+    return activity.may_wait_for_ranks and not here.gone and here.presence is not Presence.STOPPED
+
+
+def _starting(waiting: tuple[int, ...], scene: Observations) -> bool:
+    """Are all who wait still building the default group? A store is waited for later, too."""
+    return all(
+        scene.doing(rank) is Doing.STORE
+        and any(frame.function == "init_process_group" for frame in scene.activities[rank].frames)
+        for rank in waiting
+    )
+
+
+def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: Observations) -> list[Fault]:
+    by_kind: dict[Kind, list[int]] = defaultdict(list)
+    for rank in outside:
+        by_kind[kind_of(rank, scene)].append(rank)
+    starting = _starting(waiting, scene)
+    lone = _alone_in_a_collective(outside, waiting, scene)
+    if lone is not None:
+        return [lone]
+    faults = []
+    for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
+        named = _named(kind, tuple(ranks), waiting, scene)
+        if starting and all(scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks):
+            named = ()  # the rendezvous shows that somebody has not come, and not who
+        faults.append(
+            Fault(
+                kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
+                culprits=named,
+                victims=tuple(sorted(waiting)),
+                certainty=_certainty(kind, named, scene),
+                cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
+                op=_common_op(waiting, scene),
+                remarks=() if scene.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
+            )
+        )
+    return faults
+
+
+def _alone_in_a_collective(outside: tuple[int, ...], waiting: tuple[int, ...], scene: Observations) -> Fault | None:
+    """One rank in a collective that nobody else has come to, while devices hold up all others, wherever these are.
+
+    A launch blocks in any line once the device's queue is full, and so does `.item()`: ranks that stand in several such
+    lines, beside others that wait for their devices, are not outside communication. One alone may well be the cause.
+    """
+    inside = [rank for rank in waiting if _is_symmetric(scene.activities[rank])]
+    on_devices = [rank for rank in waiting if scene.doing(rank) is Doing.DEVICE]
+    seen = [scene.activities[rank] for rank in outside if rank in scene.activities and rank not in waiting]
+    held = any(one.cause in TELLING for one in seen) or len({one.frames[-1:] for one in seen}) < 2
+    if len(inside) != 1 or not on_devices or len(inside) + len(on_devices) < len(waiting) or held:
+        return None
+    if len(seen) < len(outside):
+        return None
+    others = tuple(sorted({*waiting, *outside} - {*inside}))
+    remark = f"nobody else is in its {scene.activities[inside[0]].op}; devices may hold the others where they are"
+    return Fault(
+        Kind.RANK_NOT_JOINED,
+        tuple(inside),
+        others,
+        Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        remarks=(f"{remark}; {NO_RECORD}",),
+    )
+
+
+def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], scene: Observations) -> tuple[int, ...]:
+    """Where most ranks are outside and a few wait, the few may be the odd ones: then nobody is named."""
+    held = all(scene.activities[rank].cause in TELLING for rank in ranks if rank in scene.activities)
+    few_wait = len(ranks) > len(waiting)
+    return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
+
+
+def _certainty(kind: Kind, ranks: tuple[int, ...], scene: Observations) -> Certainty:
+    views = [scene.roster.ranks[rank] for rank in ranks]
+    if ranks and (kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)):
+        return Certainty.PROVEN
+    if kind is Kind.RANK_NOT_JOINED:
+        agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
+        return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
+    return Certainty.SUPPORTED if scene.roster.live or kind is not Kind.RANK_MISSING else Certainty.SUSPECTED
+
+
+def _common_op(ranks: tuple[int, ...], scene: Observations) -> str | None:
+    ops = {scene.activities[rank].op for rank in ranks}
+    return ops.pop() if len(ops) == 1 else None
+
+
+def _p2p_fault(waiting: tuple[int, ...], scene: Observations) -> Fault:
+    """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
+    op = _common_op(waiting, scene)
+    one_way = op in ("send", "recv", "isend", "irecv")
+    return Fault(
+        kind=Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER,
+        culprits=waiting if one_way else (),
+        victims=() if one_way else waiting,
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
+        op=op,
+        remarks=(f"every rank is in {op} and none in its counterpart" if one_way else NO_RECORD,),
+    )
+
+
+def _in_rendezvous(waiting: tuple[int, ...], scene: Observations) -> Fault | None:
+    """A few wait in the store while the many wait in collectives, or a few went past a group that the many make."""
+    storing = tuple(rank for rank in waiting if scene.doing(rank) is Doing.STORE)
+    others = tuple(rank for rank in waiting if rank not in storing)
+    if not storing or not others or len(storing) == len(others):
+        return None
+    odd, most = (storing, others) if len(storing) < len(others) else (others, storing)
+    if odd is others and not all(makes_group(rank, scene) for rank in storing):
+        return None
+    where = f"{ranks_in_words(storing)} wait in the store, {ranks_in_words(others)} in collectives"
+    rule = "; all ranks must make a new group" if odd is others else ""
+    return Fault(
+        Kind.RANK_NOT_JOINED,
+        odd,
+        most,
+        Certainty.SUSPECTED,
+        cause=Cause.USER_CODE if odd is others else None,
+        op=_common_op(most, scene),
+        remarks=(f"{where}{rule}; {NO_RECORD}",),
+    )
+
+
+def _odd_fault(waiting: tuple[int, ...], scene: Observations) -> Fault | None:
+    """The minority that is in another operation than a clear majority, if there is one.
+
+    Another line with the same operation is no ground: a rank may rightly wait for its partner in a smaller group.
+    Nor is another operation where there are such groups; then the odd rank is told, and nobody is named.
+    """
+    places: dict[str | None, list[int]] = defaultdict(list)
+    for rank in waiting:
+        places[scene.activities[rank].op].append(rank)
+    largest = max(places.values(), key=lambda ranks: (len(ranks), -ranks[0]))
+    odd = tuple(rank for rank in waiting if rank not in largest)
+    symmetric = all(_is_symmetric(scene.activities[rank]) for rank in waiting)
+    if not odd or not symmetric or 2 * len(largest) <= len(waiting) or len(places) > 2:
+        return None
+    remark = f"{ranks_in_words(odd)} in {scene.activities[odd[0]].op}, the others in {scene.activities[largest[0]].op}"
+    if not _has_one_group(waiting, scene):
+        told = f"{remark}: perhaps a victim in a smaller group; {NO_RECORD}"
+        return replace(_shared_fault(waiting, scene), remarks=(told,))
+    return Fault(
+        kind=Kind.COLLECTIVE_MISMATCH if not scene.groups else Kind.RANK_NOT_JOINED,
+        culprits=odd,
+        victims=tuple(largest),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        op=scene.activities[odd[0]].op,
+        remarks=(f"{remark}; {NO_RECORD}",),
+    )
+
+
+def _has_one_group(ranks: tuple[int, ...], scene: Observations) -> bool:
+    """Has every rank the threads of one process group, and of no second one?"""
+    threads = [process.group_threads for rank in ranks if (process := scene.roster.ranks[rank].process) is not None]
+    return len(threads) == len(ranks) and all(each and max(each.values()) == 1 for each in threads)
+
+
+def _is_symmetric(activity: Activity) -> bool:
+    return activity.doing is Doing.COLLECTIVE and activity.op is not None and activity.op.startswith(_SYMMETRIC)
+
+
+def _shared_fault(
+    waiting: tuple[int, ...], scene: Observations, *, kind: Kind = Kind.STUCK_TOGETHER, cause: Cause = Cause.UNKNOWN
+) -> Fault:
+    return Fault(
+        kind=kind,
+        culprits=(),
+        victims=waiting,
+        certainty=Certainty.SUSPECTED,
+        cause=cause,
+        op=_common_op(waiting, scene),
+        remarks=(f"all ranks wait and none is outside; {NO_RECORD}",),
+    )

@@ -1,0 +1,61 @@
+"""A finding before it is put into words."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from collector.align.groups.process_groups import GroupView
+from collector.align.groups.wait_edge import Edge, age_of
+from collector.align.observations import Observations
+from collector.align.roster import Presence
+from collector.judge.records.mismatch import Mismatch
+from shared.answer.diagnosis import Evidence, GroupRef, Link
+from shared.answer.words import Cause, Certainty, Kind
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A finding before it is put into words: who, what sort, how sure, and the edges and sides that show it."""
+
+    kind: Kind
+    culprits: tuple[int, ...]
+    victims: tuple[int, ...]
+    certainty: Certainty
+    cause: Cause | None = None
+    """None: taken from what the culprit is doing."""
+    edges: tuple[Edge, ...] = ()
+    mismatch: Mismatch | None = None
+    cycle: tuple[Edge, ...] = ()
+    group: GroupView | None = None
+    op: str | None = None
+    sequence: int | None = None
+    remarks: tuple[str, ...] = ()
+    ground: tuple[Evidence, ...] = ()
+    """What it rests on besides records, stacks and process states."""
+    said: str = ""
+    """The finding in one sentence, where the usual words do not fit its ground."""
+    ref: GroupRef | None = None
+    """The group, where no record tells of it."""
+    links: tuple[Link, ...] = ()
+
+
+TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
+"""Causes that hold a rank against its will, whatever the others do."""
+
+
+_PRESENCE_KINDS = {
+    Presence.EXITED: Kind.RANK_EXITED,
+    Presence.UNREACHABLE: Kind.RANK_UNREACHABLE,
+    Presence.STOPPED: Kind.RANK_STOPPED,
+    Presence.ABSENT: Kind.RANK_MISSING,
+    Presence.UNSEEN: Kind.RANK_MISSING,
+}
+
+
+def kind_of(root: int, scene: Observations) -> Kind:
+    """What sort of fault a rank is that others wait for, by what has become of its process."""
+    return _PRESENCE_KINDS.get(scene.roster.ranks[root].presence, Kind.RANK_NOT_JOINED)
+
+
+def first_edge(edges: Iterable[Edge]) -> Edge | None:
+    """The edge that has waited longest, collectives first."""
+    return min(edges, key=age_of, default=None)

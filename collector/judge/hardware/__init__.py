@@ -1,0 +1,1 @@
+"""What kernel logs, GPUs and descriptors add to a finding."""

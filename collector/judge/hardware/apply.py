@@ -1,0 +1,294 @@
+"""What nodes tell refines a fault: its cause, its evidence and, where all are stuck together, the suspect link.
+
+It never makes a fault and never names a culprit.
+
+1. How a rank ended: the kernel's out-of-memory killer and its crash lines name processes, launchers name exit codes.
+2. A fault of ranks: what the kernel tells of those processes and of their GPUs; the rest of their node is only shown.
+3. All stuck together: a node with a broken GPU or link, while most have none, is where to look. A broken link is told
+   with both ends.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from collector.align.node_facts import (
+    NodeFacts,
+    breaks_device,
+    breaks_network,
+    concerns,
+    gpu_trouble,
+    is_device,
+    pids_of,
+)
+from collector.align.observations import Observations
+from collector.align.roster import Presence, RankView, Roster
+from collector.align.stacks.kernel_stacks import stack_row
+from collector.align.xids import Blame, blame_of, xid_in_words
+from collector.judge.fault import Fault
+from collector.judge.hardware.oom_kills import REMARK, are_all, unseen_kills
+from collector.judge.report.findings import cause_of
+from collector.judge.report.sentences import summary_of
+from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, Link, LinkEnd, ProcessEvidence
+from shared.answer.words import Cause, Kind
+from shared.ranks import fold
+from shared.wire.gpus import Gpu
+from shared.wire.kernel_events import KernelEvent, KernelEventKind
+from shared.wire.log_events import Logs
+from shared.wire.snapshot import Exited
+
+_MOST_EVENTS = 8
+_MOST_LINKS = 4
+_ENDED = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING})
+_OPEN = frozenset({Cause.UNKNOWN, Cause.DEVICE_SYNC, Cause.COMMUNICATION})
+_OPEN_WHEN_ENDED = frozenset({Cause.UNKNOWN, Cause.SIGNAL, Cause.EXCEPTION})
+_OF_THE_PROGRAM = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_DEADLOCK})
+"""Kinds that no hardware brings about."""
+_SILENT = frozenset({KernelEventKind.LINK_UP})
+
+
+def with_endings(roster: Roster, nodes: Mapping[str, NodeFacts]) -> Roster:
+    """Step 1."""
+    told = {view.rank: _ending(view, roster, nodes) for view in roster.gone() if view.presence is Presence.EXITED}
+    changed = {rank: replace(roster.ranks[rank], exited=exited) for rank, exited in told.items() if exited is not None}
+    return replace(roster, ranks=roster.ranks | changed) if changed else roster
+
+
+def _ending(view: RankView, roster: Roster, nodes: Mapping[str, NodeFacts]) -> Exited | None:
+    exited = view.exited
+    if exited is None:
+        return None
+    facts = nodes.get(view.host or "")
+    events = [] if facts is None else [e for e in facts.events if e.pid == exited.pid and concerns(e, view, facts)]
+    update: dict[str, object] = {}
+    if any(event.kind is KernelEventKind.OOM_KILL for event in events):
+        update = {"oom_killed": True, "signal": 9}
+    elif exited.signal is None and exited.exit_code is None:
+        code = _logged_exit_code(exited.pid, view.host, roster)
+        update = {} if code is None else {"signal": -code} if code < 0 else {"exit_code": code}
+    return exited.model_copy(update=update) if update else None
+
+
+def _logged_exit_code(pid: int, host: str | None, roster: Roster) -> int | None:
+    """What the launcher wrote of it: `failed (exitcode: -9) local_rank: 2 (pid: 4245)` in a log of the same node."""
+    logs = (look.logs for view in roster.by_host[host] for look in view.looks if isinstance(look.logs, Logs))
+    for event in (event for log in logs for event in log.events if event.fields.get("pid") == str(pid)):
+        code = event.fields.get("exit_code", "")
+        if code.removeprefix("-").isdecimal() and len(code) < 6:
+            return int(code)
+    return None
+
+
+def with_nodes(fault: Fault, scene: Observations) -> Fault:
+    """Refine a fault by what its nodes tell."""
+    if fault.kind in _OF_THE_PROGRAM:
+        return fault
+    if fault.culprits:
+        return _with_culprits(fault, scene)
+    return _with_suspects(fault, scene) if fault.kind is Kind.STUCK_TOGETHER else fault
+
+
+def _with_culprits(fault: Fault, scene: Observations) -> Fault:
+    """Step 2."""
+    views = [scene.roster.ranks[rank] for rank in fault.culprits]
+    ground = [item for view in views for item in (*_of_node(view, scene), *_of_threads(view, scene))]
+    causes = {_cause(view, fault, scene) for view in views}
+    cause = causes.pop() if len(causes) == 1 else None
+    changed = replace(fault, ground=(*fault.ground, *ground)) if ground else fault
+    kills = [(view, unseen_kills(view, scene)) for view in views]
+    if any(are_all(view, found, scene) for view, found in kills):
+        changed = replace(changed, remarks=(*changed.remarks, REMARK))
+    return changed if cause is None else replace(changed, cause=cause)
+
+
+def _cause(view: RankView, fault: Fault, scene: Observations) -> Cause | None:
+    """A better cause than the fault has; None where there is none."""
+    now = cause_of(replace(fault, culprits=(view.rank,)), scene)
+    facts = scene.nodes.get(view.host or "", NodeFacts(""))
+    mine = [event for event in facts.events if concerns(event, view, facts)]
+    if fault.kind in _ENDED:
+        kills = unseen_kills(view, scene)
+        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, scene) else mine)
+    row = stack_row(_kernel_stack(view, mine))
+    if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
+        return row.cause
+    sick = any(gpu_trouble(gpu) for gpu in facts.gpus_of(pids_of(view)))
+    broken = sick or any(breaks_device(event) for event in mine)
+    return Cause.GPU_FAULT if broken and now in _OPEN and fault.kind is Kind.RANK_NOT_JOINED else None
+
+
+def _cause_of_end(now: Cause, events: Iterable[KernelEvent]) -> Cause | None:
+    told = list(events)
+    if any(event.kind is KernelEventKind.OOM_KILL for event in told):
+        return Cause.OOM
+    if now not in _OPEN_WHEN_ENDED:
+        return None
+    if any(breaks_device(event) for event in told):
+        return Cause.GPU_FAULT
+    if any(e.kind is KernelEventKind.XID and blame_of(e.code) is Blame.PROGRAM for e in told):
+        return Cause.EXCEPTION
+    crashed = any(event.kind is KernelEventKind.CRASH for event in told)
+    return Cause.SIGNAL if crashed and now is Cause.UNKNOWN else None
+
+
+def _kernel_stack(view: RankView, events: Iterable[KernelEvent]) -> tuple[str, ...]:
+    """Where in the kernel a rank in state D is: by its own stack, else by a hung-task line.
+
+    Without CAP_SYS_ADMIN nobody may read /proc/PID/stack; what the kernel prints by itself may be had with CAP_SYSLOG.
+    """
+    process = view.process
+    if process is None or process.state != "D" or view.gone:
+        return ()
+    told = (event.stack for event in events if event.kind is KernelEventKind.HUNG_TASK and event.stack)
+    return process.kernel_stack or next(told, ())
+
+
+def _of_threads(view: RankView, scene: Observations) -> Iterable[Evidence]:
+    """What the kernel holds a rank in: its main thread, and others beside it."""
+    process = view.process
+    if process is None or view.gone:
+        return
+    facts = scene.nodes.get(view.host or "", NodeFacts(""))
+    stack = _kernel_stack(view, [event for event in facts.events if concerns(event, view, facts)])
+    row = stack_row(stack)
+    if row is not None:
+        text = f"rank {view.rank} is {row.label}: {' < '.join(stack[:4])}"
+        yield ProcessEvidence(ranks=str(view.rank), text=text, host=view.host, pid=process.pid, state=process.state)
+    if process.lock_holders:
+        held = ", ".join(f"pid {holder.pid} ({holder.name})" for holder in process.lock_holders)
+        text = f"the file lock that rank {view.rank} waits for is held by {held}"
+        yield ProcessEvidence(ranks=str(view.rank), text=text, host=view.host, pid=process.lock_holders[0].pid)
+    for thread in process.blocked_threads:
+        held_in = stack_row(thread.kernel_stack)
+        where = f" in {thread.syscall}()" if thread.syscall else ""
+        what = held_in.label if held_in is not None else f"in uninterruptible sleep{where}"
+        text = f"thread {thread.tid} ({thread.name}) of rank {view.rank} is {what}"
+        yield ProcessEvidence(ranks=str(view.rank), text=text, host=view.host, pid=process.pid, state="D")
+
+
+def _of_node(view: RankView, scene: Observations) -> Iterable[Evidence]:
+    """Lines and GPUs that concern the rank, then what else its node tells of broken parts."""
+    facts = scene.nodes.get(view.host or "")
+    if facts is None:
+        return
+    mine = [event for event in facts.events if concerns(event, view, facts)]
+    mine += unseen_kills(view, scene)
+    others = [e for e in facts.events if e not in mine and (breaks_device(e) or breaks_network(e, facts.events))]
+    others += [event for event in facts.events if event.kind is KernelEventKind.STORAGE]
+    for event in [*mine, *others][:_MOST_EVENTS]:
+        if event.kind not in _SILENT:
+            yield _evidence(event, facts, (view.rank,))
+    for gpu in facts.gpus_of(pids_of(view)):
+        if gpu_trouble(gpu) is not None:
+            yield _gpu_evidence(gpu, facts, (view.rank,))
+
+
+def _with_suspects(fault: Fault, scene: Observations) -> Fault:
+    """Step 3."""
+    hosts: dict[str, list[int]] = {}
+    for rank in fault.victims:
+        host = scene.roster.ranks[rank].host
+        if host is not None:
+            hosts.setdefault(host, []).append(rank)
+    broken = {host: _broken(scene.nodes[host]) for host in hosts if host in scene.nodes}
+    suspects = {host: facts for host, facts in broken.items() if facts.events or facts.gpus}
+    if not suspects:
+        return fault
+    ground = [item for host, facts in suspects.items() for item in _all_evidence(facts, hosts[host])]
+    if len(suspects) > 1 and 2 * len(suspects) > len(hosts):  # a habit of these nodes, or a fault of what they share
+        return replace(fault, ground=(*fault.ground, *ground))
+    networks = {host: facts for host, facts in suspects.items() if _network_events(facts)}
+    devices = any(
+        facts.gpus or any(_breaks_gpu(e, scene.nodes[host]) for e in facts.events) for host, facts in suspects.items()
+    )
+    found = Cause.GPU_FAULT if devices else Cause.NETWORK if networks else Cause.UNKNOWN
+    cause = found if fault.cause in (None, Cause.UNKNOWN) else fault.cause
+    told = "; ".join(f"{host} tells of {_in_words(facts)}" for host, facts in suspects.items())
+    remark = "broken hardware of a node explains a hang of all, and does not prove that it is this one"
+    return replace(
+        fault,
+        cause=cause,
+        said=f"{fault.said or summary_of(fault, cause, scene)}; {told}",
+        ground=(*fault.ground, *ground),
+        links=(*fault.links, *_links(networks, hosts)),
+        remarks=(*fault.remarks, remark),
+    )
+
+
+def _breaks_gpu(event: KernelEvent, facts: NodeFacts) -> bool:
+    """A PCIe error may be any device's: it is a GPU's where the driver knows that address."""
+    if event.kind is KernelEventKind.PCIE_ERROR:
+        return event.device is not None and any(is_device(gpu, event.device) for gpu in facts.gpus)
+    return breaks_device(event)
+
+
+def _network_events(facts: NodeFacts) -> list[KernelEvent]:
+    return [event for event in facts.events if breaks_network(event, facts.events)]
+
+
+def _broken(facts: NodeFacts) -> NodeFacts:
+    events = tuple(event for event in facts.events if breaks_device(event) or breaks_network(event, facts.events))
+    return replace(facts, events=events, gpus=tuple(gpu for gpu in facts.gpus if gpu_trouble(gpu) is not None))
+
+
+def _links(networks: Mapping[str, NodeFacts], hosts: Mapping[str, list[int]]) -> tuple[Link, ...]:
+    """Each adapter with trouble, towards every other node; to any of them where they are many."""
+    links: list[Link] = []
+    for host, facts in networks.items():
+        others = [other for other in hosts if other != host]
+        ends = [LinkEnd(rank=min(hosts[o]), host=o) for o in others] if len(others) <= _MOST_LINKS else [LinkEnd()]
+        names = dict.fromkeys(event.interface or event.device for event in _network_events(facts))
+        start = LinkEnd(rank=min(hosts[host]), host=host)
+        links += [Link(from_=start, to=end, interface=name) for name in names for end in ends]
+    return tuple(links)
+
+
+def _all_evidence(facts: NodeFacts, ranks: Iterable[int]) -> Iterable[Evidence]:
+    here = tuple(ranks)
+    yield from (_evidence(event, facts, here) for event in facts.events[:_MOST_EVENTS])
+    yield from (_gpu_evidence(gpu, facts, here) for gpu in facts.gpus[:_MOST_EVENTS])
+
+
+def _evidence(event: KernelEvent, facts: NodeFacts, ranks: tuple[int, ...]) -> KernelEvidence:
+    times = f", {event.count} times" if event.count > 1 else ""
+    text = f"the kernel of {facts.host} tells of {event_in_words(event)}{times}"
+    return KernelEvidence(
+        ranks=fold(ranks), text=text, host=facts.host, line=event.text, at=event.at, count=event.count
+    )
+
+
+def _gpu_evidence(gpu: Gpu, facts: NodeFacts, ranks: tuple[int, ...]) -> GpuEvidence:
+    text = f"GPU {gpu.index} of {facts.host}: {gpu_trouble(gpu)}"
+    return GpuEvidence(ranks=fold(ranks), text=text, host=facts.host, index=gpu.index, device=gpu.device)
+
+
+def _in_words(facts: NodeFacts) -> str:
+    told = [event_in_words(event) for event in facts.events]
+    told += [f"GPU {gpu.index}: {gpu_trouble(gpu)}" for gpu in facts.gpus]
+    return ", ".join(dict.fromkeys(told[:3])) + (" and more" if len(told) > 3 else "")
+
+
+_WORDS = {
+    KernelEventKind.GPU_DRIVER: "trouble of the GPU's driver",
+    KernelEventKind.HUNG_TASK: "a task that is blocked for minutes",
+    KernelEventKind.LOCKUP: "a CPU that is locked up",
+    KernelEventKind.OOM_KILL: "a process killed for want of memory",
+    KernelEventKind.CRASH: "a process that crashed",
+    KernelEventKind.LINK_DOWN: "a network link that went down",
+    KernelEventKind.LINK_UP: "a network link that came up",
+    KernelEventKind.NIC_ERROR: "trouble of a network adapter",
+    KernelEventKind.PCIE_ERROR: "an uncorrected PCIe error",
+    KernelEventKind.STORAGE: "storage that does not answer",
+}
+
+
+def event_in_words(event: KernelEvent) -> str:
+    """Name what a line tells, and of what."""
+    if event.kind is KernelEventKind.XID:
+        told = xid_in_words(event.code)
+    elif event.kind is KernelEventKind.SXID:
+        told = f"a fatal NVSwitch error (SXid {event.code})"
+    else:
+        told = _WORDS[event.kind]
+    where = event.interface or (f"device {event.device}" if event.device else "")
+    who = f", pid {event.pid}" + (f" ({event.name})" if event.name else "") if event.pid is not None else ""
+    return f"{told}{' on ' if where else ''}{where}{who}"

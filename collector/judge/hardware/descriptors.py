@@ -1,0 +1,217 @@
+"""What one rank's descriptors show that those of the others do not: evidence beside a finding, never a conviction.
+
+1. A connection that is not made, or that the other side has closed: the address it leads to may be the fault.
+2. Data that is sent again and again: nobody acknowledges it, though both ends hold the connection. While any is under
+   way, a network may only be slow.
+3. The store: connected to by nearly all others, and not by this rank.
+4. A pipe that the rank is blocked on, and nobody at its other end.
+5. Lock files and deleted files that this rank alone has; a table of descriptors that is full.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from collector.align.observations import Observations
+from collector.align.roster import RankView
+from collector.judge.fault import Fault
+from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
+from shared.answer.words import Cause, Kind
+from shared.wire.snapshot import Fds, Process, Socket
+
+_MOST = 6
+"""Pieces of evidence for one rank."""
+_MOST_RANKS = 8
+_RETRANSMITS = 3
+"""A lost packet or two is everyday's; each further one doubles the wait."""
+_RETRANSMITS_OF_A_BROKEN_LINK = 5
+"""Five unanswered repetitions take six seconds at least: TCP_RTO_MIN of 200 ms, doubled each time."""
+_NEARLY_ALL = 0.9
+_FEWEST_OTHERS = 2
+_FULL = 0.95
+_CONNECTED = "ESTABLISHED"
+
+
+def with_descriptors(fault: Fault, scene: Observations) -> Fault:
+    """Add what the culprits' descriptors show; where no agent shows them, what the victims' connections show."""
+    found: list[FdEvidence] = []
+    for rank in fault.culprits[:_MOST_RANKS]:
+        found += list(_of_rank(scene.roster.ranks[rank], scene))[:_MOST]
+    unseen = fault.kind is Kind.RANK_UNREACHABLE
+    if fault.culprits and not unseen:
+        return replace(fault, ground=(*fault.ground, *found)) if found else fault
+    stuck = _stuck_connections(fault, scene, to_strangers=unseen)[:_MOST]
+    if not stuck:
+        return fault
+    found = [_of_connection(view, socket, scene) for view, socket in stuck]
+    fault = replace(fault, ground=(*fault.ground, *found))
+    return _with_links(fault, stuck, scene) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
+
+
+def under_way(fault: Fault, scene: Observations) -> str:
+    """Say what has left a victim and has not come to the other end; nothing where all data has come."""
+    sent = [
+        (socket.retransmits, view, socket)
+        for view, socket in _connections(fault, scene)
+        if socket.state == _CONNECTED and socket.unsent_bytes > 0
+    ]
+    if not sent:
+        return ""
+    times, view, socket = max(sent, key=lambda each: (each[0], -each[1].rank, each[2].remote))
+    owner = _owner(socket, scene)
+    to = socket.remote if owner is None else f"rank {owner.rank}{_on(owner)}"
+    again = f", sent {times + 1} times," if times else ""
+    return f"data{again} from rank {view.rank}{_on(view)} to {to} is not acknowledged"
+
+
+def _on(view: RankView) -> str:
+    return f" on {view.host}" if view.host else ""
+
+
+def _connections(fault: Fault, scene: Observations) -> list[tuple[RankView, Socket]]:
+    """The victims' TCP sockets, by rank."""
+    tables = ((view, fds_of(view)) for view in (scene.roster.ranks[rank] for rank in fault.victims))
+    return [(view, s) for view, fds in tables if fds is not None for s in fds.sockets if s.kind.startswith("tcp")]
+
+
+def _stuck_connections(fault: Fault, scene: Observations, *, to_strangers: bool) -> list[tuple[RankView, Socket]]:
+    """Connections of victims that do not get on; of these perhaps those alone that lead to no rank that is seen."""
+    stuck = [(view, socket) for view, socket in _connections(fault, scene) if _is_stuck(socket)]
+    return [each for each in stuck if _owner(each[1], scene) is None] if to_strangers else stuck
+
+
+def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], scene: Observations) -> Fault:
+    """Where all are stuck together, data that nobody acknowledges for long tells the link, with both ends."""
+    lossy = [(view, s) for view, s in stuck if s.state == _CONNECTED and s.retransmits >= _RETRANSMITS_OF_A_BROKEN_LINK]
+    if not lossy:
+        return fault
+    links = tuple(Link(from_=LinkEnd(rank=view.rank, host=view.host), to=_end(socket, scene)) for view, socket in lossy)
+    cause = Cause.NETWORK if fault.cause in (None, Cause.UNKNOWN) else fault.cause
+    return replace(fault, cause=cause, links=(*fault.links, *links))
+
+
+def _end(socket: Socket, scene: Observations) -> LinkEnd:
+    owner = _owner(socket, scene)
+    return LinkEnd(host=socket.remote) if owner is None else LinkEnd(rank=owner.rank, host=owner.host)
+
+
+def fds_of(view: RankView) -> Fds | None:
+    """Return the newest descriptors that any look gave of a rank."""
+    return next((look.fds for look in reversed(view.looks) if isinstance(look.fds, Fds)), None)
+
+
+def _of_rank(view: RankView, scene: Observations) -> Iterable[FdEvidence]:
+    fds = fds_of(view)
+    if fds is None or view.gone:
+        return
+    others = [table for other in scene.roster.present() if other is not view and (table := fds_of(other)) is not None]
+    yield from (_of_connection(view, socket, scene) for socket in _stuck_sockets(view))  # 1, 2
+    yield from _of_store(view, fds, others)  # 3
+    yield from _of_pipes(view, fds)  # 4
+    yield from _of_files(view, fds, others)  # 5
+    yield from _of_limit(view, fds)
+
+
+def _stuck_sockets(view: RankView) -> list[Socket]:
+    fds = fds_of(view)
+    return [] if fds is None else [socket for socket in fds.sockets if _is_stuck(socket)]
+
+
+def _of_connection(view: RankView, socket: Socket, scene: Observations) -> FdEvidence:
+    owner = _owner(socket, scene)
+    told = _connection_in_words(view, socket, "" if owner is None else f" (rank {owner.rank})")
+    return _evidence(view, told, fd=socket.fd, target=socket.remote)
+
+
+def _is_stuck(socket: Socket) -> bool:
+    if not socket.kind.startswith("tcp"):
+        return False
+    resent = socket.retransmits >= _RETRANSMITS and socket.unsent_bytes > 0
+    half_closed = socket.state == "CLOSE_WAIT" and socket.to_store
+    return socket.state == "SYN_SENT" or half_closed or (socket.state == _CONNECTED and resent)
+
+
+def _connection_in_words(view: RankView, socket: Socket, owner: str) -> str:
+    to = f"{'the store at ' if socket.to_store else ''}{socket.remote}{owner}"
+    if socket.state == "SYN_SENT":
+        again = f", tried again {socket.retransmits} times" if socket.retransmits else ""
+        return f"rank {view.rank} is trying to connect to {to}, which does not answer (SYN_SENT{again})"
+    if socket.state == "CLOSE_WAIT":
+        return f"{to} has closed its connection with rank {view.rank}, which still holds it (CLOSE_WAIT)"
+    return (
+        f"{to} acknowledges nothing of {socket.unsent_bytes} bytes that rank {view.rank} has sent "
+        f"{socket.retransmits + 1} times"
+    )
+
+
+def _owner(socket: Socket, scene: Observations) -> RankView | None:
+    """Which rank holds the other end, where one does by its own table."""
+    for view in scene.roster.present():
+        fds = fds_of(view)
+        ends = () if fds is None else fds.sockets
+        if any(end.local == socket.remote and end.remote in (socket.local, "0.0.0.0:0", "[::]:0") for end in ends):
+            return view
+    return None
+
+
+def _of_store(view: RankView, fds: Fds, others: list[Fds]) -> Iterable[FdEvidence]:
+    if any(socket.to_store for socket in fds.sockets) or len(others) < _FEWEST_OTHERS or _serves_store(view, fds):
+        return
+    connected = [s.remote for table in others for s in table.sockets if s.to_store and s.state == _CONNECTED]
+    with_one = sum(any(s.to_store and s.state == _CONNECTED for s in table.sockets) for table in others)
+    if with_one >= _NEARLY_ALL * len(others):
+        store = Counter(connected).most_common(1)[0][0]
+        text = f"rank {view.rank} has no connection to the store at {store}, which {with_one} other ranks have"
+        yield _evidence(view, text, target=store)
+
+
+def _serves_store(view: RankView, fds: Fds) -> bool:
+    """Rank 0 may hold the store itself, and reach it without a connection that looks like the others'."""
+    return view.rank == 0 and any(socket.state == "LISTEN" for socket in fds.sockets)
+
+
+def _of_pipes(view: RankView, fds: Fds) -> Iterable[FdEvidence]:
+    process = view.process
+    fd = _blocked_fd(process)
+    for pipe in fds.pipes:
+        if pipe.fd != fd or process is None or process.syscall is None:
+            continue
+        verb = "reads" if process.syscall.name in ("read", "readv") else "writes"
+        if not pipe.other_end:
+            text = f"rank {view.rank} {verb} a pipe (fd {fd}), and no process seen holds its other end"
+        else:
+            named = [
+                f"pid {pid}" + (f" ({name})" if name else "") for pid, name in _named(pipe.other_end, pipe.other_names)
+            ]
+            text = f"rank {view.rank} {verb} a pipe (fd {fd}) whose other end is held by {', '.join(named[:4])}"
+        yield _evidence(view, text, fd=fd, target=pipe.path)
+
+
+def _named(pids: tuple[int, ...], names: tuple[str, ...]) -> Iterable[tuple[int, str]]:
+    return ((pid, names[at] if at < len(names) else "") for at, pid in enumerate(pids))
+
+
+def _blocked_fd(process: Process | None) -> int | None:
+    if process is None or process.syscall is None or process.syscall.name not in ("read", "readv", "write", "writev"):
+        return None
+    return process.syscall.fd
+
+
+def _of_files(view: RankView, fds: Fds, others: list[Fds]) -> Iterable[FdEvidence]:
+    if len(others) < _FEWEST_OTHERS:
+        return
+    elsewhere = {(file.path, file.locked, file.deleted) for table in others for file in table.notable_files}
+    odd = [file for file in fds.notable_files if (file.path, file.locked, file.deleted) not in elsewhere]
+    for file in odd[:2]:
+        what = "holds a lock on" if file.locked else "has open, though it was deleted,"
+        yield _evidence(view, f"rank {view.rank} alone {what} {file.path}", fd=file.fd, target=file.path)
+
+
+def _of_limit(view: RankView, fds: Fds) -> Iterable[FdEvidence]:
+    if fds.limit is not None and fds.limit > 0 and fds.total >= _FULL * fds.limit:
+        yield _evidence(view, f"rank {view.rank} has {fds.total} of at most {fds.limit} descriptors open")
+
+
+def _evidence(view: RankView, text: str, *, fd: int | None = None, target: str | None = None) -> FdEvidence:
+    pid = None if view.identity is None else view.identity.pid
+    return FdEvidence(ranks=str(view.rank), text=text, pid=pid, fd=fd, target=target)

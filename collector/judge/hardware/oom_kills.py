@@ -1,0 +1,50 @@
+"""Processes that the kernel killed and no agent knew, where a node lacks ranks that nobody saw end.
+
+1. Of such a node's lines count those of killed and crashed processes that are no rank's, with the name and, where the
+   line tells it, the user of the ranks that still run there.
+2. They are shown with the lacking ranks, and taken for these only where there are as many of them as ranks that lack.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+
+from collector.align.node_facts import pids_of
+from collector.align.observations import Observations
+from collector.align.roster import RankView
+from shared.wire.kernel_events import KernelEvent, KernelEventKind
+
+_ENDS = frozenset({KernelEventKind.OOM_KILL, KernelEventKind.CRASH})
+# Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB, …, shmem-rss:0kB, UID:1000 pgtables:956kB
+_USER = re.compile(r"\bUID:(\d{1,10})\b")
+
+REMARK = "the kernel has killed as many processes of that name there as ranks lack: they are taken for these ranks"
+
+
+def unseen_kills(view: RankView, scene: Observations) -> tuple[KernelEvent, ...]:
+    """Return the lines of the node's kernel that may be about how a rank ended of which no process is known."""
+    facts = scene.nodes.get(view.host or "")
+    if facts is None or not _is_lost(view):
+        return ()
+    here = scene.roster.by_host[view.host]
+    known = {pid for other in here for pid in pids_of(other)}
+    alike = {(o.process.name, o.process.uid) for o in here if not o.gone and o.process is not None}
+    ends = [event for event in facts.events if event.kind in _ENDS and event.pid not in known]
+    return tuple(event for event in ends if _is_alike(event, alike))
+
+
+def are_all(view: RankView, kills: Collection[KernelEvent], scene: Observations) -> bool:
+    """Are there kills, and as many as ranks that lack on that node? (2)"""
+    if not kills:
+        return False
+    lost = [other for other in scene.roster.by_host[view.host] if _is_lost(other)]
+    return len({event.pid for event in kills}) == len(lost)
+
+
+def _is_lost(view: RankView) -> bool:
+    return view.gone and view.host is not None and not pids_of(view) and view.unanswered is None
+
+
+def _is_alike(event: KernelEvent, alike: Iterable[tuple[str, int | None]]) -> bool:
+    match = _USER.search(event.text)
+    user = None if match is None else int(match[1])
+    return any(event.name == name and (user == uid or None in (user, uid)) for name, uid in alike)

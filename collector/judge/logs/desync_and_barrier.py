@@ -1,0 +1,146 @@
+"""Votes by those who name others: the desync report of the watchdog, and rank 0 at a monitored barrier.
+
+They are one reporter's word on others, taken from counters or messages that had arrived: hints, and firm only together
+with something else. The reporter never names itself, so where it names most of its group it may be the odd one.
+"""
+
+from collections.abc import Iterable
+
+from collector.align.logs.attributed_lines import Statements
+from collector.align.logs.group_members import Membership
+from collector.judge.logs.vote import Opinion, Witness, is_are, line_of
+from collector.judge.logs.watchdog import INSIDE, MOST_LINES
+from shared.answer.diagnosis import Evidence
+from shared.answer.words import Kind
+from shared.ranks import ranks_in_words
+from shared.wire.log_events import EventKind, LogEvent
+
+_Said = tuple[int | None, LogEvent]
+
+
+def opinions_by_reports(heard: Statements, membership: Membership) -> list[Opinion]:
+    """Return what reporters say of others."""
+    found = [_desync(heard, membership), *_barriers(heard, membership)]
+    return [opinion for opinion in found if opinion is not None]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Read `0, 2,3` or `[0, 2, 3]`; what stands for left-out ranks is passed over."""
+    return tuple(sorted({int(part) for part in text.split(",") if part.strip().isdecimal() and len(part) < 12}))
+
+
+def _desync(heard: Statements, membership: Membership) -> Opinion | None:
+    late: dict[tuple[int, ...], list[_Said]] = {}
+    joined: set[int] = set()
+    sequence = None
+    for rank, event in heard.of_kind(EventKind.WATCHDOG_TIMEOUT):
+        fields = event.fields
+        if "never_joined" in fields or "not_joined" in fields:
+            late.setdefault(_numbers(fields.get("never_joined", fields.get("ranks", ""))), []).append((rank, event))
+            sequence = int(fields["not_joined"]) if "not_joined" in fields else sequence
+        elif "unfinished" in fields:
+            joined.update(_numbers(fields.get("ranks", fields.get("waiter", ""))))
+    if not late:
+        return _joined(sorted(joined), heard, membership)
+    named = tuple(sorted({rank for ranks in late for rank in ranks} - joined))
+    lines = [said for told in late.values() for said in told]
+    culprits = membership.translate(named, {}) if 0 < len(named) <= max(1, len(joined)) else None
+    victims = membership.translate(sorted(joined), {}) or ()
+    number = "" if sequence is None else f" #{sequence}"
+    reporter = "torchfrtrace" if all("missing ranks" in event.text for _, event in lines) else "the watchdog"
+    told = f"did not join collective{number} by the desync report of {reporter}"
+    return Opinion(
+        witness=Witness.COUNTERS,
+        kind=Kind.RANK_NOT_JOINED,
+        culprits=culprits or (),
+        victims=victims,
+        said=f"{ranks_in_words(culprits)} {told}" if culprits else f"group ranks {_words(named)} {told}",
+        ground=_ground(lines, culprits or ()),
+        sequence=sequence,
+        remarks=(INSIDE,),
+    )
+
+
+def _joined(joined: list[int], heard: Statements, membership: Membership) -> Opinion | None:
+    """The report names those who have joined and did not finish, and nobody who has not: they are held together."""
+    lines = heard.of_kind(EventKind.WATCHDOG_TIMEOUT)
+    told = [(rank, event) for rank, event in lines if {"unfinished", "ranks"} <= event.fields.keys()]
+    ranks = membership.translate(joined, {}) if told else None
+    if not ranks:
+        return None
+    sequence = int(told[-1][1].fields["unfinished"])
+    return Opinion(
+        witness=Witness.COUNTERS,
+        kind=Kind.STUCK_TOGETHER,
+        culprits=(),
+        victims=ranks,
+        said=f"{ranks_in_words(ranks)} joined collective #{sequence} and did not finish it, by the watchdog's report",
+        ground=_ground(told, ranks),
+        sequence=sequence,
+    )
+
+
+def _words(ranks: Iterable[int]) -> str:
+    return ranks_in_words(tuple(ranks)).removeprefix("ranks ").removeprefix("rank ")
+
+
+def _ground(lines: list[_Said], about: tuple[int, ...]) -> tuple[Evidence, ...]:
+    return tuple(line_of(event, rank, about) for rank, event in lines[:MOST_LINES])
+
+
+def _barriers(heard: Statements, membership: Membership) -> Iterable[Opinion | None]:
+    """One opinion per speaker: independent reporters count once each."""
+    speakers: dict[tuple[int | None, str], dict[tuple[int, ...], LogEvent]] = {}
+    for rank, event in heard.of_kind(EventKind.BARRIER_FAILED):
+        if "ranks" in event.fields:
+            speaker = (rank, event.fields.get("speaker", "0"))
+            speakers.setdefault(speaker, {})[_numbers(event.fields["ranks"])] = event
+    reached = {
+        int(event.fields["waiter"]): rank
+        for rank, event in heard.of_kind(EventKind.BARRIER_FAILED)
+        if "waiter" in event.fields
+    }
+    for (rank, place), told in speakers.items():
+        yield _barrier(rank, int(place), told, reached if len(speakers) == 1 else {}, heard, membership)
+
+
+def _unheard(came: set[int], named: tuple[int, ...], membership: Membership) -> int:
+    """Ranks of which nothing is known where rank 0 names only the first that did not come, in the order of ranks."""
+    if membership.world_size is None:
+        return max(0, 2 - len(came))
+    return max(0, membership.world_size - len(came) - len(named))
+
+
+def _barrier(
+    rank: int | None,
+    place: int,
+    told: dict[tuple[int, ...], LogEvent],
+    reached: dict[int, int | None],
+    heard: Statements,
+    membership: Membership,
+) -> Opinion | None:
+    named = tuple(sorted({each for ranks in told for each in ranks}))
+    known = {at: who for at, who in {**reached, place: rank}.items() if who is not None}
+    translated = membership.translate(named, known)
+    waiters = tuple(sorted({who for who in known.values() if who not in (translated or ())}))
+    came = {place, *reached, *range(max(named, default=0))} - set(named)
+    missing = len(named) + (
+        0 if any("all" in event.fields for event in told.values()) else _unheard(came, named, membership)
+    )
+    culprits = translated if translated is not None and missing <= len(came) else ()
+    elsewhere = tuple(r for r in culprits if any("sequence" in e.fields for e in heard.by_rank.get(r, ())))
+    culprits = tuple(r for r in culprits if r not in elsewhere)
+    who = ranks_in_words(culprits) if culprits else f"group ranks {_words(named)}"
+    reporter = f"group rank {place}" if rank is None else f"rank {rank}"
+    remarks = [f"{is_are(elsewhere)} named as well, and waited in another operation"] if elsewhere else []
+    remarks += ["it says to have reached the barrier, too: late, or unheard"] if set(named) & set(reached) else []
+    return Opinion(
+        witness=Witness.BARRIER,
+        kind=Kind.RANK_NOT_JOINED,
+        culprits=culprits,
+        victims=waiters,
+        said=f"{who} did not come to a monitored barrier, says {reporter}",
+        ground=tuple(line_of(event, rank, culprits) for event in told.values())[:MOST_LINES],
+        op="monitored_barrier",
+        remarks=tuple(remarks),
+    )

@@ -1,0 +1,57 @@
+"""What one kind of log line, read over all ranks, says about who holds the job."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
+from shared.answer.words import Cause, Kind
+from shared.ranks import fold, ranks_in_words
+from shared.wire.log_events import LogEvent
+
+
+class Witness(StrEnum):
+    """What an opinion rests on. Two opinions of one kind of witness are no two grounds."""
+
+    COUNTERS = "watchdog lines"
+    FINGERPRINTS = "mismatch lines"
+    BARRIER = "a monitored barrier"
+    CALLS = "NCCL's call lines"
+    OWN_WORD = "what the rank itself logged"
+    STORE = "store and rendezvous lines"
+    TRANSPORT = "transport errors"
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """One voter's word. Without culprits it is a tie, or a wait in which nobody stands out."""
+
+    witness: Witness
+    kind: Kind
+    culprits: tuple[int, ...]
+    victims: tuple[int, ...]
+    said: str
+    ground: tuple[Evidence, ...]
+    firm: bool = False
+    """Do the culprits' own lines show it, and those of two others or more agree among each other?"""
+    cause: Cause | None = None
+    op: str | None = None
+    sequence: int | None = None
+    ref: GroupRef | None = None
+    remarks: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+def line_of(event: LogEvent, rank: int | None, about: Iterable[int] = ()) -> LogEvidence:
+    """Return a line as evidence: of the rank that wrote it, else of those whom it is about."""
+    when = f" at {event.stamp}" if event.stamp else ""
+    who = "a log that several ranks write" if rank is None else f"rank {rank}"
+    says = "says" if rank is None else "logged"
+    ranks = fold(about) if rank is None else fold({rank, *about})
+    return LogEvidence(ranks=ranks, text=f"{who} {says} so{when}", path=event.path, line=event.text)
+
+
+def is_are(ranks: Iterable[int]) -> str:
+    """`rank 3 is`, `ranks 1-2 are`."""
+    several = tuple(ranks)
+    return f"{ranks_in_words(several)} {'is' if len(several) == 1 else 'are'}"

@@ -1,0 +1,145 @@
+"""Which further looks would decide what the looks so far leave open.
+
+More time, where ranks are waited for that may only be slow; many quick samples, where a job moves and no recorder tells
+who keeps it waiting; and native frames, which stop a process for about a second.
+After a survey of a large job: which ranks to look at whole.
+Native frames are asked only of frozen ranks whose Python stack does not say what they wait for, one per stack: a work
+handle's wait, a lock in C or a backward pass leave no telling Python frame.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from collector.align.expected import Expected
+from collector.align.job_owner import one_users
+from collector.align.observations import Observations
+from collector.align.progress import JobMotion, Motion, motion_of
+from collector.align.roster import Presence, Roster, account_for_ranks
+from collector.align.stacks.activity import IN_LIBRARY, Activity
+from collector.align.stacks.patterns import Doing
+from collector.align.stacks.rank_activities import activities_of
+from collector.judge.report.sentences import Interpretation
+from collector.judge.verdict import read
+from shared.answer.words import Verdict
+from shared.ranks import unfold
+from shared.wire.snapshot import NodeSnapshot
+from shared.wire.stacks import Frame
+
+MOST_DEEP_LOOKS = 8
+
+
+MOST_CLOSER_LOOKS = 64
+MOST_OF_A_KIND = 16
+"""Suspects of one finding, members of its group, or kinds of stacks."""
+
+Process = tuple[str | None, int]
+"""(host, process id)"""
+
+
+@dataclass(frozen=True)
+class NextLooks:
+    """What to look at after a survey."""
+
+    decided: bool
+    """Does it tell by itself that the job hangs?"""
+    decided_after: float | None
+    """Seconds after which another one would, if that is not long."""
+    closer: tuple[Process, ...]
+    native: tuple[Process, ...]
+
+
+def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLooks:
+    """Return whom to look at more closely after a survey: the suspects, and some of each kind of bystander."""
+    reading, scene = read(snapshots, expected)
+    after = reading.decided_after
+    return NextLooks(
+        decided=reading.verdict is Verdict.HUNG,
+        decided_after=after + 0.5 if after is not None and after <= LONGEST_WAIT_SECONDS else None,
+        closer=_processes(_worth_a_closer_look(reading, scene), scene)[:MOST_CLOSER_LOOKS],
+        native=_of_suspects(_worth_native_frames(scene.roster, scene.motion, scene.activities), reading, scene),
+    )
+
+
+def _of_suspects(unclear: tuple[Process, ...], reading: Interpretation, scene: Observations) -> tuple[Process, ...]:
+    """Where somebody is found at fault, what bystanders do in C is not worth stopping them for."""
+    culprits = [rank for finding in reading.findings for rank in finding.culprit_ranks]
+    suspects = set(_processes(culprits, scene))
+    return tuple(process for process in unclear if process in suspects) if suspects else unclear
+
+
+def _worth_a_closer_look(reading: Interpretation, scene: Observations) -> Iterable[int]:
+    """Ranks, the most telling first; some come more than once."""
+    findings = reading.findings
+    yield from (rank for finding in findings for rank in finding.culprit_ranks[:MOST_OF_A_KIND])
+    yield from reading.waited_for[:MOST_OF_A_KIND]
+    yield from (min(scene.roster.ranks), max(scene.roster.ranks))  # whose nodes ask NCCL RAS
+    for finding in findings:
+        yield from unfold(finding.group.ranks)[:MOST_OF_A_KIND] if finding.group is not None else ()
+        yield from unfold(finding.victims)[:MOST_OF_A_KIND]
+    alike: dict[tuple[Frame, ...], list[int]] = {}
+    for rank, activity in scene.activities.items():
+        alike.setdefault(activity.frames, []).append(rank)
+    kinds = sorted(alike.values(), key=len)[:MOST_OF_A_KIND]
+    yield from (ranks[0] for ranks in kinds)
+
+
+def _processes(ranks: Iterable[int], scene: Observations) -> tuple[Process, ...]:
+    views = [scene.roster.ranks[rank] for rank in dict.fromkeys(ranks) if rank in scene.roster.ranks]
+    identities = [(view.host, view.identity) for view in views if not view.gone]
+    return tuple((host, i.pid) for host, i in identities if i is not None and i.pid is not None)
+
+
+def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Process, ...]:
+    """Return (host, pid) of the ranks whose native stacks would help, at most eight; often none.
+
+    One rank stands for all that have the same Python stack; a stack that was looked at natively is not looked at again.
+    Of many stacks those that fewest ranks have come first: the odd ones are the suspects.
+    """
+    roster = account_for_ranks(*one_users(snapshots, expected)[:2])
+    return _worth_native_frames(roster, motion_of(roster), activities_of(roster.present()))
+
+
+def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[int, Activity]) -> tuple[Process, ...]:
+    if motion.ranks(Motion.ADVANCED):
+        return ()
+    alike: dict[tuple[Frame, ...], list[Process]] = {}
+    known: set[tuple[Frame, ...]] = set()
+    for view in roster.present():
+        pid = None if view.identity is None else view.identity.pid
+        if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING:
+            continue
+        activity = activities[view.rank]
+        if _unclear(activity) or view.native_stacks is not None:
+            alike.setdefault(activity.frames, []).append((view.host, pid))
+        if view.native_stacks is not None:
+            known.add(activity.frames)
+    asked = [who for frames, who in alike.items() if frames not in known]
+    return tuple(who[0] for who in sorted(asked, key=len)[:MOST_DEEP_LOOKS])
+
+
+def _unclear(activity: Activity) -> bool:
+    """Does C code hold it that the user or an unknown library called? The name of the caller does not tell which."""
+    if activity.doing is Doing.WORK:
+        return True
+    in_c = activity.label == IN_LIBRARY or (activity.user is not None and activity.frames[-1] == activity.user)
+    return activity.doing is Doing.OUTSIDE and in_c and not activity.kernel_tells
+
+
+QUICK_LOOKS = 8
+QUICK_PAUSE_SECONDS = 0.3
+"""Long enough that ranks come out of a wait between the looks in several steps, where one takes most of a second."""
+MOST_SAMPLED_RANKS = 256
+"""Many looks at a larger job would cost more than they tell."""
+LONGEST_WAIT_SECONDS = 15.0
+
+
+def pauses_before_further_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[float, ...]:
+    """Return the pauses in seconds before each further look that would decide the verdict; often none."""
+    reading, scene = read(snapshots, expected)
+    if not scene.roster.live or len({look.taken_at_ns for look in snapshots}) < 2:
+        return ()
+    if reading.decided_after is not None and reading.decided_after <= LONGEST_WAIT_SECONDS:
+        return (reading.decided_after + 0.5,)
+    if reading.verdict is Verdict.NOT_HUNG and not scene.traces and 1 < len(scene.activities) <= MOST_SAMPLED_RANKS:
+        return (QUICK_PAUSE_SECONDS,) * QUICK_LOOKS
+    return ()

@@ -1,0 +1,78 @@
+"""Step 6: a circle of waits as a fault, with the walk around it and the ranks that broke the usual order."""
+
+from collections import defaultdict
+
+from collector.align.groups.wait_edge import Edge
+from collector.align.observations import Observations
+from collector.judge.fault import Fault, first_edge
+from collector.judge.records.call_order import CallOrders
+from collector.judge.records.group_order import order_breaker
+from collector.judge.records.wait_graph import WaitGraph
+from shared.answer.words import Cause, Certainty, Kind
+
+_MOST_TOLD = 4
+_LOST = "sends and receives wait for each other, and the records that would tell which one is lacking are overwritten"
+_TIED = "the ranks took the operations in different orders, and no order has a majority"
+
+
+def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Observations, programs: CallOrders) -> Fault:
+    """One set of ranks that wait for each other: a deadlock, and who of them strayed from the usual order."""
+    inside = tuple(e for e in scene.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
+    p2p = all(edge.is_p2p for edge in inside)
+    culprits, remarks = _partners(cycle, inside, scene) if p2p else _breakers(cycle, inside, scene, programs)
+    shown = bool(culprits) and not any(edge.queued for edge in inside)
+    inferred = Certainty.SUPPORTED if culprits and not p2p else Certainty.SUSPECTED
+    first = first_edge(inside)
+    return Fault(
+        kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
+        culprits=culprits,
+        victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
+        certainty=Certainty.PROVEN if shown else inferred,
+        cause=Cause.USER_CODE,
+        edges=inside,
+        cycle=_ring(cycle, inside),
+        group=None if first is None else first.group,
+        op=None if first is None else first.signature.op,
+        sequence=None if first is None else first.sequence,
+        remarks=remarks,
+    )
+
+
+_Named = tuple[tuple[int, ...], tuple[str, ...]]
+"""(culprits, remarks)."""
+
+
+def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Observations) -> _Named:
+    """Everybody is part of it, unless records are overwritten that may be the missing half, or the one before."""
+    if scene.overwritten(cycle) and (len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, scene)):
+        return (), (_LOST,)
+    return cycle, ()
+
+
+def _breakers(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Observations, programs: CallOrders) -> _Named:
+    strays = programs.strays(cycle)
+    if strays and not (len(strays) > 1 and scene.overwritten(cycle)):
+        return tuple(stray.rank for stray in strays), tuple(map(str, strays[:_MOST_TOLD]))
+    breaker = None if strays else order_breaker(cycle, edges, scene.groups, scene.traces)
+    return ((), (_TIED,)) if breaker is None else ((breaker,), ())
+
+
+def _inferred(edges: tuple[Edge, ...], scene: Observations) -> bool:
+    """Is the order of the queues read from what is unfinished, where starts are not recorded?"""
+    return any(edge.queued and not any(scene.traces[edge.waiter].started_ns) for edge in edges)
+
+
+def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
+    """One closed walk through the deadlock, beginning at its lowest rank."""
+    leaving: dict[int, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        leaving[edge.waiter].append(edge)
+    walk: dict[int, Edge] = {}
+    at = cycle[0]
+    while at not in walk:
+        edge = min(leaving[at], key=lambda e: (e.created_ns, e.group.name))
+        onward = sorted(set(edge.holders) & set(cycle))
+        walk[at] = edge
+        at = next((rank for rank in onward if rank not in walk), onward[0])
+    ring = list(walk)
+    return tuple(walk[rank] for rank in ring[ring.index(at) :])

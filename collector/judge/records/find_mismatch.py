@@ -1,0 +1,35 @@
+"""Step 4 put together: the disagreements that hold the job, with what siblings and shifts add to them."""
+
+from dataclasses import replace
+
+from collector.align.groups.process_groups import GroupView
+from collector.judge.records.mismatch import Mismatch, Numbering, earliest_mismatch
+from collector.judge.records.sibling_groups import settled_by_siblings
+from collector.judge.records.skipped_call import shift_of
+from collector.judge.records.unequal_sizes import unfit_exchange
+from shared.wire.trace import Trace
+
+
+def disputes_of(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> list[Mismatch]:
+    """Return one disagreement for each group that is held by one."""
+    found, numbering = [], Numbering()
+    for group in groups:
+        mismatch = earliest_mismatch(group, traces, numbering) or unfit_exchange(group, traces)
+        if mismatch is not None and _still_matters(mismatch):
+            told = mismatch if mismatch.culprits else settled_by_siblings(mismatch, groups, traces)
+            found.append(_with_shift(told, traces))
+    return found
+
+
+def _still_matters(mismatch: Mismatch) -> bool:
+    """A disagreement of a group that has nothing in flight is not what holds the job now."""
+    return any(sequence >= mismatch.sequence for lane in mismatch.group.lanes.values() for sequence in lane.pending)
+
+
+def _with_shift(mismatch: Mismatch, traces: dict[int, Trace]) -> Mismatch:
+    if len(mismatch.culprits) != 1:
+        return mismatch
+    odd = mismatch.culprits[0]
+    typical = next(rank for ranks, _ in mismatch.sides for rank in ranks if rank != odd)
+    shift = shift_of(mismatch.group, odd, typical, traces)
+    return mismatch if shift is None else replace(mismatch, remarks=(*mismatch.remarks, str(shift)))

@@ -1,0 +1,205 @@
+"""Step 4 of the verdict: same group, same sequence, different operation.
+
+Which parts of a signature must agree depends on the operation, by the table below; sizes are compared as numbers
+of elements, because a library moves elements and not shapes. The majority is right and the minority is at
+fault, whether it is behind or ahead; without a majority every side is told and none is convicted. Only the
+earliest disagreement counts: what follows it is noise.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from collector.align.groups.process_groups import GroupView
+from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
+from shared.wire.trace import Signature, Trace
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The disagreement that matters in one group. `culprits` is empty where nothing tells which side is right."""
+
+    group: GroupView
+    sequence: int
+    sides: tuple[tuple[tuple[int, ...], Signature], ...]
+    """(ranks, one of their signatures), the largest side first."""
+    culprits: tuple[int, ...]
+    certain: bool = False
+    """Do more than half of all members, those who are silent included, stand against the culprits?"""
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Everybody who has an opinion."""
+        return tuple(sorted(rank for ranks, _ in self.sides for rank in ranks))
+
+
+def is_compared(op: str) -> bool:
+    """Is it known which arguments of `op` must agree? Of any other operation the name alone is compared."""
+    return op in _MUST_AGREE
+
+
+class Numbering:
+    """Numbers that stand for the same `Facts` on all ranks of a job. Tables that ranks share are read once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Facts, int] = {}
+        self._tables: dict[int, list[int]] = {}
+
+    def of(self, trace: Trace) -> list[int]:
+        """Return a number for each row of a trace's table of signatures; the trace must outlive this."""
+        table = trace.signatures
+        if id(table) not in self._tables:
+            self._tables[id(table)] = [self._numbers.setdefault(facts_of(one), len(self._numbers)) for one in table]
+        return self._tables[id(table)]
+
+
+def earliest_mismatch(group: GroupView, traces: dict[int, Trace], numbering: Numbering) -> Mismatch | None:
+    """Return the first disagreement of `group`'s members that they have not got past, or None.
+
+    Only sequences that a trace still holds are compared: what a ring buffer has overwritten is unknown.
+    """
+    together = _together(group, traces)
+    if len(together) == 1:
+        return None
+    classes = _classes(together, group, traces, numbering)
+    if _all_agree(classes):
+        return None
+    opinions = _opinions(classes)
+    passed = _passed(group, opinions)
+    disputed = [sequence for sequence in sorted(opinions) if len(opinions[sequence]) > 1 and sequence > passed]
+    mismatches = [_mismatch(group, traces, sequence, opinions[sequence]) for sequence in disputed[:_MOST_DISPUTES]]
+    return _telling(mismatches)
+
+
+_MOST_DISPUTES = 64
+"""A shift makes every later sequence differ; the first ones tell all there is to tell."""
+
+
+@dataclass(frozen=True)
+class LikeMembers:
+    """Members whose lanes hold the same sequences of the same operations."""
+
+    ranks: tuple[int, ...]
+    sequences: tuple[int, ...]
+    facts: tuple[int, ...]
+    """For each of `sequences`, a number that stands for the same `Facts` on all ranks."""
+
+
+_Together = dict[tuple[int, bytes, int], list[int]]
+"""Members by the identity of their lane, their signatures' column, and the identity of the table that it points to."""
+
+
+def _together(group: GroupView, traces: dict[int, Trace]) -> _Together:
+    """Put together who runs one program: such ranks share lanes (lanes.cutters_for) and often signatures."""
+    seen: _Together = defaultdict(list)
+    for rank, lane in group.lanes.items():
+        trace = traces[rank]
+        seen[id(lane), trace.signature.tobytes(), id(trace.signatures)].append(rank)
+    return seen
+
+
+def _classes(
+    together: _Together, group: GroupView, traces: dict[int, Trace], numbering: Numbering
+) -> list[LikeMembers]:
+    """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
+    classes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
+    for ranks in together.values():
+        lane, trace = group.lanes[ranks[0]], traces[ranks[0]]
+        facts = tuple(map(numbering.of(trace).__getitem__, map(trace.signature.__getitem__, lane.positions)))
+        classes[lane.sequences, facts].extend(ranks)
+    return [LikeMembers(tuple(ranks), sequences, facts) for (sequences, facts), ranks in classes.items()]
+
+
+def _all_agree(classes: list[LikeMembers]) -> bool:
+    """The common case, told without looking at any record: gapless lanes that equal the longest where they overlap."""
+    held = [one for one in classes if one.sequences]
+    if not held:
+        return True
+    longest = max(held, key=lambda one: (len(one.facts), one.ranks))
+    return all(_is_gapless(one) for one in held) and all(_agrees(one, longest) for one in held)
+
+
+def _is_gapless(one: LikeMembers) -> bool:
+    if one.sequences[-1] - one.sequences[0] != len(one.sequences) - 1:  # two numbers can claim any distance
+        return False
+    return one.sequences == tuple(range(one.sequences[0], one.sequences[-1] + 1))
+
+
+def _agrees(one: LikeMembers, reference: LikeMembers) -> bool:
+    shift = one.sequences[0] - reference.sequences[0]
+    mine, theirs = one.facts[max(0, -shift) :], reference.facts[max(0, shift) :]
+    common = min(len(mine), len(theirs))
+    return common == len(one.facts) and mine[:common] == theirs[:common]
+
+
+_Opinions = dict[int, dict[tuple[int, ...], list[int]]]
+"""By sequence and by what was issued there (several facts where operations are coalesced): by whom."""
+
+
+def _opinions(classes: list[LikeMembers]) -> _Opinions:
+    by_sequence: _Opinions = defaultdict(lambda: defaultdict(list))
+    ends: set[tuple[int, tuple[int, ...]]] = set()
+    for one in classes:
+        for sequence, rows in groupby(zip(one.sequences, one.facts, strict=True), key=itemgetter(0)):
+            facts = tuple(fact for _, fact in rows)
+            by_sequence[sequence][facts].extend(one.ranks)
+            if sequence in (one.sequences[0], one.sequences[-1]):
+                ends.add((sequence, facts))
+    for sequence, facts in ends:
+        if any(_is_piece(facts, other) for other in by_sequence[sequence]):
+            del by_sequence[sequence][facts]
+    return by_sequence
+
+
+def _is_piece(facts: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """A batch that the ring buffer has cut at its head, or that its caller is still putting together."""
+    return len(facts) < len(whole) and facts in (whole[: len(facts)], whole[len(whole) - len(facts) :])
+
+
+def _passed(group: GroupView, opinions: _Opinions) -> int:
+    """The last sequence on which all members agreed and which they all have completed: what was before is over.
+
+    Some operations differ rightly between ranks. Those that the group got past together hold nobody now.
+    """
+    everybody = len(group.lanes)
+    pending = {sequence for lane in group.lanes.values() for sequence in lane.pending}
+    return max(
+        (
+            sequence
+            for sequence, sides in opinions.items()
+            if len(sides) == 1 and sequence not in pending and len(next(iter(sides.values()))) == everybody
+        ),
+        default=0,
+    )
+
+
+def _telling(mismatches: list[Mismatch]) -> Mismatch | None:
+    """The earliest disagreement; where ring buffers leave it to a few, the earliest that more members witness.
+
+    A later one may decide what an earlier one leaves open only if it splits the members in the same way.
+    """
+    for at, mismatch in enumerate(mismatches):
+        before = mismatches[:at]
+        guilty = set(mismatch.culprits)
+        splits_alike = all(not guilty & set(ranks) or set(ranks) <= guilty for m in before for ranks, _ in m.sides)
+        if guilty and splits_alike and all(len(m.ranks) < len(mismatch.ranks) for m in before):
+            return mismatch
+    return mismatches[0] if mismatches else None
+
+
+def _mismatch(
+    group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[int, ...], list[int]]
+) -> Mismatch:
+    sides = sorted((tuple(sorted(ranks)) for ranks in opinions.values()), key=lambda ranks: (-len(ranks), ranks))
+    majority = 2 * len(sides[0]) > sum(map(len, sides)) and len(sides[0]) > 1
+    culprits = tuple(sorted(rank for ranks in sides[1:] for rank in ranks)) if majority else ()
+    shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for ranks in sides)
+    return Mismatch(group, sequence, shown, culprits, certain=majority and 2 * len(sides[0]) > len(group.members))
+
+
+def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:
+    """What `rank` has issued at `sequence`; of coalesced operations the last."""
+    trace = traces[rank]
+    return trace.signatures[trace.signature[group.lanes[rank].at(sequence)[-1]]]

@@ -1,0 +1,67 @@
+"""Step 4's second opinion: groups of one role run the same program, so they may decide what is a tie in one of them.
+
+`tp0` and `tp1` of two replicas issue the same operations in the same order. Where the two members of `tp0` disagree,
+the one that does what all of `tp1` does is right. Siblings that did other things before are no witnesses: stages
+of a pipeline have groups of one role, too, and other programs.
+"""
+
+from dataclasses import replace
+
+from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.signature_rules import Facts, facts_of
+from collector.judge.records.mismatch import Mismatch
+from shared.ranks import fold
+from shared.wire.trace import Trace
+
+_COMPARED_BEFORE = 16
+"""Sequences before the disagreement on which a witness must have done the same."""
+_LEAST_BEFORE = 2
+
+
+def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Mismatch:
+    """Return the mismatch with culprits, where all siblings of its group agree with one side; else as it was."""
+    group, at = mismatch.group, mismatch.sequence
+    role = role_of(group, groups)
+    siblings = [g for g in groups if g is not group and len(g.members) == len(group.members) and g.lanes]
+    witnesses = [
+        rank
+        for sibling in siblings
+        if not set(sibling.members) & set(group.members) and role_of(sibling, groups) == role
+        for rank in sibling.lanes
+        if _same_before(sibling, rank, group, mismatch.ranks, at, traces)
+    ]
+    said = {_facts_at(g, rank, at, traces) for g in siblings for rank in set(witnesses) & g.lanes.keys()} - {()}
+    if len(witnesses) < 2 or len(said) != 1:
+        return mismatch
+    right = said.pop()
+    culprits = tuple(rank for rank in mismatch.ranks if _facts_at(group, rank, at, traces) != right)
+    if not culprits or len(culprits) == len(mismatch.ranks):
+        return mismatch
+    remark = f"ranks {fold(witnesses)}, in groups of the same role, do what {_others(mismatch, culprits)} did"
+    sides = tuple(sorted(mismatch.sides, key=lambda side: side[0][0] in culprits))
+    return replace(mismatch, sides=sides, culprits=culprits, certain=False, remarks=(*mismatch.remarks, remark))
+
+
+def _others(mismatch: Mismatch, culprits: tuple[int, ...]) -> str:
+    return "rank " + fold(rank for rank in mismatch.ranks if rank not in culprits)
+
+
+def _same_before(
+    sibling: GroupView, rank: int, group: GroupView, disputants: tuple[int, ...], at: int, traces: dict[int, Trace]
+) -> bool:
+    """Has `rank` done in its own group, before `at`, what the disputants did in theirs?"""
+    compared = 0
+    for sequence in range(max(1, at - _COMPARED_BEFORE), at):
+        mine = _facts_at(sibling, rank, sequence, traces)
+        theirs = {_facts_at(group, other, sequence, traces) for other in disputants} - {()}
+        if mine and theirs:
+            compared += 1
+            if theirs != {mine}:
+                return False
+    return compared >= min(_LEAST_BEFORE, at - 1)
+
+
+def _facts_at(group: GroupView, rank: int, sequence: int, traces: dict[int, Trace]) -> tuple[Facts, ...]:
+    lane, trace = group.lanes.get(rank), traces[rank]
+    positions = () if lane is None else lane.at(sequence)
+    return tuple(facts_of(trace.signatures[trace.signature[position]]) for position in positions)

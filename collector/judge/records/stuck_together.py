@@ -1,0 +1,116 @@
+"""Step 7 of the verdict: what everybody has issued and nobody completes.
+
+No record differs, so nobody is blamed, unless a rank came there by a way of its own: then its call may be another one.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from collector.align.groups.signature_rules import ROOTED
+from collector.align.groups.wait_edge import Edge
+from collector.align.observations import Observations
+from collector.judge.fault import Fault
+from collector.judge.records.call_order import CallOrders, Stray
+from collector.judge.records.mismatch import is_compared
+from collector.judge.records.wait_graph import WaitGraph
+from shared.answer.words import Cause, Certainty, Kind
+from shared.formats.recorder.coalesced import COALESCED
+from shared.ranks import ranks_in_words
+
+
+def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) -> list[Fault]:
+    """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
+    stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
+    for edge in scene.edges:
+        paired = edge.is_p2p and edge.signature.op != COALESCED
+        whole = not edge.group.unknown and (paired or edge.group.is_met_at(edge.sequence or 0))
+        if not edge.holders and whole and not may_be_ending(edge, scene):
+            stuck[edge.group.name, edge.sequence].append(edge)
+    if not stuck:
+        return []
+    edges = min(stuck.values(), key=lambda each: (min(edge.created_ns for edge in each), each[0].group.name))
+    victims = {edge.waiter for each in stuck.values() for edge in each}
+    together = Fault(
+        kind=Kind.STUCK_TOGETHER,
+        culprits=(),
+        victims=tuple(sorted(victims | graph.victims_of(victims))),
+        certainty=_stuck_certainty(edges, scene),
+        cause=Cause.UNKNOWN,
+        edges=tuple(edges),
+        group=edges[0].group,
+        op=edges[0].signature.op,
+        sequence=edges[0].sequence,
+        remarks=(*_completed_by(edges[0]), _no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
+    )
+    waiters = {edge.waiter for edge in edges}
+    strays = () if edges[0].is_p2p or scene.overwritten(waiters) else programs.strays(waiters)
+    return [_astray(together, strays) if strays else together]
+
+
+def left_behind(edge: Edge) -> bool:
+    """Have all members but the waiters completed the operation? Then what holds it is with the waiters themselves.
+
+    Of an operation with a root that shows nothing: who only sends may be done long before the root is.
+    """
+    if edge.holders or edge.sequence is None or edge.signature.op in ROOTED:
+        return False
+    return edge.group.left_behind_at(edge.sequence)
+
+
+def may_be_ending(edge: Edge, scene: Observations) -> bool:
+    """Have the others completed the operation, and has nobody issued anything since? Then nobody waits for anybody.
+
+    That an operation has ended is written down a moment after the call returns: a job that ends well may look so.
+    """
+    if not left_behind(edge) or scene.roster.live:
+        return False
+    begun = [
+        scene.traces[rank].created_ns[at]
+        for rank, lane in edge.group.lanes.items()
+        for at in lane.at(edge.sequence or 0)
+    ]
+    return max(trace_end for trace in scene.traces.values() for trace_end in trace.created_ns) <= max(begun)
+
+
+def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
+    """All have issued it, and one of them by a way of its own: to the others its call is another one."""
+    return replace(
+        fault,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=tuple(stray.rank for stray in strays),
+        victims=tuple(rank for rank in fault.victims if rank not in {stray.rank for stray in strays}),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        remarks=tuple(map(str, strays)),
+    )
+
+
+def _completed_by(edge: Edge) -> tuple[str, ...]:
+    if not left_behind(edge):
+        return ()
+    done = edge.group.completed_at(edge.sequence or 0)
+    return (f"{ranks_in_words(done)} {'has' if len(done) == 1 else 'have'} completed it",)
+
+
+def _no_divergence(op: str) -> str:
+    if op in ROOTED:
+        return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
+    if not is_compared(op):
+        return (
+            f"every member has issued it; which arguments of {op} must agree is not known here, and none are compared"
+        )
+    return "every member has issued it with equal sizes and types, so the code does not diverge here"
+
+
+def _stuck_certainty(edges: list[Edge], scene: Observations) -> Certainty:
+    if _open_world(edges[0], scene):
+        return Certainty.SUSPECTED
+    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
+    return Certainty.PROVEN if complete else Certainty.SUPPORTED
+
+
+def _open_world(edge: Edge, scene: Observations) -> tuple[str, ...]:
+    """Dumps that name no members do not show that the rank above the highest seen has left none."""
+    if not edge.group.inferred or scene.roster.world_size is not None:
+        return ()
+    return ("nothing tells the world size: a rank that left no dump may be the one that is missing",)

@@ -1,0 +1,195 @@
+"""Step 5's blind spot: ranks that wait for others in an operation that no recorder holds.
+
+Gloo records neither sends nor receives, no backend records store waits, and a rank whose counter stands at N-1 may be
+inside the call for N. The stack decides what such a rank is doing; whom it waits for is not known.
+"""
+
+from dataclasses import dataclass, replace
+
+from collector.align.groups.rank_sequences import Lane
+from collector.align.observations import Observations
+from collector.align.progress import Motion
+from collector.align.roster import UNKNOWN, Presence, RankView
+from collector.align.stacks.patterns import Doing
+from collector.judge.fault import Fault, first_edge, kind_of
+from collector.judge.records.wait_graph import WaitGraph
+from shared.answer.words import Cause, Certainty, Kind
+from shared.ranks import ranks_in_words
+from shared.wire.trace import Trace
+
+
+def waits_unrecorded(root: int, scene: Observations) -> bool:
+    """Does the stack of a root say that it waits for other ranks, though its record does not?"""
+    activity = scene.activities.get(root)
+    return activity is not None and not scene.roster.ranks[root].gone and activity.waits_for_ranks
+
+
+def outsiders(scene: Observations) -> tuple[int, ...]:
+    """Ranks that wait for no other rank: gone, stopped, or standing still outside communication.
+
+    Those on silent nodes, or where nobody looked, are among them only where there is nobody
+    else: what they do is not known.
+    """
+    found = [
+        view
+        for view in scene.roster.ranks.values()
+        if (view.gone and not _is_done(view, scene))
+        or view.presence is Presence.STOPPED
+        or (scene.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, scene))
+    ]
+    seen = [view for view in found if view.presence not in UNKNOWN]
+    return tuple(view.rank for view in seen or found)
+
+
+def _is_done(view: RankView, scene: Observations) -> bool:
+    """Has it ended without a fault, and does by all records nobody wait for it?"""
+    well = view.exited is not None and view.exited.exit_code == 0
+    return well and bool(scene.traces) and not any(view.rank in edge.holders for edge in scene.edges)
+
+
+def _moving(rank: int, scene: Observations) -> bool:
+    return scene.motion.by_rank.get(rank) is Motion.ADVANCED
+
+
+def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Observations) -> list[Fault]:
+    """Explain roots that wait unrecorded: someone outside, a call not got past, or each other."""
+    outside = tuple(rank for rank in outsiders(scene) if rank not in hidden)
+    if outside:
+        return [_outsider_fault(outside, hidden, graph, scene)]
+    edges = graph.edges_to(hidden)
+    first = first_edge(edges)
+    op = None if first is None else first.signature.op
+    base = Fault(
+        kind=Kind.RANK_NOT_JOINED,
+        culprits=hidden,
+        victims=tuple(sorted(graph.victims_of(hidden))),
+        certainty=Certainty.SUPPORTED,
+        edges=edges,
+        group=None if first is None else first.group,
+        op=op,
+        sequence=None if first is None else first.sequence,
+    )
+    if any(_peers_unknown(rank, scene) for rank in hidden):
+        return [_unmatched_fault(base, hidden, scene)]
+    if all(scene.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
+        return [_group_fault(base, hidden, scene)]
+    inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
+    remark = f"{ranks_in_words(hidden)} are inside the call and have not got past it" if inside else ""
+    cause = Cause.COMMUNICATION if inside else None
+    return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
+
+
+def _group_fault(base: Fault, hidden: tuple[int, ...], scene: Observations) -> Fault:
+    """The many wait in the store: for the few who went past a group that all must make, or for nobody knows whom."""
+    makers = len(hidden) > len(base.victims) and all(makes_group(rank, scene) for rank in hidden)
+    where = f"{ranks_in_words(hidden)} wait in the store"
+    if not makers:
+        everybody = tuple(sorted({*base.victims, *hidden}))
+        return Fault(Kind.STUCK_TOGETHER, (), everybody, Certainty.SUSPECTED, cause=Cause.RENDEZVOUS, remarks=(where,))
+    return replace(
+        base,
+        culprits=base.victims,
+        victims=hidden,
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        remarks=(f"{where}; all ranks must make a new group, and the others went past it",),
+    )
+
+
+def makes_group(rank: int, scene: Observations) -> bool:
+    return any(frame.function.rpartition(".")[2] == "new_group" for frame in scene.activities[rank].frames)
+
+
+def _peers_unknown(rank: int, scene: Observations) -> bool:
+    """Does it wait in a send, a receive, or a work handle of which nothing tells whose answer is lacking?"""
+    return scene.doing(rank) is Doing.P2P or (scene.doing(rank) is Doing.WORK and scene.activities[rank].op is None)
+
+
+def _unmatched_fault(base: Fault, hidden: tuple[int, ...], scene: Observations) -> Fault:
+    """Whom they wait for is not recorded: the one who left out what it always did, or nobody can be named."""
+    habit = broken_habit(scene)
+    culprits = () if habit is None or habit.rank in hidden else (habit.rank,)
+    ops = {scene.activities[rank].op for rank in hidden}
+    remark = f"{ranks_in_words(hidden)} wait in operations whose peers are not recorded"
+    return replace(
+        base,
+        kind=Kind.P2P_UNMATCHED,
+        culprits=culprits,
+        victims=tuple(sorted({*base.victims, *hidden} - {*culprits})),
+        certainty=Certainty.SUSPECTED,
+        group=None,
+        op=ops.pop() if len(ops) == 1 else None,
+        sequence=None,
+        cause=Cause.USER_CODE if culprits else Cause.UNKNOWN,
+        remarks=(remark, *((str(habit),) if culprits else ())),
+    )
+
+
+def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: WaitGraph, scene: Observations) -> Fault:
+    first = first_edge(graph.edges_to(hidden))
+    kinds = sorted({kind_of(rank, scene) for rank in outside}, key=lambda kind: kind is Kind.RANK_NOT_JOINED)
+    worst = tuple(rank for rank in outside if kind_of(rank, scene) is kinds[0])
+    return Fault(
+        kind=kinds[0],
+        culprits=worst,
+        victims=tuple(sorted({edge.waiter for edge in scene.edges} | set(hidden) - set(worst))),
+        certainty=Certainty.SUSPECTED
+        if kinds[0] is Kind.RANK_MISSING and not scene.roster.live
+        else Certainty.SUPPORTED,
+        edges=graph.edges_to(hidden),
+        group=None if first is None else first.group,
+        op=None if first is None else first.signature.op,
+        sequence=None if first is None else first.sequence,
+        remarks=(
+            f"{ranks_in_words(hidden)} wait in operations that no recorder holds; by the stacks nobody else is free",
+        ),
+    )
+
+
+LEAST_STEPS = 2
+"""Fewer earlier steps than this make no habit."""
+_COUNTS_UNRECORDED = "gloo"
+
+
+@dataclass(frozen=True)
+class BrokenHabit:
+    """One rank that issued fewer unrecorded operations than in each of the `steps` before."""
+
+    rank: int
+    usual: int
+    now: int
+    steps: int
+
+    def __str__(self) -> str:
+        """The ground in one sentence, for a remark."""
+        return (
+            f"sends and receives by Gloo's count: rank {self.rank} issued {self.now} before its last operation, and "
+            f"{self.usual} before each of the {self.steps} like it"
+        )
+
+
+def broken_habit(scene: Observations) -> BrokenHabit | None:
+    """Return the one rank that did less than it always did; None where none did, or several."""
+    found = [
+        habit
+        for group in scene.groups
+        for rank, lane in group.lanes.items()
+        if rank in scene.traces and (habit := _habit_of(rank, lane, scene.traces[rank])) is not None
+    ]
+    return found[0] if len({habit.rank for habit in found}) == 1 else None
+
+
+def _habit_of(rank: int, lane: Lane, trace: Trace) -> BrokenHabit | None:
+    """Compare the gap before the last, unfinished operation with those before operations that came about alike."""
+    if not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless or len(lane.positions) < 2:
+        return None
+    if trace.signatures[trace.signature[lane.positions[-1]]].backend != _COUNTS_UNRECORDED:
+        return None
+    gaps: dict[tuple[int, int], list[int]] = {}
+    for before, after in zip(lane.positions, lane.positions[1:], strict=False):
+        alike = (trace.signature[before], trace.signature[after])
+        gaps.setdefault(alike, []).append(trace.op_id[after] - trace.op_id[before] - 1)
+    *earlier, now = gaps[trace.signature[lane.positions[-2]], trace.signature[lane.positions[-1]]]
+    if len(earlier) < LEAST_STEPS or len(set(earlier)) > 1 or not 0 <= now < earlier[0]:
+        return None
+    return BrokenHabit(rank, earlier[0], now, len(earlier))

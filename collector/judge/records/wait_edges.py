@@ -1,0 +1,145 @@
+"""Step 5 of the verdict: who waits for whom.
+
+Edges run rank -> group -> rank and are kept that way, so that their number is linear in memberships. A rank waits
+in a group for those who have not issued what it has issued, and for those who have issued it behind an operation
+that holds their queue; such a rank itself waits in that older operation only. A receive waits for its send, and a
+send for its receive; the two match by peer, never by sequence, which counts per rank.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import NamedTuple
+
+from collector.align.groups.device_queues import Queue, queues_of
+from collector.align.groups.process_groups import GroupView, PendingP2P
+from collector.align.groups.wait_edge import Edge
+from collector.align.roster import UNKNOWN, Presence, Roster
+from collector.align.stacks.activity import Activity
+from shared.wire.trace import Trace
+
+
+def find_edges(
+    groups: tuple[GroupView, ...], roster: Roster, traces: dict[int, Trace], activities: dict[int, Activity]
+) -> tuple[Edge, ...]:
+    """Return what every rank waits for, by the recorder: its oldest unfinished operation of each group and lane."""
+    queues = queues_of({rank: trace for rank, trace in traces.items() if not roster.ranks[rank].gone})
+    found: list[Edge] = []
+    for group in groups:
+        silent = _silent_holders(group, roster, activities)
+        unseen = tuple(rank for rank in silent if roster.ranks[rank].presence in UNKNOWN)
+        points: dict[int, _Point] = {}
+        for rank, lane in group.lanes.items():
+            if lane.pending and rank in queues:
+                sequence = lane.pending[0]
+                if sequence not in points:
+                    points[sequence] = _point(group, sequence, silent, unseen, queues)
+                point = points[sequence]
+                if point.absent or rank not in point.queued:
+                    found.append(_collective_edge(group, rank, sequence, traces[rank], point, activities))
+        found.extend(_p2p_edges(group, queues, activities))
+    return tuple(_by_common_clock(edge, roster) for edge in found) if roster.clocks_off else tuple(found)
+
+
+def _by_common_clock(edge: Edge, roster: Roster) -> Edge:
+    return replace(edge, created_ns=edge.created_ns - roster.ahead_ns(edge.waiter))
+
+
+class _Point(NamedTuple):
+    """One sequence of a group: who holds up those that have begun it."""
+
+    absent: tuple[int, ...]
+    queued: frozenset[int]
+    both: tuple[int, ...]
+    """Ascending. All who wait have one tuple in common: where thousands do, its identity tells them."""
+
+    def holders_for(self, rank: int) -> tuple[int, ...]:
+        """Who `rank` waits for. A rank that has not begun waits for those alone who have not even issued it."""
+        return self.absent if rank in self.queued else self.both
+
+
+def _point(
+    group: GroupView, sequence: int, silent: tuple[int, ...], unseen: tuple[int, ...], queues: dict[int, Queue]
+) -> _Point:
+    """Who holds up `sequence`: of ranks that nobody could look at, `unseen`, that is said where nobody else does."""
+    pending = [
+        (rank, positions[0])
+        for rank, lane in group.lanes.items()
+        if rank in queues and sequence in lane.pending and (positions := lane.at(sequence))
+    ]
+    queued = frozenset(rank for rank, position in pending if queues[rank].holds_back(position))
+    if len(queued) == len(pending) and all(queues[rank].older(position) is None for rank, position in pending):
+        queued = frozenset()  # nobody's device has begun it, and nothing tells why: they are stuck together
+    absent = {*group.absent_at(sequence), *silent}
+    told = absent.difference(unseen)
+    missing = tuple(sorted(told if told or queued else absent))
+    return _Point(missing, queued, tuple(sorted({*missing, *queued})) if queued else missing)
+
+
+def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Activity]) -> tuple[int, ...]:
+    """Members without a trace who cannot have come: gone, stopped, or by their stack not communicating."""
+    return tuple(
+        rank
+        for rank in group.unknown
+        if roster.ranks[rank].gone
+        or roster.ranks[rank].presence is Presence.STOPPED
+        or (activities[rank].frames and not activities[rank].may_wait_for_ranks)
+    )
+
+
+def _collective_edge(
+    group: GroupView, rank: int, sequence: int, trace: Trace, point: _Point, activities: dict[int, Activity]
+) -> Edge:
+    record = trace.record(group.lanes[rank].at(sequence)[0])
+    site = record.call_site[-1] if record.call_site else activities[rank].user
+    holders = point.holders_for(rank)
+    queued = tuple(holder for holder in holders if holder in point.queued) if point.queued else ()
+    begun = rank not in point.queued
+    return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns, queued, begun)
+
+
+def _p2p_edges(group: GroupView, queues: dict[int, Queue], activities: dict[int, Activity]) -> list[Edge]:
+    unfinished: dict[tuple[str, int | None, int | None], list[PendingP2P]] = defaultdict(list)
+    for operation in group.p2p:
+        unfinished[operation.op, operation.source, operation.target].append(operation)
+    oldest: dict[tuple[int, str, int | None], PendingP2P] = {}
+    for operation in group.p2p:
+        oldest.setdefault((operation.rank, operation.op, operation.peer), operation)
+    edges = [
+        _p2p_edge(operation, group, unfinished[_counterpart(operation)], queues, activities)
+        for operation in oldest.values()
+        if operation.rank in queues
+    ]
+    return [edge for edge in edges if edge.begun or (edge.holders and not edge.queued)]
+
+
+def _p2p_edge(
+    operation: PendingP2P,
+    group: GroupView,
+    counterparts: list[PendingP2P],
+    queues: dict[int, Queue],
+    activities: dict[int, Activity],
+) -> Edge:
+    record, peer = operation.record, operation.peer
+    queued = bool(counterparts) and peer in queues and queues[peer].holds_back(counterparts[0].record.position)
+    return Edge(
+        waiter=operation.rank,
+        holders=(peer,) if peer is not None and (queued or (not counterparts and _tells(peer, queues))) else (),
+        group=group,
+        signature=record.signature,
+        sequence=None,
+        is_p2p=True,
+        call_site=record.call_site[-1] if record.call_site else activities[operation.rank].user,
+        created_ns=record.created_ns,
+        queued=(peer,) if peer is not None and queued else (),
+        begun=not queues[operation.rank].holds_back(record.position),
+    )
+
+
+def _tells(peer: int, queues: dict[int, Queue]) -> bool:
+    """Would the counterpart be on record? Not where the ring buffer has overwritten what the peer is stuck in."""
+    queue = queues.get(peer)
+    return queue is None or not (queue.trace.truncated and queue.unfinished[:1] == (0,))
+
+
+def _counterpart(operation: PendingP2P) -> tuple[str, int | None, int | None]:
+    return ("recv" if operation.op == "send" else "send", operation.source, operation.target)

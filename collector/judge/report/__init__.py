@@ -1,0 +1,1 @@
+"""A fault in words: findings, evidence, sentences and next steps."""

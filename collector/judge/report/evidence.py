@@ -1,0 +1,239 @@
+"""Step 10, first half: every finding names its ground. Each function turns one kind of fact into evidence."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from collector.align.groups.rank_sequences import NONE
+from collector.align.groups.wait_edge import Edge
+from collector.align.observations import Observations
+from collector.align.progress import Motion
+from collector.align.roster import Presence, RankView
+from collector.align.stacks.activity import exception_of, place
+from collector.align.stacks.other_threads import thread_evidence
+from collector.judge.fault import Fault
+from collector.judge.records.mismatch import Mismatch
+from shared.answer.diagnosis import (
+    AbsenceEvidence,
+    Evidence,
+    LogEvidence,
+    MotionEvidence,
+    Place,
+    ProcessEvidence,
+    SequenceEvidence,
+    Side,
+    SignatureEvidence,
+    StackEvidence,
+    WaitEvidence,
+)
+from shared.missing import Reason
+from shared.ranks import fold, ranks_in_words, unfold
+from shared.wire.trace import Signature
+
+MOST_EDGES = 64
+"""Edges told per finding; a thousand victims of one operation are folded in the sequence evidence anyway."""
+MOST_STACKS = 8
+
+
+def evidence_of(fault: Fault, scene: Observations) -> tuple[Evidence, ...]:
+    """Return what `fault` rests on, strongest first. Every culprit is named in at least one item."""
+    found: list[Evidence] = []
+    if fault.mismatch is not None:
+        found.append(_signatures(fault.mismatch))
+    elif fault.group is not None and fault.sequence is not None:
+        found.append(_sequence(fault, scene))
+    found += fault.ground
+    shown = [edge for edge in fault.edges if edge.holders][:MOST_EDGES]
+    if shown:
+        found.append(_waits(shown))
+    found += _absences([scene.roster.ranks[rank] for rank in fault.culprits])
+    found += [item for rank in fault.culprits for item in _of_rank(scene.roster.ranks[rank], scene)]
+    found += _stacks(fault.culprits, scene) or _stacks(fault.victims[:1], scene)
+    for rank in (rank for rank in fault.culprits if rank in scene.activities):
+        found += thread_evidence(scene.roster.ranks[rank], scene.activities[rank])
+    if scene.motion.seconds > 0:
+        found.append(_motion(scene))
+    return tuple(found)
+
+
+def _signatures(mismatch: Mismatch) -> SignatureEvidence:
+    sides = tuple(_side(ranks, signature) for ranks, signature in mismatch.sides)
+    ranks = [rank for side, _ in mismatch.sides for rank in side]
+    told = "; ".join(
+        f"{ranks_in_words(unfold(side.ranks))}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides
+    )
+    text = f"at sequence {mismatch.sequence} of group {_named(mismatch.group.ref)} the operations differ: {told}"
+    return SignatureEvidence(
+        ranks=fold(ranks), text=text, group=mismatch.group.ref, sequence=mismatch.sequence, sides=sides
+    )
+
+
+def _named(group: object) -> str:
+    name, description = getattr(group, "name", ""), getattr(group, "description", "")
+    return f"{name} ({description})" if description and description != "undefined" else f"{name}"
+
+
+def _side(ranks: tuple[int, ...], signature: Signature) -> Side:
+    return Side(
+        ranks=fold(ranks),
+        op=signature.op,
+        sizes=f"{_sizes(signature.input_sizes)} -> {_sizes(signature.output_sizes)}",
+        dtypes=",".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes))),
+    )
+
+
+def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
+    shown = " ".join("[" + ",".join(map(str, size)) + "]" for size in sizes[:4])
+    return (shown or "[]") + (f" +{len(sizes) - 4}" if len(sizes) > 4 else "")
+
+
+def _sequence(fault: Fault, scene: Observations) -> SequenceEvidence:
+    group, sequence = fault.group, fault.sequence
+    assert group is not None and sequence is not None
+    issued: dict[str, list[int]] = defaultdict(list)
+    for rank in group.members:
+        lane = group.lanes.get(rank)
+        last = None if lane is None else "none" if lane.issued == NONE else str(lane.issued)
+        issued["unknown" if last is None else last].append(rank)
+    waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
+    waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, scene)
+    where = f"sequence {sequence} of group {_named(group.ref)}"
+    came = f"{_has(absent)} not" if absent else "no member is known to be absent"
+    told = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
+    return SequenceEvidence(
+        ranks=fold(group.members),
+        text=f"{_has(waiting)} issued {where}, {came} (last issued: {told})",
+        group=group.ref,
+        sequence=sequence,
+        issued={mark: fold(ranks) for mark, ranks in sorted(issued.items())},
+        waiting=fold(waiting),
+        absent=fold(absent),
+        waited_seconds=waited,
+    )
+
+
+def _has(ranks: tuple[int, ...]) -> str:
+    return f"{ranks_in_words(ranks)} {'has' if len(ranks) == 1 else 'have'}"
+
+
+def _waited(edges: Sequence[Edge], sequence: int, scene: Observations) -> float | None:
+    begun = [edge.created_ns for edge in edges if edge.sequence == sequence and edge.created_ns]
+    last = scene.roster.last_look_ns
+    return None if not begun or last is None else round(max(0.0, (last - min(begun)) / 1e9), 1)
+
+
+def _waits(edges: list[Edge]) -> WaitEvidence:
+    together: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    for edge in edges:
+        together[fold(edge.holders), edge.group.ref.name, edge.sequence].append(edge.waiter)
+    told = "; ".join(
+        f"{fold(waiters)} {'wait' if len(waiters) > 1 else 'waits'} for {holders} in group {name}"
+        for (holders, name, _), waiters in together.items()
+    )
+    ranks = {rank for edge in edges for rank in (edge.waiter, *edge.holders)}
+    return WaitEvidence(ranks=fold(ranks), text=told, waits=tuple(edge.wait for edge in edges))
+
+
+def _of_rank(view: RankView, scene: Observations) -> Iterable[Evidence]:
+    yield from _ended(view)
+    process = view.process
+    if process is not None and not view.gone:
+        activity = scene.activities[view.rank]
+        yield ProcessEvidence(
+            ranks=str(view.rank),
+            text=f"rank {view.rank} (pid {process.pid}) is {activity.process or activity.label}",
+            host=view.host,
+            pid=process.pid,
+            state=process.state,
+        )
+        if activity.child:
+            yield ProcessEvidence(ranks=str(view.rank), text=activity.child, host=view.host, pid=process.pid)
+    line = exception_of(view)
+    if line is not None:
+        yield LogEvidence(ranks=str(view.rank), text=f"rank {view.rank} logged an exception", line=line)
+
+
+def _ended(view: RankView) -> Iterable[Evidence]:
+    exited = view.exited
+    if exited is None:
+        return
+    how = "ended"
+    if exited.signal is not None:
+        how = f"was killed by signal {exited.signal}"
+    elif exited.exit_code is not None:
+        how = f"exited with status {exited.exit_code}"
+    if exited.oom_killed:
+        how += " (out of memory)"
+    told = (
+        "" if exited.identity is not None else ", the only ended child of the launcher on a node that lacks this rank"
+    )
+    yield ProcessEvidence(
+        ranks=str(view.rank),
+        text=f"rank {view.rank} (pid {exited.pid}) {how}{told}",
+        host=view.host,
+        pid=exited.pid,
+        exit_code=exited.exit_code,
+        signal=exited.signal,
+    )
+
+
+def _absences(views: Iterable[RankView]) -> list[AbsenceEvidence]:
+    """Those of one node, of whom the same is known, are told together."""
+    together: dict[tuple[Presence, str | None, str], list[int]] = defaultdict(list)
+    for view in views:
+        if view.gone and view.exited is None:
+            told = None if view.unanswered is None else view.unanswered.missing
+            why = "" if told is None else f" ({told.reason}: {told.detail})"
+            together[view.presence, view.host, why].append(view.rank)
+    return [_absence(ranks, *known) for known, ranks in together.items()]
+
+
+def _absence(ranks: list[int], presence: Presence, host: str | None, why: str) -> AbsenceEvidence:
+    who, one = ranks_in_words(ranks), len(ranks) == 1
+    if presence is Presence.UNREACHABLE:
+        where = f"node {host}" if host else "one of the nodes that did not answer"
+        text = f"{who} {'is' if one else 'are'} on {where}, which gave no answer{why}"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.UNREACHABLE)
+    has = "has" if one else "have"
+    if presence is Presence.UNSEEN:
+        text = f"nobody looked at {who}: in none of the files and on none of the nodes given"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
+    if presence is Presence.EXITED:
+        whose = "its" if one else "their"
+        text = f"{who} {has} no process any more; {whose} launcher has ended children that are not reaped"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.GONE)
+    on = f" on {host}" if host else ""
+    text = f"{who} {has} no process{on} and no dump, though the job counts {'it' if one else 'them'}"
+    return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
+
+
+def _stacks(ranks: Sequence[int], scene: Observations) -> list[Evidence]:
+    together: dict[tuple[Place, ...], list[int]] = defaultdict(list)
+    for rank in ranks:
+        activity = scene.activities.get(rank)
+        if activity is not None and activity.frames:
+            together[tuple(map(place, activity.frames))].append(rank)
+    return [
+        StackEvidence(
+            ranks=fold(members),
+            text=f"{ranks_in_words(members)}: {scene.activities[members[0]].label}, at {frames[-1]}",
+            thread=scene.activities[members[0]].thread,
+            frames=frames,
+        )
+        for frames, members in list(together.items())[:MOST_STACKS]
+    ]
+
+
+def _motion(scene: Observations) -> MotionEvidence:
+    moved = (*scene.motion.ranks(Motion.ADVANCED), *scene.motion.ranks(Motion.BUSY))
+    frozen = scene.motion.ranks(Motion.FROZEN)
+    seconds = round(scene.motion.seconds, 1)
+    stalled = scene.motion.stalled_seconds
+    since = "" if stalled is None else f"; the newest operation of any rank is {stalled:.0f} s old"
+    at_work = f", {ranks_in_words(moved)} at work" if moved else ""
+    return MotionEvidence(
+        ranks=fold((*moved, *frozen)),
+        text=f"between looks {seconds:.1f} s apart, {ranks_in_words(frozen)} stood still{at_work}{since}",
+        seconds=seconds,
+        moved=fold(moved),
+        frozen=fold(frozen),
+    )

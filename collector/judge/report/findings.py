@@ -1,0 +1,151 @@
+"""Step 10: a fault becomes a finding, with culprits identified, the cause named and the ground laid out."""
+
+from dataclasses import replace
+
+from collector.align.observations import Observations
+from collector.align.stacks.activity import exception_of, place
+from collector.judge.by_stacks import NO_RECORD
+from collector.judge.fault import Fault
+from collector.judge.hardware.gpus import device_of
+from collector.judge.report.evidence import evidence_of
+from collector.judge.report.next_steps import next_steps_for
+from collector.judge.report.sentences import summary_of
+from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
+from collector.judge.slow.straggler import Straggler
+from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
+from shared.answer.words import Cause, Certainty, Kind
+from shared.ranks import fold
+
+_FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
+
+
+def finding_of(fault: Fault, scene: Observations) -> Finding:
+    """Put one fault into the contract's form."""
+    cause = cause_of(fault, scene)
+    where = _where(fault.culprits, scene)
+    return Finding(
+        kind=fault.kind,
+        cause=cause,
+        certainty=fault.certainty,
+        culprits=tuple(culprit_of(rank, scene) for rank in fault.culprits),
+        victims=fold(fault.victims),
+        group=fault.ref if fault.group is None else fault.group.ref,
+        op=fault.op,
+        sequence=fault.sequence,
+        cycle=tuple(edge.wait for edge in fault.cycle),
+        links=fault.links,
+        where=where,
+        summary=summary_of(fault, cause, scene),
+        remarks=fault.remarks,
+        evidence=evidence_of(fault, scene),
+        next_steps=next_steps_for(fault, cause, scene),
+    )
+
+
+def straggler_finding(straggler: Straggler, scene: Observations) -> Finding:
+    """Put a straggler into the contract's form."""
+    rank, group = straggler.rank, straggler.group
+    others = tuple(other for other in scene.roster.ranks if other != rank)
+    lag = LagEvidence(
+        ranks=str(rank),
+        text=(
+            f"the others wait {straggler.lag_seconds:.2f} s longer than rank {rank} in group {group.name}, in steps of "
+            f"{straggler.period_seconds:.2f} s; it waits least in {straggler.last_in} of {straggler.sequences}"
+        ),
+        group=group.ref,
+        lag_seconds=round(straggler.lag_seconds, 4),
+        period_seconds=round(straggler.period_seconds, 4),
+        last_in=straggler.last_in,
+        of=straggler.sequences,
+    )
+    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.PROVEN, group=group)
+    return _slow(fault, scene, (lag,))
+
+
+def sampled_finding(straggler: SampledStraggler, scene: Observations) -> Finding:
+    """Put a straggler that was seen in samples of stacks into the contract's form."""
+    rank = straggler.rank
+    others = tuple(other for other in scene.roster.ranks if other != rank)
+    text = (
+        f"in {straggler.samples} looks rank {rank} was seen waiting for others in {straggler.waiting_share:.0%}, "
+        f"every other rank in at least {straggler.others_share:.0%}"
+    )
+    seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, scene.activities[rank].frames)))
+    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(NO_RECORD,))
+    return _slow(fault, scene, (seen,))
+
+
+def _slow(fault: Fault, scene: Observations, evidence: tuple[Evidence, ...]) -> Finding:
+    rank = fault.culprits[0]
+    activity = at_work(scene.roster.ranks[rank])
+    cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
+    scene = replace(scene, activities={**scene.activities, rank: activity})
+    return Finding(
+        kind=fault.kind,
+        cause=cause,
+        certainty=fault.certainty,
+        culprits=tuple(culprit_of(rank, scene) for rank in fault.culprits),
+        victims=fold(fault.victims),
+        group=None if fault.group is None else fault.group.ref,
+        where=_where(fault.culprits, scene),
+        summary=summary_of(fault, cause, scene),
+        remarks=fault.remarks,
+        evidence=evidence,
+        next_steps=next_steps_for(fault, cause, scene),
+    )
+
+
+def culprit_of(rank: int, scene: Observations) -> Culprit:
+    """Identify a rank as far as anything tells; a rank alone where nothing does."""
+    view = scene.roster.ranks[rank]
+    identity = view.identity
+    if identity is None:
+        host, pid = _place_by_ras(rank, scene)
+        return Culprit(rank=rank, host=view.host or host, pid=pid if view.exited is None else view.exited.pid)
+    return Culprit(
+        rank=rank,
+        local_rank=identity.local_rank,
+        host=identity.host or view.host,
+        pid=identity.pid,
+        gpu=device_of(view, scene.nodes),
+    )
+
+
+def _place_by_ras(rank: int, scene: Observations) -> tuple[str | None, int | None]:
+    """Host and pid of a rank that no agent has seen, as RAS knows it."""
+    return (None, None) if scene.roster.ras is None else scene.roster.ras.places.get(rank, (None, None))
+
+
+def cause_of(fault: Fault, scene: Observations) -> Cause:
+    """Why the culprits are where they are: the fault's own cause, else what they log, else what they do."""
+    if fault.cause is not None:
+        return fault.cause
+    causes = {_cause_of_rank(rank, fault.kind, scene) for rank in fault.culprits}
+    return causes.pop() if len(causes) == 1 else Cause.UNKNOWN
+
+
+def _cause_of_rank(rank: int, kind: Kind, scene: Observations) -> Cause:
+    view = scene.roster.ranks[rank]
+    if view.exited is not None and view.exited.oom_killed:
+        return Cause.OOM
+    logged = exception_of(view)
+    if logged is not None and (view.gone or _tears_down(rank, scene)):
+        return Cause.OOM if "out of memory" in logged.lower() else Cause.EXCEPTION
+    if view.exited is not None and view.exited.signal is not None:
+        return Cause.SIGNAL
+    if view.exited is not None and view.exited.exit_code == 0:
+        return Cause.TEARDOWN
+    if kind in _FATAL or rank not in scene.activities:
+        return Cause.UNKNOWN
+    return scene.activities[rank].cause
+
+
+def _tears_down(rank: int, scene: Observations) -> bool:
+    activity = scene.activities.get(rank)
+    return activity is not None and activity.cause in (Cause.TEARDOWN, Cause.EXCEPTION, Cause.UNKNOWN)
+
+
+def _where(culprits: tuple[int, ...], scene: Observations) -> Where | None:
+    """Where the first culprit is that can be seen at all."""
+    seen = (scene.activities[rank].where for rank in culprits if rank in scene.activities)
+    return next((where for where in seen if where is not None), None)

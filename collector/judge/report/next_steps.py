@@ -1,0 +1,96 @@
+"""Next steps: real commands with the real pids and hosts in them."""
+
+from collector.align.groups.signature_rules import ROOTED
+from collector.align.observations import Observations
+from collector.judge.fault import Fault
+from shared.answer.diagnosis import NextStep
+from shared.answer.words import Cause, Kind
+from shared.commands import WHY_NONE, copyable
+
+_BY_CAUSE = {
+    Cause.DATALOADER: "read what its DataLoader workers wait for: the stacks of its children are in the snapshot",
+    Cause.CHECKPOINT: "check the file system that it saves to or loads from",
+    Cause.FILESYSTEM: "check the file system or the lock that it waits for",
+    Cause.PIPE_BLOCKED: "find who should read or write the other end of the pipe",
+    Cause.DEBUGGER: "take the breakpoint out of the code, or attach to its terminal and continue",
+    Cause.OOM: "give the node or the cgroup more memory, or the rank less to hold",
+    Cause.EXCEPTION: "fix the exception; the other ranks cannot know of it and wait",
+    Cause.NETWORK: "check the host that it talks to",
+    Cause.COMPILE: "wait for the compilation, or clear a stale lock in its cache",
+    Cause.GIL: "find the extension that keeps the GIL",
+}
+_BY_KIND = {
+    Kind.COLLECTIVE_MISMATCH: "compare the code paths to the differing operations: what branches on rank or data?",
+    Kind.ORDER_INVERSION: "make every rank take the groups' operations in one order",
+    Kind.P2P_DEADLOCK: "let half of the ranks send first, or use batch_isend_irecv",
+    Kind.P2P_UNMATCHED: "find the send or receive that the peer never reaches",
+    Kind.STUCK_TOGETHER: "look at network, GPU and driver on these nodes; the records show no divergence",
+    Kind.RANK_UNREACHABLE: "look at the node: ping it, read its console and kernel log",
+    Kind.RANK_MISSING: "find out whether the rank was ever started: scheduler and launcher logs",
+    Kind.RANK_EXITED: "read the last lines of its log; restart the job, for the others will not notice",
+    Kind.STARTUP_INCOMPLETE: "find out why these ranks were not started, or start the job with the right world size",
+    Kind.STRAGGLER: "compare this rank's data, device clocks and neighbours on the node with the others'",
+}
+
+
+_NEVER_STOPPED = "DTt"
+"""States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
+_UNRECORDED = "compare what the ranks' stacks call and with which sizes; look at network, GPU and driver on these nodes"
+
+
+def next_steps_for(fault: Fault, cause: Cause, scene: Observations) -> tuple[NextStep, ...]:
+    """Return what to do about `fault`, most useful first."""
+    steps = (
+        [NextStep(text=_BY_CAUSE[cause])] if cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH else []
+    )
+    if fault.kind is Kind.STUCK_TOGETHER and fault.op in ROOTED:
+        steps.append(
+            NextStep(text=f"compare the root (src or dst) that each rank gives {fault.op}: no recorder tells it")
+        )
+    if fault.kind in _BY_KIND:
+        unrecorded = fault.kind is Kind.STUCK_TOGETHER and not scene.traces
+        steps.append(NextStep(text=_UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
+    for rank in fault.culprits[:2]:
+        steps.extend(_commands(rank, fault.kind, scene))
+    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not scene.traces:
+        steps.append(record_next_time())
+    return tuple(steps)
+
+
+def _commands(rank: int, kind: Kind, scene: Observations) -> list[NextStep]:
+    view = scene.roster.ranks[rank]
+    pid = view.identity.pid if view.identity is not None and not view.gone else None
+    if pid is None or not scene.roster.live:
+        return []
+    on = f" on {view.host}" if view.host else ""
+    if kind is Kind.RANK_STOPPED:
+        return [NextStep(text=f"let rank {rank} go on{on}", command=f"kill -CONT {pid}")]
+    process = view.process
+    if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
+        dump = NextStep(
+            text=f"see all threads of rank {rank}{on}; never stop it: who attaches to it may hang as it does",
+            command=f"py-spy dump --nonblocking --pid {pid}",
+        )
+    else:
+        dump = NextStep(
+            text=f"see all threads of rank {rank}{on}, native frames included",
+            command=f"py-spy dump --native --pid {pid}",
+        )
+    return [
+        dump,
+        about_job(f"see its stacks beside the others'{on}", "unhang", "stacks", job=scene.roster.job),
+    ]
+
+
+def about_job(text: str, *words: str, job: str | None) -> NextStep:
+    """A step with a command about `job`, whose name its owner chose; with none where it cannot be copied safely."""
+    command = copyable(*words, operands=() if not job else (job,))
+    return NextStep(text=text if command is not None else f"{text} ({WHY_NONE})", command=command)
+
+
+def record_next_time() -> NextStep:
+    """How to have a flight record the next time."""
+    return NextStep(
+        text="next time start the job under the probe, so that sequence numbers tell which operation each rank is in",
+        command="unhang run -- torchrun …",
+    )

@@ -1,0 +1,220 @@
+"""Step 10, last: the sentences. One for the whole, one per finding; each says what is known and nothing more."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from collector.align.observations import Observations
+from collector.align.roster import Presence
+from collector.judge.fault import Fault
+from collector.judge.records.mismatch import is_compared
+from collector.judge.report.next_steps import about_job, record_next_time
+from collector.judge.unreachable_ranks import on_silent_nodes
+from shared.answer.diagnosis import Finding, NextStep
+from shared.answer.words import Cause, Kind, Verdict
+from shared.ranks import ranks_in_words
+
+_LOOK_AGAIN_SECONDS = 30
+_MOST_SECONDS = 600
+"""The longest interval that may be asked for."""
+_FOR_THE_LOOKS_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """What was read from a scene, before it is put into words."""
+
+    verdict: Verdict
+    reason: str
+    state: Literal["running", "idle", "finished"] | None = None
+    findings: tuple[Finding, ...] = ()
+    waited_for: tuple[int, ...] = ()
+    stall: float = 0.0
+    """Seconds that `waited_for` have been waited for, at least."""
+    decided_after: float | None = None
+    """Seconds of further standing still that would make it a hang."""
+    unseen: tuple[int, ...] = ()
+    """Ranks that others wait for and that nobody looked at."""
+    idle: bool = False
+    """Do `waited_for` look like a loop that waits for work?"""
+
+
+_PREDICATES = {
+    Kind.RANK_NOT_JOINED: "has not joined",
+    Kind.RANK_EXITED: "has ended and will never join",
+    Kind.RANK_UNREACHABLE: "is on {node} and may not have joined",
+    Kind.RANK_STOPPED: "is stopped by a signal and has not joined",
+    Kind.RANK_MISSING: "is nowhere to be found and has not joined",
+}
+
+
+def headline_of(reading: Interpretation, scene: Observations) -> str:
+    """One sentence a human can act on."""
+    if reading.findings:
+        first = reading.findings[0]
+        more = len(reading.findings) - 1
+        also = "" if not more else f" (and {more} more finding{'s' if more > 1 else ''})"
+        prefix = "Hung: " if reading.verdict is Verdict.HUNG else "Slow: "
+        return f"{prefix}{first.summary}{also}"
+    if reading.verdict is Verdict.NOT_HUNG:
+        return f"Not hung: {reading.reason}."
+    if reading.waited_for:
+        yet = "" if reading.idle else " yet"
+        return f"Cannot tell{yet}: {_waiting(reading, scene)}."
+    return f"Cannot tell: {reading.reason}."
+
+
+def _waiting(reading: Interpretation, scene: Observations) -> str:
+    who = ranks_in_words(reading.waited_for)
+    if reading.reason:
+        return f"all wait in communication, for {reading.stall:.1f} s now, and {reading.reason}"
+    if reading.idle:
+        return f"others wait for {who}, which waits for work to come: idle, or cut off from where its work comes from"
+    usual = scene.motion.usual_gap_seconds
+    rhythm = "" if usual is None else f", and the job's usual pause is up to {usual:.1f} s"
+    silent = all(scene.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
+    at = f" on {on_silent_nodes(reading.waited_for, scene)}" if silent else ""
+    return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
+
+
+def steps_to_know_more(reading: Interpretation, scene: Observations) -> tuple[NextStep, ...]:
+    """What to do or switch on where no finding says it."""
+    if reading.verdict is not Verdict.CANNOT_TELL:
+        return ()
+    steps = [_again(reading, scene)]
+    if reading.unseen:
+        steps = [NextStep(text=_where_to_look(reading.unseen, live=scene.roster.live))]
+    if not scene.traces:
+        steps.append(record_next_time())
+    return tuple(steps)
+
+
+def _where_to_look(ranks: Sequence[int], *, live: bool) -> str:
+    who = ranks_in_words(ranks)
+    if live:
+        return f"look at {who}, too: `unhang diagnose --ssh --hosts LIST` with all nodes of the job, or ask a collector"
+    return f"look at {who}, too: add their dumps, stacks or logs to the directory"
+
+
+def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
+    """Say who waits for whom."""
+    return f"{ranks_in_words(waiters)} {_wait(waiters)} for {ranks_in_words(others)}"
+
+
+def _again(reading: Interpretation, scene: Observations) -> NextStep:
+    """The next question, with looks as far apart as it takes to decide: without a record the first look begins anew."""
+    text = "look again, with more time between the looks"
+    if not scene.roster.live:
+        return NextStep(text=text)
+    left = reading.decided_after
+    interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
+    options = ("--interval", str(interval), "--timeout", str(interval + _FOR_THE_LOOKS_SECONDS))
+    return about_job(text, "unhang", "diagnose", *options, job=scene.roster.job)
+
+
+def summary_of(fault: Fault, cause: Cause, scene: Observations) -> str:
+    """The finding in one sentence."""
+    if fault.said:
+        return fault.said
+    at = _operation(fault)
+    if fault.kind is Kind.STRAGGLER:
+        return f"rank {fault.culprits[0]} keeps the others waiting in every step{_where(fault, cause, scene)}"
+    if fault.kind is Kind.COLLECTIVE_MISMATCH:
+        return _mismatch(fault, at)
+    if fault.kind is Kind.P2P_DEADLOCK:
+        who = ranks_in_words(fault.culprits or sorted({edge.waiter for edge in fault.cycle}))
+        return f"{who} wait for each other in point-to-point operations: a deadlock"
+    if fault.kind is Kind.ORDER_INVERSION:
+        return _inversion(fault, at)
+    if fault.kind is Kind.STUCK_TOGETHER:
+        return _stuck(fault, at)
+    if fault.kind is Kind.STARTUP_INCOMPLETE:
+        who = f"{ranks_in_words(fault.culprits)} never came" if fault.culprits else "not all ranks came"
+        return f"the job does not start: {who}, {ranks_in_words(fault.victims)} {_wait(fault.victims)} in rendezvous"
+    if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
+        return fault.remarks[0]
+    if fault.kind is Kind.P2P_UNMATCHED:
+        who = ranks_in_words(fault.culprits) if fault.culprits else "a peer"
+        return f"{who} never posts the counterpart of{at or ' a point-to-point operation'}{_where(fault, cause, scene)}"
+    return _not_joined(fault, cause, scene, at)
+
+
+def _operation(fault: Fault) -> str:
+    if fault.op is None:
+        return ""
+    number = "" if fault.sequence is None else f" #{fault.sequence}"
+    if fault.group is None:
+        return f" {fault.op}{number}"
+    named = fault.group.ref.description or fault.group.ref.name
+    label = fault.group.ref.name if named == "undefined" else named
+    return f" {fault.op}{number} of group {label}"
+
+
+def _not_joined(fault: Fault, cause: Cause, scene: Observations, at: str) -> str:
+    victims = f"; {ranks_in_words(fault.victims)} {_wait(fault.victims)} for it" if fault.victims else ""
+    if not fault.culprits:
+        return (
+            f"{ranks_in_words(fault.victims)} {_wait(fault.victims)}{' in' + at if at else ''}, and the others are "
+            "outside communication"
+        )
+    if fault.kind is Kind.RANK_MISSING and not scene.roster.live and fault.victims:
+        them = "it" if len(fault.culprits) == 1 else "them"
+        waits = f"{ranks_in_words(fault.victims)} {_wait(fault.victims)} for {them}{' in' + at if at else ''}"
+        return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
+    verb = _PREDICATES.get(fault.kind, "has not joined").format(node=on_silent_nodes(fault.culprits, scene))
+    if len(fault.culprits) > 1:
+        verb = verb.replace("has ", "have ").replace("is ", "are ", 1)
+    if len(fault.culprits) > 1:
+        victims = victims.removesuffix("it") + "them" if victims else ""
+    return f"{ranks_in_words(fault.culprits)} {verb}{at or ' the others'}{_where(fault, cause, scene)}{victims}"
+
+
+def _stuck(fault: Fault, at: str) -> str:
+    who = ranks_in_words(fault.victims)
+    if fault.culprits:
+        late = ranks_in_words(fault.culprits)
+        return f"all have issued{at}, the devices of {who} have begun it, and {late}'s has not"
+    if fault.group is None:
+        all_wait = "all wait" if len(fault.victims) > 1 else "waits"
+        return f"{who} {all_wait}{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
+    differ = "; their records do not differ" if fault.op is None or is_compared(fault.op) else ""
+    return f"{who} {_are(fault.victims)} held up by{at}, which all have joined and not all get out of{differ}"
+
+
+def _are(ranks: Sequence[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
+
+
+def _wait(ranks: Sequence[int]) -> str:
+    return "waits" if len(ranks) == 1 else "wait"
+
+
+def _mismatch(fault: Fault, at: str) -> str:
+    who = ranks_in_words(fault.culprits) if fault.culprits else ""
+    if fault.mismatch is None:
+        return f"{who} {_are(fault.culprits)} alone in{at or ' another collective'}"
+    sides = fault.mismatch.sides
+    if not who:
+        told = " against ".join(f"{ranks_in_words(ranks)} ({signature.op})" for ranks, signature in sides)
+        tied = ", and no side has a majority" if len(sides) > 1 else ""
+        return f"the ranks disagree on{at}: {told}{tied}"
+    wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
+    what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with other sizes or types"
+    return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
+
+
+def _inversion(fault: Fault, at: str) -> str:
+    if not fault.culprits:
+        who = ranks_in_words(sorted({edge.waiter for edge in fault.cycle}))
+        return f"{who} wait for each other across groups: they took operations in different orders"
+    who = ranks_in_words(fault.culprits)
+    return f"{who} took the groups' operations in another order than the others, who wait in{at}"
+
+
+def _where(fault: Fault, cause: Cause, scene: Observations) -> str:
+    seen = next((scene.activities[rank] for rank in fault.culprits if rank in scene.activities), None)
+    if seen is None or not seen.frames:
+        return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
+    at = f" at {seen.user}" if seen.user is not None else ""
+    return f": it is {seen.label}{at}" if len(fault.culprits) == 1 else f": {seen.label}{at}"

@@ -1,0 +1,1 @@
+"""Jobs that move, but slowly: who the others wait for each time."""

@@ -1,0 +1,93 @@
+"""Step 2 again, on a job that moves: is one rank always the one the others wait for?
+
+In a synchronous job every rank of a group leaves an operation together, so time in operations is time spent waiting
+for others. A straggler waits for nobody while everybody else waits for it, over several steps of work; in a balanced
+job the waiting is spread. All groups count together: a straggler's partners, who arrive late in other groups because
+they waited for it, are not to be blamed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from collector.align.groups.process_groups import GroupView
+from collector.judge.slow.wait_times import LEAST_OPERATIONS, Seconds, Waiting, waiting_of
+from shared.wire.trace import Trace
+
+STRAGGLER_SHARE = 0.15
+"""A straggler waits for less than this share of the time …"""
+VICTIM_SHARE = 0.30
+"""… while the others, in the median, wait for more than this share …"""
+LEAST_DISTANCE = 0.20
+"""… and each of them for this much more than it does …"""
+VICTIM_SECONDS = 0.020
+"""… and for more than this long each time it matters …"""
+LEAST_PAUSES = 3
+"""… which is as often as this at least: one long pause is no habit …"""
+HABIT_SHARE = 0.1
+"""… nor is a lag that usually is less than this share of a step, whatever a network has held up once."""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """One rank that the others wait for, over the last `sequences` operations of `group`."""
+
+    rank: int
+    group: GroupView
+    lag_seconds: float
+    period_seconds: float
+    last_in: int
+    sequences: int
+
+
+def find_straggler(
+    groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
+) -> Straggler | None:
+    """Return the one rank that makes the others wait by a margin, or None. `nodes`: where each rank runs, if known."""
+    waiting = waiting_of(groups, traces, nodes) if len(traces) > 1 else None
+    if waiting is None or len(waiting.share) < 2:
+        return None
+    slowest = min(waiting.share, key=lambda rank: (waiting.share[rank], rank))
+    own, others = waiting.share[slowest], [share for rank, share in waiting.share.items() if rank != slowest]
+    apart = min(others) - own >= LEAST_DISTANCE and min(others) >= VICTIM_SHARE / 2
+    if own > STRAGGLER_SHARE or median(others) < VICTIM_SHARE or not apart or _pauses(traces[slowest]) < LEAST_PAUSES:
+        return None
+    return _described(slowest, groups, traces, waiting)
+
+
+def _pauses(trace: Trace) -> int:
+    """How often the rank has worked for long enough to be waited for."""
+    return sum(after - before > VICTIM_SECONDS * 1e9 for before, after in pairwise(sorted(trace.created_ns)))
+
+
+def _described(
+    rank: int, groups: tuple[GroupView, ...], traces: dict[int, Trace], waiting: Waiting
+) -> Straggler | None:
+    """Show the straggler in the group where it lags most."""
+    shown = [
+        _in_group(rank, group, traces[rank], waiting.in_group(index))
+        for index, group in enumerate(groups)
+        if rank in group.lanes
+    ]
+    known = [straggler for straggler in shown if straggler is not None]
+    best = max(known, key=lambda straggler: (straggler.lag_seconds, len(straggler.group.members)), default=None)
+    if best is None or best.last_in * 2 < best.sequences:
+        return None
+    return best if best.lag_seconds >= HABIT_SHARE * best.period_seconds else None
+
+
+def _in_group(rank: int, group: GroupView, trace: Trace, waited: Seconds) -> Straggler | None:
+    """How much longer than `rank` the others wait, in the operations of one group in which they wait at all."""
+    lags: dict[int, float] = {}
+    least = 0
+    for sequence, seconds in waited.items():
+        others = [wait for other, wait in seconds.items() if other != rank]
+        if rank in seconds and others and median(others) > VICTIM_SECONDS:
+            lags[sequence] = median(others) - seconds[rank]
+            least += seconds[rank] <= min(others) + VICTIM_SECONDS
+    if len(lags) < LEAST_PAUSES or len(group.lanes[rank].sequences) < LEAST_OPERATIONS:
+        return None
+    times = sorted(trace.created_ns[group.lanes[rank].at(sequence)[0]] / 1e9 for sequence in lags)
+    period = (times[-1] - times[0]) / max(1, len(times) - 1)
+    return Straggler(rank, group, median(lags.values()), period, least, len(lags))

@@ -1,0 +1,112 @@
+"""Step 2 on a job that moves: how long every rank waits in its operations.
+
+Where the recorder knows when operations were completed, a rank waits in each from the time it issued it, or from the
+end of the one before if that is later, to its end: all by its own clock, and what was issued in one burst does not
+count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arrival to the last arrival.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from collector.align.group_clocks import ahead_of_first
+from collector.align.groups.process_groups import GroupView
+from shared.wire.trace import Trace
+
+LEAST_OPERATIONS = 4
+"""Fewer operations than this tell nothing about a habit."""
+
+Operation = tuple[int, int]
+"""(index of the group, sequence)."""
+
+Seconds = dict[int, dict[int, float]]
+"""How long each rank waited in the operations of one group, by sequence."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Which share of the time each rank waited, and how long in the operations of a group, by the group's index."""
+
+    share: dict[int, float]
+    in_group: Callable[[int], Seconds]
+
+
+def waiting_of(
+    groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
+) -> Waiting | None:
+    """Return who waits how long, None where the records do not tell. `nodes`: where each rank runs, if known."""
+    if all(sum(map(bool, trace.completed_ns)) >= LEAST_OPERATIONS for trace in traces.values()):
+        return _by_completion(groups, traces)
+    return _by_arrival(groups, traces, nodes)
+
+
+def _by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
+    waits: dict[int, dict[int, float]] = {}
+    share: dict[int, float] = {}
+    for rank, trace in traces.items():
+        waits[rank], span = _own_waits(trace)
+        if span <= 0:
+            return None
+        share[rank] = sum(waits[rank].values()) / span
+    return Waiting(share, lambda index: _in_operations(groups[index], waits))
+
+
+def _in_operations(group: GroupView, waits: Mapping[int, Mapping[int, float]]) -> Seconds:
+    seconds: Seconds = defaultdict(dict)
+    for rank, lane in group.lanes.items():
+        for sequence, position in zip(lane.sequences, lane.positions, strict=True):
+            if position in waits[rank]:
+                seconds[sequence][rank] = waits[rank][position]
+    return seconds
+
+
+def _own_waits(trace: Trace) -> tuple[dict[int, float], float]:
+    """Return (seconds waited by position, seconds from the first completion to the last), by the rank's own clock."""
+    times = zip(trace.completed_ns, trace.created_ns, range(len(trace)), strict=True)
+    rows = sorted((done, made, position) for done, made, position in times if done and made)
+    waits = {
+        position: max(0, done - max(made, before)) / 1e9 for (before, _, _), (done, made, position) in pairwise(rows)
+    }
+    return waits, (rows[-1][0] - rows[0][0]) / 1e9
+
+
+def _by_arrival(
+    groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
+) -> Waiting | None:
+    arrivals = _arrivals(groups, traces, nodes)
+    if len(arrivals) < LEAST_OPERATIONS:
+        return None
+    left: dict[int, int] = defaultdict(int)
+    waited: dict[int, float] = defaultdict(float)
+    seconds: dict[int, Seconds] = defaultdict(dict)
+    for (index, sequence), came in sorted(arrivals.items(), key=lambda item: (max(item[1].values()), item[0])):
+        last = max(came.values())
+        waits = {rank: max(0, last - max(at, left[rank])) / 1e9 for rank, at in came.items()}
+        seconds[index][sequence] = waits
+        for rank, wait in waits.items():
+            waited[rank] += wait
+            left[rank] = max(left[rank], last)
+    times = [at for came in arrivals.values() for at in came.values()]
+    span = (max(times) - min(times)) / 1e9
+    return (
+        Waiting({rank: wait / span for rank, wait in waited.items()}, lambda index: seconds[index])
+        if span > 0
+        else None
+    )
+
+
+def _arrivals(
+    groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
+) -> dict[Operation, dict[int, int]]:
+    """When each rank issued what all members still hold, in nanoseconds of the lowest rank's clock."""
+    ahead = ahead_of_first(groups, traces, nodes)
+    arrivals: dict[Operation, dict[int, int]] = {}
+    for index, group in enumerate(groups) if ahead is not None else ():
+        common = set.intersection(*(set(lane.sequences) for lane in group.lanes.values())) if group.lanes else set()
+        for sequence in common if len(group.lanes) > 1 else ():
+            arrivals[index, sequence] = {
+                rank: traces[rank].created_ns[lane.at(sequence)[0]] - (ahead or {}).get(rank, 0)
+                for rank, lane in group.lanes.items()
+            }
+    return arrivals

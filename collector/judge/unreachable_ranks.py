@@ -1,0 +1,68 @@
+"""Step 6, with silent nodes: what stands against ranks of which nothing is known but that others wait for them.
+
+They may wait like everybody else. So where a rank is seen to hold the job up, they are told beside it and not blamed;
+unless connections or NCCL RAS tell more of their nodes than that their agents are silent. Ranks that nobody looked at
+are never blamed: on one node of two, or with half of the dumps, that others wait for them says nothing about them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from collector.align.observations import Observations
+from collector.align.roster import Presence
+from collector.judge.fault import Fault
+from collector.judge.hardware.descriptors import with_descriptors
+from shared.answer.words import Certainty, Kind
+from shared.ranks import ranks_in_words
+
+_MOST_HOSTS = 6
+
+
+def of_looked_at(faults: Sequence[Fault], scene: Observations) -> list[Fault]:
+    """Leave out the faults that have nothing but unseen ranks to blame."""
+    return [fault for fault in faults if not _of_unseen(fault, scene)]
+
+
+def waits_for_unseen(faults: Sequence[Fault], scene: Observations) -> Fault | None:
+    """Return the first fault that blames unseen ranks alone: where the next look should go."""
+    return next((fault for fault in faults if _of_unseen(fault, scene)), None)
+
+
+def _of_unseen(fault: Fault, scene: Observations) -> bool:
+    unseen = (scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in fault.culprits)
+    return bool(fault.culprits) and not fault.ground and all(unseen)
+
+
+def beside_the_seen(faults: Sequence[Fault], scene: Observations) -> list[Fault]:
+    """Put what is proven before what silence suggests, and make a remark of silence beside a culprit that is seen."""
+    silent = [fault for fault in faults if fault.kind is Kind.RANK_UNREACHABLE]
+    seen = [fault for fault in faults if fault.kind is not Kind.RANK_UNREACHABLE]
+    if not silent or not any(map(_blames_somebody, seen)):
+        return list(faults)
+    seen.sort(key=lambda fault: not _blames_somebody(fault))
+    broken = [bool(with_descriptors(fault, scene).ground) for fault in silent]
+    remarks = [_remark(fault, scene) for fault, more in zip(silent, broken, strict=True) if not more]
+    first = replace(seen[0], remarks=(*seen[0].remarks, *remarks))
+    return [first, *seen[1:], *(fault for fault, more in zip(silent, broken, strict=True) if more)]
+
+
+def _blames_somebody(fault: Fault) -> bool:
+    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
+
+
+def _remark(fault: Fault, scene: Observations) -> str:
+    who, where = ranks_in_words(fault.culprits), on_silent_nodes(fault.culprits, scene)
+    return (
+        f"others wait for {who}, too, on {where} and may wait as {'it does' if len(fault.culprits) == 1 else 'they do'}"
+    )
+
+
+def on_silent_nodes(ranks: Sequence[int], scene: Observations) -> str:
+    """Say on which nodes they are, that did not answer; ends in a comma."""
+    hosts = sorted({host for rank in ranks if (host := scene.roster.ranks[rank].host) is not None})
+    if any(scene.roster.ranks[rank].host is None for rank in ranks):
+        return "a node that does not answer," if len(ranks) == 1 else "nodes that do not answer,"
+    if len(hosts) == 1:
+        return f"{hosts[0]}, which does not answer,"
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    return f"{', '.join(hosts[:_MOST_HOSTS])}{more}, which do not answer,"

@@ -1,0 +1,312 @@
+"""The verdict: `diagnose(snapshots, expected) -> Diagnosis`, a pure function.
+
+The order of snapshots, ranks and dump files never changes the answer. The steps, whose numbers the code carries:
+
+ 0. Whose are they? The ranks of several users are never one job.                                     whose
+ 1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.        roster
+ 2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.                motion, straggler
+ 3. Line up each group by (lane, sequence), inferring members where no dump names them.        groups
+ 4. Same sequence, different signature: the minority against the majority.           disputes, signatures
+ 5. Who waits for whom, by record; what the record cannot hold, by stack.                 waits, queues, hidden
+ 6. Follow the edges to the root; a cycle is a deadlock.                  graph, roots, circles, programs, silence
+ 7. All issued, none completed: stuck together, and nobody is blamed for it.                           stuck
+ 8. Where is the root now, and why?                                                            activity, patterns
+ 9. Without a recorder, the same from RAS's counts, logs, stacks and process state.    by_ras, by_logs, by_stacks
+10. Say it, with its ground.                                                                   findings, wording
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from collector.align.coverage import coverage_of
+from collector.align.expected import Expected
+from collector.align.groups.device_queues import unfinished
+from collector.align.groups.process_groups import line_up
+from collector.align.groups.wait_edge import Edge
+from collector.align.job_owner import one_users
+from collector.align.logs.attributed_lines import hear
+from collector.align.node_facts import node_facts
+from collector.align.observations import Observations
+from collector.align.progress import BUSY_SECONDS, Motion, motion_of, written_after
+from collector.align.roster import Presence, account_for_ranks
+from collector.align.stacks.patterns import Doing
+from collector.align.stacks.rank_activities import activities_of, spread_native
+from collector.align.stacks.stack_classes import classes_of
+from collector.checks.all import check_job
+from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
+from collector.judge.by_ras import faults_by_ras
+from collector.judge.by_records import faults_by_record
+from collector.judge.by_stacks import faults_by_stacks, may_be_slow
+from collector.judge.fault import Fault
+from collector.judge.hardware.apply import with_endings, with_nodes
+from collector.judge.hardware.descriptors import under_way, with_descriptors
+from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
+from collector.judge.ras_lag import doubt_of, with_counts
+from collector.judge.records.stuck_together import may_be_ending
+from collector.judge.records.wait_edges import find_edges
+from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
+from collector.judge.report.sentences import Interpretation, headline_of, steps_to_know_more, waiting_for
+from collector.judge.slow.sampled_straggler import find_sampled_straggler
+from collector.judge.slow.straggler import find_straggler
+from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
+from shared.answer.diagnosis import Conflict, Diagnosis, Finding
+from shared.answer.words import Certainty, Kind, Verdict
+from shared.ranks import ranks_in_words
+from shared.wire.snapshot import NodeSnapshot, RankSnapshot
+
+
+def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
+    """Judge one job from every look at it. Never raises on what a job has written; see the module for the steps.
+
+    `id`, `made_at` and `took_seconds` are the caller's to fill in: this function knows no clock.
+    """
+    reading, scene = read(snapshots, expected)
+    snapshots, expected, doubts = one_users(snapshots, expected)  # 0
+    return Diagnosis(
+        job=scene.roster.job,
+        user=expected.user,
+        verdict=reading.verdict,
+        state=reading.state,
+        headline=headline_of(reading, scene),
+        findings=reading.findings,
+        next_steps=() if reading.findings else steps_to_know_more(reading, scene),
+        stack_classes=classes_of(scene.roster, scene.activities),
+        checks=check_job(snapshots, expected),
+        coverage=coverage_of(scene.roster, expected, snapshots),
+        conflicts=doubts
+        + scene.roster.conflicts
+        + conflicts_by_logs(reading.findings, scene)
+        + device_conflicts(scene),
+    )
+
+
+def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Interpretation, Observations]:
+    """The verdict before it is put into words, and the scene it was read from."""
+    snapshots, expected, doubts = one_users(snapshots, expected)  # 0
+    scene = set_scene(snapshots, expected)
+    reading = _read(scene)
+    return (_unproven(reading, doubts) if doubts else reading), scene
+
+
+def _unproven(reading: Interpretation, doubts: Sequence[Conflict]) -> Interpretation:
+    """What may rest on somebody else's processes is not proven."""
+    remarks = tuple(doubt.text for doubt in doubts)
+    return replace(reading, findings=tuple(_supported(finding, remarks) for finding in reading.findings))
+
+
+def _supported(finding: Finding, remarks: tuple[str, ...]) -> Finding:
+    certainty = Certainty.SUPPORTED if finding.certainty is Certainty.PROVEN else finding.certainty
+    return finding.model_copy(update={"certainty": certainty, "remarks": (*finding.remarks, *remarks)})
+
+
+def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observations:
+    """Steps 1 to 3, 5 and 8: everything that the judging steps look at."""
+    roster = account_for_ranks(snapshots, expected)  # 1
+    nodes = node_facts(snapshots, roster)
+    roster = with_endings(roster, nodes)
+    motion = motion_of(roster)  # 2
+    groups = line_up(roster)  # 3
+    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
+    activities = spread_native(activities_of(roster.present()), roster.ranks)  # 8
+    edges = find_edges(groups, roster, traces, activities)  # 5
+    return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster))
+
+
+def _read(scene: Observations) -> Interpretation:
+    if not scene.activities and not scene.roster.unowned:
+        return _nobody_left(scene)
+    if _moves(scene):
+        return _moving(scene)
+    recorded = faults_by_record(scene)
+    faults = with_logs(of_looked_at(recorded, scene) or faults_by_ras(scene), scene)
+    by_stacks = [] if faults else faults_by_stacks(scene)
+    seen = of_looked_at(by_stacks, scene)
+    faults = faults or weighed(faults_by_logs(scene), with_counts(seen, scene), scene)
+    if not faults:
+        elsewhere = waits_for_unseen((*recorded, *by_stacks), scene)
+        return _quiet(scene) if elsewhere is None else _unseen(elsewhere)
+    faults = beside_the_seen(faults, scene)
+    doubts = [_doubt(fault, scene) for fault in faults]
+    due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
+    first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
+    if first is not None and not due:
+        return first
+    told = [with_descriptors(with_nodes(_tempered(fault, scene), scene), scene) for fault in due]
+    findings = tuple(finding_of(fault, scene) for fault in told)
+    return Interpretation(
+        Verdict.HUNG, "", findings=findings, decided_after=None if first is None else first.decided_after
+    )
+
+
+def _decided_after(doubt: Interpretation) -> float:
+    return float("inf") if doubt.decided_after is None else doubt.decided_after
+
+
+def _nobody_left(scene: Observations) -> Interpretation:
+    if scene.roster.live and scene.roster.ranks and all(v.presence is Presence.EXITED for v in scene.roster.gone()):
+        return Interpretation(Verdict.NOT_HUNG, "all its ranks ended while they were looked at", state="finished")
+    if scene.roster.lost_by_ras:
+        lost = ", ".join(scene.roster.lost_by_ras)
+        return Interpretation(
+            Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; nothing says which ranks these are"
+        )
+    return Interpretation(Verdict.CANNOT_TELL, "no rank was seen")
+
+
+def _moves(scene: Observations) -> bool:
+    """Step 2: new operations, or, without a recorder, waiters that wake again."""
+    if scene.motion.ranks(Motion.ADVANCED):
+        return True
+    if scene.traces:
+        return False
+    telling = {rank for rank, activity in scene.activities.items() if activity.doing is not Doing.STORE}
+    woken = scene.motion.woken & telling
+    return any(scene.activities[rank].waits_for_ranks for rank in woken) or (bool(telling) and woken == telling)
+
+
+def _moving(scene: Observations) -> Interpretation:
+    straggler = find_straggler(scene.groups, scene.traces, {view.rank: view.host for view in scene.roster.present()})
+    if straggler is not None:
+        return Interpretation(Verdict.SLOW, "", findings=(with_slow_gpus(straggler_finding(straggler, scene), scene),))
+    sampled = None if scene.traces else find_sampled_straggler(scene.roster)
+    if sampled is not None:
+        return Interpretation(Verdict.SLOW, "", findings=(with_slow_gpus(sampled_finding(sampled, scene), scene),))
+    return Interpretation(Verdict.NOT_HUNG, "it makes progress", state="running")
+
+
+def _unseen(fault: Fault) -> Interpretation:
+    """All that is seen is that others wait for ranks that nobody looked at."""
+    them = "it" if len(fault.culprits) == 1 else "them"
+    reason = f"{waiting_for(fault.victims, fault.culprits)}, and nobody looked at {them}"
+    return Interpretation(Verdict.CANNOT_TELL, reason, unseen=fault.culprits)
+
+
+def _quiet(scene: Observations) -> Interpretation:
+    """Nobody waits for anybody: idle, finished, or not to be told."""
+    if not scene.roster.live:
+        return Interpretation(Verdict.CANNOT_TELL, doubt_of(scene) or _nothing_shown(scene))
+    busy = scene.motion.ranks(Motion.BUSY)
+    if busy and not scene.roster.gone():
+        return Interpretation(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")
+    return Interpretation(Verdict.CANNOT_TELL, "no rank is seen to wait for another, and none moves")
+
+
+def _nothing_shown(scene: Observations) -> str:
+    if not scene.traces:
+        return "nothing in stacks or logs shows who waits for whom"
+    ending = [edge for edge in scene.edges if may_be_ending(edge, scene)]
+    if ending:
+        return f"{_left_unfinished(ending)}: the job may just have ended"
+    if any(map(unfinished, scene.traces.values())):
+        return "operations were in flight, and what is left of the records does not show who waits for whom"
+    return "nothing was in flight when the dumps were taken"
+
+
+def _left_unfinished(edges: list[Edge]) -> str:
+    who, first = sorted({edge.waiter for edge in edges}), edges[0]
+    what = f"{first.signature.op} #{first.sequence} of group {first.group.ref.description or first.group.name}"
+    return f"{what} is unfinished on {ranks_in_words(who)}, all others completed it, and nobody issued anything since"
+
+
+def _doubt(fault: Fault, scene: Observations) -> Interpretation | None:
+    """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
+    if not scene.roster.live:
+        return _doubt_of_files(fault, scene)
+    motion = scene.motion
+    suspects = tuple(sorted({*fault.culprits} or scene.activities))
+    stall = _stall(fault, scene)
+    if any(scene.activities[rank].may_be_idle for rank in suspects if rank in scene.activities):
+        return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
+    recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
+    at_once = fault.kind in _NEVER_PASSES and recorded
+    needed = motion.needed(busy=_takes_time(fault, suspects, scene), at_once=at_once)
+    sent = under_way(fault, scene) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else ""
+    if sent or (stall >= needed and _is_unseen(fault)):
+        needed = motion.needed(busy=True)
+    if stall >= needed:
+        return None
+    if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
+        return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
+    return Interpretation(Verdict.CANNOT_TELL, sent, waited_for=suspects, stall=stall, decided_after=needed - stall)
+
+
+def _doubt_of_files(fault: Fault, scene: Observations) -> Interpretation | None:
+    """Had those who wait waited for longer than a job that runs may, when their dumps were written?
+
+    A small difference of times excuses. That a file is old accuses nobody: it may be a copy.
+    """
+    if not fault.edges or (fault.kind in _NEVER_PASSES and fault.kind is not Kind.RANK_EXITED):
+        return None
+    waits = (written_after(scene.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
+    waited = max((each for each in waits if each is not None), default=None)
+    needed = min(scene.motion.needed(busy=False), BUSY_SECONDS)
+    moved = scene.motion.between_files
+    if (waited is None and not moved) or (waited is not None and waited >= needed):
+        return None
+    since = "" if waited is None else f", and nobody had waited for {waited:.2f} s when the last was written"
+    if moved:
+        who = ranks_in_words(sorted(moved))
+        return Interpretation(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
+    reason = f"when the dumps were written nobody had waited for longer than {waited:.2f} s, as in any job that runs"
+    return Interpretation(Verdict.CANNOT_TELL, reason)
+
+
+def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Observations) -> bool:
+    """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
+    motions = {rank: scene.motion.by_rank[rank] for rank in suspects if rank in scene.motion.by_rank}
+    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not _only_waits(rank, scene)]
+    may_pass = any(scene.activities[rank].may_pass for rank in suspects if rank in scene.activities)
+    unseen = set(motions.values()) == {Motion.UNKNOWN}
+    return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, scene)
+
+
+def _is_unseen(fault: Fault) -> bool:
+    """Is all that is held against a rank that its node is silent? It may be at work there."""
+    return fault.kind is Kind.RANK_UNREACHABLE and not fault.ground
+
+
+def _is_starting(fault: Fault) -> bool:
+    return fault.kind is Kind.STARTUP_INCOMPLETE
+
+
+def _stall(fault: Fault, scene: Observations) -> float:
+    if _is_starting(fault):
+        ages = [_age(look) for view in scene.roster.present() for look in view.looks[-1:]]
+        return min((age for age in ages if age is not None), default=scene.motion.seconds)
+    return scene.motion.stall(rank for rank in fault.victims if scene.doing(rank) is not Doing.STORE)
+
+
+def _age(look: RankSnapshot) -> float | None:
+    """Seconds since the rank's process began: a job that starts has waited no longer than its youngest rank."""
+    begun = look.identity.started_at
+    return None if begun is None or look.looked_at_ns is None else max(0.0, look.looked_at_ns / 1e9 - begun)
+
+
+def _tempered(fault: Fault, scene: Observations) -> Fault:
+    """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
+    busy = any(
+        scene.motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene) for rank in fault.culprits
+    )
+    passing = busy or any(scene.activities[r].may_pass for r in fault.culprits if r in scene.activities)
+    weaker = (passing and fault.kind is Kind.RANK_NOT_JOINED) or _rests_on_inference(fault, scene)
+    if weaker and fault.certainty is Certainty.PROVEN:
+        return replace(fault, certainty=Certainty.SUPPORTED)
+    return fault
+
+
+def _rests_on_inference(fault: Fault, scene: Observations) -> bool:
+    """Does it depend on a group whose members were inferred? The default group is the world, once its size is known."""
+    if fault.kind in (Kind.RANK_STOPPED, Kind.RANK_EXITED):
+        return False
+    groups = [edge.group for edge in (*fault.edges, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
+    return any(group.inferred and not (group.is_default and scene.roster.world_size is not None) for group in groups)
+
+
+_NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
+"""Kinds of faults that time does not heal: they need no stall to be told from a pause."""
+
+
+def _only_waits(rank: int, scene: Observations) -> bool:
+    """A waiter may spin, or poll a store: its CPU time is no progress."""
+    activity = scene.activities.get(rank)
+    return activity is not None and activity.may_wait_for_ranks

@@ -1,0 +1,1 @@
+"""Keep: diagnoses, runs and registrations in SQLite or PostgreSQL."""

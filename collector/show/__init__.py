@@ -1,0 +1,1 @@
+"""Show: verdicts and views over HTTP and as text."""

@@ -1,0 +1,193 @@
+"""Make, list and fetch diagnoses."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import IO, Annotated, Any
+
+from fastapi import APIRouter, Body, Path, Query
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from pydantic import ConfigDict, Field
+
+from collector.keep.bundle import bundle_name, write_bundle
+from collector.keep.run_ledger import RunState
+from collector.keep.store import Kept, Listed
+from collector.question import NativePolicy, Question
+from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer
+from collector.show.text.markdown import render_markdown
+from collector.show.text.text import render_text
+from shared.answer.diagnosis import Diagnosis
+from shared.server.problem_handlers import problems
+from shared.value import JSON_INTEGER, Value
+
+router = APIRouter(tags=["diagnoses"], responses=problems(HTTPStatus.SERVICE_UNAVAILABLE))
+
+_MEDIA = ("application/json", "text/markdown", "text/plain")
+_TEXT_WIDTH = 100
+_IN_MEMORY = 8 * 1024 * 1024
+_CHUNK = 262_144
+
+DiagnosisId = Annotated[
+    str,
+    Path(
+        description="As the list of diagnoses, or the Location of a 202, gives it.",
+        examples=["0195a1c8-7b31-7b3f-a2d6-a3933daff891"],
+        max_length=64,
+    ),
+]
+
+_READY: dict[str, Any] = {
+    "model": Diagnosis,
+    "description": "The diagnosis.",
+    "content": {"text/markdown": {}, "text/plain": {}},
+}
+_PENDING: dict[str, Any] = {
+    "model": RunState,
+    "description": "It is being made. Ask again at `Location` after `Retry-After` seconds.",
+    "headers": {
+        "Location": {"schema": {"type": "string"}, "description": "`/v1/diagnoses/{id}`"},
+        "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
+    },
+}
+
+_FAILED = problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.GONE)
+"""With what may end a run."""
+
+
+class Options(Value):
+    """How to look, where the collector's settings do not suit. All optional."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": [{"looks": 1}]})
+
+    looks: Annotated[int, Field(strict=True, ge=1, le=10), JSON_INTEGER] | None = Field(
+        default=None, description="2 tell what moves; 1 is quicker."
+    )
+    interval_seconds: float | None = Field(
+        default=None, strict=True, ge=0.0, le=600.0, description="Pause between two looks."
+    )
+    window: Annotated[int, Field(strict=True, ge=1, le=1_000_000), JSON_INTEGER] | None = Field(
+        default=None, description="Last records asked per group."
+    )
+    deadline_seconds: float | None = Field(
+        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due."
+    )
+    native: NativePolicy | None = Field(
+        default=None, description="Whose native stacks to read; this stops a process for about a second."
+    )
+
+
+class DiagnosisList(Value):
+    """One page of diagnoses, newest first."""
+
+    diagnoses: tuple[Listed, ...]
+    next: str | None = Field(default=None, description="Pass it as `before` for the next page; null on the last.")
+
+
+@router.post(
+    "/v1/jobs/{job:path}/diagnoses",
+    summary="Diagnose a job now",
+    responses={200: _READY, 202: _PENDING, **_FAILED},
+    response_model=None,
+)
+async def diagnose_job(
+    job: JobName,
+    service: ServiceDependency,
+    wait: Annotated[
+        float, Query(ge=0.0, le=600.0, description="Seconds to wait for the verdict before answering 202.")
+    ] = 0.0,
+    options: Annotated[Options | None, Body()] = None,
+    accept: Accept = None,
+) -> Response:
+    """Look at the job, twice by default, and judge what was seen.
+
+    Answers 200 with the diagnosis if it is ready within `wait` seconds, else 202; the work goes on in either case.
+    Whoever asks about a job that is being diagnosed joins that run, also at another collector that shares the
+    store: its options then stand. Which verdict it is
+    says nothing about the status: a hung job is a 200 as well. 404: no agent knows such a job.
+    """
+    media = choose_media(accept, _MEDIA)
+    run = await service.start(_with(service.question(job), options))
+    diagnosis = await run.within(wait)
+    return _pending(run.state) if diagnosis is None else _ready(diagnosis, media)
+
+
+@router.get("/v1/diagnoses", response_model=DiagnosisList, summary="List diagnoses, newest first")
+async def list_diagnoses(
+    service: ServiceDependency,
+    job: Annotated[str | None, Query(description="Only of this job.")] = None,
+    limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
+    before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
+) -> Response:
+    """Return what is kept, a page at a time. Those being made are not listed."""
+    rows = await service.desk.ask(service.store.list, job=job, limit=limit + 1, before=before)
+    more = rows[limit - 1].id if len(rows) > limit else None
+    return json_answer(DiagnosisList(diagnoses=rows[:limit], next=more))
+
+
+@router.get(
+    "/v1/diagnoses/{id}",
+    summary="Fetch one diagnosis",
+    responses={200: _READY, 202: _PENDING, **_FAILED},
+    response_model=None,
+)
+async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Accept = None) -> Response:
+    """Return the diagnosis as JSON, Markdown or plain text; 202 while it is being made, by this collector or another.
+
+    What ended it if it failed; 410 if the collector that made it ended before it was ready.
+    """
+    media = choose_media(accept, _MEDIA)
+    found = await service.fetch(id)
+    return _ready(found, media) if isinstance(found, Diagnosis) else _pending(found)
+
+
+@router.get(
+    "/v1/diagnoses/{id}/bundle",
+    summary="Fetch everything a diagnosis rests on",
+    responses={
+        200: {"content": {"application/gzip": {}}, "description": "A .tar.gz archive."},
+        **problems(HTTPStatus.NOT_FOUND),
+    },
+    response_class=StreamingResponse,
+)
+async def get_bundle(id: DiagnosisId, service: ServiceDependency) -> Response:
+    """Return the diagnosis and its snapshots as one archive; `unhang diagnose --from FILE` judges them again."""
+    kept = await service.desk.ask(service.store.kept, id)
+    file = await asyncio.to_thread(_bundle, kept)
+    disposition = f'attachment; filename="{bundle_name(kept)}"'
+    return StreamingResponse(_chunks(file), media_type="application/gzip", headers={"Content-Disposition": disposition})
+
+
+def _with(question: Question, options: Options | None) -> Question:
+    if options is None:
+        return question
+    given = options.model_dump(exclude_none=True)
+    return Question.model_validate({**question.model_dump(), **given})
+
+
+def _pending(state: RunState) -> Response:
+    headers = {"Location": f"/v1/diagnoses/{state.id}", "Retry-After": "1"}
+    return json_answer(state, status=202, headers=headers)
+
+
+def _ready(diagnosis: Diagnosis, media: str) -> Response:
+    headers = {"Location": f"/v1/diagnoses/{diagnosis.id}", "Vary": "Accept"}
+    if media == "text/markdown":
+        return PlainTextResponse(render_markdown(diagnosis), headers=headers, media_type=media)
+    if media == "text/plain":
+        text = render_text(diagnosis, colour=False, width=_TEXT_WIDTH)
+        return PlainTextResponse(text, headers=headers)
+    return json_answer(diagnosis, headers=headers)
+
+
+def _bundle(kept: Kept) -> IO[bytes]:
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed when sent
+    write_bundle(kept, file)
+    file.seek(0)
+    return file
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while chunk := file.read(_CHUNK):
+            yield chunk

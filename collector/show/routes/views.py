@@ -1,0 +1,211 @@
+"""One aspect of a job over all its ranks, looked at now, or as it was when a diagnosis was made."""
+
+import asyncio
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from collector.align.expected import Expected
+from collector.question import NativePolicy, Question, Scope
+from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
+from collector.show.text.stacks import render_classes, render_folded, render_tree, speedscope
+from collector.show.views import (
+    ChecksView,
+    ClassesView,
+    FdsView,
+    LogsView,
+    SequencesView,
+    TreeView,
+    native_only,
+    only,
+    view_checks,
+    view_classes,
+    view_fds,
+    view_logs,
+    view_sequences,
+    view_tree,
+)
+from shared.errors import NotFound, quoted
+from shared.ranks import fold
+from shared.server.problem_handlers import problems
+from shared.wire.debug_output import DeepLook, How
+from shared.wire.snapshot import NodeSnapshot
+
+router = APIRouter(
+    prefix="/v1/jobs",
+    tags=["views"],
+    responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+_OF_MEDIA = problems(HTTPStatus.NOT_ACCEPTABLE)
+
+Looked = tuple[tuple[NodeSnapshot, ...], Expected]
+
+_MEDIA = ("application/json", "text/plain")
+
+Earlier = Annotated[
+    str | None,
+    Query(description="Id of a diagnosis: show what was seen then instead of looking now.", max_length=64),
+]
+
+
+class StackFormat(StrEnum):
+    """How merged stacks are written."""
+
+    TREE = "tree"
+    CLASSES = "classes"
+    FOLDED = "folded"
+    SPEEDSCOPE = "speedscope"
+
+
+async def _looked(
+    service: ServiceDependency,
+    job: str,
+    ranks: frozenset[int] | None,
+    diagnosis: str | None,
+    *,
+    stacks: bool,
+    native: bool = False,
+    brief: bool = False,
+) -> Looked:
+    """Return what there is to see of a job, now or in a diagnosis. Raises NotFound.
+
+    `brief`: a survey does where the job is large; else `ranks` must say who is to be looked at (InvalidInput).
+    """
+    if diagnosis is not None:
+        kept = await service.desk.ask(service.store.kept, diagnosis)
+        if kept.diagnosis.job != job:
+            raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
+        return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected
+    question = Question(
+        job=job,
+        looks=1,
+        native=NativePolicy.ALL if native else NativePolicy.NEVER,
+        stacks="plain" if stacks else "none",
+        deadline_seconds=service.settings.deadline_seconds,
+        survey_above=service.settings.survey_above,
+        scope=Scope.NOBODY if brief and not native else Scope.RANKS,
+        ranks=fold(ranks or ()),
+    )
+    gathered = await service.look(question)
+    seen = native_only(gathered.snapshots) if native else gathered.snapshots
+    return only(seen, gathered.expected, ranks=ranks), gathered.expected
+
+
+async def _with_stacks(
+    job: JobName,
+    service: ServiceDependency,
+    ranks: Ranks,
+    diagnosis: Earlier = None,
+    native: Annotated[
+        bool, Query(description="C and C++ frames too; this stops each rank of the job for about a second.")
+    ] = False,
+) -> Looked:
+    return await _looked(service, job, ranks, diagnosis, stacks=True, native=native, brief=True)
+
+
+async def _without_stacks(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
+    return await _looked(service, job, ranks, diagnosis, stacks=False)
+
+
+async def _briefly(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
+    return await _looked(service, job, ranks, diagnosis, stacks=False, brief=True)
+
+
+async def _every_rank(job: JobName, service: ServiceDependency, diagnosis: Earlier = None) -> Looked:
+    return await _looked(service, job, None, diagnosis, stacks=False, brief=True)
+
+
+WithStacks = Annotated[Looked, Depends(_with_stacks)]
+WithoutStacks = Annotated[Looked, Depends(_without_stacks)]
+Briefly = Annotated[Looked, Depends(_briefly)]
+EveryRank = Annotated[Looked, Depends(_every_rank)]
+"""A few ranks of a job do not tell whether it was started as a whole."""
+
+
+@router.get(
+    "/{job:path}/stacks",
+    summary="All ranks' stacks, merged",
+    response_model=None,
+    responses={200: {"model": TreeView | ClassesView, "content": {"text/plain": {}}}, **_OF_MEDIA},
+)
+async def get_stacks(
+    looked: WithStacks,
+    format: Annotated[
+        StackFormat,
+        Query(description="`tree`, `classes`: JSON or text. `folded`: for flame graphs. `speedscope`: its JSON."),
+    ] = StackFormat.TREE,
+    accept: Accept = None,
+) -> Response:
+    """Merge the main threads' stacks of all ranks: who is where, in a few lines for a thousand ranks."""
+    as_text = choose_media(accept, _MEDIA) == "text/plain"
+    if format is StackFormat.CLASSES:
+        classes = await asyncio.to_thread(view_classes, *looked)
+        return PlainTextResponse(render_classes(classes.classes)) if as_text else json_answer(classes)
+    tree = await asyncio.to_thread(view_tree, *looked)
+    if format is StackFormat.FOLDED:
+        return PlainTextResponse(render_folded(tree.root))
+    if format is StackFormat.SPEEDSCOPE:
+        return JSONResponse(speedscope(tree.root, name=tree.job or ""))
+    return PlainTextResponse(render_tree(tree.root)) if as_text else json_answer(tree)
+
+
+@router.get("/{job:path}/check", response_model=ChecksView, summary="Is anything wrong in how the job was started?")
+async def get_checks(looked: EveryRank) -> Response:
+    """Check ranks, meeting places, ports, interfaces, devices, versions and settings; each with the line to change."""
+    return json_answer(await asyncio.to_thread(view_checks, *looked))
+
+
+@router.get("/{job:path}/fds", response_model=FdsView, summary="All ranks' open file descriptors")
+async def get_fds(looked: WithoutStacks) -> Response:
+    """Sockets with peers and states, pipes and who holds the other end, devices, files by file system."""
+    return json_answer(await asyncio.to_thread(view_fds, *looked))
+
+
+@router.get(
+    "/{job:path}/logs",
+    response_model=LogsView,
+    summary="All ranks' last log lines, merged",
+    responses={200: {"content": {"text/plain": {"example": "[node07:3] RuntimeError: boom"}}}, **_OF_MEDIA},
+)
+async def get_logs(
+    looked: WithoutStacks,
+    lines: Annotated[int, Query(ge=1, le=10_000, description="Last lines of each file.")] = 50,
+    accept: Accept = None,
+) -> Response:
+    """Return the ends of the logs by rank; as text, each line begins with `[host:rank]`. Secrets are taken out."""
+    media = choose_media(accept, _MEDIA)
+    view = await asyncio.to_thread(view_logs, *looked, lines=lines)
+    if media == "text/plain":
+        return PlainTextResponse("".join(f"{line}\n" for line in view.lines))
+    return json_answer(view)
+
+
+@router.get(
+    "/{job:path}/ranks/{rank}/deep",
+    response_model=DeepLook,
+    summary="A closer look at one rank",
+    responses=problems(HTTPStatus.BAD_GATEWAY),
+)
+async def get_deep_look(
+    job: JobName,
+    rank: Annotated[int, Path(ge=0, le=1_048_576, description="The global rank.")],
+    service: ServiceDependency,
+    how: Annotated[
+        How,
+        Query(
+            description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
+        ),
+    ],
+    seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
+) -> Response:
+    """Run a debugger or strace on one rank, which stops or slows it. Agents refuse unless they are set to allow it."""
+    return json_answer(await service.look_closely(job, rank, how, seconds=seconds))
+
+
+@router.get("/{job:path}/sequences", response_model=SequencesView, summary="How far each rank has got in each group")
+async def get_sequences(looked: Briefly) -> Response:
+    """Per process group: the last sequence each rank has issued and completed, and who is behind."""
+    return json_answer(await asyncio.to_thread(view_sequences, *looked))

@@ -1,0 +1,99 @@
+"""How much was looked at, and what is missing: silence is told, never left out."""
+
+from collections.abc import Sequence
+
+from collector.show.text.layout import Line, Style, paragraph
+from collector.show.text.printable import counted, printable
+from collector.show.text.waits import ranks_text
+from shared.answer.diagnosis import Conflict, Coverage, Gap
+from shared.ranks import fold, unfold
+
+MOST_GAPS = 10
+"""Lines on what is missing."""
+
+_MOST_SOURCES = 6
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """Return `3 of 4 ranks answered, 3 with stacks, none with a flight record`."""
+    if coverage.expected is None:
+        seen = f"{counted(coverage.seen, 'rank')} seen (how many there should be is not known)"
+    else:
+        seen = f"{coverage.seen} of {counted(coverage.expected, 'rank')} seen"
+    parts = [f"{_number(coverage.with_stacks)} with stacks", f"{_number(coverage.with_trace)} with a flight record"]
+    answered = [] if coverage.answered == coverage.seen else [f"{_number(coverage.answered)} answered"]
+    return ", ".join([seen, *answered, *parts])
+
+
+def _number(count: int) -> str:
+    return str(count) if count else "none"
+
+
+def gap_lines(gaps: Sequence[Gap], width: int) -> list[Line]:
+    """Return what was not seen, equal reasons folded into one line."""
+    folded = fold_gaps(gaps)
+    lines = [each for gap in folded[:MOST_GAPS] for each in _hanging(gap_text(gap), width)]
+    more = len(folded) - MOST_GAPS
+    return [*lines, *paragraph(f"… {more} more, in the JSON", width, Style.DIM)] if more > 0 else lines
+
+
+def fold_gaps(gaps: Sequence[Gap]) -> list[Gap]:
+    """Return `gaps` with those alike but for their ranks and host made one; the order of first sight is kept."""
+    alike: dict[tuple[object, ...], list[Gap]] = {}
+    for gap in gaps:
+        alone = (gap.host,) if not gap.ranks else ()
+        alike.setdefault((gap.missing, *alone), []).append(gap)
+    return _fold_sources([_one(same) for same in alike.values()])
+
+
+def _fold_sources(gaps: Sequence[Gap]) -> list[Gap]:
+    """Name several sources at once where all else is alike: `process, stacks`."""
+    alike: dict[tuple[object, ...], list[Gap]] = {}
+    for gap in gaps:
+        alike.setdefault((gap.ranks, gap.host, gap.missing.reason, gap.missing.detail), []).append(gap)
+    return [_of_sources(same) for same in alike.values()]
+
+
+def _of_sources(same: Sequence[Gap]) -> Gap:
+    sources = list(dict.fromkeys(gap.missing.source for gap in same))
+    more = f" and {len(sources) - _MOST_SOURCES} more" if len(sources) > _MOST_SOURCES else ""
+    named = ", ".join(sources[:_MOST_SOURCES]) + more
+    return same[0].model_copy(update={"missing": same[0].missing.model_copy(update={"source": named})})
+
+
+def _one(same: Sequence[Gap]) -> Gap:
+    hosts = {gap.host for gap in same}
+    ranks = fold(rank for gap in same for rank in unfold(gap.ranks))
+    return Gap(ranks=ranks, host=same[0].host if len(hosts) == 1 else None, missing=same[0].missing)
+
+
+def gap_text(gap: Gap) -> str:
+    """Return `ranks 0-3 on node1: recorder not_enabled: set TORCH_FR_BUFFER_SIZE` as far as it is known."""
+    host = None if gap.host is None else printable(gap.host, most=80)
+    if gap.ranks:
+        whose = ranks_text(gap.ranks) + ("" if host is None else f" on {host}") + ": "
+    else:
+        whose = "" if host is None else f"node {host}: "
+    detail = f" — {printable(gap.missing.detail, most=400)}" if gap.missing.detail else ""
+    return f"{whose}{printable(gap.missing.source, most=200)} {gap.missing.reason}{detail}"
+
+
+def conflict_lines(conflicts: Sequence[Conflict], width: int) -> list[Line]:
+    """Return the sources that cannot all be right."""
+    return [each for conflict in conflicts for each in _hanging(conflict_text(conflict), width)]
+
+
+def conflict_text(conflict: Conflict) -> str:
+    """Return `stacks against recorder: …`."""
+    sources = " against ".join(printable(source, most=80) for source in conflict.sources)
+    return f"{sources}: {printable(conflict.text)}" if sources else printable(conflict.text)
+
+
+def _hanging(text: str, width: int) -> list[Line]:
+    first, *rest = paragraph(text, width - 2)
+    return [first, *(_moved(each) for each in rest)]
+
+
+def _moved(each: Line) -> Line:
+    head, *tail = each
+    return (head._replace(text=f"  {head.text}"), *tail)

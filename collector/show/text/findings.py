@@ -1,0 +1,174 @@
+"""One finding as labelled blocks: who waits, who is to blame and where that one is, on what ground, what to do."""
+
+from collections.abc import Collection, Sequence
+
+from collector.show.text.evidence import Stack, evidence_lines, side_lines
+from collector.show.text.frames import place_text
+from collector.show.text.layout import Line, Span, Style, labelled, line, paragraph
+from collector.show.text.printable import display_width, printable, shortened
+from collector.show.text.waits import (
+    operation_text,
+    ranks_text,
+    ring_lines,
+    wait_lines,
+    waits_of,
+)
+from shared.answer.diagnosis import Culprit, Finding, Link, LinkEnd, NextStep, Place, Where
+from shared.answer.words import Certainty, Kind
+from shared.ranks import fold, unfold
+
+MEANING = {
+    Certainty.PROVEN: "sequence marks or process state show it directly",
+    Certainty.SUPPORTED: "two independent weaker sources agree",
+    Certainty.SUSPECTED: "one weaker source, or a tie",
+}
+"""What each word of certainty stands for, told wherever one is used."""
+
+_NOBODY = {
+    Kind.COLLECTIVE_MISMATCH: "there is no majority, so no side is convicted",
+    Kind.STUCK_TOGETHER: "what is seen does not set one apart",
+}
+
+_MOST_CULPRITS = 8
+_MOST_LINKS = 8
+
+_NOW = 11
+"""Columns of the labels in `where`."""
+
+
+def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[tuple[str, list[Line]]]:
+    """Return the blocks of a finding, each under its label, without those that are empty.
+
+    `shown` are stacks that stand elsewhere, and are not repeated.
+    """
+    blocks = [
+        ("cycle", ring_lines(finding.cycle, width)),
+        ("sides", side_lines(finding, width)),
+        ("who waits", [] if finding.cycle else wait_lines(finding, width)),
+        ("in", _operation(finding, width)),
+        ("culprit" if len(finding.culprits) == 1 else "culprits", culprit_lines(finding, width)),
+        ("links", link_lines(finding.links)),
+        ("where", where_lines(finding.where, width)),
+        ("victims" if finding.culprits else "waiting", _victims(finding, width)),
+        ("ground", evidence_lines(finding, width, shown=shown)),
+        ("limits", [line for remark in finding.remarks for line in paragraph(remark, width)]),
+    ]
+    return [(label, lines) for label, lines in blocks if lines]
+
+
+def labelled_blocks(blocks: Sequence[tuple[str, list[Line]]], columns: int) -> list[Line]:
+    """Return the blocks one under the other, labels in a margin of `columns`."""
+    return [each for label, lines in blocks for each in labelled(label, lines, columns)]
+
+
+def _operation(finding: Finding, width: int) -> list[Line]:
+    """The operation, where the table of waits does not say it already."""
+    if finding.cycle or (finding.victims and finding.culprits):
+        return []
+    return paragraph(operation_text(finding.op, finding.sequence, finding.group), width)
+
+
+def culprit_lines(finding: Finding, width: int) -> list[Line]:
+    """Return who is to blame, or that nobody is; culprits of whom no process is known stand together by host."""
+    if not finding.culprits:
+        why = _NOBODY.get(finding.kind, "the evidence does not single one out")
+        return paragraph(f"none named: {why}", width)
+    if len(finding.culprits) <= _MOST_CULPRITS and any((c.pid, c.pod) != (None, None) for c in finding.culprits):
+        return [culprit_line(culprit) for culprit in finding.culprits]
+    by_host: dict[str | None, list[int]] = {}
+    for culprit in finding.culprits:
+        by_host.setdefault(culprit.host, []).append(culprit.rank)
+    if len(by_host) > _MOST_CULPRITS:
+        return paragraph(f"{ranks_text(fold(finding.culprit_ranks))} on {len(by_host)} hosts", width, Style.BAD)
+    return [_culprits_on(host, ranks) for host, ranks in by_host.items()]
+
+
+def _culprits_on(host: str | None, ranks: Sequence[int]) -> Line:
+    where = "" if host is None else f"  host {printable(host, most=80)}"
+    return (Span(ranks_text(fold(ranks)), Style.BAD), Span(where))
+
+
+def culprit_line(culprit: Culprit) -> Line:
+    """Return `rank 2  host node1, pod a/b, container c, pid 4711, local rank 0, GPU 2`, as far as it is known."""
+    facts = [
+        f"host {printable(culprit.host, most=80)}" if culprit.host is not None else "",
+        f"pod {printable(culprit.pod, most=200)}" if culprit.pod is not None else "",
+        f"container {printable(culprit.container, most=80)}" if culprit.container is not None else "",
+        f"pid {culprit.pid}" if culprit.pid is not None else "",
+        f"local rank {culprit.local_rank}" if culprit.local_rank is not None else "",
+        f"GPU {printable(culprit.gpu, most=80)}" if culprit.gpu is not None else "",
+    ]
+    known = ", ".join(fact for fact in facts if fact)
+    return (Span(f"rank {culprit.rank}", Style.BAD), Span(f"  {known}" if known else ""))
+
+
+def _victims(finding: Finding, width: int) -> list[Line]:
+    """The victims, where the table of waits or the ring does not show all of them."""
+    waiting = {wait.rank for wait in (*waits_of(finding), *finding.cycle)}
+    if waiting.issuperset(unfold(finding.victims)):
+        return []
+    return paragraph(ranks_text(finding.victims), width)
+
+
+def where_lines(where: Where | None, width: int) -> list[Line]:
+    """Return where the culprit is now: the user's frame, the innermost one, the process, the child."""
+    if where is None:
+        return []
+    innermost = None if where.library == where.user else where.library
+    thread = where.thread if where.thread != "MainThread" else ""
+    rows = [
+        ("own code", _place_lines(where.user, width - _NOW)),
+        ("innermost", _place_lines(innermost, width - _NOW)),
+        ("thread", paragraph(printable(thread, most=80), width - _NOW)),
+        ("process", paragraph(printable(where.process), width - _NOW)),
+        ("child", paragraph(printable(where.child), width - _NOW)),
+    ]
+    return [each for label, lines in rows for each in labelled(label, lines, _NOW)]
+
+
+def _place_lines(place: Place | None, width: int) -> list[Line]:
+    """On one line if it fits, else the place below the function."""
+    if place is None:
+        return []
+    whole = place_text(place)
+    if display_width(whole) <= width or not place.file:
+        return [line(whole, Style.BOLD)]
+    number = f":{place.line}" if place.line else ""
+    path = shortened(place.file, max(width - len(number), 12))
+    return [line(printable(place.function, most=120), Style.BOLD), line(path + number)]
+
+
+def link_lines(links: Sequence[Link]) -> list[Line]:
+    """Return both ends of each link under suspicion."""
+    lines: list[Line] = []
+    for link in links[:_MOST_LINKS]:
+        ends = f"{end_text(link.from_)} ↔ {end_text(link.to)}"
+        interface = f"  over {printable(link.interface, most=80)}" if link.interface is not None else ""
+        lines.append((Span(ends, Style.WARNING), Span(interface)))
+    more = len(links) - _MOST_LINKS
+    return [*lines, line(f"… {more} more", Style.DIM)] if more > 0 else lines
+
+
+def end_text(end: LinkEnd) -> str:
+    """Return `rank 3 on node2`, as far as it is known."""
+    rank = f"rank {end.rank}" if end.rank is not None else ""
+    host = printable(end.host, most=80) if end.host is not None else ""
+    return " on ".join(part for part in (rank, host) if part) or "an unknown end"
+
+
+def step_lines(steps: Sequence[NextStep], width: int) -> list[tuple[list[Line], Line | None]]:
+    """Return each step's text, numbered, and its command; a command is never wrapped, so that it can be copied."""
+    numbered: list[tuple[list[Line], Line | None]] = []
+    for number, step in enumerate(steps, start=1):
+        mark = f"{number}. "
+        text = labelled(mark, paragraph(printable(step.text), width - len(mark)), len(mark))
+        command: Line | None = None
+        if step.command is not None:
+            command = (Span(f"{' ' * len(mark)}$ ", Style.DIM), Span(printable(step.command), Style.BOLD))
+        numbered.append((text, command))
+    return numbered
+
+
+def title_text(finding: Finding) -> str:
+    """Return `rank_not_joined, proven; cause user_code` in the words of the API."""
+    return f"{finding.kind}, {finding.certainty}; cause {finding.cause}"

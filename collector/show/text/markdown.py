@@ -1,0 +1,116 @@
+"""The verdict for a chat or a ticket: prose and lists outside, whatever must keep its columns inside fences.
+
+Foreign text can break out of neither: outside of fences it is escaped, for Markdown and HTML, and cannot call people
+or make links; inside of them it holds no run of backticks that could close one.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from collector.show.text.checks import worst_lines
+from collector.show.text.classes import class_lines, culprits_of, shown_stacks
+from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
+from collector.show.text.findings import MEANING, finding_blocks
+from collector.show.text.layout import Line, fitted, plain
+from collector.show.text.printable import printable
+from collector.show.text.text import about_text, headline_text
+from shared.answer.diagnosis import Diagnosis, Finding, NextStep
+
+_WIDTH = 96
+"""Of what stands in fences: what a ticket shows without scrolling sideways."""
+
+_MOST_FINDINGS = 10
+_MOST_GAPS = 20
+
+_SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
+_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_MENTION = re.compile(r"@(?=\w)")
+_LINK = re.compile(r"(?<=[A-Za-z]):(?=//)|(?<=www)\.", re.IGNORECASE)
+_TICKS = re.compile(r"`{3,}")
+_CALL = re.compile(r"<(?=[!@#])")  # <!channel>, <@U024BE7LH>: Slack acts on them in code too
+
+
+def render_markdown(diagnosis: Diagnosis) -> str:
+    """Return the verdict as Markdown (CommonMark)."""
+    parts = [
+        f"**{escaped(headline_text(diagnosis))}**",
+        escaped(about_text(diagnosis)),
+        *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
+        *_steps("Do now", diagnosis.next_steps),
+        *_stacks(diagnosis),
+        *_checks(diagnosis),
+        *_bullets("Looked at", _looked_at(diagnosis)),
+        *_bullets("Sources that contradict each other", map(conflict_text, diagnosis.conflicts)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Return foreign text as Markdown that shows it and does nothing: no markup, HTML, link or mention."""
+    shown = "".join(_HTML.get(char, char) for char in printable(text))
+    marked = _SPECIAL.sub(lambda match: f"\\{match[0]}", shown)
+    return _LINK.sub(lambda match: f"&#{ord(match[0])};", _MENTION.sub("＠", marked))
+
+
+def fenced(lines: Iterable[Line]) -> str:
+    """Return `lines` as a block of code."""
+    return fenced_text(plain(lines))
+
+
+def fenced_text(lines: Iterable[str]) -> str:
+    """Return printable text lines as a block of code; what could close it or call people is written as escapes."""
+    body = "\n".join(_CALL.sub(r"\\x3c", _TICKS.sub(lambda match: r"\x60" * len(match[0]), each)) for each in lines)
+    return f"```text\n{body}\n```"
+
+
+def _finding(finding: Finding, number: int, diagnosis: Diagnosis) -> list[str]:
+    if number > _MOST_FINDINGS:
+        return [f"… {len(diagnosis.findings) - _MOST_FINDINGS} more"] if number == _MOST_FINDINGS + 1 else []
+    certainty = f"**{finding.certainty}** ({MEANING[finding.certainty]})"
+    title = f"**{number}. {finding.kind}**, cause {finding.cause}, {certainty}"
+    summary = [] if finding.summary in diagnosis.headline else [escaped(finding.summary)]
+    return [title, *summary, *_blocks(finding, diagnosis), *_steps("Next", finding.next_steps)]
+
+
+def _blocks(finding: Finding, diagnosis: Diagnosis) -> list[str]:
+    """The finding's blocks, as the terminal shows them, in one fence."""
+    lines: list[str] = []
+    for label, block in finding_blocks(finding, _WIDTH - 12, shown=shown_stacks(diagnosis)):
+        body = plain(fitted(block, _WIDTH - 12))
+        lines += [f"{label if at == 0 else '':<12}{text}".rstrip() for at, text in enumerate(body)]
+    return [fenced_text(lines)] if lines else []
+
+
+def _steps(title: str, steps: Sequence[NextStep]) -> list[str]:
+    if not steps:
+        return []
+    return [f"{title}:", *(_step(step, number) for number, step in enumerate(steps, start=1))]
+
+
+def _step(step: NextStep, number: int) -> str:
+    text = f"{number}. {escaped(step.text)}"
+    if step.command is None:
+        return text
+    block = fenced_text([printable(step.command)]).replace("```text", "```sh", 1)
+    return f"{text}\n\n" + "\n".join(f"   {each}" for each in block.splitlines())
+
+
+def _stacks(diagnosis: Diagnosis) -> list[str]:
+    lines = class_lines(diagnosis.stack_classes, _WIDTH, culprits=culprits_of(diagnosis))
+    return ["Stacks:", fenced(fitted(lines, _WIDTH))] if lines else []
+
+
+def _checks(diagnosis: Diagnosis) -> list[str]:
+    lines = worst_lines(diagnosis.checks, _WIDTH)
+    return ["How it was started:", fenced(fitted(lines, _WIDTH))] if lines else []
+
+
+def _looked_at(diagnosis: Diagnosis) -> list[str]:
+    gaps = [gap_text(gap) for gap in fold_gaps(diagnosis.coverage.missing)]
+    more = [f"… {len(gaps) - _MOST_GAPS} more"] if len(gaps) > _MOST_GAPS else []
+    return [coverage_text(diagnosis.coverage), *gaps[:_MOST_GAPS], *more]
+
+
+def _bullets(title: str, texts: Iterable[str]) -> list[str]:
+    items = [f"- {escaped(text)}" for text in texts]
+    return [f"{title}:", "\n".join(items)] if items else []

@@ -1,0 +1,103 @@
+"""The verdict for a terminal: the headline first, then each finding with its ground, then what was not seen."""
+
+from collector.show.text.checks import worst_lines
+from collector.show.text.classes import class_lines, culprits_of, shown_stacks
+from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines
+from collector.show.text.findings import MEANING, finding_blocks, labelled_blocks, step_lines, title_text
+from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, fitted, indented, line, paint, paragraph
+from collector.show.text.printable import printable
+from shared.answer.diagnosis import Diagnosis, Finding, NextStep
+from shared.answer.words import Verdict
+
+WORDS = {
+    Verdict.HUNG: ("HUNG", Style.BAD),
+    Verdict.SLOW: ("SLOW", Style.WARNING),
+    Verdict.NOT_HUNG: ("NOT HUNG", Style.GOOD),
+    Verdict.CANNOT_TELL: ("CANNOT TELL", Style.PUZZLING),
+}
+
+_MARGIN = 12
+"""Columns of the labels on the left."""
+
+_MOST_FINDINGS = 6
+
+
+def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
+    """Return the verdict as text of at most `width` columns; only commands, which are to be copied, may be longer."""
+    width = max(width, NARROWEST)
+    lines = [
+        *_head(diagnosis, width),
+        *_findings(diagnosis, width),
+        *_section("Do now", _steps(diagnosis.next_steps, width)),
+        *_section("Stacks", _classes(diagnosis, width)),
+        *_section("How it was started", worst_lines(diagnosis.checks, width - 2)),
+        *_section("Looked at", _looked_at(diagnosis, width)),
+        *_section("Sources that contradict each other", conflict_lines(diagnosis.conflicts, width - 2)),
+    ]
+    return paint(lines, colour=colour)
+
+
+def _head(diagnosis: Diagnosis, width: int) -> list[Line]:
+    headline = paragraph(printable(headline_text(diagnosis)), width, WORDS[diagnosis.verdict][1])
+    return [*headline, *paragraph(about_text(diagnosis), width, Style.DIM)]
+
+
+def headline_text(diagnosis: Diagnosis) -> str:
+    """Return the headline, which says the verdict first; not printable yet."""
+    word = WORDS[diagnosis.verdict][0]
+    said = diagnosis.headline.lower().startswith(word.lower())
+    return diagnosis.headline if said else f"{word}: {diagnosis.headline}".removesuffix(": ")
+
+
+def about_text(diagnosis: Diagnosis) -> str:
+    """Return `hung, job slurm-4242, 2026-01-02T03:04:05Z, took 3.4 s` as far as it is known."""
+    parts = [
+        diagnosis.verdict.value + (f" ({diagnosis.state})" if diagnosis.state is not None else ""),
+        f"job {printable(diagnosis.job, most=80)}" if diagnosis.job is not None else "",
+        printable(diagnosis.made_at, most=40),
+        f"took {diagnosis.took_seconds:.1f} s" if diagnosis.took_seconds else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:
+    lines: list[Line] = []
+    for number, finding in enumerate(diagnosis.findings[:_MOST_FINDINGS], start=1):
+        lines += [EMPTY, *_finding(finding, number, width, diagnosis)]
+    more = len(diagnosis.findings) - _MOST_FINDINGS
+    return [*lines, EMPTY, line(f"… {more} more findings, in the JSON", Style.DIM)] if more > 0 else lines
+
+
+def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) -> list[Line]:
+    title = (Span(f"{number}. {title_text(finding)}", Style.BOLD),)
+    meaning = (Span(f"   {finding.certainty}: {MEANING[finding.certainty]}", Style.DIM),)
+    summary = [] if finding.summary in diagnosis.headline else paragraph(printable(finding.summary), width - 3)
+    blocks = labelled_blocks(finding_blocks(finding, width - _MARGIN - 3, shown=shown_stacks(diagnosis)), _MARGIN)
+    body = indented([*summary, *fitted(blocks, width - 3)], 3)
+    return [*fitted([title, meaning], width), *body, *_labelled_steps(finding.next_steps, width)]
+
+
+def _labelled_steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
+    lines = _steps(steps, width - _MARGIN - 1)
+    head, margin = Span("   next".ljust(_MARGIN + 3), Style.LABEL), Span(" " * (_MARGIN + 3))
+    return [(head if at == 0 else margin, *each) for at, each in enumerate(lines)]
+
+
+def _steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
+    lines: list[Line] = []
+    for text, command in step_lines(steps, width - 2):
+        lines += [*text, command] if command is not None else text
+    return lines
+
+
+def _classes(diagnosis: Diagnosis, width: int) -> list[Line]:
+    return fitted(class_lines(diagnosis.stack_classes, width - 2, culprits=culprits_of(diagnosis)), width - 2)
+
+
+def _looked_at(diagnosis: Diagnosis, width: int) -> list[Line]:
+    gaps = gap_lines(diagnosis.coverage.missing, width - 4)
+    return [*paragraph(coverage_text(diagnosis.coverage), width - 2), *indented(gaps, 2)]
+
+
+def _section(title: str, lines: list[Line]) -> list[Line]:
+    return [EMPTY, line(title, Style.BOLD), *indented(lines, 2)] if lines else []

@@ -1,0 +1,237 @@
+"""One aspect of a job over all its ranks: stacks, file descriptors, logs, sequence marks. Values for the API."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from pydantic import Field
+
+from collector.align.expected import Expected, Unanswered
+from collector.align.groups.sequence_tables import GroupTable, group_tables
+from collector.align.job_owner import one_users
+from collector.align.stacks.stack_classes import StackNode, merge_tree, stack_classes
+from collector.checks.all import check_job
+from shared.answer.checks import Check
+from shared.answer.diagnosis import Contract, StackClass
+from shared.missing import Missing
+from shared.ranks import FoldedRanks, fold, unfold
+from shared.wire.log_events import LogEvent, Logs
+from shared.wire.setup import Setup
+from shared.wire.snapshot import Fds, NodeSnapshot, RankSnapshot
+from shared.wire.stacks import Stacks
+
+
+class RankGap(Contract):
+    """A rank that did not give what was asked for."""
+
+    rank: int
+    host: str | None = None
+    missing: Missing
+
+
+class View(Contract):
+    """What all views have in common."""
+
+    job: str | None = None
+    unanswered: tuple[Unanswered, ...] = Field(default=(), description="Agents that did not answer.")
+    gaps: tuple[RankGap, ...] = Field(default=(), description="Ranks that did not give it, and why.")
+
+
+class StackRoot(NamedTuple):
+    """All prefix trees as one, whose root stands for all ranks and is no frame."""
+
+    place: None
+    ranks: str
+    children: tuple[StackNode, ...]
+
+
+class TreeView(View):
+    """Main threads' stacks merged into prefix trees."""
+
+    tree: tuple[StackNode, ...]
+
+    @property
+    def root(self) -> StackRoot:
+        """The trees as one."""
+        ranks = fold(rank for node in self.tree for rank in unfold(node.ranks))
+        return StackRoot(None, ranks, self.tree)
+
+
+class ClassesView(View):
+    """Ranks grouped by where their main threads are."""
+
+    classes: tuple[StackClass, ...]
+
+
+class SequencesView(View):
+    """How far each rank has got in each process group."""
+
+    groups: tuple[GroupTable, ...]
+
+
+class RankFds(Contract):
+    """Open file descriptors of one rank."""
+
+    rank: int
+    host: str | None = None
+    pid: int | None = None
+    fds: Fds
+
+
+class FdsView(View):
+    """Open file descriptors, rank by rank."""
+
+    ranks: tuple[RankFds, ...]
+
+
+class LogLine(Contract):
+    """One of the last lines that a rank wrote."""
+
+    rank: int | None = Field(description="None: the file belongs to no one rank.")
+    host: str | None = None
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        rank = "-" if self.rank is None else self.rank
+        return f"[{self.host or '-'}:{rank}] {self.text}"
+
+
+class LogsView(View):
+    """The ends of all ranks' logs, and what was recognised in them."""
+
+    lines: tuple[LogLine, ...]
+    events: tuple[LogEvent, ...]
+
+
+class ChecksView(View):
+    """What is wrong or risky in how the job was started, the worst first."""
+
+    looked_at: FoldedRanks = Field(description="Ranks whose settings were read; the others are among the gaps.")
+    checks: tuple[Check, ...]
+
+
+def only(
+    snapshots: Sequence[NodeSnapshot], expected: Expected, *, ranks: frozenset[int] | None
+) -> tuple[NodeSnapshot, ...]:
+    """Return the snapshots with nothing but `ranks` of one user's job; None: all."""
+    job = expected.job
+    return tuple(
+        snapshot.model_copy(update={"ranks": tuple(r for r in snapshot.ranks if _wanted(r, job, ranks))})
+        for snapshot in one_users(snapshots, expected).snapshots
+    )
+
+
+def native_only(snapshots: Sequence[NodeSnapshot]) -> tuple[NodeSnapshot, ...]:
+    """Leave out the plain look at each process of which there is a native one."""
+    deep = {(each.host, rank.identity.pid) for each in snapshots for rank in each.ranks if _is_native(rank)}
+    return tuple(
+        each.model_copy(
+            update={
+                "ranks": tuple(
+                    rank for rank in each.ranks if _is_native(rank) or (each.host, rank.identity.pid) not in deep
+                )
+            }
+        )
+        for each in snapshots
+    )
+
+
+def _is_native(rank: RankSnapshot) -> bool:
+    return isinstance(rank.stacks, Stacks) and rank.stacks.native
+
+
+def view_tree(snapshots: Sequence[NodeSnapshot], expected: Expected) -> TreeView:
+    """Merge the stacks of all ranks."""
+    return TreeView(
+        job=expected.job,
+        unanswered=expected.unanswered,
+        gaps=_gaps(snapshots, "stacks"),
+        tree=merge_tree(snapshots),
+    )
+
+
+def view_classes(snapshots: Sequence[NodeSnapshot], expected: Expected) -> ClassesView:
+    """Group the ranks by their stacks."""
+    return ClassesView(
+        job=expected.job,
+        unanswered=expected.unanswered,
+        gaps=_gaps(snapshots, "stacks"),
+        classes=stack_classes(snapshots),
+    )
+
+
+def view_sequences(snapshots: Sequence[NodeSnapshot], expected: Expected) -> SequencesView:
+    """Tabulate every process group that a recorder mentions."""
+    return SequencesView(
+        job=expected.job,
+        unanswered=expected.unanswered,
+        gaps=_gaps(snapshots, "recorder"),
+        groups=group_tables(snapshots),
+    )
+
+
+def view_checks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> ChecksView:
+    """Check how the job was started."""
+    looks = (rank for snapshot in snapshots for rank in snapshot.ranks)
+    return ChecksView(
+        job=expected.job,
+        unanswered=expected.unanswered,
+        gaps=_gaps(snapshots, "setup"),
+        looked_at=fold(look.identity.rank for look in looks if isinstance(look.setup, Setup)),
+        checks=check_job(snapshots, expected),
+    )
+
+
+def view_fds(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FdsView:
+    """List what each rank has open."""
+    ranks = tuple(
+        RankFds(rank=rank.identity.rank, host=host, pid=rank.identity.pid, fds=rank.fds)
+        for host, rank in _last_looks(snapshots)
+        if isinstance(rank.fds, Fds)
+    )
+    return FdsView(job=expected.job, unanswered=expected.unanswered, gaps=_gaps(snapshots, "fds"), ranks=ranks)
+
+
+def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: int) -> LogsView:
+    """Merge the last `lines` lines of each file of each rank, by rank."""
+    looks = tuple(_last_looks(snapshots))
+    owned = [(host, rank.identity.rank, rank.logs) for host, rank in looks if isinstance(rank.logs, Logs)]
+    shared = [(snapshot.host, None, snapshot.logs) for snapshot in snapshots if snapshot.logs is not None]
+    every: list[tuple[str | None, int | None, Logs]] = [*owned, *shared]
+    return LogsView(
+        job=expected.job,
+        unanswered=expected.unanswered,
+        gaps=_gaps(snapshots, "logs"),
+        lines=tuple(
+            LogLine(rank=rank, host=host, path=file.path, text=text)
+            for host, rank, logs in every
+            for file in logs.files
+            for text in file.lines[-lines:]
+        ),
+        events=tuple(event for _, _, logs in every for event in logs.events),
+    )
+
+
+def _wanted(look: RankSnapshot, job: str | None, ranks: frozenset[int] | None) -> bool:
+    identity = look.identity
+    of_job = job is None or identity.job is None or identity.job == job
+    return of_job and (ranks is None or identity.rank in ranks)
+
+
+def _last_looks(snapshots: Iterable[NodeSnapshot]) -> Iterator[tuple[str | None, RankSnapshot]]:
+    """Yield each process's last look with its host, by rank."""
+    last: dict[tuple[int, str | None, int | None], tuple[str | None, RankSnapshot]] = {}
+    for snapshot in sorted(snapshots, key=lambda snapshot: snapshot.taken_at_ns or 0):
+        for look in snapshot.ranks:
+            host = look.identity.host or snapshot.host
+            last[look.identity.rank, host, look.identity.pid] = (host, look)
+    return iter(last[key] for key in sorted(last, key=lambda key: (key[0], key[1] or "", key[2] or 0)))
+
+
+def _gaps(snapshots: Iterable[NodeSnapshot], source: str) -> tuple[RankGap, ...]:
+    looks = ((host, look, getattr(look, source)) for host, look in _last_looks(snapshots))
+    return tuple(
+        RankGap(rank=look.identity.rank, host=host, missing=given)
+        for host, look, given in looks
+        if isinstance(given, Missing)
+    )

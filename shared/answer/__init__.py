@@ -1,0 +1,1 @@
+"""What users and bots get: the contract."""

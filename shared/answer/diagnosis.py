@@ -1,0 +1,325 @@
+"""The answer: a contract for bots, and the one thing that every rendering renders.
+
+The words in the enumerations are API. Adding one is a change-log entry, changing one a new schema version.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from shared import SCHEMA_VERSION
+from shared.answer.checks import Check
+from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.missing import Missing, Reason
+from shared.ranks import FoldedRanks
+from shared.value import Value
+
+
+class Contract(Value):
+    """Base of the answer's parts: frozen, every field always present."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class Culprit(Contract):
+    """A rank found at fault, as far as it is identified."""
+
+    rank: int
+    local_rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    gpu: str | None = Field(
+        default=None, description="The device it computes on: by the driver's number, else what its environment names."
+    )
+    pod: str | None = Field(default=None, description="`NAMESPACE/NAME` of the pod that it runs in, on Kubernetes.")
+    container: str | None = Field(default=None, description="The container within the pod, by its name.")
+
+
+class GroupRef(Contract):
+    """A process group, known by its name and members."""
+
+    name: str
+    description: str = ""
+    ranks: FoldedRanks = ""
+
+
+class Place(Contract):
+    """One frame, for people and bots. `line` is 0 where unknown."""
+
+    function: str
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
+
+
+class Where(Contract):
+    """Where the culprit is now."""
+
+    user: Place | None = Field(default=None, description="Innermost frame of the user's own code.")
+    library: Place | None = Field(default=None, description="Innermost frame of all.")
+    thread: str = ""
+    process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
+    child: str = Field(default="", description="A child process it waits for, and where that one is.")
+
+
+class Wait(Contract):
+    """One edge of the wait-for graph."""
+
+    rank: int
+    waits_for: FoldedRanks
+    group: GroupRef | None = None
+    op: str | None = None
+    sequence: int | None = None
+    call_site: Place | None = None
+
+
+class LinkEnd(Contract):
+    rank: int | None = None
+    host: str | None = None
+
+
+class Link(Contract):
+    """A network path under suspicion: always both ends."""
+
+    from_: LinkEnd = Field(alias="from", serialization_alias="from")
+    to: LinkEnd
+    interface: str | None = None
+
+
+class _Evidence(Contract):
+    ranks: FoldedRanks = Field(description="The ranks that this evidence is about.")
+    text: str = Field(description="One sentence for a person.")
+
+
+class SequenceEvidence(_Evidence):
+    """Marks of a group, by what was last issued."""
+
+    kind: Literal["sequence"] = "sequence"
+    group: GroupRef
+    lane: Literal["collective", "p2p"] = "collective"
+    sequence: int
+    issued: dict[str, FoldedRanks] = Field(description="Last sequence issued -> ranks; `unknown` where not known.")
+    waiting: FoldedRanks = ""
+    absent: FoldedRanks = ""
+    waited_seconds: float | None = None
+
+
+class Side(Contract):
+    """One opinion about what an operation is."""
+
+    ranks: FoldedRanks
+    op: str
+    sizes: str = ""
+    dtypes: str = ""
+    call_site: Place | None = None
+
+
+class SignatureEvidence(_Evidence):
+    """Same group, same sequence, different operation."""
+
+    kind: Literal["signature"] = "signature"
+    group: GroupRef
+    sequence: int
+    sides: tuple[Side, ...]
+
+
+class WaitEvidence(_Evidence):
+    """Edges of the wait-for graph that lead to the culprit."""
+
+    kind: Literal["wait"] = "wait"
+    waits: tuple[Wait, ...]
+
+
+class StackEvidence(_Evidence):
+    kind: Literal["stack"] = "stack"
+    thread: str = ""
+    frames: tuple[Place, ...] = Field(description="Outermost first.")
+
+
+class ProcessEvidence(_Evidence):
+    kind: Literal["process"] = "process"
+    host: str | None = None
+    pid: int | None = None
+    state: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+class AbsenceEvidence(_Evidence):
+    """Ranks that should be there and are not seen."""
+
+    kind: Literal["absence"] = "absence"
+    reason: Reason
+
+
+class LogEvidence(_Evidence):
+    kind: Literal["log"] = "log"
+    path: str = ""
+    line: str
+
+
+class FdEvidence(_Evidence):
+    kind: Literal["fd"] = "fd"
+    pid: int | None = None
+    fd: int | None = None
+    target: str | None = None
+
+
+class MotionEvidence(_Evidence):
+    """What did or did not move between two looks."""
+
+    kind: Literal["motion"] = "motion"
+    seconds: float
+    moved: FoldedRanks = ""
+    frozen: FoldedRanks = ""
+
+
+class LagEvidence(_Evidence):
+    """A straggler's arrival compared with the others'."""
+
+    kind: Literal["lag"] = "lag"
+    group: GroupRef
+    lag_seconds: float
+    period_seconds: float
+    last_in: int = Field(description="At how many of `of` sequences it came last.")
+    of: int
+
+
+class KernelEvidence(_Evidence):
+    """A line of a node's kernel log."""
+
+    kind: Literal["kernel"] = "kernel"
+    host: str | None = None
+    line: str
+    at: float | None = Field(default=None, description="Unix seconds of the first such line.")
+    count: int = Field(default=1, description="How often it was printed.")
+
+
+class GpuEvidence(_Evidence):
+    """What the driver tells of one GPU."""
+
+    kind: Literal["gpu"] = "gpu"
+    host: str | None = None
+    index: int
+    device: str | None = Field(default=None, description="PCI address.")
+
+
+class PodEvidence(_Evidence):
+    """What Kubernetes tells of one pod of the job."""
+
+    kind: Literal["pod"] = "pod"
+    pod: str = Field(description="`NAMESPACE/NAME`")
+    container: str | None = None
+    host: str | None = Field(default=None, description="Its node.")
+    phase: str = Field(default="", description="Running, Pending, Failed …")
+    reason: str = Field(default="", description="What is wrong with it or was before: `OOMKilled`, `Evicted` …")
+    restarts: int = 0
+
+
+Evidence = Annotated[
+    SequenceEvidence
+    | SignatureEvidence
+    | WaitEvidence
+    | StackEvidence
+    | ProcessEvidence
+    | AbsenceEvidence
+    | LogEvidence
+    | FdEvidence
+    | MotionEvidence
+    | LagEvidence
+    | KernelEvidence
+    | GpuEvidence
+    | PodEvidence,
+    Field(discriminator="kind"),
+]
+
+
+class NextStep(Contract):
+    """What to do next; `command` can be pasted as it is, or is None."""
+
+    text: str
+    command: str | None = None
+
+
+class Finding(Contract):
+    """One fault, with what it rests on."""
+
+    kind: Kind
+    cause: Cause = Cause.UNKNOWN
+    certainty: Certainty
+    culprits: tuple[Culprit, ...] = ()
+    victims: FoldedRanks = ""
+    group: GroupRef | None = None
+    op: str | None = None
+    sequence: int | None = None
+    cycle: tuple[Wait, ...] = ()
+    links: tuple[Link, ...] = ()
+    where: Where | None = None
+    summary: str = Field(default="", description="The finding in one sentence.")
+    remarks: tuple[str, ...] = Field(default=(), description="What limits the finding, or what it was inferred from.")
+    evidence: tuple[Evidence, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
+
+    @property
+    def culprit_ranks(self) -> tuple[int, ...]:
+        return tuple(c.rank for c in self.culprits)
+
+
+class StackClass(Contract):
+    """Ranks whose main threads are at the same place."""
+
+    ranks: FoldedRanks
+    frames: tuple[Place, ...] = Field(description="Outermost first.")
+    label: str = ""
+
+
+class Gap(Contract):
+    """What was not seen: of which ranks or host, from which source, and why."""
+
+    ranks: FoldedRanks = ""
+    host: str | None = None
+    missing: Missing
+
+
+class Coverage(Contract):
+    """How much was looked at. Counts are ranks."""
+
+    expected: int | None = None
+    seen: int = 0
+    answered: int = 0
+    with_stacks: int = 0
+    with_trace: int = 0
+    missing: tuple[Gap, ...] = ()
+
+
+class Conflict(Contract):
+    """Two sources that cannot both be right; told, never averaged away."""
+
+    sources: tuple[str, ...]
+    text: str
+
+
+class Diagnosis(Contract):
+    """The verdict on one job, with everything it rests on."""
+
+    schema_version: int = SCHEMA_VERSION
+    id: str = ""
+    job: str | None = None
+    user: str | None = Field(
+        default=None, description="Whose job it is: a user id, `c1000` in a container's own count; None: not known."
+    )
+    made_at: str = Field(default="", description="RFC 3339, UTC.")
+    took_seconds: float = 0.0
+    verdict: Verdict
+    state: Literal["running", "idle", "finished"] | None = Field(
+        default=None, description="Only for `not_hung`: which kind of not hung."
+    )
+    headline: str
+    findings: tuple[Finding, ...] = ()
+    next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do where no finding says it.")
+    stack_classes: tuple[StackClass, ...] = ()
+    checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
+    coverage: Coverage = Coverage()
+    conflicts: tuple[Conflict, ...] = ()

@@ -1,0 +1,64 @@
+"""The words of a verdict. They are API: a new word is a change-log entry, a changed one a new schema version."""
+
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """The one word."""
+
+    HUNG = "hung"
+    SLOW = "slow"
+    NOT_HUNG = "not_hung"
+    CANNOT_TELL = "cannot_tell"
+
+
+class Kind(StrEnum):
+    """What sort of fault a finding is."""
+
+    RANK_NOT_JOINED = "rank_not_joined"
+    RANK_EXITED = "rank_exited"
+    RANK_UNREACHABLE = "rank_unreachable"
+    RANK_STOPPED = "rank_stopped"
+    RANK_MISSING = "rank_missing"
+    COLLECTIVE_MISMATCH = "collective_mismatch"
+    ORDER_INVERSION = "order_inversion"
+    P2P_DEADLOCK = "p2p_deadlock"
+    P2P_UNMATCHED = "p2p_unmatched"
+    STUCK_TOGETHER = "stuck_together"
+    STARTUP_INCOMPLETE = "startup_incomplete"
+    STRAGGLER = "straggler"
+
+
+class Cause(StrEnum):
+    """Why the culprit is where it is."""
+
+    DATALOADER = "dataloader"
+    CHECKPOINT = "checkpoint"
+    FILESYSTEM = "filesystem"
+    PIPE_BLOCKED = "pipe_blocked"
+    DEBUGGER = "debugger"
+    USER_CODE = "user_code"
+    EXCEPTION = "exception"
+    TEARDOWN = "teardown"
+    GIL = "gil"
+    COMPILE = "compile"
+    DEVICE_SYNC = "device_sync"
+    COMMUNICATION = "communication"
+    RENDEZVOUS = "rendezvous"
+    IMPORT = "import"
+    OOM = "oom"
+    SIGNAL = "signal"
+    NETWORK = "network"
+    GPU_FAULT = "gpu_fault"
+    UNKNOWN = "unknown"
+
+
+class Certainty(StrEnum):
+    """How firm a finding stands. Three words with a definition, not a number."""
+
+    PROVEN = "proven"
+    """Sequence marks or process state show it directly."""
+    SUPPORTED = "supported"
+    """Two independent weaker sources agree."""
+    SUSPECTED = "suspected"
+    """One weaker source, or a tie."""

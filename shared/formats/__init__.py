@@ -1,0 +1,1 @@
+"""Foreign formats, read once at the edge."""

@@ -1,0 +1,71 @@
+"""What lines of one kernel log tell, put together: the same line again is counted, a hung task keeps its stack."""
+
+import re
+
+from shared.formats.kernel_lines import read_kernel_frame, read_kernel_line
+from shared.wire.kernel_events import KernelEvent, KernelEventKind
+
+_MOST_EVENTS = 128
+_MOST_FRAMES = 12
+_MOST_LINES_OF_A_STACK = 64
+_WITH_STACK = (KernelEventKind.HUNG_TASK, KernelEventKind.LOCKUP)
+
+
+class KernelRecord:
+    """The telling lines of one kernel log, at most 128 kinds of them: the latest."""
+
+    def __init__(self) -> None:
+        self._events: dict[tuple[object, ...], KernelEvent] = {}
+        self._stack_of: tuple[object, ...] | None = None
+        self._lines_of_stack = 0
+
+    @property
+    def events(self) -> tuple[KernelEvent, ...]:
+        """What was told, by first appearance."""
+        return tuple(sorted(self._events.values(), key=lambda event: event.at or 0.0))
+
+    def take(self, event: KernelEvent, at: float | None) -> None:
+        """Take in what `read_kernel_line` made of a line. `at`: Unix seconds, None where nothing tells."""
+        key = (event.kind, event.code, event.pid, event.device, event.interface, _shape(event))
+        known = self._events.get(key)
+        if known is not None:
+            event = _again(known, at)
+        else:
+            event = event.model_copy(update={"at": at, "last_at": at})
+            if len(self._events) >= _MOST_EVENTS:
+                del self._events[min(self._events, key=lambda old: self._events[old].last_at or 0.0)]
+        self._events[key] = event
+        told = event.kind in _WITH_STACK and not event.stack
+        self._stack_of, self._lines_of_stack = (key if told else None), 0
+
+    def take_other(self, text: str) -> None:
+        """Take in a line that tells nothing by itself: below a hung task's stand the functions of its stack."""
+        if self._stack_of is None:
+            return
+        self._lines_of_stack += 1
+        event, frame = self._events.get(self._stack_of), read_kernel_frame(text)
+        if event is None or "</TASK>" in text or self._lines_of_stack > _MOST_LINES_OF_A_STACK:
+            self._stack_of = None
+        elif frame is not None and len(event.stack) < _MOST_FRAMES:
+            self._events[self._stack_of] = event.model_copy(update={"stack": (*event.stack, frame)})
+
+    def take_line(self, text: str, at: float | None) -> None:
+        """Take in any line, without its stamp."""
+        event = read_kernel_line(text)
+        if event is None:
+            self.take_other(text)
+        else:
+            self.take(event, at)
+
+
+def _shape(event: KernelEvent) -> str:
+    """What of a line stays the same when it is printed again, where nothing else tells lines apart."""
+    return re.sub(r"\d+", "0", event.text)[:80]
+
+
+def _again(known: KernelEvent, at: float | None) -> KernelEvent:
+    """Count one more; of several files the later ones may come first."""
+    first = [each for each in (known.at, at) if each is not None]
+    last = [each for each in (known.last_at, at) if each is not None]
+    times = {"at": min(first, default=None), "last_at": max(last, default=None)}
+    return known.model_copy(update={**times, "count": known.count + 1})

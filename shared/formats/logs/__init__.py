@@ -1,0 +1,1 @@
+"""Log lines: one row per line that means something, with a real line above it."""

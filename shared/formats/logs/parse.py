@@ -1,0 +1,132 @@
+"""Finds in log lines what tells about a hang: timeouts, mismatches, lost connections, exceptions.
+
+Logs are dirty: colours, several processes in one line, launchers' prefixes, lines repeated or cut. A line is
+first cleaned and, where lines of several ranks were glued together, cut apart at the ranks' marks. Which
+rank wrote a line is told by its `[rankN]:` mark (PyTorch 2.2 on), else by whoever knows whose file it is.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from shared.formats.logs.row import Matcher
+from shared.formats.logs.rows_all import (
+    FINGERPRINT,
+    FINGERPRINT_HINT,
+    FINGERPRINT_PARTS,
+    GROUP,
+    GROUP_HINT,
+    MATCHERS,
+    canonical_op,
+)
+from shared.formats.logs.timestamps import moment_of, stamp_of
+from shared.formats.logs.tracebacks import HINT as TRACEBACK_HINT
+from shared.formats.logs.tracebacks import find_exceptions
+from shared.formats.logs.writers import cut_apart, process_of_line, rank_of_line
+from shared.redaction.redact import redact
+from shared.wire.log_events import EventKind, LogEvent
+
+MOST_EVENTS = 1000
+LONGEST_LINE = 4000
+_LONGEST_TEXT = 500
+_MOST_WRAPPED = 3
+_HINTS = (TRACEBACK_HINT, FINGERPRINT_HINT, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+# … [repeated 15x across cluster]
+_REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
+
+
+def clean_line(line: str) -> str:
+    """Return a line without colours, control characters and Ray's notes, cut to 4000 characters."""
+    if line.isprintable() and "[repeated " not in line:
+        return line[:LONGEST_LINE].rstrip()
+    return _REPEATED.sub("", _ESCAPES.sub("", line[: 2 * LONGEST_LINE]))[:LONGEST_LINE].rstrip()
+
+
+def find_events(
+    lines: Iterable[str], *, path: str, rank: int | None, written_at: float | None = None, most: int = MOST_EVENTS
+) -> tuple[LogEvent, ...]:
+    """Return the last events of some lines, oldest first.
+
+    `rank` is whose file it is, None where several ranks write into it; a line's own mark goes before it.
+    `written_at`: when the file was last written to, in Unix seconds, if it was written on this machine.
+    """
+    lines = list(lines)
+    if not _may_tell("\n".join(lines)):
+        return ()
+    pieces = [piece for line in lines for piece in cut_apart(clean_line(line))]
+    text = "\n".join(pieces)
+    matchers = tuple(matcher for matcher in MATCHERS if matcher.hint in text)
+    found = [*_matched(pieces, matchers), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
+    if TRACEBACK_HINT in text:
+        found += [(number, EventKind.EXCEPTION, pieces[number], told) for number, told in find_exceptions(pieces)]
+    found.sort(key=lambda event: event[0])
+    events = (_event(*event[1:], path=path, rank=rank) for event in found[-most:])
+    return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
+
+
+def _may_tell(text: str) -> bool:
+    """Is there any hint of an event? Colours may hide one; most logs have neither."""
+    return "\x1b" in text or any(hint in text for hint in _HINTS)
+
+
+_Found = tuple[int, EventKind, str, dict[str, str]]
+
+
+def _event(kind: EventKind, line: str, fields: dict[str, str], *, path: str, rank: int | None) -> LogEvent:
+    own = rank_of_line(line)
+    short = {name: redact(value)[:300] for name, value in fields.items()}
+    return LogEvent(
+        kind=kind,
+        rank=rank if own is None else own,
+        text=redact(line)[:_LONGEST_TEXT],
+        fields=short | process_of_line(line),
+        path=path,
+        stamp=stamp_of(line),
+    )
+
+
+def _dated(event: LogEvent, written_at: float) -> LogEvent:
+    at = moment_of(event.stamp, written_at=written_at) if event.stamp else None
+    return event if at is None else event.model_copy(update={"at": at})
+
+
+def _matched(lines: list[str], matchers: tuple[Matcher, ...]) -> Iterator[_Found]:
+    for number, line in enumerate(lines) if matchers else ():
+        for kind, hint, pattern in matchers:
+            match = _search(pattern, lines, number) if hint in line else None
+            if match is not None:
+                yield number, kind, line, _fields(match) | _group(line)
+
+
+def _group(line: str) -> dict[str, str]:
+    match = GROUP.search(line) if GROUP_HINT in line else None
+    return {} if match is None else {name: value for name, value in match.groupdict().items() if value}
+
+
+def _search(pattern: re.Pattern[str], lines: list[str], number: int) -> re.Match[str] | None:
+    """Search a line, and where that is in vain the line with those that it may have been wrapped into."""
+    return pattern.search(lines[number]) or pattern.search("\n".join(lines[number : number + _MOST_WRAPPED]))
+
+
+def _fields(match: re.Match[str]) -> dict[str, str]:
+    fields = {name: value for name, value in match.groupdict().items() if value is not None}
+    if "op" in fields:
+        fields["op"] = canonical_op(fields["op"])
+    return fields
+
+
+def _mismatches(lines: Iterable[str]) -> Iterator[_Found]:
+    """Find what TORCH_DISTRIBUTED_DEBUG=DETAIL prints: this rank's operation, and that of one it disagrees with."""
+    for number, line in enumerate(lines):
+        sides = FINGERPRINT.findall(line) if FINGERPRINT_HINT in line else []
+        if not sides:
+            continue
+        fields: dict[str, str] = {}
+        for prefix, (rank, body) in zip(("", "other_"), sides[:2], strict=False):
+            fields[f"{prefix}rank"] = rank
+            for name, pattern in FINGERPRINT_PARTS.items():
+                match = pattern.search(body)
+                if match is not None:
+                    fields[prefix + name] = canonical_op(match[1]) if name == "op" else match[1]
+        yield number, EventKind.COLLECTIVE_MISMATCH, line, fields

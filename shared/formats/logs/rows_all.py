@@ -1,0 +1,48 @@
+"""All kinds of log lines that tell about a hang, and the parts that lines of different kinds share."""
+
+import re
+
+from shared.formats.logs.rows_network import CONNECTIONS
+from shared.formats.logs.rows_system import ENDINGS
+from shared.formats.logs.rows_torch import OPERATIONS
+
+MATCHERS = (*OPERATIONS, *CONNECTIONS, *ENDINGS)
+
+# [PG ID 2 PG GUID 9(dp) Rank 4]        [PG 0 (default_pg) Rank 3]        [PG 1 Rank 0]        the rank is the group's
+GROUP = re.compile(
+    r"\[PG (?:ID )?(?P<group_id>\d{1,9})(?: PG GUID (?P<group>\d{0,9}))? ?(?:\((?P<description>[^()\]]{0,100})\))? ?"
+    r"Rank (?P<group_rank>\d{1,7})\]"
+)
+GROUP_HINT = "[PG "
+
+# … Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=4, OpType=ALLREDUCE, TensorShape=[21], Tensor…
+FINGERPRINT_HINT = "CollectiveFingerPrint("
+FINGERPRINT = re.compile(
+    r"Rank (\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\(([^()]{1,2000})"
+)
+FINGERPRINT_PARTS = {
+    "sequence": re.compile(r"SequenceNumber=(\d{1,18}?)(?=\D|$)"),
+    "op": re.compile(r"OpType=(\w{1,64})"),
+    "shape": re.compile(r"TensorShape=\[([\d, ]{0,500})\]"),
+    "dtypes": re.compile(r"TensorDtypes=(\w{1,64})"),
+}
+
+_OPS = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "allreduce_sparse": "all_reduce",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather_into_tensor",
+    "allgather_coalesced": "all_gather_coalesced",
+    "allgather_into_tensor_coalesced": "all_gather_into_tensor_coalesced",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "recvanysource": "recv",
+}
+
+
+def canonical_op(op_type: str) -> str:
+    """Return the flight recorder's spelling of c10d's OpType, e.g. `all_reduce` for `ALLREDUCE`."""
+    return _OPS.get(op_type.lower(), op_type.lower())

@@ -1,0 +1,127 @@
+"""Lines of Gloo, NCCL and the store about connections: lost, refused, waited for, or chosen."""
+
+from shared.formats.logs.row import row
+from shared.wire.log_events import EventKind
+
+CONNECTIONS = (
+    # [… gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Timed out waiting",
+        r"Timed out waiting (?P<timeout_ms>\d{1,12})ms for (?P<direction>send|recv)",
+    ),
+    # [… gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.2.3]:40123. This is typically caused by …
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Connection closed by peer [",
+        r"(?P<type>Connection closed by peer) (?P<peer>\[[^\]]{1,60}\]:\d{1,5})",
+    ),
+    # [… gloo/transport/tcp/pair.cc:537] Read error [10.1.2.3]:40123: Connection reset by peer
+    row(
+        EventKind.TRANSPORT_ERROR,
+        " error [",
+        r"(?:Read|Write) error (?P<peer>\[[^\]]{1,60}\]:\d{1,5}): (?P<type>[A-Z][\w ]{1,60})",
+    ),
+    # Application timeout caused pair closure
+    row(EventKind.TRANSPORT_ERROR, "Application timeout caused", r"(?P<type>Application timeout caused pair closure)"),
+    # NET/IB: Got completion from peer 10.1.2.3<40123> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=… hca mlx5_1
+    # NET/IB : Got completion from peer 10.1.2.3<40123> with error 12, opcode 0, len 0, vendor err 129   NCCL 2.3-2.19
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Got completion from peer",
+        r"Got completion from peer (?P<peer>\S{1,80})\s{1,30}with (?:error |status=(?:\w{1,40}\()?)(?P<status>\d{1,6})"
+        r"(?:.{0,300}?hca (?P<interface>\w{1,40}))?",
+    ),
+    # socketProgress: Connection closed by remote peer node7.example<40123>      NCCL 2.16 on; before `Net : Connec…`
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Connection closed by remote peer",
+        r"(?P<type>Connection closed by remote peer)(?: (?P<peer>\S{1,200}))?",
+    ),
+    # node1:42:51 [0] NCCL INFO [Service thread] Connection closed by localRank 2
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Connection closed by localRank",
+        r"(?P<type>Connection closed by localRank) (?P<local_rank>\d{1,7})",
+    ),
+    # socketPollConnect: connect to 10.1.2.3<40123> returned Connection timed out, exceeded error retry count after 35 …
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "connect to ",
+        r"connect to (?P<peer>\S{1,200}) returned (?P<type>[A-Z][\w ]{1,60}),\s{1,30}exceeded error retry count",
+    ),
+    # ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
+    row(EventKind.TRANSPORT_ERROR, "ncclRemoteError:", r"(?P<type>ncclRemoteError): A call failed possibly"),
+    # … watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, …
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "remote process exited or there was",
+        r"(?P<type>remote process exited or there was a network error)",
+    ),
+    # Collective WorkNCCL(SeqNum=89, OpType=ALLREDUCE, …) raised the following async exception: NCCL error: unhandled …
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "raised the following async exception",
+        r"Work[A-Z0-9]{1,16}\(SeqNum=(?P<sequence>\d{1,18}), OpType=(?P<op>\w{1,64})[^)]{0,200}(?:\)[^)]{1,200})?\)"
+        r" raised the following async exception: (?P<type>[^\n,]{1,200})",
+    ),
+    # Waiting in store based barrier to initialize process group for rank: 3, key: store_based_barrier_key:1
+    #   (world_size=4, worker_count=3, timeout=0:30:00)                                              torch 1.8-2.1
+    row(
+        EventKind.RENDEZVOUS,
+        "store_based_barrier_key",
+        r"(?:rank: (?P<waiter>\d{1,7}), (?:for )?)?key: (?P<key>store_based_barrier_key:\d{1,9}) "
+        r"\(world_size=(?P<expected>\d{1,9}), worker_count=(?P<joined>\d{1,9})",
+    ),
+    # DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.           torch 2.2 on
+    row(
+        EventKind.RENDEZVOUS,
+        "waiting for clients",
+        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds waiting for clients\. "
+        r"(?P<joined>\d{1,9})/(?P<expected>\d{1,9}) clients",
+    ),
+    # The client socket has timed out after 60000ms while trying to connect to (node1.example, 29500).
+    row(
+        EventKind.RENDEZVOUS,
+        "client socket has timed out",
+        r"client socket has timed out after (?P<waited_ms>\d{1,12})ms\s{1,30}while trying to connect to "
+        r"\((?P<peer>[^,)]{1,255}, \d{1,5})\)",
+    ),
+    # [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',
+    #   but store->get('0') got error: Socket Timeout
+    row(
+        EventKind.RENDEZVOUS,
+        "is setting up NCCL communicator",
+        r"\[(?P<waiter>\d{1,7})\] is setting up NCCL communicators? and retr(?:ie|ei)ving ncclUniqueIds? from "
+        r"(?:\[(?P<peer>\d{1,7})\]|roots)",
+    ),
+    # RuntimeError: wait timeout after 300000ms, keys: /default_pg/0//cuda//4242           torch 2.1 on
+    row(
+        EventKind.RENDEZVOUS,
+        "wait timeout after",
+        r"wait timeout after (?P<waited_ms>\d{1,12})ms, keys: (?P<key>\S{1,300})",
+    ),
+    # [c10d] sendBytes failed on SocketImpl(fd=7, addr=[::1]:39732, remote=[::1]:29500): Broken pipe     torch 2.6 on
+    row(
+        EventKind.RENDEZVOUS,
+        "failed on SocketImpl(",
+        r"(?:sendBytes|recv\w{1,30}) failed on SocketImpl\([^()]{0,200}remote=(?P<peer>[^,()]{1,100})\): "
+        r"(?P<type>[^\n]{1,200})",
+    ),
+    # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
+    row(EventKind.RENDEZVOUS, "no socket interface found", r"(?P<type>Bootstrap ?: no socket interface found)"),
+    # NET/Socket : Using [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>
+    # NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.1.2.3<0>
+    row(
+        EventKind.INTERFACE,
+        " : Using [",
+        r"NET/(?P<transport>Socket|IB) : Using (?P<devices>\[\d{1,3}\][^;\n]{1,2000})"
+        r"(?:;\s{1,30}OOB (?P<interface>[\w.-]{1,40}):(?P<address>[^<\s]{1,60})<\d{1,5}>)?",
+    ),
+    # Bootstrap : Using eth0:10.1.2.3<0>                                             `Bootstrap: Using` from NCCL 2.24
+    row(
+        EventKind.INTERFACE,
+        ": Using ",
+        r"(?P<transport>Bootstrap) ?: Using (?P<interface>[\w.-]{1,40}):(?P<address>[^<\s]{1,60})<\d{1,5}>",
+    ),
+)

@@ -1,0 +1,57 @@
+"""Lines of CUDA, Python, torchrun, Slurm and the kernel about processes that end."""
+
+from shared.formats.logs.row import row
+from shared.wire.log_events import EventKind
+
+ENDINGS = (
+    # torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.10 GiB …
+    row(EventKind.OUT_OF_MEMORY, "CUDA out of memory", r"(?P<type>CUDA out of memory)"),
+    # RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you …
+    row(
+        EventKind.OUT_OF_MEMORY,
+        "DefaultCPUAllocator",
+        r"(?P<type>DefaultCPUAllocator: (?:can't allocate|not enough) memory)",
+    ),
+    # slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks have been OOM Killed.
+    row(
+        EventKind.OUT_OF_MEMORY,
+        "oom_kill event",
+        r"Detected (?P<count>\d{1,9}) oom_kill events? in StepId=(?P<step>[\d_+]{1,30}\.\w{1,30})",
+    ),
+    # Out of memory: Killed process 4242 (python3) total-vm:…      Memory cgroup out of memory: Killed process 42 …
+    row(EventKind.OUT_OF_MEMORY, "ut of memory: Killed process", r"ut of memory: Killed process (?P<pid>\d{1,10})"),
+    # transport/p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'         Cuda failure 'out of memory'
+    row(
+        EventKind.DEVICE_ERROR,
+        "Cuda failure",
+        r"Cuda failure (?:(?P<status>\d{1,5}) )?'(?P<what>[^'\n]{1,200})'",
+    ),
+    # RuntimeError: CUDA error: an illegal memory access was encountered                HIP error: out of memory
+    row(EventKind.DEVICE_ERROR, "CUDA error: ", r"CUDA error: (?P<what>[^\n]{1,200})"),
+    row(EventKind.DEVICE_ERROR, "HIP error: ", r"HIP error: (?P<what>[^\n]{1,200})"),
+    # E1121 09:10:11.123 4242 torch/distributed/elastic/multiprocessing/api.py:988] failed (exitcode: -9) local_rank: 2
+    #   (pid: 4245) of binary: /srv/venv/bin/python
+    row(
+        EventKind.SIGNAL,
+        "failed (exitcode:",
+        r"failed \(exitcode: (?P<exit_code>-?\d{1,9})\) local_rank: (?P<local_rank>\d{1,7}) \(pid: (?P<pid>\d{1,10})\)",
+    ),
+    #   rank      : 2 (local_rank: 2)             torchelastic's "Root Cause (first observed failure)": the first to end
+    row(
+        EventKind.SIGNAL,
+        "(local_rank: ",
+        r"rank {1,20}: (?P<failed_rank>\d{1,7}) \(local_rank: (?P<local_rank>\d{1,7})\)",
+    ),
+    # W1121 … torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers
+    row(EventKind.SIGNAL, "death signal", r"Received (?P<signal>\w{1,20}) death signal"),
+    # srun: error: node7: task 13: Segmentation fault        srun: error: node7: tasks 8-12,14: Killed
+    row(
+        EventKind.SIGNAL,
+        "srun: error:",
+        r"srun: error: (?P<host>[\w.-]{1,255}): tasks? (?P<tasks>[\d,-]{1,2000}): (?P<what>[^\n]{1,200})",
+    ),
+    # srun: error: Node failure on node7
+    row(EventKind.SIGNAL, "Node failure on", r"Node failure on (?P<host>[\w.-]{1,255})"),
+    # Fatal Python error: Segmentation fault
+    row(EventKind.SIGNAL, "Fatal Python error:", r"Fatal Python error: (?P<what>[^\n]{1,200})"),
+)

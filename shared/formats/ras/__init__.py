@@ -1,0 +1,1 @@
+"""Reports of NCCL RAS, text and JSON."""

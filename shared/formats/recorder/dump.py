@@ -1,0 +1,330 @@
+"""PyTorch's flight recorder: a dump, pickled or JSON, becomes a `Trace`.
+
+Format: torch/csrc/distributed/c10d/FlightRecorder.hpp, versions 2.0 to 2.10, its forks for other backends, torchcomms,
+the forms before 2.0 (PyTorch 2.2: a bare list of entries; 2.3: `pg_config` without names),
+and JSON as the worker server's `fr_trace_json` writes it. Facts that decide correctness:
+
+- Gloo leaves `state` at "scheduled" for ever; an operation that has ended is `retired`. On NCCL "retired"
+  without "completed" means that it timed out.
+- `pg_status` is keyed by a per-process index, which only the entries tie to a group.
+- `pg_config` may be empty (Gloo): then nobody says who the members are.
+- Senders and receivers in `profiling_name` are group ranks.
+- The parts of a batch stay "scheduled"; the entry that ends it tells (see `coalesced`).
+"""
+
+import marshal
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from shared.errors import UnreadableDump, quoted
+from shared.formats.recorder.coalesced import settle_batches
+from shared.formats.recorder.fast_path import Repeats
+from shared.formats.recorder.fields import (
+    MOST_RECORDS,
+    MOST_TENSORS,
+    parse_mapping,
+    parse_mark,
+    parse_members,
+    parse_number,
+    parse_sequence,
+    parse_sizes,
+    parse_state,
+    parse_text,
+    parse_texts,
+)
+from shared.formats.recorder.safe_pickle import load_plain
+from shared.json_bounds import TooCostly, load_json
+from shared.value import narrow
+from shared.wire.stacks import Frame
+from shared.wire.trace import Group, Mark, Signature, State, Trace
+
+MOST_FRAMES = 256
+MOST_BYTES = 1024 * 1024 * 1024
+"""Of memory that a dump in JSON may take: 50,000 operations with the stacks of their calls."""
+_MOST_GROUPS = 65_536
+
+_TRAILING_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
+# nccl:recv 3<-0      gloo:send 1->2
+_PEERS = re.compile(r"(?P<op>\w+) (?P<one>\d{1,7})(?P<arrow>->|<-)(?P<other>\d{1,7})")
+_CANONICAL = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_allgather_base": "all_gather_into_tensor",
+    "allgather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "all_to_all_base": "all_to_all_single",
+    "allgather_coalesced": "all_gather_coalesced",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "all_reduce_barrier": "barrier",
+}
+
+
+def rank_of_file_name(name: str) -> int | None:
+    """Return the rank that a dump's file name ends with, e.g. 5 of `nccl_trace_rank_node02_5`; None if none."""
+    match = _TRAILING_NUMBER.search(name)
+    return None if match is None else int(match[1])
+
+
+def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int = MOST_RECORDS) -> Trace:
+    """Read one rank's dump. Raises UnreadableDump, quoting what it met.
+
+    `most_bytes` bounds the memory that JSON may take while it is read.
+    """
+    repeats = Repeats()
+    if data[:1] == b"\x80":
+        smaller = repeats.take_out(data)
+        if len(repeats):
+            try:
+                return _build(load_plain(smaller), repeats)
+            except UnreadableDump:
+                pass  # it only looked like PyTorch's layout, or is broken: read all of it, and tell by that
+    is_tree = data[:1] != b"\x80"
+    return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
+
+
+def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
+    if isinstance(dump, list) and any(isinstance(entry, dict) and "profiling_name" in entry for entry in dump[:1]):
+        dump = {"entries": dump}  # PyTorch 2.2 wrote nothing else
+    if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
+        raise UnreadableDump("no flight-recorder dump: it has neither entries nor pg_config nor pg_status")
+    return _Builder(is_tree=is_tree, most_records=most_records).build(dump, repeats)
+
+
+def _loaded(data: bytes, most_bytes: int) -> Any:
+    if data[:1] == b"\x80":
+        return load_plain(data)
+    try:
+        return load_json(data, most_bytes=most_bytes)
+    except TooCostly as error:
+        raise UnreadableDump(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableDump(f"neither pickle nor JSON: {quoted(data)}") from error
+
+
+@lru_cache(maxsize=4096)
+def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | None]:
+    """Split e.g. `nccl:recv 3<-0` into (backend, canonical op, source group rank, target group rank)."""
+    backend, colon, rest = profiling_name.partition(":")
+    if not colon:
+        backend, rest = "", profiling_name
+    peers = _PEERS.fullmatch(rest)
+    if peers is None:
+        op = rest.lower().replace(":", "_")
+        return backend, _CANONICAL.get(op, op), None, None
+    one, other = int(peers["one"]), int(peers["other"])
+    source, target = (one, other) if peers["arrow"] == "->" else (other, one)
+    return backend, peers["op"].lower(), source, target
+
+
+class _Row(NamedTuple):
+    """One entry: what it shares with all of its kind, and what is its own."""
+
+    shared: tuple[int, int, int, bool, State]
+    """Columns `_SHARED`."""
+    numbers: tuple[int, int, int, int, int, int]
+    """Columns `_NUMBERS`."""
+    pg_id: str
+
+
+_BYTE = 256
+_OF_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
+_MOST_WORK = 30_000_000
+"""Parts of all entries: three hundred thousand of them with a hundred frames and numbers each."""
+_WORK_CHARACTERS = 8
+_PLAIN = 2
+"""The version of marshal's format in which equal values look alike: later ones note what is shared."""
+_SHARED = ("group", "signature", "call_site", "is_p2p", "state")
+_NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "completed_ns")
+
+
+class _Builder:
+    """Fills the tables and columns of one trace."""
+
+    def __init__(self, *, is_tree: bool, most_records: int) -> None:
+        """`is_tree`: nothing stands in the dump in two places, as a pickle's values may."""
+        self.is_tree = is_tree
+        self.most_records = most_records
+        self.groups: dict[tuple[str, str], int] = {}
+        self.group_values: list[Group] = []
+        self.signatures: dict[Signature, int] = {}
+        self.raw_signatures: dict[bytes, tuple[int, str]] = {}
+        self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
+        self.frames: dict[int, Frame] = {}
+        self.timeouts: dict[int, int] = {}
+        self.work = 0
+
+    def build(self, dump: Mapping[str, Any], repeats: Repeats) -> Trace:
+        self._read_config(parse_mapping(dump.get("pg_config")))
+        entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=self.most_records))
+        rows = [self._row(parse_mapping(entry)) for entry in entries]
+        columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
+        numbers = repeats.weave([row.numbers for row in rows], order)
+        columns |= {name: narrow(column) for name, column in zip(_NUMBERS, numbers, strict=True)}
+        first_op = dict(zip(reversed(columns["group"]), reversed(columns["op_id"]), strict=True))
+        last = dict(zip(order, range(len(order)), strict=True))
+        group_of_id = {rows[at].pg_id: rows[at].shared[0] for at in sorted(last, key=last.__getitem__)}
+        marks = _marks(parse_mapping(dump.get("pg_status")), group_of_id)
+        finished = columns["state"].count(State.COMPLETED)
+        settle_batches(columns, tuple(self.signatures))
+        return Trace.model_construct(
+            version=parse_text(dump.get("version", "")),
+            library=parse_text(dump.get("comm_lib_version") or dump.get("nccl_version") or ""),
+            active_only=finished == 0 and any(mark.completed is not None for mark in marks),
+            truncated=any(first > 1 for first in first_op.values()),
+            groups=tuple(self._with_timeouts()),
+            signatures=tuple(self.signatures),
+            call_sites=tuple(self.call_sites),
+            marks=marks,
+            group=columns["group"],
+            signature=columns["signature"],
+            call_site=columns["call_site"],
+            collective_seq=columns["collective_seq"],
+            p2p_seq=columns["p2p_seq"],
+            op_id=columns["op_id"],
+            is_p2p=columns["is_p2p"],
+            state=columns["state"],
+            created_ns=columns["created_ns"],
+            started_ns=columns["started_ns"],
+            completed_ns=columns["completed_ns"],
+        )
+
+    def _read_config(self, config: Mapping[str, Any]) -> None:
+        for key, raw in config.items():
+            group = parse_mapping({"ranks": raw} if isinstance(raw, list | tuple) else raw)  # PyTorch 2.3: ranks alone
+            name = parse_text(group.get("name", key))
+            if name or group.get("ranks") not in ("[]", "", None):
+                self._count(len(group["ranks"]) // _WORK_CHARACTERS if isinstance(group.get("ranks"), str) else 0)
+                members, order = parse_members(group.get("ranks"))
+                self._group(name, parse_text(group.get("desc", "")), members, order)
+
+    def _group(
+        self, name: str, description: str, members: str | None = None, order: tuple[int, ...] | None = None
+    ) -> int:
+        index = self.groups.get((name, description))
+        if index is None:
+            if len(self.groups) >= _MOST_GROUPS:
+                raise UnreadableDump(f"more than {_MOST_GROUPS} groups")
+            index = self.groups[name, description] = len(self.groups)
+            self.group_values.append(Group(name=name, description=description, members=members, order=order))
+        return index
+
+    def _with_timeouts(self) -> Iterator[Group]:
+        for index, group in enumerate(self.group_values):
+            timeout_ms = self.timeouts.get(index)
+            yield group if timeout_ms is None else group.model_copy(update={"timeout_ms": timeout_ms})
+
+    def _row(self, entry: Mapping[str, Any]) -> _Row:
+        pg_id = parse_text(entry.get("pg_id", ""))
+        group = self._entry_group(entry, pg_id)
+        timeout_ms = entry.get("timeout_ms")
+        if isinstance(timeout_ms, int) and 0 < timeout_ms < 2**63:
+            self.timeouts[group] = max(timeout_ms, self.timeouts.get(group, 0))
+        signature, backend = self._signature(entry)
+        state = parse_state(entry, backend)
+        call_site = self._call_site(entry.get("frames"))
+        numbers = (
+            parse_number(entry.get("collective_seq_id", entry.get("seq_id"))),
+            parse_number(entry.get("p2p_seq_id")),
+            parse_number(entry.get("op_id")),
+            _created_ns(entry),
+            parse_number(entry.get("time_discovered_started_ns")),
+            parse_number(entry.get("time_discovered_completed_ns")),
+        )
+        return _Row((group, signature, call_site, bool(entry.get("is_p2p")), state), numbers, pg_id)
+
+    def _entry_group(self, entry: Mapping[str, Any], pg_id: str) -> int:
+        named = entry.get("process_group")
+        if isinstance(named, list | tuple) and len(named) == 2:
+            return self._group(parse_text(named[0]), parse_text(named[1]))
+        return self._group(pg_id, "")
+
+    def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
+        """Return the signature's index and its backend. Thousands of entries differ little in it: read each once."""
+        if not self.is_tree:  # a small pickle may hold a list of lists of lists that is endless when written out
+            self._count(sum(map(_parts, map(entry.get, _OF_SIGNATURE))))
+            return self._new_signature(entry)
+        key = marshal.dumps([entry.get(name) for name in _OF_SIGNATURE], _PLAIN)
+        known = self.raw_signatures.get(key)
+        if known is None:
+            known = self.raw_signatures[key] = self._new_signature(entry)
+        return known
+
+    def _new_signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
+        backend, op, source, target = parse_operation(parse_text(entry.get("profiling_name", "")))
+        signature = Signature(
+            op=op,
+            backend=backend,
+            input_sizes=parse_sizes(entry.get("input_sizes")),
+            input_dtypes=parse_texts(entry.get("input_dtypes")),
+            output_sizes=parse_sizes(entry.get("output_sizes")),
+            output_dtypes=parse_texts(entry.get("output_dtypes")),
+            source=source,
+            target=target,
+        )
+        return self.signatures.setdefault(signature, len(self.signatures)), backend
+
+    def _count(self, parts: int) -> None:
+        """Take note of so many parts. A small pickle may hold one list of thousands in a million places."""
+        self.work += parts
+        if self.work > _MOST_WORK:
+            raise UnreadableDump(f"its entries have more than {_MOST_WORK} parts in all")
+
+    def _call_site(self, raw: Any) -> int:
+        if not raw:
+            return 0
+        frames = parse_sequence(raw, most=MOST_FRAMES)
+        self._count(len(frames))
+        stack = tuple(self._frame(frame) for frame in reversed(frames))
+        return self.call_sites.setdefault(stack, len(self.call_sites))
+
+    def _frame(self, raw: Any) -> Frame:
+        """Read a frame; one that a pickle shares between entries, once. The dump keeps it alive, and its id with it."""
+        frame = self.frames.get(id(raw))
+        if frame is None:
+            fields = parse_mapping(raw)
+            name, file = parse_text(fields.get("name", "")), parse_text(fields.get("filename", ""))
+            frame = self.frames[id(raw)] = Frame(name, file, parse_number(fields.get("line")))
+        return frame
+
+
+def _parts(raw: Any) -> int:
+    """Return how many numbers there are in shapes, or texts in a list."""
+    if not isinstance(raw, list | tuple) or len(raw) > MOST_TENSORS:
+        return 0
+    return len(raw) + sum(len(part) for part in raw if isinstance(part, list | tuple))
+
+
+def _created_ns(entry: Mapping[str, Any]) -> int:
+    """PyTorch 2.2 wrote microseconds."""
+    if "time_created_us" in entry:
+        return parse_number(1000 * parse_number(entry["time_created_us"]))
+    return parse_number(entry.get("time_created_ns"))
+
+
+def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
+    """Give each record the value of its row, in C: there are millions of records and few rows."""
+    column = narrow(values)
+    if len(column) <= _BYTE and column.typecode == "B":
+        return array("B", bytes(order).translate(column.tobytes().ljust(_BYTE)))
+    return array(column.typecode, map(column.__getitem__, order))
+
+
+def _marks(status: Mapping[str, Any], group_of_id: Mapping[str, int]) -> tuple[Mark, ...]:
+    known = ((group_of_id.get(parse_text(pg_id)), parse_mapping(raw)) for pg_id, raw in status.items())
+    return tuple(
+        Mark(
+            group=group,
+            issued=parse_mark(raw.get("last_enqueued_collective")),
+            started=parse_mark(raw.get("last_started_collective")),
+            completed=parse_mark(raw.get("last_completed_collective")),
+        )
+        for group, raw in known
+        if group is not None
+    )

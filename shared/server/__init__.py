@@ -1,0 +1,1 @@
+"""What stands before the routes of both services: addresses, TLS, tokens, bounds, errors, audit."""

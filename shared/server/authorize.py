@@ -1,0 +1,184 @@
+"""What stands before every route: no request is read further than its head before it is known who sends it.
+
+FastAPI parses a body before it runs a route's dependencies, so a guard there would let a stranger fill the memory.
+"""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shared.errors import InvalidInput, UnhangError
+from shared.server.audit import AuditLog, Refusal, Refused
+from shared.server.problem_handlers import problem_response, status_of
+from shared.server.tokens import Unauthorized, fingerprint, require_token, token_of
+
+MOST_BODY_BYTES = 65_536
+"""The largest body that any route takes is a handful of options."""
+
+MOST_HEAD_BYTES = 65_536
+"""What is longer and comes in pieces is refused before it is whole (`connections.py`), in one piece here."""
+
+_BODY_SECONDS = 10.0
+LONGEST_PATH = 500
+"""Of a path that is told back to whoever is refused."""
+_CLIENT_NAME = "client_name"
+"""Where a request's state holds the name in the client's certificate (shared/server/connections.py)."""
+
+OPEN = frozenset({"/healthz", "/docs", "/openapi.json"})
+"""Paths that need no token. They look at nobody."""
+
+
+class RequestTooLarge(InvalidInput):
+    """A request's body is larger than any that makes sense."""
+
+
+class HeadTooLarge(RequestTooLarge):
+    """A request's head is larger than any that makes sense."""
+
+
+class TooSlow(InvalidInput):
+    """A request's body does not come."""
+
+
+class Gate:
+    """An ASGI middleware: token first, then the body, bounded, then the application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token_file: Path | None,
+        audit: AuditLog,
+        admitted: Callable[[Request, int], None] | None = None,
+    ) -> None:
+        """`admitted` is told of every request that was let in, with the status of the answer."""
+        self._app = app
+        self._check = require_token(token_file)
+        self._audit = audit
+        self._admitted = admitted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # neither service speaks anything else
+        request = Request(scope)
+        try:
+            body = await self._admit(request, receive)
+        except UnhangError as error:
+            self._audit.refused(_refusal(request, error))
+            await _answer(error, scope["path"])(scope, receive, send)
+            return
+        counted = _Status(send)
+        try:
+            await self._app(scope, _Replayed(body, receive), counted)
+        finally:
+            if self._admitted is not None:
+                self._admitted(request, counted.status)
+
+    async def _admit(self, request: Request, receive: Receive) -> bytes:
+        if _head_bytes(request.scope) > MOST_HEAD_BYTES:
+            raise HeadTooLarge(f"the head is larger than {MOST_HEAD_BYTES} bytes")
+        # Not that of `request.url`, which old Starlette makes of the Host header, too (CVE-2026-48710).
+        if request.scope["path"] not in OPEN:
+            await self._check(request)
+        if _declared(request) == 0:
+            return b""
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                return await _read(receive)
+        except TimeoutError as error:
+            raise TooSlow(f"the body did not come within {_BODY_SECONDS:.0f} s") from error
+
+
+async def _read(receive: Receive) -> bytes:
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            break
+        body += message.get("body", b"")
+        if len(body) > MOST_BODY_BYTES:
+            raise RequestTooLarge(f"the body is larger than {MOST_BODY_BYTES} bytes")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def who_asks(request: Request) -> dict[str, str]:
+    """Return who sends a request, for the audit log: address, and what it showed to be let in."""
+    client = request.client.host if request.client is not None else "local"
+    name, token = getattr(request.state, _CLIENT_NAME, None), token_of(request)
+    shown = {"certificate": name, "token": None if token is None else fingerprint(token)}
+    return {"client": client, **{what: value for what, value in shown.items() if value is not None}}
+
+
+def _head_bytes(scope: Scope) -> int:
+    """How large a request's head is, but for what parts its pieces."""
+    headers = sum(len(name) + len(value) for name, value in scope["headers"])
+    return headers + len(scope.get("raw_path") or b"") + len(scope["query_string"])
+
+
+def _declared(request: Request) -> int:
+    """Bytes that the head promises; 1 where it promises some and not how many. Raises TooLarge."""
+    if "transfer-encoding" in request.headers:
+        return 1
+    length = request.headers.get("content-length", "0")
+    declared = int(length) if length.isdecimal() and len(length) < 20 else MOST_BODY_BYTES + 1
+    if declared > MOST_BODY_BYTES:
+        raise RequestTooLarge(f"the body is larger than {MOST_BODY_BYTES} bytes")
+    return declared
+
+
+def _refusal(request: Request, error: UnhangError) -> Refusal:
+    what = f"{request.method} {request.scope['path']}"
+    return Refusal(who_asks(request)["client"], _reason(request, error), what, str(error.__cause__ or error))
+
+
+def _reason(request: Request, error: UnhangError) -> Refused:
+    if isinstance(error, Unauthorized):
+        return Refused.NO_TOKEN if token_of(request) is None else Refused.WRONG_TOKEN
+    if isinstance(error, RequestTooLarge):
+        return Refused.TOO_LARGE
+    return Refused.TOO_SLOW if isinstance(error, TooSlow) else Refused.OWN_TROUBLE
+
+
+def _answer(error: UnhangError, path: str) -> Response:
+    statuses: dict[type[UnhangError], HTTPStatus] = {
+        HeadTooLarge: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+        RequestTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        TooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    }
+    status = statuses.get(type(error)) or status_of(error)
+    return problem_response(status, detail=str(error), advice=error.advice, instance=path[:LONGEST_PATH])
+
+
+class _Status:
+    """Passes an answer on and remembers its status; 500 where none came."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = HTTPStatus.INTERNAL_SERVER_ERROR.value
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+class _Replayed:
+    """Gives the body that was read already, then whatever the client sends next."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._message: Message | None = {"type": "http.request", "body": body, "more_body": False}
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        message, self._message = self._message, None
+        return message if message is not None else await self._receive()

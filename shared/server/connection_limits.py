@@ -1,0 +1,172 @@
+"""How many connections a service holds, and which one has to go when there is no room for another.
+
+1. A client holds `most_of_one` at most. For one more, its own connection goes that has been idle for longest.
+2. All clients together hold `most`. For one more, the idle connection goes of whichever client holds most. So a client
+   that fills the service loses its own connections, and others come in, also from behind the same address: who
+   connects to ask asks at once, and is not the oldest that is idle.
+3. Idle is a connection whose request has not come completely, and after those one that has been answered and is kept
+   open. One whose request is being answered never goes.
+4. Where none is idle, the next few connections come in all the same. They are answered 503, except on `/healthz`.
+"""
+
+import ipaddress
+import logging
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+RESERVED = 16
+"""Connections beyond `most`, for rule 4."""
+
+_DESCRIPTORS = 16_384
+_LEAST = 8
+
+_log = logging.getLogger(__name__)
+
+
+class _State(Enum):
+    SILENT = auto()
+    """No request has come completely."""
+    BUSY = auto()
+    RESTING = auto()
+    """A request was answered; the next one has not come completely."""
+
+
+@dataclass(eq=False)
+class _Client:
+    """The connections of one client by state, in each the one first that has been in it for longest."""
+
+    held: dict[_State, dict["Guest", None]] = field(default_factory=lambda: {state: {} for state in _State})
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.held.values()))
+
+    def most_idle(self) -> "Guest | None":
+        waiting = self.held[_State.SILENT] or self.held[_State.RESTING]
+        return next(iter(waiting), None)
+
+
+class Guest:
+    """One connection, until it leaves."""
+
+    def __init__(self, held_by: "Connections", client: str, drop: Callable[[], None]) -> None:
+        self.client = client
+        self.drop = drop
+        self.state = _State.SILENT
+        self._held_by = held_by
+
+    def note(self, *, busy: bool) -> None:
+        """Say whether a request is being answered now."""
+        if busy:
+            self._held_by.move(self, _State.BUSY)
+        elif self.state is _State.BUSY:
+            self._held_by.move(self, _State.RESTING)
+
+    def leave(self) -> None:
+        """Make room. May be called twice."""
+        self._held_by.forget(self)
+
+
+class Connections:
+    """The connections of one service. Used by the event loop's thread alone."""
+
+    def __init__(self, most: int, *, most_of_one: int | None = None) -> None:
+        self._most = most
+        self._most_of_one = most if most_of_one is None else most_of_one
+        self._clients: dict[str, _Client] = {}
+        self._size = self._busy = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def enter(self, address: str, drop: Callable[[], None]) -> Guest | None:
+        """Take a connection in, and drop another one where there is no room. None where it cannot be taken in.
+
+        `drop` is called when this one has to go.
+        """
+        key = client_of(address)
+        client = self._clients.setdefault(key, _Client())
+        if client.size >= self._most_of_one:
+            self._drop(client.most_idle())
+        if self._size >= self._most:
+            self._drop(self._first_to_go())
+        guest = None
+        if self._size < self._most + RESERVED:
+            guest = Guest(self, key, drop)
+            client = self._clients.setdefault(key, client)  # it may have lost its only connection
+            client.held[_State.SILENT][guest] = None
+            self._size += 1
+        elif not client.size:
+            del self._clients[key]
+        return guest
+
+    def is_full(self, address: str) -> bool:
+        """Is more being answered already than there is room for, this request included?"""
+        client = self._clients.get(client_of(address))
+        of_this = 0 if client is None else len(client.held[_State.BUSY])
+        return self._busy > self._most or of_this > self._most_of_one
+
+    def move(self, guest: Guest, state: _State) -> None:
+        """Note what a connection does now."""
+        client = self._clients.get(guest.client)
+        if guest.state is state or client is None or guest not in client.held[guest.state]:
+            return
+        del client.held[guest.state][guest]
+        client.held[state][guest] = None
+        self._busy += (state is _State.BUSY) - (guest.state is _State.BUSY)
+        guest.state = state
+
+    def forget(self, guest: Guest) -> None:
+        """Note that a connection is gone."""
+        client = self._clients.get(guest.client)
+        if client is None or guest not in client.held[guest.state]:
+            return
+        del client.held[guest.state][guest]
+        self._size -= 1
+        self._busy -= guest.state is _State.BUSY
+        if not client.size:
+            del self._clients[guest.client]
+
+    def _first_to_go(self) -> Guest | None:
+        """Rule 2. Among clients that hold as many, whoever came first."""
+        with_idle = (client for client in self._clients.values() if client.most_idle() is not None)
+        largest = max(with_idle, key=lambda client: client.size, default=None)
+        return None if largest is None else largest.most_idle()
+
+    def _drop(self, guest: Guest | None) -> None:
+        if guest is not None:
+            self.forget(guest)
+            guest.drop()
+
+
+def client_of(address: str) -> str:
+    """Return what counts as one client: an IPv4 address, or the /64 network that any host with IPv6 has to itself."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    if parsed.is_loopback:
+        return str(parsed)
+    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
+
+
+def affordable(most: int) -> int:
+    """Return how many of `most` connections this process has descriptors for, after it has got itself what it may.
+
+    Without a descriptor for the next connection, asyncio accepts nobody for a second: one of many may then wait long.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    room = most if soft == resource.RLIM_INFINITY else max(_LEAST, soft // 2)
+    if room < most:
+        _log.warning("%d connections instead of %d: the limit of open files (RLIMIT_NOFILE) is %d", room, most, soft)
+    return min(most, room)

@@ -1,0 +1,238 @@
+"""Where connections arrive, before HTTP: is the address allowed, does TLS succeed, does a request come at all?
+
+uvicorn hands every connection to one protocol class. Ours does the TLS itself, through asyncio's `start_tls`, for three
+reasons: uvicorn keeps its certificates until it ends, it tells nobody of handshakes that fail, and the names
+in a client's certificate are known before a byte of HTTP is read.
+"""
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from shared.server.addresses import Network
+from shared.server.audit import AuditLog, Refusal, Refused
+from shared.server.authorize import MOST_HEAD_BYTES
+from shared.server.connection_limits import Connections, Guest
+from shared.server.origins import Names
+from shared.server.tls import ServerTls, explain_tls, names_of
+
+HANDSHAKE_SECONDS = 5.0
+HEAD_SECONDS = 10.0
+"""For the head of a request, from its connection or, on one that is kept open, from its first byte."""
+
+MOST_HANDSHAKES = 128
+"""At once. Each costs a millisecond of a core, and strangers can begin them."""
+
+MOST_CONNECTIONS = 512
+
+
+@dataclass
+class ConnectionGuard:
+    """The rules at one service's door."""
+
+    audit: AuditLog
+    tls: ServerTls | None = None
+    networks: Sequence[Network] = ()
+    names: Names = field(default_factory=Names)
+    connections: Connections = field(default_factory=lambda: Connections(MOST_CONNECTIONS))
+    handshakes: Connections = field(default_factory=lambda: Connections(MOST_HANDSHAKES))
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    """Of the handshakes, for nothing else holds them."""
+
+    @property
+    def scheme(self) -> str:
+        """How the service's URL begins."""
+        return "http" if self.tls is None else "https"
+
+    def admits(self, client: str) -> bool:
+        """May this address connect? Without a list all may."""
+        if not self.networks:
+            return True
+        try:
+            address = ipaddress.ip_address(client.partition("%")[0])
+        except ValueError:
+            return False
+        plain = getattr(address, "ipv4_mapped", None) or address
+        return any(plain in network for network in self.networks)
+
+    def refuse(self, client: str, reason: Refused, detail: str = "") -> None:
+        """Write down that somebody gets nothing."""
+        self.audit.refused(Refusal(client, reason, "", detail))
+
+
+def protocol_of(door: ConnectionGuard) -> type[asyncio.Protocol]:
+    """Return the class to give to uvicorn as `http`."""
+    return type("Doorstep", (_Doorstep,), {"door": door})
+
+
+class _Doorstep(asyncio.Protocol):
+    """A connection of which nothing is known yet. Called by uvicorn like a protocol class of its own."""
+
+    door: ConnectionGuard
+
+    def __init__(self, **uvicorns: Any) -> None:
+        self._uvicorns = uvicorns
+        self._early = bytearray()
+        self._lost = False
+        self._guest: Guest | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Turn the stranger away, begin the handshake, or let HTTP begin."""
+        assert isinstance(transport, asyncio.Transport)
+        client = _address_of(transport)
+        if not self.door.admits(client):
+            self._turn_away(transport, client, Refused.ADDRESS)
+            return
+        self._guest = self.door.connections.enter(client, partial(self._make_room, transport, client))
+        if self._guest is None:
+            self._turn_away(transport, client, Refused.TOO_MANY)
+        elif self.door.tls is None:
+            self._begin_http(transport)
+        else:
+            transport.pause_reading()
+            self._begin_handshake(transport, client, self.door.tls)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what comes with the end of the handshake; it is HTTP already."""
+        self._early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remember that nobody is there any more."""
+        self._lost = True
+        self._leave()
+
+    def _begin_handshake(self, transport: asyncio.Transport, client: str, tls: ServerTls) -> None:
+        guest = self.door.handshakes.enter(client, partial(self._make_room, transport, client))
+        if guest is None:
+            self._turn_away(transport, client, Refused.TOO_MANY)
+            return
+        task = asyncio.get_running_loop().create_task(self._shake_hands(transport, client, tls))
+        self.door.tasks.add(task)
+        task.add_done_callback(self.door.tasks.discard)
+        task.add_done_callback(lambda _: guest.leave())
+
+    async def _shake_hands(self, plain: asyncio.Transport, client: str, tls: ServerTls) -> None:
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                plain, self, tls.context(), server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            )
+        except (ConnectionResetError, BrokenPipeError):  # hung up and asked for nothing, as a probe of the port does
+            self._leave()
+            plain.abort()
+            return
+        except (OSError, asyncio.CancelledError) as error:
+            self._turn_away(plain, client, Refused.HANDSHAKE, _explain(error))
+            return
+        if transport is None or self._lost:
+            self._leave()
+            return
+        names = names_of(transport.get_extra_info("peercert"))
+        if tls.admits(names):
+            self._begin_http(transport, *names[:1])
+        else:
+            self._turn_away(transport, client, Refused.NAME, ", ".join(names))
+
+    def _turn_away(self, transport: asyncio.Transport, client: str, reason: Refused, detail: str = "") -> None:
+        self.door.refuse(client, reason, detail)
+        self._leave()
+        transport.abort()
+
+    def _make_room(self, transport: asyncio.Transport, client: str) -> None:
+        self._turn_away(transport, client, Refused.TOO_MANY, "it was idle, and another one came")
+
+    def _leave(self) -> None:
+        if self._guest is not None:
+            self._guest.leave()
+
+    def _begin_http(self, transport: asyncio.Transport, name: str | None = None) -> None:
+        state = self._uvicorns["app_state"]
+        http = _Http(**{**self._uvicorns, "app_state": {**state, "client_name": name}})
+        http.door, http.guest = self.door, self._guest
+        transport.set_protocol(http)
+        http.connection_made(transport)
+        if self._early:
+            http.data_received(bytes(self._early))
+
+
+class _Http(H11Protocol):
+    """uvicorn's HTTP, where a head that does not come or makes no sense ends the connection and is written down."""
+
+    door: ConnectionGuard
+    guest: Guest | None = None
+    cycle: RequestResponseCycle | None  # type: ignore[assignment] # as it is before the first request
+    _late: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    """Of a head that is not whole yet."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and see whether a head is awaited still."""
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._wait_for_head()
+        else:
+            self._head_bytes = 0
+            self._stop_waiting()
+        self._note()
+
+    def on_response_complete(self) -> None:
+        """See whether the next request has come already."""
+        super().on_response_complete()
+        self._note()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._stop_waiting()
+        if self.guest is not None:
+            self.guest.leave()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, or has a head without end."""
+        reason = Refused.TOO_LARGE if self._head_bytes > MOST_HEAD_BYTES else Refused.MALFORMED
+        self.door.refuse(_address_of(self.transport), reason, msg)
+        super().send_400_response(msg)
+
+    def _note(self) -> None:
+        if self.guest is not None:
+            now = self.cycle
+            self.guest.note(busy=now is not None and not now.more_body and not now.response_complete)
+
+    def _wait_for_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.door.refuse(_address_of(self.transport), Refused.TOO_SLOW)
+            self.transport.abort()
+
+
+def _address_of(transport: asyncio.BaseTransport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) and peer else "unknown"
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):
+        return explain_tls(error)
+    if isinstance(error, asyncio.CancelledError):
+        return "this service ended meanwhile"
+    return str(error) or type(error).__name__

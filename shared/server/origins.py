@@ -1,0 +1,137 @@
+"""Requests that a web page has a browser send: they get no further than this, and look at nobody.
+
+Whoever has a browser on the machine of a service, or a client certificate in it, can be led to any page, and that page
+can have the browser ask the service. A page is told apart from a program by what the browser says, in this order:
+
+1. A service that asks nobody who they are answers to names of loopback and to those it is given, and to no other: a
+   page whose own name was made to mean 127.0.0.1 (DNS rebinding) is of the service's origin, and shows its own name.
+2. `Sec-Fetch-Site` says whether a page of the same origin asks, another one, or none (the address bar). Browsers send
+   it wherever they trust the connection: to loopback, and by TLS.
+3. `Origin`, which browsers send with everything but GET and HEAD, is our own or one of the names that we are given.
+
+Whoever says nothing of this is a program. What needs no token looks at nobody, and may be linked to: only step 1
+counts there. Tokens do not help a page, as no browser sends one by itself, unless a proxy adds it to what passes:
+steps 2 and 3 count with a token, too. https://www.w3.org/TR/fetch-metadata/
+"""
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shared.errors import quoted
+from shared.server.addresses import is_loopback, parse_authority
+from shared.server.audit import AuditLog, Refusal, Refused
+from shared.server.authorize import LONGEST_PATH, OPEN, who_asks
+from shared.server.problem_handlers import problem_response
+
+# Origin: https://unhang.example:8443
+_ORIGIN = re.compile(r"(https?)://([^/?#@\\]+)", re.ASCII)
+_DIRECTLY = "type or paste the address into the browser, or use a program such as curl"
+_PROXY = "if the page is this service's own, behind a proxy, add the proxy's name to the setting `allow_hosts`"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names by which a service may be asked."""
+
+    given: frozenset[str] = frozenset()
+    any_host: bool = False
+    """Callers say who they are, so it does not matter by which name they found us."""
+
+
+@dataclass(frozen=True)
+class _Rejection:
+    reason: Refused
+    status: HTTPStatus
+    detail: str
+    advice: str
+
+
+class Origins:
+    """An ASGI middleware: no request passes that a web page of somebody else has sent."""
+
+    def __init__(self, app: ASGIApp, *, names: Names, audit: AuditLog) -> None:
+        self._app = app
+        self._names = names
+        self._audit = audit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        rejection = rejection_of(request, self._names)
+        if rejection is None:
+            await self._app(scope, receive, _unframed(send))
+            return
+        client, what = who_asks(request)["client"], f"{request.method} {scope['path']}"
+        self._audit.refused(Refusal(client, rejection.reason, what, rejection.detail))
+        answer = problem_response(
+            rejection.status,
+            detail=rejection.detail,
+            advice=rejection.advice,
+            instance=scope["path"][:LONGEST_PATH],
+        )
+        await answer(scope, receive, _unframed(send))
+
+
+def rejection_of(request: Request, names: Names) -> _Rejection | None:
+    """Return why a request gets nothing, None if it may pass. The steps are those of the module."""
+    host = request.headers.get("host", "")
+    if not names.any_host and not _is_ours(host, names):  # 1.
+        return _Rejection(
+            Refused.HOST,
+            HTTPStatus.MISDIRECTED_REQUEST,
+            f"this service is not known by the name {quoted(host)}",
+            "ask for localhost or 127.0.0.1; if this service is meant to be reached by this name, add it to the "
+            "setting `allow_hosts`",
+        )
+    if request.scope["path"] in OPEN:
+        return None
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site == "same-origin":  # 2.
+        return None
+    if site not in (None, "none"):
+        return _cross_site(f"a browser asks on behalf of a page elsewhere: Sec-Fetch-Site is {quoted(site)}", _DIRECTLY)
+    if origin is not None and not _is_own(origin, host, names):  # 3.
+        return _cross_site(f"a browser asks on behalf of a page elsewhere: Origin is {quoted(origin)}", _PROXY)
+    return None
+
+
+def _cross_site(detail: str, advice: str) -> _Rejection:
+    return _Rejection(Refused.CROSS_SITE, HTTPStatus.FORBIDDEN, detail, advice)
+
+
+def _is_ours(host: str, names: Names) -> bool:
+    authority = parse_authority(host)
+    return authority is not None and (is_loopback(authority[0]) or authority[0] in names.given)
+
+
+def _is_own(origin: str, host: str, names: Names) -> bool:
+    """Is it that of a page which came from this service, directly or by a name that was given?
+
+    A proxy that does the TLS makes the schemes differ, so they are not compared.
+    """
+    match = _ORIGIN.fullmatch(origin)
+    theirs, ours = parse_authority(match[2]) if match else None, parse_authority(host)
+    if match is None or theirs is None:
+        return False
+    if theirs[0] in names.given:
+        return True
+    default = _DEFAULT_PORTS[match[1]]
+    return ours is not None and (theirs[0], theirs[1] or default) == (ours[0], ours[1] or default)
+
+
+def _unframed(send: Send) -> Send:
+    """Let no page show ours within itself, where a click of whoever sees it would start a diagnosis."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"x-frame-options", b"DENY")]}
+        await send(message)
+
+    return sending

@@ -1,0 +1,140 @@
+"""Who may connect to a service of ours, and how it runs under uvicorn: the same for agent and collector."""
+
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+from shared.server.addresses import parse_hosts, parse_networks
+from shared.server.audit import AuditLog
+from shared.server.authorize import MOST_HEAD_BYTES
+from shared.server.connection_limits import Connections, affordable
+from shared.server.connections import ConnectionGuard, protocol_of
+from shared.server.origins import Names, Origins
+from shared.server.overload import Crowded
+from shared.server.stop_signals import StopSignals
+from shared.server.tls import TlsFiles, server_tls
+from shared.server.tokens import require_safe_binding
+
+_GRACE_SECONDS = 5
+"""For requests that wait when the service is told to end."""
+
+_ACCEPTED_AT_ONCE = 16
+"""Connections, before what has come on the others is read: whoever asks at once is no longer idle when 16 more come."""
+
+_BACKLOG = 2048
+"""Connections that the kernel holds until we accept them: all agents of a large cluster may register at once."""
+
+KEPT_SECONDS = 30
+"""For a connection on which nobody asks. Clients of httpx give one up after 5 s: if we did so at that moment, too, a
+question might be on its way already, and break off without being answered."""
+
+
+class AccessSettings(BaseSettings):
+    """Where a service listens, and to whom."""
+
+    listen: str
+    token_file: Path | None = Field(
+        default=None,
+        description="File of bearer tokens, one a line, of which callers must send one. Needed to listen beyond "
+        "loopback, unless client certificates are asked for. Read again when it changes; refused where others may "
+        "read it.",
+    )
+    tls_cert_file: Path | None = Field(
+        default=None, description="Our certificate (PEM, with its chain): serve HTTPS. Read again when it changes."
+    )
+    tls_key_file: Path | None = Field(
+        default=None, description="Its private key; by default in the certificate's file. Refused like a token file."
+    )
+    client_ca_file: Path | None = Field(
+        default=None, description="CA certificates: callers must show a certificate that one of these has signed."
+    )
+    client_names: str = Field(
+        default="",
+        description="Only callers whose certificate has one of these names (CN or SAN), parted by commas.",
+    )
+    allow_clients: str = Field(
+        default="", description="Only callers from these addresses or networks, e.g. `10.0.0.0/8,192.168.1.5`."
+    )
+    allow_hosts: str = Field(
+        default="",
+        description="Further names or addresses by which this service may be asked, parted by commas, e.g. that of a "
+        "proxy before it. Without `token_file` or `client_ca_file` it answers requests for these and for localhost "
+        "alone.",
+    )
+    most_connections: int = Field(
+        default=512,
+        ge=8,
+        le=65_536,
+        description="Connections held at once. For one more, an idle one goes of whichever address holds most.",
+    )
+    most_connections_per_client: int = Field(
+        default=256,
+        ge=8,
+        le=65_536,
+        description="Of these, for one address, or one /64 network of IPv6. For one more, an idle one of its own goes.",
+    )
+    audit_log: Path | None = Field(
+        default=None, description="File that gets one JSON line for every inspection and every refusal."
+    )
+
+
+def open_door(settings: AccessSettings, audit: AuditLog) -> ConnectionGuard:
+    """Return the rules at the service's door. Raises InvalidSettings where they cannot be used or are none."""
+    clients = settings.client_names.replace(",", " ").split()
+    tls = server_tls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.client_ca_file), clients)
+    asks = tls is not None and tls.asks_for_certificates
+    require_safe_binding(settings.listen, settings.token_file, client_certificates=asks)
+    names = Names(parse_hosts(settings.allow_hosts), any_host=asks or settings.token_file is not None)
+    connections = Connections(affordable(settings.most_connections), most_of_one=settings.most_connections_per_client)
+    return ConnectionGuard(audit, tls, parse_networks(settings.allow_clients), names, connections)
+
+
+def service_config(app: FastAPI, door: ConnectionGuard, **more: Any) -> uvicorn.Config:
+    """Return the configuration of a service. `more` is uvicorn's."""
+    config = uvicorn.Config(
+        Crowded(Origins(app, names=door.names, audit=door.audit), door),
+        http=protocol_of(door),
+        loop="asyncio",  # the doorstep does not know the transports of uvloop, which uvicorn takes if it is there
+        ws="none",
+        proxy_headers=False,  # X-Forwarded-For would let any local process choose the name it is logged under
+        access_log=False,
+        server_header=False,
+        backlog=_ACCEPTED_AT_ONCE,
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        timeout_keep_alive=KEPT_SECONDS,
+        **more,
+    )
+    # What strangers can make uvicorn warn of stands in the audit log, where it is counted.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    return config
+
+
+class Server(uvicorn.Server):
+    """A server that ends, too, by a signal that came while the service was being started."""
+
+    def __init__(self, config: uvicorn.Config, stop: StopSignals) -> None:
+        """`stop` has taken note of signals since the service began."""
+        super().__init__(config)
+        self._stop = stop
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Listen to signals from here on, and end where one has come before."""
+        with super().capture_signals():
+            self.should_exit = self._stop.hand_over() or self.should_exit
+            yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and let the kernel hold more connections: uvicorn has one number for that and what is accepted."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_BACKLOG)

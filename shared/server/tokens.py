@@ -1,0 +1,127 @@
+"""Bearer tokens of a service: kept in a file, one a line, read again whenever the file changes.
+
+Several may be valid at once, so that one is changed without an outage: write the new one beside the old one, give it
+to the callers, take the old one out.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from fastapi import Request
+
+from shared.errors import InvalidSettings, UnhangError
+from shared.server.addresses import parse_address
+from shared.server.secret_files import Stamp, read_secret, stamp_of
+
+WHAT = "token file"
+
+
+class Unauthorized(UnhangError):
+    """The request carries no token, or not one that this service knows."""
+
+
+class TokenFile:
+    """The tokens of one file. Empty lines and lines that begin with `#` do not count."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: Stamp | None = None
+        self._tokens: tuple[bytes, ...] = ()
+        self._digests: tuple[bytes, ...] = ()
+
+    def tokens(self) -> tuple[bytes, ...]:
+        """Return the tokens as they stand in the file now.
+
+        Raises InvalidSettings where the file cannot be read, or others may read or change it.
+        """
+        self._refresh()
+        return self._tokens
+
+    def knows(self, token: bytes) -> bool:
+        """Is `token` one of ours? Takes as long for a wrong token as for a right one."""
+        self._refresh()
+        digest = _digest(token)
+        return sum(hmac.compare_digest(digest, own) for own in self._digests) > 0
+
+    def _refresh(self) -> None:
+        try:
+            stamp = stamp_of(self._path)
+        except OSError as error:
+            self._forget()
+            raise InvalidSettings(
+                f"{WHAT} {self._path} cannot be read: {error.strerror}",
+                advice="name a file with one token a line, readable by this service alone",
+            ) from error
+        if stamp == self._seen:
+            return
+        self._forget()
+        self._tokens = _parse(read_secret(self._path, WHAT))
+        self._digests = tuple(map(_digest, self._tokens))
+        self._seen = stamp
+
+    def _forget(self) -> None:
+        """Let nobody in by what the file said before."""
+        self._seen, self._tokens, self._digests = None, (), ()
+
+
+def _parse(data: bytes) -> tuple[bytes, ...]:
+    lines = (line.strip() for line in data.splitlines())
+    return tuple(line for line in lines if line and not line.startswith(b"#"))
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def fingerprint(token: bytes) -> str:
+    """Return eight characters by which an audit log tells tokens apart without giving them away."""
+    return _digest(token).hex()[:8]
+
+
+def require_safe_binding(listen: str, token_file: Path | None, *, client_certificates: bool = False) -> None:
+    """Raise InvalidSettings when a service would listen beyond loopback and ask nobody who they are."""
+    if token_file is not None:
+        if not TokenFile(token_file).tokens():
+            raise InvalidSettings(
+                f"{WHAT} {token_file} holds no token", advice="write at least one token into it, one a line"
+            )
+        return
+    if not client_certificates and not parse_address(listen).is_loopback:
+        raise InvalidSettings(
+            f"refusing to listen on {listen} without authentication",
+            advice="set a token file (--token-file, one token a line), or client certificates "
+            "(--tls-cert-file, --tls-key-file, --client-ca-file), or listen on 127.0.0.1",
+        )
+
+
+def token_of(request: Request) -> bytes | None:
+    """Return the bearer token that a request carries, None without one."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    # Headers are decoded as latin-1, so that what is no ASCII comes back as the bytes that were sent.
+    return token.strip().encode("latin-1") if scheme.lower() == "bearer" and token.strip() else None
+
+
+def require_token(token_file: Path | None) -> Callable[[Request], Awaitable[None]]:
+    """Return a FastAPI dependency that lets only requests with a known bearer token pass; None lets all pass."""
+    tokens = None if token_file is None else TokenFile(token_file)
+
+    async def check(request: Request) -> None:
+        if tokens is None:
+            return
+        token = token_of(request)
+        if token is None or not _known(tokens, token):
+            raise Unauthorized(
+                "this service asks for a bearer token", advice="send the header `Authorization: Bearer TOKEN`"
+            )
+
+    return check
+
+
+def _known(tokens: TokenFile, token: bytes) -> bool:
+    """Ask the file. Where it cannot be read, that is this service's trouble, and no stranger learns where it lies."""
+    try:
+        return tokens.knows(token)
+    except InvalidSettings as error:
+        raise InvalidSettings("this service cannot read its tokens; its log tells why") from error

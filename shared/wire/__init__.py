@@ -1,0 +1,1 @@
+"""What agents answer: the values that travel between the two sides."""

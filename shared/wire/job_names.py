@@ -1,0 +1,72 @@
+"""Whose a job is, and the name that tells it from another user's job of the same name.
+
+What a launcher calls a job, anybody may call his own processes. So a job is a name and a user. It goes by the name
+alone, `demo`, and by `demo@1001` as well, which always means the processes of user 1001. Who calls
+a job `demo@1001` without being that user gets his own number behind it, `demo@1001@1002`: nobody can take the name of
+another one's job.
+"""
+
+import re
+
+from shared.wire.snapshot import Exited, Identity
+
+UNKNOWN_USER = "?"
+"""In the place of a user: older agents and files do not say whose a process is."""
+
+# demo@1001        slurm-71@c0        demo@?
+_QUALIFIED = re.compile(r".*@(c?\d{1,10}|\?)", re.DOTALL | re.ASCII)
+
+
+def qualified(job: str, user: str | None) -> str:
+    """Return the name by which nobody else's job goes."""
+    user = user or UNKNOWN_USER
+    return job if job.endswith(f"@{user}") else f"{job}@{user}"
+
+
+def poses(identity: Identity) -> bool:
+    """Does this rank's job bear the name that is kept for another user's?"""
+    if identity.job is None or identity.user is None or "@" not in identity.job:
+        return False
+    found = _QUALIFIED.fullmatch(identity.job)
+    return found is not None and found[1] != identity.user
+
+
+def goes_by(identity: Identity, job: str) -> bool:
+    """Is `job` a name of this rank's job: the one of its launcher, or the one with the user behind it?"""
+    if identity.job is None:
+        return False
+    if identity.job == job and not poses(identity):
+        return True
+    return "@" in job and qualified(identity.job, identity.user) == job
+
+
+def is_of(identity: Identity, job: str, user: str | None) -> bool:
+    """Is this a rank of the job `job` of `user` (None: whoever's)? One whose user is not known may be."""
+    return goes_by(identity, job) and (user is None or identity.user in (user, None))
+
+
+def was_of(gone: Exited, job: str, user: str | None) -> bool:
+    """Was this process of the job, or beside ranks of it?"""
+    if gone.identity is not None and gone.identity.job is not None:
+        return is_of(gone.identity, job, user)
+    beside = (Identity(job=name, user=gone.sibling_user, rank=0) for name in gone.sibling_jobs)
+    return any(is_of(each, job, user) for each in beside)
+
+
+def plain_name(job: str) -> str:
+    """Return a job's name without the user behind it, as a scheduler knows it."""
+    found = _QUALIFIED.fullmatch(job)
+    return job if found is None else job[: found.start(1) - 1]
+
+
+def told_apart(identity: Identity, job: str | None, user: str | None) -> Identity:
+    """Return a rank under the name `job` where it is of that job and user, and never under it where it is not."""
+    if job is None or identity.job is None:
+        return identity
+    if "@" not in job and (identity.job != job or user is None or identity.user in (user, None)):
+        return identity  # nearly all of them
+    if is_of(identity, job, user):
+        name = job
+    else:
+        name = qualified(identity.job, identity.user) if identity.job == job else identity.job
+    return identity if name == identity.job else identity.model_copy(update={"job": name})

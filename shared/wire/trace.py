@@ -1,0 +1,198 @@
+"""One rank's flight record in columns: which operations it issued on which groups, and how far they got.
+
+A trace holds tables (groups, signatures, call sites) and one column per field of a record; a `Record` is
+made on demand. Where a dump says nothing, the trace says so (`members is None`, `marks == ()`), it never guesses.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from enum import IntEnum
+from itertools import count, takewhile
+from typing import NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from shared.ranks import FoldedRanks
+from shared.value import Column, Value, is_within
+from shared.wire.stacks import Frame
+
+
+class State(IntEnum):
+    """How far an operation has got, as far as the recorder knows."""
+
+    ISSUED = 0
+    """The rank has called it. On a device queue it may not have begun."""
+    STARTED = 1
+    """Its kernel runs: everything queued before it on that stream is done."""
+    COMPLETED = 2
+
+
+class Group(Value):
+    """A process group as one rank knows it. Names repeat across ranks with different members; that is normal."""
+
+    name: str
+    description: str = ""
+    members: FoldedRanks | None = Field(
+        default=None, description="Global ranks in group-rank order when ascending; None: the dump does not say."
+    )
+    order: tuple[int, ...] | None = Field(
+        default=None, description="Global ranks by group rank, given only where that is not ascending order."
+    )
+    timeout_ms: int | None = Field(default=None, description="The longest that an operation of it may take, if told.")
+
+
+class Signature(NamedTuple):
+    """What must agree across a group at one sequence number. Sizes and dtypes are per tensor."""
+
+    op: str
+    """Canonical operation, e.g. `all_reduce`, `all_gather`, `send`, `recv`, `coalesced`."""
+    backend: str
+    input_sizes: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    source: int | None = None
+    """Sender's *group* rank, for point-to-point operations."""
+    target: int | None = None
+    """Receiver's *group* rank, for point-to-point operations."""
+
+
+class Mark(Value):
+    """The highest collective sequence numbers of one group on one rank, from the recorder's own status."""
+
+    group: int = Field(description="Index into the trace's group table.")
+    issued: int | None = None
+    started: int | None = None
+    completed: int | None = None
+
+
+class Record(NamedTuple):
+    """One operation, made on demand from the columns. Times are Unix nanoseconds; 0: not known."""
+
+    position: int
+    group: Group
+    signature: Signature
+    collective_seq: int
+    p2p_seq: int
+    op_id: int
+    is_p2p: bool
+    state: State
+    created_ns: int
+    started_ns: int
+    completed_ns: int
+    call_site: tuple[Frame, ...]
+    """Python frames at the time of the call, outermost first; empty where the dump has none."""
+
+
+def _column() -> "array[int]":
+    return array("q")
+
+
+class Trace(Value):
+    """The flight record of one rank: oldest record first, all columns equally long."""
+
+    version: str = Field(default="", description="Version of the dump's format, as it says, e.g. `2.10`.")
+    library: str = Field(default="", description="Version of the communication library, where given.")
+    active_only: bool = Field(default=False, description="Does the source leave finished operations out?")
+    truncated: bool = Field(default=False, description="Were older records overwritten, or cut by a window?")
+    whole_from: int = Field(
+        default=0,
+        description="Position from which on no record is left out. A window keeps older ones of quiet groups, without "
+        "those of busy ones that were issued between them.",
+    )
+    groups: tuple[Group, ...] = ()
+    signatures: tuple[Signature, ...] = ()
+    call_sites: tuple[tuple[Frame, ...], ...] = ((),)
+    marks: tuple[Mark, ...] = ()
+    group: Column = Field(default_factory=_column)
+    signature: Column = Field(default_factory=_column)
+    call_site: Column = Field(default_factory=_column)
+    collective_seq: Column = Field(default_factory=_column)
+    p2p_seq: Column = Field(default_factory=_column)
+    op_id: Column = Field(default_factory=_column)
+    is_p2p: Column = Field(default_factory=_column)
+    state: Column = Field(default_factory=_column)
+    created_ns: Column = Field(default_factory=_column)
+    started_ns: Column = Field(default_factory=_column)
+    completed_ns: Column = Field(default_factory=_column)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Refuse columns that are not equally long, or point beside their tables: whoever sends them may be hostile."""
+        if len({len(column) for column in self.columns().values()}) > 1:
+            raise ValueError("the columns are not equally long")
+        tables = ((self.group, self.groups), (self.signature, self.signatures), (self.call_site, self.call_sites))
+        if not all(is_within(column, len(table)) for column, table in (*tables, (self.state, tuple(State)))):
+            raise ValueError("a column points beside its table")
+        if not is_within([mark.group for mark in self.marks], len(self.groups)):
+            raise ValueError("a mark is of no group")
+        return self
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def record(self, position: int) -> Record:
+        """Return the record at `position` (0 is the oldest kept)."""
+        return Record(
+            position=position,
+            group=self.groups[self.group[position]],
+            signature=self.signatures[self.signature[position]],
+            collective_seq=self.collective_seq[position],
+            p2p_seq=self.p2p_seq[position],
+            op_id=self.op_id[position],
+            is_p2p=bool(self.is_p2p[position]),
+            state=State(self.state[position]),
+            created_ns=self.created_ns[position],
+            started_ns=self.started_ns[position],
+            completed_ns=self.completed_ns[position],
+            call_site=self.call_sites[self.call_site[position]],
+        )
+
+    def records(self) -> Iterator[Record]:
+        """Iterate over all records, oldest first."""
+        return (self.record(position) for position in range(len(self)))
+
+    def windowed(self, last: int) -> "Trace":
+        """Return this trace cut to the `last` records of each group and lane, plus all that are not completed."""
+        kept = self._kept(last)
+        if len(kept) == len(self):
+            return self
+        cut = {name: array(column.typecode, (column[i] for i in kept)) for name, column in self.columns().items()}
+        return self.model_copy(update={**cut, "truncated": True, "whole_from": self._whole_from(kept)})
+
+    def _whole_from(self, kept: list[int]) -> int:
+        """Where in a cut trace the records begin that were issued one after the other."""
+        last = len(self) - 1
+        together = sum(1 for _ in takewhile(lambda pair: pair[0] == last - pair[1], zip(reversed(kept), count())))
+        return max(len(kept) - together, bisect_left(kept, self.whole_from))
+
+    def columns(self) -> "dict[str, array[int]]":
+        """Return the columns by name."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def _kept(self, last: int) -> list[int]:
+        seen: dict[tuple[int, int], int] = {}
+        kept = []
+        for i in range(len(self) - 1, -1, -1):
+            lane = (self.group[i], self.is_p2p[i])
+            seen[lane] = seen.get(lane, 0) + 1
+            if seen[lane] <= last or self.state[i] != State.COMPLETED:
+                kept.append(i)
+        return kept[::-1]
+
+
+COLUMNS = (
+    "group",
+    "signature",
+    "call_site",
+    "collective_seq",
+    "p2p_seq",
+    "op_id",
+    "is_p2p",
+    "state",
+    "created_ns",
+    "started_ns",
+    "completed_ns",
+)
+"""Names of a trace's columns, in wire order."""

@@ -1,0 +1,36 @@
+"""The tests can be listed on a machine that has nothing but Python and what is installed for it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.needed import packages
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_collection_needs_no_programs(tmp_path: Path) -> None:
+    """With Python alone on PATH: a program that is absent skips a test when it runs, and is not looked for before."""
+    (tmp_path / "python3").symlink_to(sys.executable)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "UNHANG"))}
+    done = subprocess.run(
+        (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0"),
+        cwd=REPOSITORY,
+        env={**kept, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    assert "error" not in done.stdout.splitlines()[-1]
+
+
+def test_ci_installs_what_tests_need() -> None:
+    """One list for both, so that nothing is skipped there."""
+    assert "tests/debian-packages" in (REPOSITORY / ".ci" / "run").read_text(encoding="ascii")
+    assert packages()["logrotate"] == "logrotate"

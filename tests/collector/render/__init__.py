@@ -1,1 +1,0 @@
-"""Tests of the renderings: golden files for whole verdicts, tables for the parts."""

@@ -1,0 +1,1 @@
+"""Tests of whole programs: real jobs, clusters, services and packages."""

@@ -1,0 +1,288 @@
+"""Memory: what a hostile rank, file or agent sends is read within a bound, or refused in words."""
+
+import gzip
+import json
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import NodeSnapshot, RankSnapshot
+from shared.wire.trace import Trace
+from tests.build.ports import free_port
+from tests.build.processes import rank_environment, running, until
+from tests.system.attacks.hostile_server import SHAPES
+
+REPOSITORY = Path(__file__).parents[3]
+MEMORY_HIGH = 512 * 1024 * 1024
+"""Of deploy/systemd/unhang-agent.service; at twice that the kernel kills the agent."""
+PORT = 29491
+
+
+@contextmanager
+def an_agent(folder: Path) -> Iterator[tuple[str, int]]:
+    """Run an agent in a process of its own; gives its URL and its process id."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = (sys.executable, "-m", "cli", "agent", "--listen", f"127.0.0.1:{port}")
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "UNHANG_AGENT_BEAT_SECONDS": "0"}
+    with open(folder / "agent.log", "w") as log:
+        agent = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=log, stdout=log)
+    try:
+        until(lambda: _answers(url), bool)
+        yield url, agent.pid
+        assert agent.poll() is None, "the agent has died"
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        agent.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", timeout=2.0).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def peak_bytes(pid: int) -> int:
+    """Return the most memory that a process has had."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["VmHWM"].split()[0]) * 1024
+
+
+def look(folder: Path, *served: tuple[str, float]) -> tuple[tuple[RankSnapshot, ...], int]:
+    """Look at ranks that serve so many megabytes of these shapes; return the ranks and the agent's peak."""
+    sockets = folder / "unhang-test"
+    sockets.mkdir()
+    with ExitStack() as stack:
+        for rank, (shape, megabytes) in enumerate(served):
+            program = Path(__file__).with_name("hostile_server.py")
+            command = (sys.executable, str(program), str(sockets), shape, str(megabytes))
+            environment = rank_environment(rank, port=PORT, world_size=len(served))
+            stack.enter_context(running(command=command, env=environment))
+        url, pid = stack.enter_context(an_agent(folder))
+        asked = {"job": f"127.0.0.1:{PORT}", "stacks": "none", "timeout": 10}
+        answer = httpx.get(f"{url}/v1/snapshot", params=asked, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return NodeSnapshot.model_validate_json(answer.content).ranks, peak_bytes(pid)
+
+
+def told(rank: RankSnapshot) -> Missing | Trace:
+    """What a rank's recorder gave."""
+    return rank.recorder
+
+
+@pytest.mark.ptrace
+@pytest.mark.parametrize("megabytes", [7.9, 30.0])
+def test_eight_hostile_ranks_leave_the_agent_its_memory(tmp_path: Path, megabytes: float) -> None:
+    """Each has another way to make much of little; the ninth rank is honest and is heard."""
+    shapes = [shape for shape in SHAPES if shape != "honest"]
+    ranks, peak = look(tmp_path, *((shape, megabytes) for shape in shapes), ("honest", 0.5))
+    assert len(ranks) == len(shapes) + 1
+    assert peak < MEMORY_HIGH, f"{peak / 2**20:.0f} MiB"
+    honest = told(ranks[-1])
+    assert isinstance(honest, Trace)
+    assert len(honest.signatures) > 1000
+    for shape, rank in zip(shapes, ranks, strict=False):
+        silence = told(rank)
+        if megabytes > 8 and shape != "wide":
+            assert isinstance(silence, Missing), shape
+            assert silence.reason in (Reason.REFUSED, Reason.UNREADABLE, Reason.TIMED_OUT), silence
+
+
+@pytest.mark.ptrace
+def test_a_record_of_twenty_thousand_operations_is_read(tmp_path: Path) -> None:
+    """No two of them of one shape: that much may be kept, of two ranks at a time."""
+    ranks, peak = look(tmp_path, ("honest", 6.4), ("honest", 6.4))
+    for rank in ranks:
+        trace = told(rank)
+        assert isinstance(trace, Trace), trace
+        assert max(trace.op_id) > 19_000
+    assert peak < MEMORY_HIGH, f"{peak / 2**20:.0f} MiB"
+
+
+def write_tar_of_chained_headers(folder: Path) -> None:
+    """Each says that the next tells the name: `tarfile` calls itself for each."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 512
+    (folder / "chained.tar").write_bytes((header.tobuf() + b"a" * 512) * 20_000)
+
+
+def write_tar_of_a_large_header(folder: Path) -> None:
+    """A pax header of 200 MB, which `tarfile` reads whole and takes apart."""
+    header = tarfile.TarInfo("PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, 200_000_256
+    with open(folder / "header.tar", "wb") as to:
+        to.write(header.tobuf() + b"200000256 comment=")
+        to.truncate(200_001_024)
+
+
+def write_tar_of_three_million(folder: Path) -> None:
+    """Empty files, packed to a hundredth."""
+    block = tarfile.TarInfo("a").tobuf() * 1000
+    with gzip.open(folder / "million.tar.gz", "wb", compresslevel=1) as to:
+        for _ in range(3000):
+            to.write(block)
+
+
+def write_gzip_of_a_long_name(folder: Path) -> None:
+    """The name of the file in its header has 200 MB."""
+    with open(folder / "name.gz", "wb") as to:
+        to.write(b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 200_000_000)
+
+
+def write_gzip_of_many_members(folder: Path) -> None:
+    """Three million of them, all empty."""
+    (folder / "chained.gz").write_bytes(gzip.compress(b"", mtime=0) * 3_000_000)
+
+
+def write_zip_of_a_large_table(folder: Path) -> None:
+    """A million entries, no file."""
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    table = entry * 1_000_000
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, len(table), 4, 0)
+    (folder / "table.zip").write_bytes(b"PK\3\4" + table + end)
+
+
+def write_sparse_logs(folder: Path) -> None:
+    """Twenty of 20 GiB each: a line, and then a hole."""
+    for number in range(20):
+        with open(folder / f"rank{number}.log", "wb") as to:
+            to.write(b"step 1\n")
+            to.truncate(20 * 2**30)
+
+
+def write_sparse_dumps(folder: Path) -> None:
+    """Fifty that begin as pickles do, and are 20 GiB long."""
+    for number in range(50):
+        with open(folder / f"dump_{number}", "wb") as to:
+            to.write(b"\x80\x02}")
+            to.truncate(20 * 2**30)
+
+
+def write_logs_of_short_lines(folder: Path) -> None:
+    """Each line takes thirty times its bytes."""
+    for number in range(20):
+        (folder / f"rank{number}.log").write_bytes(b"ab\n" * 11_000_000)
+
+
+def write_json_of_dicts(folder: Path) -> None:
+    """200 MB of nothing, as each kind that is JSON."""
+    for number, head in enumerate((b'{"entries":[', b'{"schema_version":1,"agent_version":"1","ranks":[')):
+        (folder / f"dump_{number}.json").write_bytes(head + b"{}," * 66_000_000 + b"{}]}")
+
+
+def write_pickle_of_strings(folder: Path) -> None:
+    """200 MB of texts of two letters."""
+    texts = b"\x8c\x02ab" * 50_000_000
+    (folder / "dump_1").write_bytes(b"\x80\x04}\x8c\x07entries](" + texts + b"es.")
+
+
+def write_pickle_without_end(folder: Path) -> None:
+    """A key of a dict that is a tuple of twice a tuple of twice a tuple: hashing it never ends."""
+    levels = b"".join(b"h" + bytes([at]) * 1 + b"h" + bytes([at]) + b"\x86q" + bytes([at + 1]) for at in range(60))
+    (folder / "dump_1").write_bytes(b"\x80\x02)q\x00" + levels + b"0}h\x3c]s.")
+
+
+def write_pickle_of_one_list_everywhere(folder: Path) -> None:
+    """A million entries with one list of 65,536 lists of 64 numbers."""
+    shape = b"](" + b"K\x01" * 64 + b"eq\x01"
+    sizes = b"](" + shape + b"h\x01" * 65_535 + b"eq\x02"
+    entry = b"}(X\x0b\x00\x00\x00input_sizes" + sizes + b"uq\x03"
+    (folder / "dump_1").write_bytes(b"\x80\x02}X\x07\x00\x00\x00entries](" + entry + b"h\x03" * 999_000 + b"es.")
+
+
+FILES = (
+    write_tar_of_chained_headers, write_tar_of_a_large_header, write_tar_of_three_million, write_gzip_of_a_long_name,
+    write_gzip_of_many_members, write_zip_of_a_large_table, write_sparse_logs, write_sparse_dumps,
+    write_logs_of_short_lines, write_json_of_dicts, write_pickle_of_strings, write_pickle_without_end,
+    write_pickle_of_one_list_everywhere,
+)  # fmt: skip
+MOST_SECONDS = 60
+"""Of a core, on a slow machine."""
+MOST_BYTES = 3 * 1024 * 1024 * 1024
+
+
+def judged(folder: Path, *more: str) -> tuple[dict[str, object], resource.struct_rusage, int]:
+    """Run `unhang diagnose --from` in little memory; return what it says, what it used, and its status."""
+    command = [sys.executable, "-m", "cli", "diagnose", "--json", "--from", str(folder), *more]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    def bound() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=bound
+    )
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    assert b"Traceback" not in said, said[-2000:].decode()
+    return json.loads(said), used, process.returncode
+
+
+@pytest.mark.parametrize("write", FILES, ids=lambda write: write.__name__.removeprefix("write_"))
+def test_a_hostile_file_costs_itself_alone(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    """In three gigabytes and a minute; the honest dump beside it is read, and what was left out is told in words."""
+    write(tmp_path)
+    (tmp_path / "honest_rank_7.json").write_text(
+        '{"version":"2.10","entries":[{"op_id":1,"profiling_name":"nccl:all_reduce"}]}'
+    )
+    diagnosis, used, status = judged(tmp_path, "--timeout", "45")
+    assert status in (0, 10, 11, 12)
+    assert used.ru_utime + used.ru_stime < MOST_SECONDS
+    assert "honest_rank_7" not in json.dumps(diagnosis), "it is not among what could not be read"
+
+
+def test_all_files_together_have_a_deadline(tmp_path: Path) -> None:
+    """What was not read by then is told by name, with what to do."""
+    write_logs_of_short_lines(tmp_path)
+    begun = time.monotonic()
+    diagnosis, _, status = judged(tmp_path, "--timeout", "0.1")
+    assert status == 12
+    assert "--timeout gives them more" in json.dumps(diagnosis)
+    assert time.monotonic() - begun < 30
+
+
+ANSWERS = {
+    "ranks": b'{"host":"a","ranks":[%s{}]}' % (b"{}," * 10_000_000),
+    "unknown": b'{"host":"a","x":[%s{}]}' % (b'{"a":{}},' * 3_500_000),
+    "missing": b'{"host":"a","missing":[%s{}]}' % (b'{"source":"a","reason":"gone"},' * 1_000_000),
+    "modest": b'{"host":"a","ranks":[%s{}]}' % (b"{}," * 250_000),
+}
+READ = """
+import resource, sys
+from collector.gather.failures import NoAnswer
+from collector.gather.fanout.fanout import read_answer
+from shared.wire.snapshot import NodeSnapshot
+body = sys.stdin.buffer.read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    read_answer(body, NodeSnapshot)
+except NoAnswer as error:
+    print(error.reason, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_what_a_registered_agent_sends_is_weighed_before_it_is_read(kind: str) -> None:
+    """30 MB of `{}` for ranks took more than 20 GiB: a complaint for each field that each of them lacks."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        (sys.executable, "-c", READ), input=ANSWERS[kind], env=environment, capture_output=True, check=True, timeout=60
+    )
+    reason, kibibytes = done.stdout.split()
+    assert reason.decode() in (Reason.REFUSED, Reason.UNREADABLE)
+    assert int(kibibytes) < 256 * 1024

@@ -1,0 +1,80 @@
+"""The demonstration: a real job hangs, the verdict names the rank that was chosen, and nothing stays behind."""
+
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.system.deploy.units import REPOSITORY
+
+pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow]
+
+DEMO = REPOSITORY / "deploy" / "demo" / "demo.py"
+MARK = "UNHANG_TEST_DEMO"
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A mark for all processes of one demonstration; those that stay behind fail the test, and are ended."""
+    mark = uuid.uuid4().hex
+    yield mark
+    left = marked(mark)
+    for process in left:
+        process.kill()
+    assert left == []
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Return the processes that run for the demonstration with this mark."""
+    return [process for process in psutil.process_iter() if environment(process).get(MARK) == mark]
+
+
+def environment(process: psutil.Process) -> dict[str, str]:
+    """Return the environment of a process, empty when it is gone or not ours to read."""
+    try:
+        return process.environ()
+    except psutil.Error:
+        return {}
+
+
+def run_demo(mark: str, folder: Path, *arguments: str) -> str:
+    """Run the demonstration, which must succeed, and return what it printed."""
+    done = subprocess.run(
+        (sys.executable, DEMO, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, MARK: mark, "TMPDIR": str(folder)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_names_the_chosen_rank_and_stops_everything(mark: str, tmp_path: Path) -> None:
+    """The rank and the fault come from the arguments, and no process and no file stays behind."""
+    printed = run_demo(mark, tmp_path, "--fault", "asleep", "--rank", "1")
+    assert re.search(r"^Hung: rank 1 has not joined", printed, re.MULTILINE)
+    assert "refresh_cache" in printed
+    assert "unhang stacks" in printed
+    assert marked(mark) == []
+    assert list(tmp_path.glob("unhang-demo-*")) == []
+
+
+def test_keeps_running_when_asked_and_can_be_stopped_later(mark: str, tmp_path: Path) -> None:
+    """With --keep the printed addresses answer, and the printed command stops all of it."""
+    printed = run_demo(mark, tmp_path, "--fault", "stopped", "--rank", "3", "--keep")
+    (collector,) = re.findall(r"^Collector (\S+),", printed, re.MULTILINE)
+    (job,) = re.findall(r"/v1/jobs/(demo-\d+)/diagnoses", printed)
+    jobs = httpx.get(f"{collector}/v1/jobs", timeout=60.0).raise_for_status().json()["jobs"]
+    assert job in {known["name"] for known in jobs}
+    (folder,) = re.findall(r"--stop (\S+)$", printed, re.MULTILINE)
+    run_demo(mark, tmp_path, "--stop", folder)
+    assert marked(mark) == []

@@ -1,0 +1,103 @@
+"""A network of hosts: one switch, a cable to each host, and what can go wrong with a cable."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+from tests.system.e2e.hosts import END_SECONDS, Host
+
+_WIRE = Path(__file__).with_name("wire.py")
+
+
+class Network:
+    """Hosts by name, all on one switch, each known to all by its name. To be used in a `with`."""
+
+    def __init__(self, *names: str, directory: Path) -> None:
+        self.addresses = {name: f"10.77.3.{number}" for number, name in enumerate(names, start=1)}
+        self.hosts: dict[str, Host] = {}
+        self._directory = directory
+        self._stack = ExitStack()
+        self._switch: Host | None = None
+
+    def __enter__(self) -> Self:
+        """Start all hosts and connect them. Raises NoHosts."""
+        with self._stack:
+            etc = self._write_etc()
+            self._switch = self._stack.enter_context(Host("switch", etc=etc))
+            self._switch.ip("link add name lan type bridge", "link set lan up")
+            for name in self.addresses:
+                self.hosts[name] = self._stack.enter_context(Host(name, etc=etc))
+                self._connect(name)
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all of it."""
+        self._stack.close()
+
+    @property
+    def switch(self) -> Host:
+        """The host between all others."""
+        assert self._switch is not None
+        return self._switch
+
+    @contextmanager
+    def unplugged(self, name: str) -> Iterator[None]:
+        """A host whose cable is out."""
+        self.switch.ip(f"link set {_port(name)} down")
+        try:
+            yield
+        finally:
+            self.switch.ip(f"link set {_port(name)} up")
+
+    @contextmanager
+    def bad_cable(self, name: str, *, loss: float = 0.0, delay_seconds: float = 0.0) -> Iterator[None]:
+        """A host whose cable loses frames, or is slow, in both directions. Its connections stay."""
+        near, far, between = f"near-{name}", f"far-{name}", f"bad-{name}"
+        command = self.switch.on_network(sys.executable, "-I", "-S", str(_WIRE))
+        with subprocess.Popen(
+            (*command, near, far, str(loss), str(delay_seconds)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as wire:
+            try:
+                assert wire.stdout is not None and wire.stdout.readline() == "ready\n"
+                self.switch.ip(
+                    f"link add name {between} type bridge",
+                    f"link set {near} master {between} up",
+                    f"link set {far} master lan up",
+                    f"link set {between} up",
+                    f"link set {_port(name)} master {between}",
+                )
+                yield
+                assert wire.poll() is None, "the bad cable has ended by itself"
+            finally:
+                self.switch.ip(f"link set {_port(name)} master lan")
+                wire.kill()
+                wire.wait(END_SECONDS)
+                self.switch.ip(f"link delete {between}")
+
+    def _write_etc(self) -> Path:
+        """Write who is called what. Nobody asks a name server: there is none, and each question would take seconds."""
+        etc = self._directory / "etc"
+        etc.mkdir()
+        lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in self.addresses.items())]
+        (etc / "hosts").write_text("".join(f"{line}\n" for line in lines))
+        (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
+        return etc
+
+    def _connect(self, name: str) -> None:
+        host = self.hosts[name]
+        self.switch.ip(
+            f"link add {_port(name)} type veth peer name eth0 netns {host.pid}", f"link set {_port(name)} master lan up"
+        )
+        host.ip(f"address add {self.addresses[name]}/24 dev eth0", "link set eth0 up")
+
+
+def _port(name: str) -> str:
+    return f"port-{name}"

@@ -1,0 +1,51 @@
+"""The collector is killed in the middle of a sweep, and started again."""
+
+import time
+
+import pytest
+
+from collector.question import Stage
+from tests.system.e2e.asking import ANSWER_SECONDS
+from tests.system.e2e.cluster import Cluster
+from tests.system.e2e.jobs import ClusterJob
+
+pytestmark = [
+    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", [Stage.LOOKING, Stage.WAITING])
+def test_a_collector_that_is_killed(stage: Stage, cluster: Cluster, hung: ClusterJob) -> None:
+    """What was finished is there afterwards, word for word; what was not is told as interrupted, and asked anew."""
+    (before,) = cluster.diagnose(hung.name)
+    kept = cluster.asker.kept(hung.name)
+    id = cluster.asker.begin(hung.name)
+    wait_for(stage, id, cluster)
+    cluster.restart_collector()
+    assert cluster.asker.fetch(before.diagnosis.id) == before.diagnosis
+    assert cluster.asker.kept(hung.name) == kept
+    assert "interrupted" in outcome_of(id, cluster)
+    (after,) = cluster.diagnose(hung.name)
+    assert after.culprits == {2}, after.text
+
+
+def wait_for(stage: Stage, id: str, cluster: Cluster) -> None:
+    """Wait until a sweep has come to a stage, or is past it."""
+    stages = list(Stage)
+    until = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < until:
+        answer = cluster.asker.get(f"/v1/diagnoses/{id}")
+        assert answer.status_code == 202, "the sweep has ended before it could be killed"
+        if stages.index(answer.json()["step"]["stage"]) >= stages.index(stage):
+            return
+    raise AssertionError(f"the sweep does not come to {stage}")
+
+
+def outcome_of(id: str, cluster: Cluster) -> str:
+    """Return what is told of a sweep that was cut short, once its collector counts as gone."""
+    until = time.monotonic() + ANSWER_SECONDS
+    while (answer := cluster.asker.get(f"/v1/diagnoses/{id}")).status_code == 202 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert answer.status_code == 410, answer.text
+    detail: str = answer.json()["detail"]
+    return detail

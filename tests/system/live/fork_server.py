@@ -1,0 +1,129 @@
+"""A process that has imported torch once, and forks ranks and launchers: a fifth of what it costs to execute them.
+
+Importing torch is most of what a small job costs, and each of its processes does it. What is forked looks executed
+(becoming.py), and is in a session of its own, with its own variables, streams and working directory.
+
+Real interpreters stay wherever a launcher, or how ranks come to be, is what a test is about; and for at least one in
+four of the programs that hang, so that what forks might hide is seen.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from tests.system.live.becoming import Program, become, import_torch, run
+from tests.system.live.fork_launcher import with_ranks
+from tests.system.live.parcels import pair, receive, send
+
+_REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+class Forked:
+    """A process that the server has forked; the server itself takes its exit status."""
+
+    def __init__(self, pid: int, handle: int) -> None:
+        self.pid = pid
+        self._handle = handle
+
+    def poll(self) -> int | None:
+        """Return None while it lives."""
+        return 0 if select.select([self._handle], [], [], 0)[0] else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended; raises `subprocess.TimeoutExpired`."""
+        if not select.select([self._handle], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        return 0
+
+    def __del__(self) -> None:
+        os.close(self._handle)
+
+
+class ForkServer:
+    """The server as its one client sees it. It ends with its client."""
+
+    def __init__(self) -> None:
+        self._line, theirs = pair()
+        with theirs:
+            self._process = subprocess.Popen(
+                (sys.executable, "-m", "tests.system.live.fork_server", str(theirs.fileno())),
+                cwd=_REPOSITORY,
+                env=_environment(),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def start(
+        self, arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, output: int, ranks: int
+    ) -> Forked:
+        """Start a Python program that writes to the open file `output`; a module launches so many `ranks`."""
+        send(self._line, [Program(arguments, dict(environment), str(directory)), ranks], [output])
+        pid, (handle,) = receive(self._line)
+        return Forked(pid, handle)
+
+
+@cache
+def fork_server() -> ForkServer:
+    """The one of this process, started when it is first asked for."""
+    return ForkServer()
+
+
+def _environment() -> dict[str, str]:
+    """One thread in torch's libraries, for forks have no others; and no buffers that forks would write again."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {**inherited, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def serve(line: socket.socket) -> Program:
+    """Fork for each program. Returns in forks, with what is to run there; in the server, never."""
+    import_torch()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is to stay behind as a zombie
+    assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
+    while True:
+        try:
+            ((words, ranks), (output,)) = receive(line)
+        except EOFError:
+            os._exit(0)
+        program, (ours, theirs) = Program(*words), pair()
+        pid = os.fork()
+        if pid == 0:
+            for end in (line, ours):
+                end.close()
+            return _forked(program, output, theirs, ranks)
+        theirs.close()
+        _answer(line, ours, pid)
+        os.close(output)
+
+
+def _answer(line: socket.socket, child: socket.socket, pid: int) -> None:
+    """Send the client a handle of a child that looks executed by then, or has failed to, which its output says."""
+    handle = os.pidfd_open(pid)
+    with child, suppress(EOFError):
+        send(child, "there is a handle")
+        receive(child)
+    send(line, pid, [handle])
+    os.close(handle)
+
+
+def _forked(program: Program, output: int, line: socket.socket, ranks: int) -> Program:
+    with line:
+        receive(line)
+        os.setsid()
+        become(program, (output, output))
+        os.close(output)
+        send(line, "here")
+    return with_ranks(program, ranks) if program.is_module else program
+
+
+if __name__ == "__main__":
+    run(serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -1,0 +1,163 @@
+"""Each program hangs for real, and `unhang diagnose` is right about it: verdict, kind, cause, culprits, victims.
+
+These are a third of the programs; `python -m tests.system.live.zoo` runs all of them and prints a table.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build.memory_groups import memory_group
+from tests.system.live.asking import Reply, diagnose, unhang
+from tests.system.live.jobs import Job
+from tests.system.live.truths import Mode, Truth, read_truth
+
+pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+
+MODES: tuple[Mode, ...] = ("probe", "bare")
+
+EVERY_DAY: dict[str, str] = {
+    "probe bare": "asleep_before_collective rank_conditional_collective stopped_rank killed_rank",
+    "probe": """
+        chain_of_victims fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted new_group_skipped
+        pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
+    """,
+    "bare": """
+        accelerate_main_process_only blocked_pipe dataloader_hang debugger_attached exception_on_one_rank file_lock
+        gil_held idle_server pair_barrier_skipped uninterruptible validation_for_a_while
+    """,
+}
+"""A third of all programs: each way to hang in the mode in which it is harder to tell. Others stand below by name."""
+
+EXECUTED = "probe bare"
+"""The programs above whose ranks are real interpreters in both modes; the others' are forks (see fork_server.py)."""
+
+RUNS = [
+    pytest.param(program, mode, modes != EXECUTED, id=f"{program}-{mode}")
+    for modes, programs in EVERY_DAY.items()
+    for program in programs.split()
+    for mode in modes.split()
+]
+
+
+def assert_right(truth: Truth, reply: Reply) -> None:
+    """Fail with all that is wrong, and the answer itself."""
+    wrong = truth.disagreements(reply.answer, reply.status)
+    assert not wrong, f"{'; '.join(wrong)}\n{json.dumps(reply.answer, indent=1)}"
+
+
+def pids_named(reply: Reply) -> set[int]:
+    """Return the process ids of all culprits."""
+    return {culprit["pid"] for finding in reply.answer["findings"] for culprit in finding["culprits"]}
+
+
+@pytest.mark.parametrize(("program", "mode", "forked"), RUNS)
+def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool, tmp_path: Path) -> None:
+    """Whatever goes wrong, the one to blame is named and nobody else, with the probe and without."""
+    with Job(program, directory=tmp_path, probe=mode == "probe", forked=forked) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of(program, mode), reply)
+    assert reply.answer["job"] == job.name
+
+
+@pytest.mark.parametrize("faulty_rank", [0, 1, 3])
+def test_any_rank_can_be_the_one(faulty_rank: int, tmp_path: Path) -> None:
+    """Rank 0 is a rank like any other, and so is the last one."""
+    environment = {"FAULTY_RANK": str(faulty_rank)}
+    with Job("asleep_before_collective", directory=tmp_path, probe=True, environment=environment, forked=True) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of("asleep_before_collective", "probe", faulty_rank), reply)
+    assert pids_named(reply) == {job.ranks[faulty_rank]}
+
+
+@pytest.mark.parametrize("launch", ["accelerate", "direct", "slurm", "open_mpi"])
+def test_ranks_are_found_whoever_launched_them(launch: str, tmp_path: Path) -> None:
+    """Each launcher says in its own variables who is which rank, and what the job is called; executed, not forked."""
+    with Job("asleep_before_collective", directory=tmp_path, launch=launch) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of("asleep_before_collective", "bare"), reply)
+    assert pids_named(reply) == {job.ranks[2]}
+
+
+def test_ranks_that_say_so_only_after_they_have_started(tmp_path: Path) -> None:
+    """A spawned child sets RANK itself, where the kernel's copy of its environment does not show it."""
+    with Job("spawned", directory=tmp_path) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of("spawned", "bare"), reply)
+    assert pids_named(reply) == {job.ranks[2]}
+
+
+def test_run_loads_the_probe(tmp_path: Path) -> None:
+    """`unhang run -- COMMAND` gives the same as the probe's path in PYTHONPATH."""
+    with Job("crossed_groups", directory=tmp_path, wrapper=unhang("run", "--")) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of("crossed_groups", "probe"), reply)
+    assert reply.answer["coverage"]["with_trace"] == 4
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode", MODES)
+def test_a_rank_that_the_kernel_kills_for_want_of_memory(mode: Mode, tmp_path: Path) -> None:
+    """In a control group of its own, as a Slurm step or a pod has one, and gone before anybody looks."""
+    with memory_group(64 * 1024 * 1024) as group:
+        environment = {"UNHANG_TEST_MEMORY_GROUP": str(group)}
+        probe = mode == "probe"
+        with Job("killed_rank", directory=tmp_path, probe=probe, environment=environment, forked=True) as job:
+            reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of("killed_rank", mode), reply)
+    (finding,) = reply.answer["findings"]
+    assert finding["cause"] == "oom"
+    assert any(f"Killed process {job.ranks[2]} " in evidence.get("line", "") for evidence in finding["evidence"])
+
+
+def test_a_job_killed_and_started_again_under_the_same_name(tmp_path: Path) -> None:
+    """Of the first attempt nothing is left in the answer about the second one."""
+    name = f"again-{tmp_path.name}"
+    with Job("asleep_before_collective", directory=tmp_path, probe=True, name=name, forked=True) as first:
+        assert_right(Truth.of("asleep_before_collective", "probe"), diagnose(name, directory=tmp_path))
+    environment = {"FAULTY_RANK": "1"}
+    with Job(
+        "asleep_before_collective", directory=tmp_path, probe=True, name=name, environment=environment, forked=True
+    ) as second:
+        reply = diagnose(name, directory=tmp_path)
+    assert_right(Truth.of("asleep_before_collective", "probe", 1), reply)
+    assert pids_named(reply) == {second.ranks[1]}
+    assert first.ranks[1] not in pids_named(reply)
+
+
+def test_two_jobs_on_one_machine(tmp_path: Path) -> None:
+    """Each is judged by its own ranks."""
+    environment = {"FAULTY_RANK": "1"}
+    with (
+        Job("asleep_before_collective", directory=tmp_path, environment=environment, forked=True) as asleep,
+        Job("stopped_rank", directory=tmp_path, probe=True, forked=True) as stopped,
+    ):
+        about_asleep = diagnose(asleep.name, directory=tmp_path)
+        about_stopped = diagnose(stopped.name, directory=tmp_path)
+    assert_right(Truth.of("asleep_before_collective", "bare", 1), about_asleep)
+    assert_right(Truth.of("stopped_rank", "probe"), about_stopped)
+    assert pids_named(about_asleep) == {asleep.ranks[1]}
+    assert pids_named(about_stopped) == {stopped.ranks[2]}
+
+
+@pytest.mark.steady
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=[pytest.mark.repeated, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("program", ["healthy", "slow_rank"])
+def test_the_same_every_time(program: str, mode: Mode, times: int, tmp_path: Path) -> None:
+    """A job that moves is never called hung, at whatever instant it is looked at."""
+    with Job(program, directory=tmp_path, probe=mode == "probe", forked=True) as job:
+        replies = [diagnose(job.name, directory=tmp_path) for _ in range(times)]
+    for reply in replies:
+        assert_right(Truth.of(program, mode), reply)
+
+
+def test_nothing_of_a_job_is_left_behind(tmp_path: Path) -> None:
+    """The harness itself: stopped ranks, children of ranks and launchers are all gone after the test."""
+    with Job("stopped_rank", directory=tmp_path) as stopped, Job("dataloader_hang", directory=tmp_path) as loading:
+        assert len(stopped.processes()) >= 4
+        assert len(loading.processes()) >= 8
+    assert not stopped.processes()
+    assert not loading.processes()
+    assert read_truth("stopped_rank")["culprits"] == [2]

@@ -1,0 +1,63 @@
+"""The gate holds with the oldest libraries that an install may bring, too."""
+
+import json
+import sys
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from tests.system.packaging.environments import REPOSITORY, Environment, lend_libraries, make_environment, run_here
+
+OF_REQUESTS = {"fastapi", "starlette", "uvicorn", "h11", "httpx", "httpcore", "pydantic", "pydantic-settings"}
+"""Libraries that have a say in how requests are read."""
+
+ASK = """
+import json, sys
+from importlib.metadata import version
+print(json.dumps({name: version(name) for name in sys.argv[1:]}))
+"""
+
+TESTS = (
+    "tests/system/attacks/test_requests.py",
+    "tests/system/attacks/test_web_pages.py",
+    "tests/unit/shared/server/api/test_page.py",
+    "tests/unit/shared/server/test_authorize.py",
+    "tests/unit/shared/server/test_methods.py",
+    "tests/unit/shared/server/test_problem_handlers.py",
+)
+
+
+def lowest() -> dict[str, Version]:
+    """Return the lower ends of what the distribution asks for of them."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    all_of_them = dict(_lowest_of(Requirement(text)) for text in project["dependencies"])
+    return {name: all_of_them[name] for name in OF_REQUESTS}
+
+
+def _lowest_of(requirement: Requirement) -> tuple[str, Version]:
+    (low,) = (one.version for one in requirement.specifier if one.operator == ">=")
+    return requirement.name, Version(low)
+
+
+@pytest.fixture(scope="module")
+def oldest(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with the lowest versions, which borrows all else."""
+    environment = make_environment(tmp_path_factory.mktemp("oldest") / "environment")
+    pip = (sys.executable, "-m", "pip", "--python", str(environment.folder / "bin" / "python"))
+    pins = [f"{name}=={version}" for name, version in lowest().items()]
+    run_here(*pip, "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:", *pins)
+    lend_libraries(environment)
+    return environment
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="pydantic's lowest version has no wheel for this Python")
+def test_requests_are_read_as_well_with_the_lowest_versions(oldest: Environment) -> None:
+    """They are what is found there, and the tests of strangers and web pages pass with them."""
+    found = json.loads(oldest.run("python", "-c", ASK, *lowest(), cwd=REPOSITORY))
+    assert {name: Version(version) for name, version in found.items()} == lowest()
+    said = oldest.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS, cwd=REPOSITORY)
+    assert " passed" in said
+    assert " skipped" not in said

@@ -1,0 +1,1 @@
+"""Tests that mirror the rooms: one file per module."""

@@ -1,0 +1,226 @@
+"""Closer looks at real processes: what they show, whom they refuse, and that nobody is left stopped behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.agent import Agent
+from agent.deadline import Deadline
+from agent.errors import Unavailable
+from agent.proc.procfs import ProcFs
+from agent.settings import AgentSettings
+from agent.tools.gdb import backtrace_with_gdb, gdb_command
+from agent.tools.stop_guard import trace_process
+from agent.tools.strace import parse_strace, trace_syscalls
+from shared.errors import NotFound
+from shared.missing import Reason
+from shared.wire.debug_output import DeepLook, How
+from tests.build.processes import READY, SLEEP, rank_environment, running, until
+
+pytestmark = pytest.mark.ptrace
+
+GDB, STRACE = shutil.which("gdb"), shutil.which("strace")
+
+HANGING = f"""
+import threading
+def refresh_cache():
+    time.sleep(600)
+{READY}
+threading.Thread(target=refresh_cache, daemon=True).start()
+os.read(os.pipe()[0], 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def hanging() -> Iterator[int]:
+    """A rank whose main thread waits for a pipe, and another one for a clock."""
+    with running(HANGING, env=rank_environment(0, port=29441)) as process:
+        until(lambda: ProcFs().tids(process.pid), lambda tids: len(tids) == 2)
+        until(lambda: ProcFs().text(process.pid, "wchan"), lambda wchan: "pipe" in wchan)
+        yield process.pid
+
+
+@pytest.fixture(scope="module")
+def agent() -> Agent:
+    """An agent that may run debuggers."""
+    return Agent(AgentSettings(host_name="here", debuggers=True))
+
+
+def look(agent: Agent, pid: int, how: How) -> DeepLook:
+    """Look closely, and hold that the process is as it was before."""
+    taken = agent.deep(pid, how, 0.3)
+    assert_free(pid)
+    assert (taken.rank, taken.host, taken.pid) == (0, "here", pid)
+    return taken
+
+
+def assert_free(pid: int) -> None:
+    """The process is neither stopped nor traced."""
+    status = ProcFs().fields(pid, "status")
+    assert (status["State"][0] in "SR", status["TracerPid"]) == (True, "0")
+
+
+@pytest.mark.needs("gdb")
+def test_gdb_shows_every_thread(agent: Agent, hanging: int) -> None:
+    """Native frames, outermost first, of threads known by their kernel ids."""
+    taken = look(agent, hanging, How.GDB)
+    assert taken.stacks is not None, taken.missing
+    assert {thread.tid for thread in taken.stacks.threads} == set(ProcFs().tids(hanging))
+    assert taken.stacks.main is not None
+    functions = [frame.function for frame in taken.stacks.stack(taken.stacks.main)]
+    assert "read" in functions[-1]
+    assert all(frame.native for frame in taken.stacks.frames)
+
+
+def test_pystack_shows_python_and_c(agent: Agent, hanging: int) -> None:
+    """Both kinds of frames in one stack."""
+    taken = look(agent, hanging, How.PYSTACK)
+    assert taken.stacks is not None, taken.missing
+    assert "refresh_cache" in {frame.function for frame in taken.stacks.frames if not frame.native}
+    assert taken.stacks.native
+
+
+@pytest.mark.needs("strace")
+def test_system_calls(agent: Agent, hanging: int) -> None:
+    """Which thread waits in which call, with the file behind the descriptor."""
+    taken = look(agent, hanging, How.SYSCALLS)
+    assert taken.syscalls is not None, taken.missing
+    calls = {each.tid: each.call for each in taken.syscalls.waiting}
+    assert calls[hanging].startswith("read(")
+    assert "pipe:[" in calls[hanging]
+    assert taken.syscalls.counts["read"] == 1
+
+
+@pytest.mark.needs("strace")
+def test_a_busy_process_shows_what_it_does(agent: Agent) -> None:
+    """Calls are counted, and what is written stays out of the answer."""
+    program = f"{READY}\nto = os.open('/dev/null', os.O_WRONLY)\nwhile True: os.write(to, b'secret'); time.sleep(0.005)"
+    with running(program, env=rank_environment(0, port=29442)) as process:
+        taken = look(agent, process.pid, How.SYSCALLS)
+    assert taken.syscalls is not None, taken.missing
+    assert taken.syscalls.counts["write"] > 3
+    assert taken.syscalls.waiting == ()
+    assert "secret" not in "".join(taken.syscalls.lines)
+
+
+def test_agents_run_no_debuggers_by_themselves(hanging: int) -> None:
+    """It must be allowed; and only ranks are looked at."""
+    careful = Agent(AgentSettings(host_name="here"))
+    refused = careful.deep(hanging, How.GDB, 1.0).missing
+    assert refused is not None
+    assert (refused.reason, "UNHANG_AGENT_DEBUGGERS" in refused.detail) == (Reason.NOT_ENABLED, True)
+    with pytest.raises(NotFound):
+        careful.deep(os.getpid(), How.GDB, 1.0)
+
+
+@pytest.mark.needs("gdb", "strace")
+def test_who_is_stopped_is_left_alone(agent: Agent) -> None:
+    """Attaching would wait, or wake it."""
+    with running(SLEEP, env=rank_environment(0, port=29443)) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "T")
+        for how in How:
+            missing = agent.deep(process.pid, how, 0.3).missing
+            assert missing is not None
+            assert missing.reason is Reason.REFUSED
+        assert ProcFs().stat(process.pid).state == "T"
+
+
+def test_who_is_blocked_in_the_kernel_is_left_alone() -> None:
+    """The parent of a vfork is in state D until the child goes on: it is not even tried."""
+    program = f"""
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+{READY}
+if libc.vfork() == 0:
+    libc.pause()
+"""
+    with running(program) as process:
+        until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "D")
+        with pytest.raises(Unavailable) as refused:
+            trace_process(ProcFs(), process.pid, ["false"], Deadline(5.0), ask_to_end=signal.SIGTERM)
+        assert refused.value.reason is Reason.REFUSED
+
+
+@pytest.mark.steady
+@pytest.mark.needs("gdb")
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3, 0.6])
+def test_a_debugger_that_is_late_leaves_nobody_stopped(hanging: int, seconds: float) -> None:
+    """At the deadline it is asked to end and then killed; the process runs on."""
+    assert GDB is not None
+    command = gdb_command(Path(GDB), ["-p", str(hanging)], then=["shell sleep 60"])
+    began = time.monotonic()
+    output = trace_process(ProcFs(), hanging, command, Deadline(seconds), ask_to_end=signal.SIGTERM)
+    assert output.status is None
+    assert time.monotonic() - began < 30.0
+    until(lambda: ProcFs().fields(hanging, "status"), lambda s: s["State"][0] == "S" and s["TracerPid"] == "0")
+
+
+@pytest.mark.steady
+@pytest.mark.needs("gdb")
+def test_a_killed_debugger_leaves_nobody_stopped(hanging: int) -> None:
+    """As Ctrl-C on `unhang look` does it: the debugger's whole group gets SIGKILL while it holds the process."""
+    assert GDB is not None
+
+    def kill_it() -> None:
+        until(lambda: ProcFs().fields(hanging, "status")["TracerPid"], lambda tracer: tracer != "0")
+        os.killpg(os.getpgid(int(ProcFs().fields(hanging, "status")["TracerPid"])), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_it)
+    killer.start()
+    command = gdb_command(Path(GDB), ["-p", str(hanging)], then=["shell sleep 60"])
+    output = trace_process(ProcFs(), hanging, command, Deadline(30.0), ask_to_end=signal.SIGTERM)
+    killer.join()
+    assert output.status == -signal.SIGKILL
+    until(lambda: ProcFs().fields(hanging, "status"), lambda s: s["State"][0] == "S" and s["TracerPid"] == "0")
+
+
+def test_program_that_is_not_there(hanging: int) -> None:
+    """It is said how to install it."""
+    for ask in (
+        lambda: backtrace_with_gdb(ProcFs(), hanging, None, Deadline(5.0)),
+        lambda: trace_syscalls(ProcFs(), hanging, None, seconds=1.0, deadline=Deadline(5.0)),
+    ):
+        with pytest.raises(Unavailable, match="apt-get install") as caught:
+            ask()
+        assert caught.value.reason is Reason.NOT_FOUND
+
+
+@pytest.mark.needs("strace")
+def test_second_tracer_is_told_of_the_first(hanging: int) -> None:
+    """A process has one tracer at a time."""
+    assert STRACE is not None
+    with subprocess.Popen([STRACE, "-o", "/dev/null", "-p", str(hanging)], stderr=subprocess.DEVNULL) as first:
+        try:
+            until(lambda: ProcFs().fields(hanging, "status")["TracerPid"], lambda tracer: tracer != "0")
+            with pytest.raises(Unavailable, match=f"traced already by process {first.pid}"):
+                trace_process(ProcFs(), hanging, ["false"], Deadline(5.0), ask_to_end=signal.SIGINT)
+        finally:
+            first.send_signal(signal.SIGINT)
+            first.wait(60)
+    assert_free(hanging)
+
+
+def test_strace_lines() -> None:
+    """Unfinished, resumed and hostile lines."""
+    lines = [
+        "4787  10:14:50.865293 clock_nanosleep(CLOCK_MONOTONIC, 0,  <unfinished ...>",
+        "[pid  4788] 10:14:50.865343 futex(0x7fe0, FUTEX_WAIT <unfinished ...>",
+        '4784  10:14:50.865349 openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = 3 <0.000012>',
+        "4788  10:14:51.000000 <... futex resumed>) = 0 <0.13>",
+        "4784  10:14:51.000001 read(3</srv/x>,  <detached ...>",
+        "strace: Process 4784 detached",
+        "x" * 10_000,
+        "99999999999999 10:14:50.1 read(",
+    ]
+    seen = parse_strace(lines, pid=4784, seconds=1.0)
+    assert seen.counts == {"clock_nanosleep": 1, "futex": 1, "openat": 1, "read": 1}
+    assert [each.tid for each in seen.waiting] == [4787]
+    assert len(seen.lines) == 5

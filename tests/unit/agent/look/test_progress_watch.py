@@ -1,0 +1,425 @@
+"""What the agent remembers: who stands still since when, and who has gone and how."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.agent import Agent
+from agent.deadline import Deadline, ThreadPool
+from agent.errors import Gone
+from agent.find.process_owner import parse_users
+from agent.find.ranks import FoundRanks, Rank
+from agent.look.node import Node
+from agent.proc.procfs import ProcFs
+from agent.settings import AgentSettings
+from agent.sources.kernel_log import KernelLog
+from agent.sources.progress_counters import has_moved, take_beat, take_settled_beat
+from shared.errors import InvalidSettings
+from shared.missing import Reason
+from shared.wire.snapshot import Beat, Exited
+from tests.build.proc_trees import TORCH, add_process, make_tree, stat_line, torchrun
+from tests.build.processes import HERE, READY, SLEEP, rank_environment, running, until
+
+pytestmark = pytest.mark.ptrace
+
+
+def node(procfs: ProcFs | None = None, **options: Any) -> Node:
+    """Return a node with a memory."""
+    return Node(procfs or ProcFs(), "here", ThreadPool(), **options)
+
+
+def exited_of(one: Node, pid: int) -> Exited | None:
+    """Say how a process went."""
+    return next((e for e in one.find(Deadline(10)).exited if e.pid == pid), None)
+
+
+PARENT = """
+import os, subprocess, sys, time
+command = [sys.executable, '-c', 'import time; time.sleep(600)']
+ranks = [subprocess.Popen(command, env=os.environ | {'RANK': str(n)}) for n in range(2)]
+print('ready', flush=True)
+print(*[rank.pid for rank in ranks], flush=True)
+if sys.stdin.readline() == 'reap\\n':
+    ranks[1].wait()
+    print('reaped', flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_killed_rank_that_nobody_reaps(known: bool) -> None:
+    """Its signal is told; which rank it was, if it was seen alive."""
+    one = node()
+    environment = {name: value for name, value in rank_environment(port=29411).items() if name != "RANK"}
+    with running(PARENT, env=environment, stdin=-1) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        until(lambda: one.find(Deadline(10)) if known else None, lambda f: f is None or len(own(f, 29411)) == 2)
+        os.kill(pids[1], signal.SIGKILL)
+        until(lambda: ProcFs().stat(pids[1]).state, lambda state: state == "Z")
+        exited = until(lambda: exited_of(one, pids[1]), lambda e: e is not None)
+    assert exited is not None
+    assert (exited.signal, exited.exit_code) == (9, None)
+    assert exited.sibling_jobs == (f"{HERE}:29411",)
+    assert (None if exited.identity is None else exited.identity.rank) == (1 if known else None)
+
+
+def own(found: FoundRanks, port: int) -> list[int]:
+    """Return the ranks of one of our jobs."""
+    return [rank.identity.rank for rank in mine(found, port)]
+
+
+def mine(found: FoundRanks, port: int) -> list[Rank]:
+    """Return who is a rank of one of our jobs."""
+    return [rank for rank in found.ranks if rank.identity.job == f"{HERE}:{port}"]
+
+
+KERNEL_KEEPS_EXITS = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 15)
+
+
+def test_rank_that_was_reaped_is_remembered() -> None:
+    """That it is gone is known; how, where the kernel keeps that for whoever held the process."""
+    one = node()
+    environment = {name: value for name, value in rank_environment(port=29412).items() if name != "RANK"}
+    with running(PARENT, env=environment, stdin=-1) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        until(lambda: one.find(Deadline(10)), lambda f: len(own(f, 29412)) == 2)
+        os.kill(pids[1], signal.SIGKILL)
+        parent.stdin.write("reap\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "reaped\n"
+        exited = exited_of(one, pids[1])
+    assert exited is not None
+    assert exited.identity is not None
+    assert (exited.identity.rank, exited.exit_code) == (1, None)
+    assert exited.signal == (9 if KERNEL_KEEPS_EXITS else None)
+
+
+def tree_with(root: Path, pids: dict[int, int], *, attempt: int = 0, start: int = 0) -> None:
+    """Put ranks of the job `night` into a tree: pid by rank."""
+    for rank, pid in pids.items():
+        add_process(root, pid, 1, torchrun(rank, attempt=attempt), maps=TORCH, start=start or pid * 10)
+
+
+def remove(root: Path, *pids: int) -> None:
+    """End processes of a made-up tree."""
+    import shutil
+
+    for pid in pids:
+        shutil.rmtree(root / str(pid))
+
+
+def test_ranks_of_an_earlier_run_are_forgotten(tmp_path: Path) -> None:
+    """A job that is killed and started again under its name has lost nobody."""
+    root = make_tree(tmp_path / "proc")
+    one = node(ProcFs(root))
+    tree_with(root, {0: 20, 1: 21, 2: 22, 3: 23})
+    one.find(Deadline(5))
+    remove(root, 20, 21, 22, 23)
+    assert len(one.find(Deadline(5)).exited) == 4
+    later = int((time.time() - 1_700_000_000 + 60) * 100)
+    tree_with(root, {0: 30, 1: 31}, start=later)
+    assert one.find(Deadline(5)).exited == ()
+
+
+def test_rank_that_is_lost_while_others_live_is_told(tmp_path: Path) -> None:
+    """For as long as they live."""
+    root = make_tree(tmp_path / "proc")
+    one = node(ProcFs(root))
+    tree_with(root, {0: 20, 1: 21})
+    one.find(Deadline(5))
+    remove(root, 21)
+    for _ in range(2):
+        (exited,) = one.find(Deadline(5)).exited
+        assert exited.identity is not None
+        assert exited.identity.rank == 1
+
+
+def test_launcher_that_was_taken_for_a_rank_has_not_exited(tmp_path: Path) -> None:
+    """Before it had started anybody it looked like one."""
+    root = make_tree(tmp_path / "proc")
+    one = node(ProcFs(root))
+    add_process(root, 20, 1, torchrun(0), command=("python3", "own_launcher.py"), maps=TORCH)
+    assert len(one.find(Deadline(5)).ranks) == 1
+    add_process(root, 30, 20, torchrun(0), maps=TORCH)
+    add_process(root, 31, 20, torchrun(1), maps=TORCH)
+    found = one.find(Deadline(5))
+    assert sorted(rank.stat.pid for rank in found.ranks) == [30, 31]
+    assert found.exited == ()
+
+
+def test_only_some_ranks(tmp_path: Path) -> None:
+    """Two agents can share a machine, in a demonstration."""
+    root = make_tree(tmp_path / "proc")
+    tree_with(root, {0: 20, 1: 21, 2: 22, 3: 23})
+    found = node(ProcFs(root), only_ranks="0,2-3").find(Deadline(5))
+    assert [rank.identity.rank for rank in found.ranks] == [0, 2, 3]
+
+
+def test_only_some_users(tmp_path: Path) -> None:
+    """An allow-list: of processes of others nothing is told, living or gone."""
+    root = make_tree(tmp_path / "proc")
+    tree_with(root, {0: 20, 1: 21, 2: 22})
+    for pid, uid in ((20, 1001), (21, 1002), (22, 10011)):
+        (root / str(pid) / "status").write_text(f"Name:\tpython\nUid:\t{uid}\t0\t0\t0\n")
+    one = node(ProcFs(root), only_users=parse_users("1001, 1003"))
+    assert [rank.identity.rank for rank in one.find(Deadline(5)).ranks] == [0]
+    remove(root, 21)
+    remove(root, 20)
+    assert [exited.pid for exited in one.find(Deadline(5)).exited] == [20]
+
+
+def test_users_by_name_and_number() -> None:
+    """Names are those of this machine."""
+    assert parse_users("root 1234,") == {0, 1234}
+    assert parse_users("") == frozenset()
+    for wrong in ("no-such-user", "12345678901", "-1", "²"):
+        with pytest.raises(InvalidSettings, match="no user"):
+            parse_users(wrong)
+
+
+def test_lost_rank_that_is_not_ours_is_another_agents_to_tell(tmp_path: Path) -> None:
+    """Two agents on a machine do not tell of one rank twice."""
+    root = make_tree(tmp_path / "proc")
+    first, second = node(ProcFs(root), only_ranks="0-1"), node(ProcFs(root), only_ranks="2-3")
+    tree_with(root, {0: 20, 1: 21, 2: 22, 3: 23})
+    for one in (first, second):
+        one.find(Deadline(5))
+    remove(root, 21)
+    assert [len(one.find(Deadline(5)).exited) for one in (first, second)] == [1, 0]
+
+
+class Sticky(ProcFs):
+    """A /proc in which reading about one process blocks, as it does when its memory is locked."""
+
+    def __init__(self, root: Path, stuck: int) -> None:
+        super().__init__(root)
+        self.stuck = stuck
+        self.gate = threading.Event()
+
+    def read(self, pid: int, name: str, *, most: int = 1024 * 1024) -> bytes:
+        if pid == self.stuck and name == "environ":
+            self.gate.wait(60)
+        return super().read(pid, name, most=most)
+
+
+def test_process_that_blocks_its_reader_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are found, and what is missing is said."""
+    monkeypatch.setattr("agent.look.node._FIND_SECONDS", 0.3)
+    procfs = Sticky(make_tree(tmp_path / "proc"), 21)
+    tree_with(procfs.root, {0: 20, 1: 21, 2: 22})
+    one = node(procfs)
+    for _ in range(2):
+        found = one.find(Deadline(5))
+        assert [rank.identity.rank for rank in found.ranks] == [0, 2]
+        assert [missing.reason for missing in found.missing] == [Reason.TIMED_OUT]
+    procfs.gate.set()
+    remove(procfs.root, 21)
+    assert one.find(Deadline(5)).missing == ()
+
+
+def test_machine_that_blocks_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody is found, and that is what is said, in time."""
+
+    class Stuck(ProcFs):
+        gate = threading.Event()
+
+        def pids(self) -> list[int]:
+            self.gate.wait(60)
+            return []
+
+    monkeypatch.setattr("agent.look.node._FIND_SECONDS", 0.2)
+    one = node(Stuck(make_tree(tmp_path / "proc")))
+    begun = time.perf_counter()
+    for _ in range(2):
+        found = one.find(Deadline(5))
+        assert (found.ranks, [missing.reason for missing in found.missing]) == ((), [Reason.TIMED_OUT])
+    assert time.perf_counter() - begun < 30
+    Stuck.gate.set()
+
+
+def test_known_rank_in_uninterruptible_sleep_is_not_read_again(tmp_path: Path) -> None:
+    """Reading might block; it is told of as it was known."""
+    procfs = Sticky(make_tree(tmp_path / "proc"), 0)
+    tree_with(procfs.root, {0: 20, 1: 21})
+    one = node(procfs)
+    one.find(Deadline(5))
+    procfs.stuck = 21
+    (procfs.root / "21" / "stat").write_text(stat_line(21, 1, "python3", "D", 210))
+    found = one.find(Deadline(5))
+    assert [(rank.identity.rank, rank.stat.state) for rank in found.ranks] == [(0, "S"), (1, "D")]
+
+
+def test_process_that_does_nothing_stands_still() -> None:
+    """And one that does something does not."""
+    one = node()
+    busy = READY + "while True: sum(range(1000))\n"
+    with running(env=rank_environment(0, port=29413)) as idle, running(busy, env=rank_environment(1, port=29413)):
+        ranks = {r.identity.rank: r for r in one.find(Deadline(10)).ranks if r.identity.job == f"{HERE}:29413"}
+
+        def idle_seconds(rank: int) -> float | None:
+            time.sleep(0.3)
+            one.beat(Deadline(5))
+            return one.watch.idle_for_seconds(ranks[rank].key)
+
+        until(lambda: idle_seconds(0), lambda still: still is not None and still > 1.0)
+        until(lambda: idle_seconds(1), lambda moving: moving is not None and moving < 1.0)
+        assert idle.poll() is None
+
+
+GRANDCHILDREN = """
+import subprocess, sys, time
+work = "import subprocess, sys\\nwhile True: subprocess.run([sys.executable, '-S', '-c', 'sum(range(10**6))'])"
+child = subprocess.Popen([sys.executable, "-c", work])
+print("ready", flush=True)
+child.wait()
+"""
+"""Waits for a child that does nothing but wait for short-lived children of its own, as a build does."""
+
+
+def test_rank_whose_grandchildren_work_does_not_stand_still() -> None:
+    """Each is gone before anybody looks at it; what they used is found with those that waited for them."""
+    one = node()
+    with running(GRANDCHILDREN, env=rank_environment(0, port=29415)):
+        found = until(lambda: one.find(Deadline(10)), lambda f: any(r.children for r in mine(f, 29415)))
+        (rank,) = mine(found, 29415)
+        one.beat(Deadline(5))
+
+        def idle_after_a_beat() -> float:
+            time.sleep(1.0)
+            one.beat(Deadline(5))
+            return one.watch.idle_for_seconds(rank.key) or 0.0
+
+        assert until(idle_after_a_beat, lambda idle: idle < 1.0) < 1.0
+
+
+OOM = """
+import os, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
+print("ready", flush=True)
+sys.stdin.readline()
+hoard = bytearray(256 * 1024 * 1024)
+"""
+
+
+@pytest.fixture
+def small_cgroup() -> Iterator[Path]:
+    """A control group of version 1 or 2 that may use 32 MiB."""
+    old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    parent = old if (old / "memory.limit_in_bytes").exists() else new
+    group = parent / f"unhang-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / ("memory.limit_in_bytes" if parent == old else "memory.max")).write_text(str(32 * 1024 * 1024))
+    except OSError as error:
+        if group.exists():
+            group.rmdir()
+        pytest.skip(f"no control group of our own: {error}")
+    yield group
+    until(lambda: (group / "cgroup.procs").read_text(), lambda text: not text)
+    group.rmdir()
+
+
+@pytest.mark.root
+def test_rank_that_the_kernel_kills_for_want_of_memory(small_cgroup: Path) -> None:
+    """For real: its control group counts it, the kernel log names it, and its signal is known."""
+    one, log = node(), KernelLog(ProcFs())
+    command = (sys.executable, "-c", OOM, str(small_cgroup))
+    with running(command=command, env=rank_environment(0, port=29416), stdin=-1) as process:
+        until(lambda: own(one.find(Deadline(10)), 29416), lambda ranks: ranks == [0])
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.wait(30)
+        exited = until(lambda: exited_of(one, process.pid), lambda e: e is not None)
+        assert exited is not None
+        assert exited.oom_killed or not KERNEL_KEEPS_EXITS
+        assert exited.signal in (9, None)
+        killed = [e for e in log.read(Deadline(10)).events if e.kind == "oom_kill" and e.pid == process.pid]
+        # another process may have had the same number long ago
+        assert len([e for e in killed if abs((e.at or 0.0) - time.time()) < 120]) == 1
+
+
+def test_rank_that_nobody_watches_is_not_idle() -> None:
+    """Not known is not zero."""
+    one = node()
+    with running(env=rank_environment(0, port=29414)):
+        found = one.find(Deadline(10))
+        (rank,) = [r for r in found.ranks if r.identity.job == f"{HERE}:29414"]
+        assert one.watch.idle_for_seconds(rank.key) is None
+
+
+def beat(seconds: float, *, cpu: float = 1.0, switches: int = 10, log: int | None = 5) -> Beat:
+    """Return a beat some seconds after an imagined start."""
+    at_ns = int(seconds * 1e9)
+    return Beat(at_ns=at_ns, cpu_seconds=cpu, main_cpu_seconds=cpu, main_switches=switches, log_bytes=log)
+
+
+@pytest.mark.parametrize(
+    ("after", "moved"),
+    [
+        (beat(5), False),
+        (beat(5, switches=12), False),
+        (beat(5, switches=40), True),
+        (beat(5, cpu=1.02), False),
+        (beat(5, cpu=1.5), True),
+        (beat(5, log=6), True),
+        (beat(0.1, switches=12), False),
+    ],
+)
+def test_what_counts_as_progress(after: Beat, moved: bool) -> None:
+    """A wait with a timeout wakes up now and then, and that is not progress."""
+    assert has_moved(beat(0), after) is moved
+
+
+def test_settled_beat_of_a_busy_process_comes_soon() -> None:
+    """It does not wait for a rest that does not come."""
+    with running(READY + "while True: time.sleep(0.001)\n") as process:
+        begun = time.perf_counter()
+        take_settled_beat(ProcFs(), process.pid)
+        assert time.perf_counter() - begun < 30
+
+
+def test_beat_of_a_process_that_is_gone() -> None:
+    """It is told as gone."""
+    done = subprocess.run([sys.executable, "-c", ""], check=True)
+    assert done.returncode == 0
+    with running(SLEEP) as process:
+        pid = process.pid
+    with pytest.raises(Gone):
+        take_beat(ProcFs(), pid)
+
+
+def test_beat_goes_on_after_a_moment_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that nobody watches any more would seem to stand still for as long as the agent lives."""
+    refused = []
+
+    def none_left(_: threading.Thread) -> None:
+        refused.append(1)
+        raise RuntimeError("can't start new thread")
+
+    one = Agent(AgentSettings(beat_seconds=0.02, discover_seconds=0.02))
+    one.start()
+    try:
+        with monkeypatch.context() as short_of_threads:
+            short_of_threads.setattr(threading.Thread, "start", none_left)
+            assert one.ranks().missing[0].reason is Reason.REFUSED
+            until(lambda: len(refused), lambda times: times > 10)
+        with running(SLEEP, env=rank_environment(port=29412)) as rank:
+            until(lambda: one.node.watch.idle_for_seconds(_key(rank.pid)), lambda seconds: seconds is not None)
+    finally:
+        one.stop()
+
+
+def _key(pid: int) -> tuple[int, int]:
+    return pid, ProcFs().stat(pid).start_ticks

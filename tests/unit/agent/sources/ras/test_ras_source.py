@@ -1,0 +1,190 @@
+"""The source `ras`, asked of real processes that speak RAS's protocol, well and badly."""
+
+import json
+import os
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agent.app import create_app
+from agent.deadline import Deadline, ThreadPool
+from agent.proc.procfs import ProcFs
+from agent.settings import AgentSettings
+from agent.sources.look_context import LookContext
+from agent.sources.ras.ras_source import RasSource, RasTargets, addresses_of
+from shared.missing import Reason
+from shared.wire.snapshot import NodeSnapshot
+from tests.build.ports import free_port
+from tests.build.processes import HERE, find_rank, rank_environment, running
+from tests.system.ras.ranks import ask, ras_rank
+
+pytestmark = pytest.mark.ptrace
+
+
+@pytest.mark.parametrize("version", ["2.24.3", "2.26.2", "2.28.9", "2.29.2"])
+def test_every_version_answers(tmp_path: Path, version: str) -> None:
+    """JSON where NCCL can, text where it says that it knows no such command."""
+    with ras_rank(tmp_path, port=free_port(), version=version) as process:
+        look, missing = ask([find_rank(process.pid)], policy="always")
+    assert missing == ()
+    assert look is not None
+    (network,) = look.networks
+    assert (network.nccl_version, network.whole) == (version, version >= "2.28")
+    assert process.pid in {peer.pid for peer in network.peers}
+    assert network.asked_at_ns is not None and abs(time.time_ns() - network.asked_at_ns) < 60e9
+    (one,) = network.communicators
+    assert [level.operations for level in one.launched["collective" if version < "2.26" else "all_reduce"]] == [7, 9]
+
+
+def test_ipv6(tmp_path: Path) -> None:
+    with ras_rank(tmp_path, port=free_port(), address="::1") as process:
+        look, missing = ask([find_rank(process.pid)])
+    assert missing == () and look is not None and len(look.networks) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("silent", Reason.TIMED_OUT),
+        ("drip", Reason.TIMED_OUT),
+        ("half", Reason.UNREADABLE),
+        ("garbage", Reason.UNREADABLE),
+        ("deep", Reason.UNREADABLE),
+        ("no_greeting", Reason.UNREADABLE),
+        ("endless", Reason.REFUSED),
+    ],
+)
+def test_bad_answers_cost_one_missing(tmp_path: Path, mode: str, reason: Reason) -> None:
+    began = time.monotonic()
+    with ras_rank(tmp_path, port=free_port(), mode=mode) as process:
+        look, (missing,) = ask([find_rank(process.pid)], seconds=2.0 if reason is Reason.TIMED_OUT else 30.0)
+    assert (missing.source, missing.reason) == ("ras", reason)
+    assert look is not None and look.networks == ()
+    assert time.monotonic() - began < 30.0
+
+
+def test_half_a_text_is_not_taken_for_a_whole(tmp_path: Path) -> None:
+    with ras_rank(tmp_path, port=free_port(), mode="half", version="2.26.2") as process:
+        _, (missing,) = ask([find_rank(process.pid)], policy="always", seconds=30.0)
+    assert missing.reason is Reason.UNREADABLE
+
+
+def test_broken_characters_in_a_text(tmp_path: Path) -> None:
+    with ras_rank(tmp_path, port=free_port(), mode="broken_utf8", version="2.26.2") as process:
+        look, missing = ask([find_rank(process.pid)], policy="always")
+    assert missing == () and look is not None and look.networks[0].nccl_version == "2.26.2"
+
+
+def test_two_jobs_behind_one_door_are_told_apart(tmp_path: Path) -> None:
+    """The kernel chooses who of those that share a port answers: knock until our own does."""
+    port = free_port()
+    with ExitStack() as jobs:
+        others = [jobs.enter_context(ras_rank(tmp_path, port=port, rank=r, job_port=29500)) for r in range(2)]
+        mine = jobs.enter_context(ras_rank(tmp_path, port=port, rank=0, job_port=29400))
+        found = {process.pid: find_rank(process.pid) for process in (*others, mine)}
+        look, missing = ask([found[mine.pid]], everyone=list(found.values()))
+    assert missing == () and look is not None
+    (network,) = look.networks
+    pids = {peer.pid for peer in network.peers}
+    assert mine.pid in pids and not pids & {process.pid for process in others}
+
+
+def test_another_job_on_a_dangerous_version_is_not_asked_by_chance(tmp_path: Path) -> None:
+    """Whoever shares the door may be the one that answers; of a stranger there nothing is known at all."""
+    port = free_port()
+    with ExitStack() as jobs:
+        mine = jobs.enter_context(ras_rank(tmp_path, port=port, job_port=29400))
+        other = jobs.enter_context(ras_rank(tmp_path, port=port, job_port=29500, version="2.27.3"))
+        ranks = [find_rank(process.pid) for process in (mine, other)]
+        _, (known,) = ask(ranks[:1], everyone=ranks)
+        _, (stranger,) = ask(ranks[:1])
+    assert known.reason is stranger.reason is Reason.REFUSED
+    assert "2.27.3" in known.detail and "not known as ranks" in stranger.detail
+
+
+def test_a_stopped_rank_does_not_keep_its_neighbours_silent(tmp_path: Path) -> None:
+    """It accepts connections and never greets; another try reaches somebody else."""
+    port = free_port()
+    with ExitStack() as job:
+        ranks = [job.enter_context(ras_rank(tmp_path, port=port, rank=rank)) for rank in range(2)]
+        found = [find_rank(process.pid) for process in ranks]
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        look, missing = ask(found[:1], everyone=found, seconds=9.0)
+    assert missing == () and look is not None and len(look.networks) == 1
+
+
+def test_what_was_told_stands_for_a_moment(tmp_path: Path) -> None:
+    """Looks in quick succession ask once: each question costs the whole job a round of messages."""
+    with ras_rank(tmp_path, port=free_port()) as process:
+        rank, source = find_rank(process.pid), RasSource("safe", ThreadPool())
+        first, _ = ask([rank], source=source)
+        second, _ = ask([rank], source=source)
+    assert first is not None and second is not None
+    assert first.networks[0].asked_at_ns == second.networks[0].asked_at_ns
+
+
+def test_nobody_is_asked_unasked(tmp_path: Path) -> None:
+    """Without the question only by what RAS would know the node is told, and connections are none."""
+    with ras_rank(tmp_path, port=free_port(), mode="garbage") as process:
+        source, rank = RasSource("safe", ThreadPool()), find_rank(process.pid)
+        look, missing = source.look(
+            RasTargets([rank], [rank], (), (), False), LookContext(ProcFs(), "here"), Deadline(5)
+        )
+    assert missing == () and look is not None
+    assert look.networks == () and look.addresses == addresses_of(ProcFs(), os.getpid())
+
+
+def test_a_rank_without_ras_says_nothing() -> None:
+    """A CPU job has no NCCL: that is no gap."""
+    with running(env=rank_environment()) as process:
+        assert ask([find_rank(process.pid)]) == (None, ())
+
+
+def test_ras_that_the_job_has_switched_off() -> None:
+    with running(env=rank_environment(NCCL_RAS_ENABLE="0")) as process:
+        _, (missing,) = ask([find_rank(process.pid)])
+    assert (missing.source, missing.reason) == ("ras", Reason.NOT_ENABLED)
+
+
+def test_never(tmp_path: Path) -> None:
+    with ras_rank(tmp_path, port=free_port()) as process:
+        look, (missing,) = ask([find_rank(process.pid)], policy="never")
+    assert look is None and missing.reason is Reason.NOT_ENABLED
+
+
+def test_2_27_3_is_asked_only_by_order(tmp_path: Path) -> None:
+    with ras_rank(tmp_path, port=free_port(), version="2.27.3") as process:
+        rank = find_rank(process.pid)
+        look, (missing,) = ask([rank])
+        forced, none = ask([rank], policy="always")
+    assert look is not None and look.networks == ()
+    assert (missing.source, missing.reason) == ("ras", Reason.REFUSED)
+    assert "2.27.3" in missing.detail and "--ras always" in missing.detail
+    assert none == () and forced is not None and len(forced.networks) == 1
+
+
+def test_a_library_that_does_not_tell_its_version_is_left_alone(tmp_path: Path) -> None:
+    library = tmp_path / "libnccl.so.2"
+    library.write_bytes(b"\0" * 4096)
+    with ras_rank(tmp_path, port=free_port(), library=str(library)) as process:
+        _, (missing,) = ask([find_rank(process.pid)])
+    assert missing.reason is Reason.REFUSED and "cannot be told" in missing.detail
+
+
+async def test_ras_is_asked_on_demand(tmp_path: Path) -> None:
+    """Over HTTP: a plain look asks nobody, `ras=true` does, and the audit log tells which it was."""
+    app = create_app(AgentSettings(beat_seconds=0, audit_log=tmp_path / "audit"))
+    with ras_rank(tmp_path, port=free_port(), job_port=29433) as process:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://agent") as client:
+            answers = [
+                await client.get("/v1/snapshot", params={"job": f"{HERE}:29433", "stacks": "none", "ras": ras})
+                for ras in (False, True)
+            ]
+    plain, asked = (NodeSnapshot.model_validate_json(answer.content) for answer in answers)
+    assert plain.ras is not None and plain.ras.networks == ()
+    assert asked.ras is not None and process.pid in {peer.pid for peer in asked.ras.networks[0].peers}
+    assert [json.loads(line)["ras"] for line in (tmp_path / "audit").read_text().splitlines()] == [False, True]

@@ -1,0 +1,185 @@
+"""What the GPUs tell: a made-up library with NVML's interface, compiled here, and the real one where there is a GPU."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agent.deadline import Deadline, ThreadPool
+from agent.errors import Unavailable
+from agent.look.node_facts import Surroundings
+from agent.proc.procfs import ProcFs
+from agent.sources.gpu import read_gpus
+from agent.sources.kernel_log import KernelLog
+from agent.tools.nvml_child import report
+from shared.missing import Missing, Reason
+from shared.wire.gpus import Gpus
+from shared.wire.kernel_events import KernelEvents
+from tests.needed import skip_without
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library, in a folder of its own."""
+    skip_without("cc")
+    folder = tmp_path_factory.mktemp("nvml")
+    target = folder / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", str(target), str(SOURCE)], check=True)
+    return target
+
+
+@pytest.fixture
+def driver(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node with a driver whose library is ours."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    (tmp_path / "version").touch()
+    return tmp_path / "version"
+
+
+def behaving(how: str, driver: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the library misbehave, which it knows by the name of its folder."""
+    folder = driver.parent / how
+    folder.mkdir()
+    shutil.copy(library, folder)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    return driver
+
+
+def test_everything_that_the_library_tells(driver: Path) -> None:
+    """Use, memory, power, clocks, errors, links and processes; what one GPU does not tell is None."""
+    found = read_gpus(Deadline(20), [driver])
+    assert found.driver == "999.1"
+    assert [gpu.device for gpu in found.gpus] == ["0000:3b:00.0", "0000:3c:00.0", "0000:3d:00.0", "0000:3e:00.0"]
+    first, second, lost, sick = found.gpus
+    assert (first.uuid, first.name, first.utilization_percent) == ("GPU-0", "Made-up 9000", 100)
+    assert (first.memory_used_bytes, first.power_watts, first.power_limit_watts) == (10 << 30, 123.456, None)
+    assert (first.sm_clock_mhz, first.sm_clock_max_mhz, first.slowed_by) == (345, 1980, ())
+    assert [(process.pid, process.instance) for process in first.processes] == [(4242, None), (4243, None)]
+    assert (first.nvlinks_up, first.nvlinks_down, second.nvlinks_down) == (4, 0, 1)
+    assert (lost.fault, first.fault) == ("GPU is lost", None)
+    assert sick.slowed_by == ("hardware slowdown", "hardware thermal slowdown")
+    assert (sick.ecc_uncorrected, sick.rows_pending, sick.rows_failed) == (7, True, False)
+
+
+def test_node_without_a_driver(tmp_path: Path) -> None:
+    """Nothing is started, and the reason is quiet."""
+    with pytest.raises(Unavailable) as missing:
+        read_gpus(Deadline(5), [tmp_path / "version"])
+    assert missing.value.reason is Reason.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("how", "reason", "told"),
+    [("absent", Reason.NOT_FOUND, "Driver Not Loaded"), ("crash", Reason.UNREADABLE, "status -6")],
+)
+def test_library_that_fails(
+    how: str, reason: Reason, told: str, driver: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash ends what was started for it, and not the agent."""
+    with pytest.raises(Unavailable, match=told) as missing:
+        read_gpus(Deadline(20), [behaving(how, driver, library, monkeypatch)])
+    assert missing.value.reason is reason
+
+
+def test_library_that_hangs(driver: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs one Missing, by the deadline, and nothing stays behind."""
+    behaving("hang", driver, library, monkeypatch)
+    with pytest.raises(Unavailable, match="driver may be stuck") as missing:
+        read_gpus(Deadline(1.0), [driver])
+    assert missing.value.reason is Reason.TIMED_OUT
+
+
+def test_library_that_is_not_there(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may have the driver's files and not its library."""
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    with pytest.raises(Unavailable) as missing:
+        read_gpus(Deadline(20), [driver])
+    assert missing.value.reason in (Reason.NOT_FOUND, Reason.UNREADABLE)
+
+
+class FakeError(Exception):
+    """What the package raises."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(f"error {value}")
+        self.value = value
+
+
+def test_gpu_that_cannot_even_be_named() -> None:
+    """Its index and the reason are told, and the others as ever."""
+
+    def handle(index: int) -> int:
+        if index == 0:
+            raise FakeError(15)
+        return index
+
+    nvml = SimpleNamespace(
+        NVMLError=FakeError,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlSystemGetDriverVersion=lambda: b"470.1",
+        nvmlDeviceGetHandleByIndex=handle,
+        nvmlDeviceGetUUID=lambda _: b"GPU-x\xff",
+    )
+    found = Gpus.model_validate_json(json.dumps(report(nvml)))
+    assert (found.driver, found.gpus[0].fault, found.gpus[1].uuid) == ("470.1", "error 15", "GPU-x�")
+
+
+def surroundings(read: object, *, seconds: float = 3.5) -> Surroundings:
+    """Ask for the GPUs by `read`."""
+    return Surroundings(ThreadPool(), KernelLog(ProcFs()), read, seconds)  # type: ignore[arg-type]
+
+
+def test_both_are_told_side_by_side() -> None:
+    """The kernel log of this machine, and GPUs."""
+    told = surroundings(lambda _: Gpus(driver="1")).begin(Deadline(5)).told()
+    assert told["gpus"] == Gpus(driver="1")
+    assert isinstance(told["kernel_events"], KernelEvents | Missing)
+
+
+def test_driver_that_hangs_for_good_is_asked_once() -> None:
+    """Not even SIGKILL ends a process in state D: whoever waits for it is left behind, and nobody joins."""
+    asked, end = [], threading.Event()
+
+    def hang(_: Deadline) -> Gpus:
+        asked.append(1)
+        end.wait(60)
+        return Gpus()
+
+    one = surroundings(hang, seconds=0.2)
+    for _ in range(3):
+        begun = time.monotonic()
+        gpus = one.begin(Deadline(5)).told()["gpus"]
+        assert time.monotonic() - begun < 30
+        assert isinstance(gpus, Missing)
+        assert gpus.reason is Reason.TIMED_OUT
+    end.set()
+    assert len(asked) == 1
+
+
+def test_failure_is_a_missing() -> None:
+    """Whatever it is."""
+
+    def fail(_: Deadline) -> Gpus:
+        raise ValueError("strange")
+
+    gpus = surroundings(fail).begin(Deadline(5)).told()["gpus"]
+    assert isinstance(gpus, Missing)
+    assert gpus.reason is Reason.UNREADABLE
+
+
+@pytest.mark.gpu
+def test_real_gpus() -> None:
+    """Each is named, and has memory."""
+    if not os.path.exists("/dev/nvidiactl"):
+        pytest.skip("no NVIDIA GPU")
+    found = read_gpus(Deadline(30))
+    assert found.gpus
+    assert all(gpu.uuid and gpu.memory_total_bytes for gpu in found.gpus)

@@ -1,0 +1,222 @@
+"""The kernel's log: the machine's own, and made-up ones read record by record."""
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.deadline import Deadline
+from agent.errors import Unavailable
+from agent.proc.procfs import ProcFs
+from agent.sources.kernel_log import KMSG, KernelLog, parse_record
+from shared.errors import NotPermitted
+from shared.formats.kernel_lines import read_kernel_line
+from shared.missing import Reason
+from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+HUNG = "INFO: task python3:{pid} blocked for more than 120 seconds."
+
+
+class Log(KernelLog):
+    """A log whose records come through a socket that keeps them apart, as /dev/kmsg does."""
+
+    def __init__(self) -> None:
+        super().__init__(ProcFs())
+        self._opened, self.writer = (end.detach() for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        os.set_blocking(self._opened, False)
+        self.number = 0
+
+    def write(self, *lines: str, seconds: float | None = None, priority: int = 4) -> None:
+        """Let the kernel print lines, now or so many seconds after it booted."""
+        at = time.clock_gettime(time.CLOCK_MONOTONIC_RAW) if seconds is None else seconds
+        for text in lines:
+            self.number += 1
+            os.write(self.writer, f"{priority},{self.number},{int(at * 1e6)},-;{text}\n SUBSYSTEM=pci\n".encode())
+
+    def told(self) -> tuple[KernelEvent, ...]:
+        """Read what is new."""
+        return self.read(Deadline(5)).events
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    """A made-up log."""
+    made = Log()
+    yield made
+    made.close()
+    os.close(made.writer)
+
+
+def test_line_is_told_with_its_time(log: Log) -> None:
+    """In Unix seconds, whatever the kernel counts from."""
+    log.write(XID)
+    (event,) = log.told()
+    assert (event.kind, event.code, event.device, event.count) == (KernelEventKind.XID, 79, "0000:3b:00", 1)
+    assert event.at is not None
+    assert abs(event.at - time.time()) < 60
+
+
+def test_line_that_comes_again_is_counted(log: Log) -> None:
+    """A driver may print the same thousands of times; a later look goes on where the first ended."""
+    log.write(*[XID] * 3)
+    assert [event.count for event in log.told()] == [3]
+    log.write(XID, XID.replace("3b", "86"))
+    assert [(event.device, event.count) for event in log.told()] == [("0000:3b:00", 4), ("0000:86:00", 1)]
+    assert log.told() == log.told()
+
+
+def test_who_is_not_the_kernel_accuses_nobody(log: Log) -> None:
+    """Facility 1 is what the kernel gives to all that processes write, whatever they claim."""
+    log.write(XID, priority=12)
+    assert log.told() == ()
+
+
+def test_hung_task_brings_its_stack(log: Log) -> None:
+    """Up to the end of the stack; what comes later belongs to others."""
+    log.write(
+        HUNG.format(pid=4194303),
+        "      Not tainted 6.12.0 #1",
+        "task:python3         state:D stack:0     pid:4194303 tgid:4194303  ppid:1685   flags:0x0",
+        "Call Trace:",
+        " <TASK>",
+        " __schedule+0x420/0xd30",
+        " ? __pfx_wake+0x10/0x10",
+        " nvidia_ioctl+0x12/0x60 [nvidia]",
+        " </TASK>",
+        " other+0x1/0x2 [other]",
+    )
+    (event,) = log.told()
+    assert event.stack == ("__schedule+0x420/0xd30", "nvidia_ioctl+0x12/0x60 [nvidia]")
+
+
+def test_thread_is_told_as_its_process(log: Log) -> None:
+    """The kernel names tasks; a rank is known by its process."""
+    log.write(HUNG.format(pid=os.getpid()))
+    assert [event.pid for event in log.told()] == [os.getpid()]
+
+
+def test_events_are_bounded(log: Log) -> None:
+    """A log full of faults keeps the newest."""
+    for bus in range(200):
+        log.write(XID.replace("3b", f"{bus:02x}"), seconds=float(bus + 1))
+        log.told()
+    events = log.told()
+    assert len(events) == 128
+    assert events[-1].device == "0000:c7:00"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", b"4,1,2", b"4,1,2,-", b"4,1,x,-;text", b"999999,1,2,-;t", b"4,1,2,-" + b"a" * 8000, b"\xff" * 100],
+)
+def test_records_that_make_no_sense(data: bytes) -> None:
+    """They are left out."""
+    assert parse_record(data) is None
+
+
+def test_record_with_bytes_that_are_no_text() -> None:
+    """A name may hold any."""
+    record = parse_record(b"6,1,2500000,-,caller=T7;a\xffb\n KEY=value\n")
+    assert record is not None
+    assert (record.seconds, record.text) == (2.5, "a�b")
+
+
+def test_flood_ends_with_the_deadline(log: Log) -> None:
+    """What is not read in time is read next time."""
+    log.write(XID)
+    assert log.read(Deadline(0.0)).events == ()
+    assert len(log.told()) == 1
+
+
+@pytest.mark.root
+def test_own_log_of_this_machine() -> None:
+    """It is read without waiting, and reaches back to the boot or to what the ring holds."""
+    log = KernelLog(ProcFs())
+    begun = time.monotonic()
+    found = log.read(Deadline(120))
+    assert time.monotonic() - begun < 60
+    log.close()
+    assert isinstance(found, KernelEvents)
+    assert found.since is not None
+    assert found.since <= time.time() + 5
+
+
+@pytest.mark.root
+def test_line_that_a_process_writes_to_the_real_log_is_not_believed() -> None:
+    """Root may write there, as may a container that was given the device."""
+    marked = "nfs: server unhang-test.invalid not responding, still trying"
+    assert read_kernel_line(marked) is not None
+    with written(marked):
+        found = KernelLog(ProcFs()).read(Deadline(10))
+    assert all(event.text != marked for event in found.events)
+
+
+@contextmanager
+def written(text: str) -> Iterator[None]:
+    """Write a line to the kernel's log as root may."""
+    opened = os.open(KMSG, os.O_WRONLY)
+    try:
+        os.write(opened, f"<0>{text}\n".encode())
+        yield
+    finally:
+        os.close(opened)
+
+
+def test_no_log_at_all(tmp_path: Path) -> None:
+    """As in most containers."""
+    with pytest.raises(Unavailable) as missing:
+        KernelLog(ProcFs(), tmp_path / "kmsg").read(Deadline(1))
+    assert missing.value.reason is Reason.NOT_FOUND
+
+
+READ = """
+from agent.deadline import Deadline
+from agent.proc.procfs import ProcFs
+from agent.sources.kernel_log import KernelLog
+print(KernelLog(ProcFs()).read(Deadline(10)).since)
+"""
+
+
+@pytest.mark.needs("setpriv")
+@pytest.mark.root
+@pytest.mark.parametrize("capabilities", ["+dac_read_search,+syslog", "+dac_read_search"])
+def test_capability_that_the_log_needs(capabilities: str) -> None:
+    """What the optional drop-in of the unit grants, and nothing else, is enough."""
+    sets = [f"--{name}=-all,{capabilities}" for name in ("inh-caps", "ambient-caps", "bounding-set")]
+    user = ["--reuid", "61004", "--regid", "61004", "--clear-groups", *sets]
+    command = ["setpriv", *user, sys.executable, "-c", READ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    restricted = Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "0"
+    if "syslog" in capabilities or not restricted:
+        assert float(done.stdout) > 0, done.stderr
+    else:
+        assert "NotPermitted: not allowed to read the kernel log" in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.ENXIO])
+def test_log_that_may_not_be_read(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice says how."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("agent.sources.kernel_log.os.open", refuse)
+    with pytest.raises(NotPermitted) as refused:
+        KernelLog(ProcFs()).read(Deadline(1))
+    assert "CAP_SYSLOG" in refused.value.advice
+
+
+def test_something_else_in_the_place_of_the_log(tmp_path: Path) -> None:
+    """A folder, or a file that is no log."""
+    with pytest.raises(Unavailable):
+        KernelLog(ProcFs(), tmp_path).read(Deadline(1))
+    (tmp_path / "file").write_text("not a record\n" * 1000)
+    assert KernelLog(ProcFs(), tmp_path / "file").read(Deadline(1)).events == ()

@@ -1,0 +1,326 @@
+"""Stacks of real processes, and what becomes of a py-spy that fails, hangs or lies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.deadline import Deadline, ThreadPool
+from agent.errors import Gone, Unavailable
+from agent.proc.procfs import ProcFs
+from agent.sources.source import LookDepth
+from agent.sources.stacks import StacksSource
+from agent.tools.pyspy import dump_stacks, permission_advice
+from agent.tools.run_bounded import find_program
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import Child
+from shared.wire.stacks import Stacks
+from tests.build.looking import PLAIN, ask, rank_of
+from tests.build.processes import READY, SLEEP, running, until
+from tests.unit.agent.sources.test_process import UNINTERRUPTIBLE
+
+pytestmark = pytest.mark.ptrace
+
+HERE = "def wait_here():\n    time.sleep(600)\n"
+WAITS = "import time\n" + HERE + READY + "wait_here()\n"
+
+
+def source(program: Path | None = None) -> StacksSource:
+    """Return the source with a certain py-spy, by default the real one."""
+    return StacksSource(program or find_program("py-spy"), ThreadPool())
+
+
+@contextmanager
+def asleep() -> Iterator[subprocess.Popen[str]]:
+    """Run a process that is where it stays: the word `ready` comes just before."""
+    with running(WAITS) as process:
+        until(lambda: ProcFs().text(process.pid, "wchan"), lambda wchan: "nanosleep" in wchan)
+        yield process
+
+
+def functions(stacks: Stacks) -> list[str]:
+    """Return the main thread's functions, outermost first."""
+    assert stacks.main is not None
+    return [frame.function for frame in stacks.stack(stacks.main)]
+
+
+def test_stacks_of_a_sleeping_process() -> None:
+    """Outermost first, and the process sleeps on."""
+    with asleep() as process:
+        found = ask(source(), rank_of(process.pid))
+        assert functions(found) == ["<module>", "wait_here"]
+        assert (found.paused, found.native, found.pid) == (True, False, process.pid)
+        until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
+
+
+def test_native_stacks() -> None:
+    """C frames too, on request."""
+    with asleep() as process:
+        found = ask(source(), rank_of(process.pid), LookDepth(stacks="native"), seconds=60)
+    assert found.native
+    assert any("nanosleep" in frame.function for frame in found.frames if frame.native)
+    assert "wait_here" in functions(found)
+
+
+def test_stopped_process_is_never_stopped_by_us(tmp_path: Path) -> None:
+    """py-spy is told not to attach, and gets the stacks all the same."""
+    log = tmp_path / "arguments"
+    spy = script(tmp_path, f'echo "$@" >> {log}\nexec {find_program("py-spy")} "$@"')
+    with asleep() as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "T")
+        for mode in (PLAIN, LookDepth(stacks="native")):
+            found = ask(source(spy), rank_of(process.pid), mode)
+            assert "wait_here" in functions(found)
+            assert (found.paused, found.native) == (False, False)
+        assert ProcFs().stat(process.pid).state == "T"
+    arguments = log.read_text().splitlines()
+    assert len(arguments) == 2
+    assert all("--nonblocking" in line and "--native" not in line for line in arguments)
+
+
+def test_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
+    """Attaching to it would wait as long as it does."""
+    command = (sys.executable, "-c", UNINTERRUPTIBLE, str(tmp_path / "fifo"))
+    with running(command=command) as process:
+        until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "D")
+        found = ask(source(), rank_of(process.pid))
+        assert isinstance(found, Stacks)
+        assert not found.paused
+        assert functions(found) == ["<module>"]
+
+
+STUCK_THREAD = f"""
+import os, sys, tempfile, threading, time
+def start():
+    os.posix_spawn('/bin/true', ['true'], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 3, sys.argv[1], os.O_RDONLY, 0)])
+os.mkfifo(sys.argv[1])
+{HERE}
+import ctypes
+libc = ctypes.CDLL(None)
+class Actions(ctypes.Structure): _fields_ = [('x', ctypes.c_char * 512)]
+def stuck():
+    actions, pid = Actions(), ctypes.c_int()
+    libc.posix_spawn_file_actions_init(ctypes.byref(actions))
+    libc.posix_spawn_file_actions_addopen(ctypes.byref(actions), 3, sys.argv[1].encode(), os.O_RDONLY, 0)
+    print('ready', flush=True)
+    arguments = (ctypes.c_char_p * 2)(b'true', None)
+    libc.posix_spawn(ctypes.byref(pid), b'/bin/true', ctypes.byref(actions), None, arguments, None)
+threading.Thread(target=stuck, daemon=True).start()
+wait_here()
+"""
+
+
+def test_process_with_one_thread_in_uninterruptible_sleep(tmp_path: Path) -> None:
+    """The main thread sleeps as others do, but attaching stops all threads."""
+    procfs = ProcFs()
+    with running(command=(sys.executable, "-c", STUCK_THREAD, str(tmp_path / "fifo"))) as process:
+        until(
+            lambda: [procfs.stat(process.pid, tid).state for tid in procfs.tids(process.pid)],
+            lambda states: "D" in states,
+        )
+        found = ask(source(), rank_of(process.pid))
+        assert isinstance(found, Stacks)
+        assert not found.paused
+        assert "wait_here" in functions(found)
+
+
+def test_children_are_asked_too() -> None:
+    """A DataLoader worker may be the one that hangs."""
+    program = f"import os, time\n{HERE}if os.fork() == 0:\n    wait_here()\n" + SLEEP
+    with running(program) as process:
+        (pid,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
+        answer = source().look(rank_of(process.pid, children=(pid,)), scene(), PLAIN, Deadline(10))
+    (child,) = answer["children"]  # type: ignore[misc]
+    assert isinstance(child, Child)
+    assert isinstance(child.stacks, Stacks)
+    assert functions(child.stacks)[-1] == "wait_here"
+    assert child.process.before is not None
+    assert child.process.after is not None
+
+
+def test_of_many_children_the_unusual_are_looked_at() -> None:
+    """Stopping dozens of idle workers would take seconds; the one that is stuck is among those looked at."""
+    program = f"""
+import os, time
+{HERE}
+for number in range(12):
+    if os.fork() == 0:
+        os.read(os.pipe()[0], 1) if number == 11 else wait_here()
+"""
+    with running(program + SLEEP) as process:
+        pids = until(lambda: children_of(process.pid), lambda pids: len(pids) == 12)
+        odd = pids[-1]
+        until(lambda: ProcFs().text(odd, "wchan"), lambda wchan: "pipe_read" in wchan)
+        answer = source().look(rank_of(process.pid, children=tuple(pids)), scene(), PLAIN, Deadline(10))
+    children = {child.process.pid: child for child in answer["children"]}  # type: ignore[attr-defined]
+    assert len(children) == 12
+    assert isinstance(children[odd].stacks, Stacks)
+    left_out = [child for child in children.values() if isinstance(child.stacks, Missing)]
+    assert len(left_out) == 4
+    assert left_out[0].stacks.reason is Reason.REFUSED
+
+
+def test_child_that_runs_no_python() -> None:
+    """Its process is told, and why it has no stacks."""
+    with running("import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP) as process:
+        (pid,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
+        answer = source().look(rank_of(process.pid, children=(pid,)), scene(), PLAIN, Deadline(10))
+    (child,) = answer["children"]  # type: ignore[misc]
+    assert isinstance(child, Child)
+    assert child.process.name == "sleep"
+    assert isinstance(child.stacks, Missing)
+    assert child.stacks.reason is Reason.NOT_FOUND
+
+
+def test_no_stacks_when_none_were_asked_for() -> None:
+    """Then nobody is stopped."""
+    with running() as process, pytest.raises(Unavailable) as caught:
+        ask(source(), rank_of(process.pid), LookDepth(stacks="none"))
+    assert caught.value.reason is Reason.NOT_ENABLED
+
+
+def script(folder: Path, body: str) -> Path:
+    """Write a program that stands for py-spy."""
+    path = folder / "py-spy"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the pids of a process's children."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def scene() -> object:
+    """Return a scene."""
+    from agent.sources.look_context import LookContext
+
+    return LookContext(ProcFs(), "here")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        ("echo 'Error: Permission denied (os error 13)' >&2; exit 1", Reason.NOT_PERMITTED, "CAP_SYS_PTRACE"),
+        ("echo 'Error: Failed to suspend process' >&2; echo 'Reason: EPERM: Operation not permitted' >&2; exit 1",
+         Reason.NOT_PERMITTED, "CAP_SYS_PTRACE"),
+        ("echo 'Error: Failed to find python version from target process' >&2; exit 1", Reason.NOT_FOUND, "Python"),
+        ("echo 'Error: No such file or directory (os error 2)' >&2; exit 1", Reason.UNREADABLE, "py-spy failed"),
+        ("exit 3", Reason.UNREADABLE, "it said nothing"),
+        ("echo '[{'", Reason.UNREADABLE, "not a py-spy dump"),
+        ("exec head -c 40000000 /dev/zero", Reason.UNREADABLE, "larger"),
+    ],
+)  # fmt: skip
+def test_py_spy_that_fails(tmp_path: Path, body: str, reason: Reason, words: str) -> None:
+    """Each failure is told with its reason, and with what to do."""
+    with running() as process:
+        found = ask(source(script(tmp_path, body)), rank_of(process.pid))
+    assert isinstance(found, Missing)
+    assert found.reason is reason
+    assert words in found.detail
+
+
+def test_process_that_ended_meanwhile(tmp_path: Path) -> None:
+    """It is gone, which is something else than unreadable."""
+    spy = script(tmp_path, "echo 'Error: No such process (os error 3)' >&2; exit 1")
+    with running() as process:
+        found = ask(source(spy), rank_of(process.pid))
+    assert isinstance(found, Missing)
+    assert found.reason is Reason.GONE
+
+
+def test_py_spy_that_is_not_there(tmp_path: Path) -> None:
+    """The answer says how to get it."""
+    assert find_program("py-spy", tmp_path / "none") is None
+    with running() as process:
+        found = ask(StacksSource(None, ThreadPool()), rank_of(process.pid))
+    assert isinstance(found, Missing)
+    assert found.reason is Reason.NOT_FOUND
+    assert "pip install py-spy" in found.detail
+
+
+@pytest.mark.parametrize(
+    "complaint", ["", "echo 'Error: Failed to find python version from target process' >&2; exit 1"]
+)
+def test_pystack_helps_where_py_spy_cannot(tmp_path: Path, complaint: str) -> None:
+    """When it is not there, or does not know this Python; without stopping the process."""
+    pystack = find_program("pystack")
+    assert pystack is not None
+    spy = script(tmp_path, complaint) if complaint else None
+    with asleep() as process:
+        found = ask(StacksSource(spy, ThreadPool(), fallback=pystack), rank_of(process.pid))
+    assert functions(found) == ["<module>", "wait_here"]
+    assert (found.paused, found.pid) == (False, process.pid)
+
+
+def test_pystack_that_cannot_help_either(tmp_path: Path) -> None:
+    """Then py-spy's reason is told."""
+    with running(command=("sleep", "600"), wait=False) as process:
+        found = ask(StacksSource(None, ThreadPool(), fallback=find_program("pystack")), rank_of(process.pid))
+    assert isinstance(found, Missing)
+    assert "pip install py-spy" in found.detail
+
+
+def test_py_spy_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    """At the deadline, and nothing of it is left."""
+    pids = tmp_path / "pids"
+    spy = script(tmp_path, f"sleep 601 & echo $! > {pids}; echo $$ >> {pids}; wait")
+    with running() as process:
+        begun = time.monotonic()
+        with pytest.raises(Unavailable) as caught:
+            dump_stacks(ProcFs(), process.pid, spy, native=False, deadline=Deadline(1.0))
+        assert time.monotonic() - begun < 30
+    assert caught.value.reason is Reason.TIMED_OUT
+    for pid in map(int, pids.read_text().split()):
+        until(lambda pid=pid: _is_alive(pid), lambda alive: not alive)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return ProcFs().stat(pid).state != "Z"
+    except Gone:
+        return False
+
+
+def test_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path: Path) -> None:
+    """A tracer that dies between its stop and its attach would leave it stopped for ever."""
+    with running() as process:
+        spy = script(tmp_path, f"kill -STOP {process.pid}; sleep 601")
+        with pytest.raises(Unavailable):
+            dump_stacks(ProcFs(), process.pid, spy, native=False, deadline=Deadline(1.0))
+        until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
+
+
+def test_advice_of_yama(tmp_path: Path) -> None:
+    """Ubuntu's default lets only parents look."""
+    (tmp_path / "ptrace_scope").write_text("1\n")
+    with running() as process:
+        assert "kernel.yama.ptrace_scope" in permission_advice(ProcFs(), process.pid, tmp_path / "ptrace_scope")
+        assert "SYS_PTRACE" in permission_advice(ProcFs(), process.pid, tmp_path / "none")
+
+
+def test_advice_of_a_debugger() -> None:
+    """Two cannot trace one process."""
+    program = """
+import ctypes, os, time
+if os.fork() == 0:
+    print('ready', flush=True)
+    ctypes.CDLL(None).ptrace(0, 0, 0, 0)  # let the parent trace us
+    os.kill(os.getpid(), 19)
+time.sleep(600)
+"""
+    with running(program) as process:
+        (child,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
+        until(lambda: ProcFs().stat(child).state, lambda state: state == "t")
+        assert f"traced already by process {process.pid}" in permission_advice(ProcFs(), child)
+        found = ask(source(), rank_of(child))
+        assert isinstance(found, Stacks)
+        assert not found.paused

@@ -1,0 +1,75 @@
+"""Tasks side by side, each with an end."""
+
+import threading
+
+import pytest
+
+from agent.deadline import MOST_ABANDONED, Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
+from tests.build.processes import until
+
+
+def test_each_task_gives_its_value_or_its_error() -> None:
+    """One failure is one failure."""
+    outcomes = ThreadPool().run({"good": lambda: 1, "bad": lambda: 1 // 0}, Deadline(5))
+    assert outcomes["good"] == 1
+    assert isinstance(outcomes["bad"], ZeroDivisionError)
+
+
+def test_tasks_run_side_by_side() -> None:
+    """Each of ten waits for the others to have begun."""
+    all_there = threading.Barrier(10)
+    outcomes = ThreadPool().run({str(n): lambda: all_there.wait(60) for n in range(10)}, Deadline(60))
+    assert sorted(outcomes.values()) == list(range(10))
+
+
+def test_late_task_is_left_behind_and_not_begun_again() -> None:
+    """Until it comes back: then it may be tried again."""
+    crew, gate = ThreadPool(), threading.Event()
+    begun = []
+    tasks = {"stuck": lambda: (begun.append(1), gate.wait(60)), "quick": lambda: (begun.append(2), True)}
+    outcomes = crew.run(tasks, Deadline(0.1), owner="rank 0")
+    assert isinstance(outcomes["stuck"], Late)
+    assert outcomes["quick"] == (None, True)
+    assert crew.abandoned == 1
+    assert isinstance(crew.run(tasks, Deadline(0.1), owner="rank 0")["stuck"], Late)
+    assert begun.count(1) == 1
+    gate.set()
+    assert not isinstance(crew.run(tasks, Deadline(5), owner="rank 1")["stuck"], Late)
+    until(lambda: crew.abandoned, lambda abandoned: abandoned == 0)
+    assert not isinstance(crew.run(tasks, Deadline(5), owner="rank 0")["stuck"], Late)
+
+
+def test_with_too_many_left_behind_none_is_begun() -> None:
+    """Threads that never come back are not piled up for ever."""
+    crew, gate = ThreadPool(), threading.Event()
+    crew.run({str(n): lambda: gate.wait(60) for n in range(MOST_ABANDONED)}, Deadline(0.1))
+    outcomes = crew.run({"one more": lambda: True}, Deadline(1))
+    gate.set()
+    assert isinstance(outcomes["one more"], TooManyAbandoned)
+
+
+def test_without_threads_the_tasks_of_a_round_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were begun give their values; nothing is raised, which would end an agent's beat."""
+    begin = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def only_one(thread: threading.Thread) -> None:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", only_one)
+    outcomes = ThreadPool().run({"first": lambda: 1, "second": lambda: 2}, Deadline(5))
+    assert outcomes["first"] == 1
+    assert isinstance(outcomes["second"], NoThread)
+
+
+def test_deadlines_are_passed_down() -> None:
+    """Sooner, never later."""
+    deadline = Deadline(10)
+    assert deadline.sooner(3).left() == pytest.approx(7, abs=1)
+    assert deadline.sooner(30).left() == 0
+    assert deadline.at_most(2).left() == pytest.approx(2, abs=1)
+    assert deadline.at_most(60) is deadline
+    assert Deadline(-1).left() == 0

@@ -1,0 +1,218 @@
+"""`unhang agent` and `unhang collector`: settings from flags and environment, and both at work."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import httpx
+import pytest
+from click.testing import CliRunner
+from pydantic_settings import BaseSettings
+
+from agent.settings import AgentSettings
+from cli.commands.agent import agent
+from cli.commands.collector import collector
+from cli.main import unhang as unhang_group
+from cli.settings import read_agent_settings
+from collector.settings import CollectorSettings
+from shared.answer.diagnosis import Diagnosis
+from shared.errors import InvalidSettings
+from tests.build.certificates import Authority
+from tests.build.commands import FIRST, Job, command, environment, unhang
+from tests.build.ports import free_port
+
+
+@pytest.mark.parametrize(("chosen", "settings"), [(agent, AgentSettings), (collector, CollectorSettings)])
+def test_each_setting_is_a_flag(chosen: click.Command, settings: type[BaseSettings]) -> None:
+    """Nothing can be set that the command line cannot set, and no flag sets nothing."""
+    assert {option.name for option in chosen.params} == set(settings.model_fields)
+
+
+@pytest.mark.parametrize(("chosen", "settings"), [(agent, AgentSettings), (collector, CollectorSettings)])
+def test_help_tells_the_real_defaults(chosen: click.Command, settings: type[BaseSettings]) -> None:
+    """A default that changes in the settings changes in the help."""
+    for option in chosen.params:
+        assert isinstance(option, click.Option)
+        default = settings.model_fields[option.name or ""].default
+        if isinstance(default, bool):
+            assert f"[default: {'yes' if default else 'no'}]" in (option.help or "")
+        elif isinstance(default, float | int) and default < 10_000:
+            assert f"[default: {default:g}]" in (option.help or "")
+        if isinstance(default, str) and default:
+            assert f"[default: {default}]" in (option.help or "")
+
+
+def test_flags_win_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not given as a flag comes from the environment."""
+    monkeypatch.setenv("UNHANG_AGENT_LISTEN", "127.0.0.1:1")
+    monkeypatch.setenv("UNHANG_AGENT_HOST_NAME", "node07")
+    settings = read_agent_settings({"listen": "127.0.0.1:2", "host_name": None})
+    assert (settings.listen, settings.host_name) == ("127.0.0.1:2", "node07")
+
+
+def test_misspelt_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting that does nothing is worse than an error."""
+    monkeypatch.setenv("UNHANG_AGENT_LISTN", "x")
+    with pytest.raises(InvalidSettings, match="UNHANG_AGENT_LISTN") as caught:
+        read_agent_settings()
+    assert "UNHANG_AGENT_LISTEN" in caught.value.advice
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["agent", "--listen", "0.0.0.0:0"], "without authentication"),
+        (["agent", "--listen", "nonsense"], "HOST:PORT"),
+        (["agent", "--only-ranks", "x"], "only_ranks"),
+        (["agent", "--beat-seconds", "-1"], "beat_seconds"),
+        (["agent", "--token-file", "{gone}"], "cannot be read"),
+        (["collector", "--listen", "0.0.0.0:0"], "without authentication"),
+        (["collector", "--agents", "node[1-"], "node["),
+        (["collector", "--agents-file", "{gone}"], "cannot be read"),
+        (["collector", "--deadline", "soon"], "deadline_seconds"),
+    ],
+)
+def test_settings_that_cannot_be_used(arguments: list[str], said: str, tmp_path: Path) -> None:
+    """One sentence and status 1, before anything listens."""
+    result = CliRunner(env={"XDG_STATE_HOME": str(tmp_path)}).invoke(
+        unhang_group, [text.replace("{gone}", str(tmp_path / "gone")) for text in arguments]
+    )
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@contextmanager
+def service(*arguments: str, port: int, log: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a service until the block ends; it must then end by SIGTERM without complaint."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command(*arguments, "--listen", f"127.0.0.1:{port}"), env=environment(env), stdout=output, stderr=output
+        )
+    try:
+        _wait_until_well(process, port, log)
+        yield process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_well(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2.0, trust_env=False).is_success:
+                return
+        except httpx.RemoteProtocolError:
+            return  # it listens, and speaks TLS
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise AssertionError(f"it did not come up: {log.read_text()}")
+
+
+def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
+    """Both services, asked by every command; they end by SIGTERM with status 0, as service managers like it."""
+    token = tmp_path / "token"
+    token.write_text("s3cret\n", encoding="ascii")
+    token.chmod(0o600)
+    ports = free_port(), free_port()
+    known = ("--token-file", str(token))
+    asks = (
+        "--agents",
+        f"127.0.0.1:{ports[0]}",
+        "--agent-token-file",
+        str(token),
+        "--store",
+        str(tmp_path / "s.sqlite3"),
+    )
+    with (
+        service("agent", "--host-name", "node07", *known, port=ports[0], log=tmp_path / "agent.log", env=job.env),
+        service("collector", *known, *asks, port=ports[1], log=tmp_path / "collector.log", env={}),
+    ):
+        here = {"UNHANG_COLLECTOR": f"http://127.0.0.1:{ports[1]}"}
+        refused = unhang("jobs", env=here)
+        assert refused.status == 1
+        assert "--token-file" in refused.err
+        here["UNHANG_TOKEN_FILE"] = str(token)
+        assert "node07" in unhang("jobs", env=here).out
+        done = unhang("diagnose", "--json", "--interval", "0.2", "--save", str(tmp_path / "kept"), env=here)
+        assert done.status == 12, done.err
+        assert Diagnosis.model_validate_json(done.out).coverage.with_stacks == 2
+        (bundle,) = (tmp_path / "kept").iterdir()
+        assert unhang("diagnose", "--from", str(bundle)).status == 12
+        for name in ("stacks", "fds", "logs", "sequences"):
+            view = unhang(name, "--rank", str(FIRST), env=here)
+            assert view.status == 0, view.err
+        assert "wait_for_quota" in unhang("stacks", "--format", "folded", env=here).out
+        unknown = unhang("diagnose", "nope", env=here)
+        assert (unknown.status, unknown.out) == (1, "")
+        assert "nope" in unknown.err
+
+
+@pytest.mark.parametrize("name", ["agent", "collector"])
+def test_loop_of_others_is_not_taken(name: str, tmp_path: Path) -> None:
+    """uvicorn takes uvloop where it finds it; our doorstep needs asyncio's own transports, and answered nothing."""
+    (tmp_path / "uvloop.py").write_text("raise RuntimeError('uvloop was taken')\n", encoding="ascii")
+    asks = ("--agents", "127.0.0.1:1", "--store", str(tmp_path / "s.sqlite3")) if name == "collector" else ()
+    port = free_port()
+    with service(name, *asks, port=port, log=tmp_path / "log", env={"PYTHONPATH": str(tmp_path)}):
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+
+
+def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path) -> None:
+    """Mutual TLS from the command line to the agent; a certificate that has expired gets nothing, and is told so."""
+    authority = Authority(tmp_path / "pki")
+    server, mine = authority.sign("localhost"), authority.sign("oncall.example")
+    late = authority.sign("oncall.example", file="late", expired=True)
+    collector_own = authority.sign("collector.example")
+    ports = free_port(), free_port()
+    tls = f"--tls-cert-file={server.certificate} --tls-key-file={server.key} --client-ca-file={authority.file}".split()
+    asks = (
+        f"--agents=https://localhost:{ports[0]} --agent-ca-file={authority.file} --store={tmp_path / 's.sqlite3'} "
+        f"--agent-cert-file={collector_own.certificate} --agent-key-file={collector_own.key}"
+    ).split()
+    audits = tmp_path / "agent.jsonl", tmp_path / "collector.jsonl"
+    only = ("--client-names", "collector.example", "--audit-log", str(audits[0]))
+    with (
+        service("agent", *tls, *only, port=ports[0], log=tmp_path / "agent.log", env=job.env),
+        service("collector", *tls, *asks, f"--audit-log={audits[1]}", port=ports[1], log=tmp_path / "c.log", env={}),
+    ):
+        here = {"UNHANG_COLLECTOR": f"https://localhost:{ports[1]}", "UNHANG_CACERT": str(authority.file)}
+        done = unhang(
+            "diagnose", "--json", "--interval=0.2", f"--cert={mine.certificate}", f"--key={mine.key}", env=here
+        )
+        assert done.status == 12, done.err
+        assert Diagnosis.model_validate_json(done.out).coverage.with_stacks == 2
+        for options in ((), (f"--cert={late.certificate}", f"--key={late.key}")):
+            refused = unhang("jobs", *options, env=here)
+            assert (refused.status, refused.out) == (1, "")
+            assert "certificate" in refused.err
+        direct = unhang(
+            "jobs",
+            f"--collector=https://localhost:{ports[0]}",
+            f"--cert={mine.certificate}",
+            f"--key={mine.key}",
+            env=here,
+        )
+        assert direct.status == 1
+    looked, *_ = [line for line in _lines(audits[0]) if line["action"] == "snapshot"]
+    assert looked["certificate"] == "collector.example"
+    assert sorted(looked["pids"]) == sorted(rank.pid for rank in job.ranks)
+    assert "certificate_name_not_allowed" in {line.get("reason") for line in _lines(audits[0])}
+    asked, *_ = [line for line in _lines(audits[1]) if line["action"] == "asked"]
+    assert (asked["certificate"], asked["status"]) == ("oncall.example", 200)
+    details = [line["detail"] for line in _lines(audits[1]) if line["action"] == "refused"]
+    assert "no certificate was shown" in details
+    assert "the certificate is refused: certificate has expired" in details
+
+
+def _lines(audit: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in audit.read_text("ascii").splitlines()]

@@ -1,0 +1,77 @@
+"""`unhang snapshot`: files that `--from` reads, whole or not at all."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from collector.files.read_directory import read_directory
+from shared.answer.diagnosis import Diagnosis
+from shared.wire.snapshot import NodeSnapshot
+from shared.wire.stacks import Stacks
+from tests.build.commands import FIRST, LOCKED, LOCKED_OUT, NOBODY, SECOND, SLEEPER, Job, sleeping_job, unhang
+
+
+def test_looks_become_files(tmp_path: Path, job: Job) -> None:
+    """One file per look, its path on stdout; together they are judged as two looks."""
+    done = unhang("snapshot", "-o", str(tmp_path / "new"), "--looks", "2", "--interval", "0.2", "-v", env=job.env)
+    assert done.status == 0
+    files = [Path(line) for line in done.out.splitlines()]
+    assert sorted((tmp_path / "new").iterdir()) == sorted(files)
+    assert len(files) == 2
+    assert "look 2 of 2" in done.err
+    seen = NodeSnapshot.model_validate_json(gzip.decompress(files[0].read_bytes()))
+    assert [rank.identity.rank for rank in seen.ranks] == [FIRST, SECOND]
+    assert files[0].stat().st_mode & 0o077 == 0, "what is in it belongs to the job's owner"
+    judged = Diagnosis.model_validate_json(unhang("diagnose", "--from", str(tmp_path / "new"), "--json").out)
+    assert judged.coverage.with_stacks == 2
+
+
+def test_to_standard_output(job: Job, tmp_path: Path) -> None:
+    """JSON lines and nothing else; kept in a file they are read as the looks that they are."""
+    done = unhang("snapshot", "-o", "-", "--looks", "2", "--interval", "0", "--stacks", "none", env=job.env)
+    assert (done.status, done.err) == (0, "")
+    assert [len(json.loads(line)["ranks"]) for line in done.out.splitlines()] == [2, 2]
+    (tmp_path / "node07.json").write_text(done.out)
+    snapshots, missing = read_directory(tmp_path)
+    assert [len(snapshot.ranks) for snapshot in snapshots] == [2, 2]
+    assert missing == ()
+    (tmp_path / "node07.json").write_text(done.out[:-200])
+    snapshots, (missed,) = read_directory(tmp_path)
+    assert (len(snapshots), missed.reason) == (1, "unreadable")
+
+
+@pytest.mark.ptrace
+def test_native_stacks_of_whom_plain_ones_do_not_explain(tmp_path: Path) -> None:
+    """By itself: two looks, and one more of the processes that need it, each a file; `--pid` names them otherwise."""
+    with sleeping_job("suspects", (SLEEPER, LOCKED_OUT), log=tmp_path / "log", programs={LOCKED_OUT: LOCKED}) as job:
+        done = unhang("snapshot", "-o", str(tmp_path / "looks"), "--interval", "0.2", "-v", env=job.env)
+        asleep = job.ranks[0].pid
+        chosen = unhang("snapshot", "-o", "-", "--looks", "1", "--stacks", "native", "--pid", str(asleep), env=job.env)
+    assert (done.status, len(done.out.splitlines())) == (0, 3)
+    assert "native stacks of 1 of them" in done.err
+    snapshots, _ = read_directory(tmp_path / "looks")
+    native = [
+        rank for look in snapshots for rank in look.ranks if isinstance(rank.stacks, Stacks) and rank.stacks.native
+    ]
+    assert [rank.identity.rank for rank in native] == [LOCKED_OUT]
+    (only,) = NodeSnapshot.model_validate_json(chosen.out).ranks
+    assert (only.identity.pid, isinstance(only.stacks, Stacks) and only.stacks.native) == (asleep, True)
+
+
+def test_nobody_there(tmp_path: Path, job: Job) -> None:
+    """A node without ranks of the job writes no file, and says so."""
+    for arguments in ((), ("--job", "nope")):
+        env = job.env if arguments else {"UNHANG_AGENT_ONLY_RANKS": str(NOBODY)}
+        done = unhang("snapshot", "-o", str(tmp_path), *arguments, env=env)
+        assert (done.status, done.out) == (1, "")
+        assert "no ranks" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_that_cannot_be_written(job: Job) -> None:
+    """Told in one sentence."""
+    done = unhang("snapshot", "-o", "/proc/nope", env=job.env)
+    assert done.status == 1
+    assert "cannot be written" in done.err

@@ -1,0 +1,100 @@
+"""Each node writes its looks: the commands of docs/without-a-service.md as they stand there, and one verdict on all."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collector.files.read_directory import read_directory
+from shared.answer.diagnosis import Diagnosis
+from shared.wire.stacks import Stacks
+from tests.build import launchers
+from tests.build.commands import LOCKED, LOCKED_OUT, NOBODY, REPOSITORY, SLEEPER, Job, command, sleeping_job, unhang
+from tests.build.sshd import Cluster, cluster
+
+pytestmark = pytest.mark.ptrace
+
+GUIDE = REPOSITORY / "docs" / "without-a-service.md"
+RANKS = {"node01": str(SLEEPER), "node02": str(LOCKED_OUT), "node03": str(NOBODY)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """One rank asleep, and one that needs a native look."""
+    log = tmp_path_factory.mktemp("written") / "rank.log"
+    with sleeping_job("written", (SLEEPER, LOCKED_OUT), log=log, programs={LOCKED_OUT: LOCKED}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three hosts with `unhang` on the path of whoever logs in."""
+    folder = tmp_path_factory.mktemp("ssh")
+    path = {"PATH": f"{folder}:/usr/bin:/bin"}
+    seen = {n: {**path, "UNHANG_AGENT_HOST_NAME": n, "UNHANG_AGENT_ONLY_RANKS": RANKS[n]} for n in RANKS}
+    with cluster(folder, seen) as running:
+        yield running
+
+
+def documented(tool: str, looks: Path) -> str:
+    """Return the guide's line for a tool, with our hosts and directory in the place of its."""
+    (line,) = re.findall(rf"^    ({tool} .*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert "/shared/incident" in line
+    return line.replace("JOBID", "77").replace("node[01-64]", "node[01-03]").replace("/shared/incident", str(looks))
+
+
+def folder_with_unhang(folder: Path) -> Path:
+    """Make a folder for programs, with `unhang` in it."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "unhang").write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n', encoding="ascii")
+    (programs / "unhang").chmod(0o755)
+    return programs
+
+
+def assert_all_nodes_are_judged(looks: Path) -> None:
+    """Two looks of each node and the native ones of the one rank that needs them, and a verdict on all."""
+    names = sorted(path.name[:6] for path in looks.iterdir())
+    assert names == ["node01"] * 2 + ["node02"] * 3 + ["node03"] * 2
+    snapshots, missing = read_directory(looks)
+    native = [r.identity.rank for s in snapshots for r in s.ranks if isinstance(r.stacks, Stacks) and r.stacks.native]
+    assert (native, missing) == ([LOCKED_OUT], ())
+    diagnosis = Diagnosis.model_validate_json(unhang("diagnose", "--from", str(looks), "--json").out)
+    assert (diagnosis.coverage.seen, diagnosis.coverage.with_stacks) == (2, 2)
+    assert not [gap for gap in diagnosis.coverage.missing if gap.host in RANKS]
+
+
+def test_srun(tmp_path: Path) -> None:
+    """Each task is a process of its own, with the variables of its task; none takes itself for a rank."""
+    programs = folder_with_unhang(tmp_path)
+    done = launchers.run(documented("srun", tmp_path / "looks"), programs, launchers.srun(programs, RANKS))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_all_nodes_are_judged(tmp_path / "looks")
+
+
+def test_pdsh(nodes: Cluster, tmp_path: Path) -> None:
+    """The real one, over real ssh."""
+    programs = folder_with_unhang(tmp_path)
+    done = launchers.run(documented("pdsh", tmp_path / "looks"), programs, launchers.pdsh(nodes))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_all_nodes_are_judged(tmp_path / "looks")
+
+
+def test_clush(nodes: Cluster, tmp_path: Path) -> None:
+    """The real one, over real ssh."""
+    programs = folder_with_unhang(tmp_path)
+    done = launchers.run(documented("clush", tmp_path / "looks"), programs, launchers.clush(nodes, programs))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_all_nodes_are_judged(tmp_path / "looks")
+
+
+def test_node_that_fails_is_told_by_srun_and_costs_itself_alone(tmp_path: Path) -> None:
+    """Without --allow-empty a node without ranks ends with 1; the others' looks are there."""
+    programs = folder_with_unhang(tmp_path)
+    line = documented("srun", tmp_path / "looks").replace("--allow-empty", "--looks 1")
+    done = launchers.run(line, programs, launchers.srun(programs, RANKS))
+    assert done.returncode == 1
+    assert "no ranks were found" in done.stderr
+    assert sorted(path.name[:6] for path in (tmp_path / "looks").iterdir()) == ["node01", "node02", "node02"]

@@ -1,0 +1,108 @@
+"""`jobs`, `stacks`, `fds`, `logs`, `sequences` on this machine and from files."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import unhang as unhang_group
+from tests.build.commands import FIRST, NOBODY, REPOSITORY, SECOND, Job, unhang
+
+CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
+
+
+@pytest.mark.parametrize("name", ["jobs", "stacks", "fds", "logs", "sequences"])
+def test_json_is_one_document(name: str, job: Job) -> None:
+    """Standard output parses, and stderr is empty."""
+    done = unhang(name, "--json", env=job.env)
+    assert (done.status, done.err) == (0, "")
+    assert isinstance(json.loads(done.out), dict)
+
+
+@pytest.mark.parametrize("name", ["jobs", "stacks", "fds", "logs", "sequences"])
+def test_text_steers_no_terminal(name: str, job: Job) -> None:
+    """A job's name and log lines with control characters are shown, not obeyed."""
+    done = unhang(name, env=job.env)
+    assert done.status == 0
+    assert all(line.isprintable() for line in (done.out + done.err).splitlines())
+
+
+def test_jobs(job: Job) -> None:
+    """One line per job."""
+    heads, row = unhang("jobs", env=job.env).out.splitlines()
+    assert heads.split()[:3] == ["JOB", "RANKS", "OF"]
+    assert "$(reboot)" in row
+    assert f"{FIRST}-{SECOND}" in row
+
+
+def test_no_jobs() -> None:
+    """Nothing there is no failure of the list."""
+    done = unhang("jobs", env={"UNHANG_AGENT_ONLY_RANKS": str(NOBODY)})
+    assert (done.status, done.out) == (0, "no jobs were found\n")
+
+
+def test_stacks_of_one_rank(job: Job) -> None:
+    """Only the rank asked for, in each of the formats."""
+    for form in ("tree", "classes", "folded", "speedscope", "json"):
+        done = unhang("stacks", "--rank", str(FIRST), "--format", form, env=job.env)
+        assert done.status == 0
+        assert f"rank_{FIRST}.py" in done.out
+        assert f"rank_{SECOND}.py" not in done.out
+
+
+def test_native_stacks(job: Job) -> None:
+    """C frames where asked for."""
+    assert "sleep" in unhang("stacks", "--native", "--rank", str(FIRST), env=job.env).out
+
+
+def test_fds(job: Job) -> None:
+    """Counts, and the pipe with its other end."""
+    out = unhang("fds", "--rank", str(SECOND), env=job.env).out
+    assert out.startswith(f"rank {SECOND} (")
+    assert "OTHER END" in out
+
+
+def test_logs(job: Job) -> None:
+    """The end of the file behind stderr, with its rank; `--events` shows what was recognised."""
+    lines = unhang("logs", "-n", "1", "--rank", str(FIRST), env=job.env).out.splitlines()
+    assert lines[0].startswith("==> ")
+    assert lines[1].endswith(f":{FIRST}] RuntimeError: CUDA error")
+    assert unhang("logs", "--events", "--rank", str(FIRST), env=job.env).status == 0
+
+
+def test_sequences_from_files() -> None:
+    """Who is behind, in which group."""
+    result = CliRunner().invoke(unhang_group, ["sequences", "--from", str(CASE)])
+    assert result.exit_code == 0
+    first, _, ahead, behind, *_ = result.output.splitlines()
+    assert first == "default_pg [0-3]: issued up to #4; behind: rank 2"
+    assert ahead.split() == ["0-1,3", "#4", "#3", "#4"]
+    assert behind.split() == ["2", "#3", "#3", "-", "←", "behind"]
+
+
+def test_what_is_missing_goes_to_stderr() -> None:
+    """Stacks of dumps that hold none: nothing invented on stdout, the reason on stderr."""
+    result = CliRunner().invoke(unhang_group, ["stacks", "--from", str(CASE)])
+    assert result.stdout == "no rank gave a stack\n"
+    assert "ranks 0-3: stacks not_found" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--rank", "3-1"], "runs backwards"), (["--rank", "x"], "not a rank set"), (["--format", "xml"], "--format")],
+)
+def test_wrong_calls(arguments: list[str], said: str) -> None:
+    """Told with the option's name, status 2."""
+    result = CliRunner().invoke(unhang_group, ["stacks", "--from", str(CASE), *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_unknown_job_in_files(tmp_path: Path, job: Job) -> None:
+    """A job that the snapshots do not hold."""
+    assert unhang("snapshot", "-o", str(tmp_path), "--looks", "1", env=job.env).status == 0
+    done = unhang("stacks", "nope", "--from", str(tmp_path))
+    assert done.status == 1
+    assert "nope" in done.err
+    assert "$(reboot)" in unhang("jobs", "--from", str(tmp_path)).out

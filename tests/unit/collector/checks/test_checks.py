@@ -1,0 +1,35 @@
+"""The API's route to the checks, end to end in one process."""
+
+from pathlib import Path
+
+from tests.build.checked_jobs import job, rank
+from tests.build.fake_agents import FakeAgent
+from tests.unit.collector.test_app import client_of, settings
+
+
+async def test_checks_of_a_job(tmp_path: Path) -> None:
+    """What differs between two nodes that know nothing of each other; the same in the diagnosis."""
+    one, two = job(rank(3, settings={"NCCL_ALGO": "Tree"}))
+    agents = (FakeAgent("node1", one.ranks), FakeAgent("node2", two.ranks))
+    async with client_of(settings(tmp_path), *agents) as client:
+        answer = (await client.get("/v1/jobs/night/check")).json()
+        diagnosis = (await client.post("/v1/jobs/night/diagnoses", params={"wait": 30})).json()
+    assert answer["looked_at"] == "0-3"
+    assert [(check["id"], check["ranks"], check["hosts"]) for check in answer["checks"]] == [
+        ("settings_differ", "3", ["node2"])
+    ]
+    assert diagnosis["checks"] == answer["checks"]
+
+
+async def test_half_of_a_job_finds_the_other(tmp_path: Path) -> None:
+    """The other half has another name, and is known from the agents' lists alone."""
+    one, two = job()
+    other = tuple(
+        each.model_copy(update={"identity": each.identity.model_copy(update={"job": "node9:29501"})})
+        for each in two.ranks
+    )
+    agents = (FakeAgent("node1", one.ranks), FakeAgent("node2", other))
+    async with client_of(settings(tmp_path), *agents) as client:
+        (found,) = (await client.get("/v1/jobs/night/check")).json()["checks"]
+    assert (found["id"], found["ranks"]) == ("two_rendezvous", "0-1")
+    assert "node9:29501 on node2" in found["seen"]

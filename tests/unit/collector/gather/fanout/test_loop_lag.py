@@ -1,0 +1,134 @@
+"""While the collector itself does not run, no agent is late: its answer is read, or the collector says it was busy."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+from fastapi import Response
+
+from collector.gather.fanout.fanout import Fanout, make_client
+from collector.gather.fanout.loop_lag import LoopLag
+from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcome
+from collector.hostlists import AgentAddress
+from shared.missing import Reason
+from shared.wire.snapshot import RankList
+from tests.build.fake_agents import FakeAgent, case_ranks
+from tests.build.misbehaving import behaving, dropping_packets, say_nothing
+from tests.build.served_agents import served
+from tests.build.waiting import undisturbed
+
+BLOCKED_SECONDS = 1.5
+
+
+async def block(after_seconds: float, *, seconds: float = BLOCKED_SECONDS, times: int = 1) -> None:
+    """Keep the event loop from running, as much work or a machine without a free processor does."""
+    for _ in range(times):
+        await asyncio.sleep(after_seconds)
+        time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+
+
+async def ask(
+    addresses: Sequence[AgentAddress], *, seconds: float, node_seconds: float = 15.0, blocking: asyncio.Task[None]
+) -> RoundOutcome[RankList]:
+    """Ask real sockets for their ranks, while something blocks the loop."""
+    async with make_client() as client:
+        fanout = Fanout(client, node_seconds=node_seconds)
+        requests = [Request(address, "/v1/ranks", {}) for address in addresses]
+        try:
+            return await fanout.ask(requests, RankList, deadline=RequestDeadline.within(seconds))
+        finally:
+            blocking.cancel()
+
+
+class SlowAgent(FakeAgent):
+    """Answers after a moment, in a thread of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("node1", case_ranks("missing_rank2", range(4), host="node1"))
+        self.was_asked = threading.Event()
+        self.answers = threading.Event()
+
+    async def _list(self) -> Response:
+        self.was_asked.set()
+        await asyncio.sleep(0.3)
+        self.answers.set()
+        return await super()._list()
+
+
+LIMIT_SECONDS = 3.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "node_seconds"),
+    [(60.0, LIMIT_SECONDS), (LIMIT_SECONDS, 60.0)],
+    ids=["past the agent's own limit", "past the deadline"],
+)
+async def test_an_answer_that_came_while_the_loop_did_not_run_is_read(seconds: float, node_seconds: float) -> None:
+    """The agent answers in time, and the loop runs again when all time has passed."""
+    agent, began = SlowAgent(), time.monotonic()
+
+    async def block_until_late() -> None:
+        await asyncio.to_thread(agent.was_asked.wait, 30.0)
+        agent.answers.wait(30.0)
+        time.sleep(max(0.7, began + LIMIT_SECONDS + 1.0 - time.monotonic()))  # noqa: ASYNC251 - that is the point
+
+    with served(agent) as url:
+        blocking = asyncio.create_task(block_until_late())
+        address = AgentAddress(host="node1", url=url)
+        outcome = await ask([address], seconds=seconds, node_seconds=node_seconds, blocking=blocking)
+    assert [answer.address.host for answer in outcome.answered] == ["node1"]
+
+
+async def test_whom_the_collector_was_too_busy_to_hear_is_not_said_to_be_down() -> None:
+    """An agent that is slow, and a host whose packets are dropped, look alike to a collector that hardly runs."""
+    with dropping_packets(3) as dead:
+        async with behaving(say_nothing) as mute:
+            blocking = asyncio.create_task(block(0.01, seconds=0.4, times=100))
+            outcome = await ask([*dead, mute.address], seconds=2.5, blocking=blocking)
+    assert len(outcome.silent) == 4
+    for silent in outcome.silent:
+        assert silent.missing.reason is Reason.TIMED_OUT
+        assert "the collector was too busy to hear it" in silent.missing.detail
+        assert "s behind" in silent.missing.detail
+
+
+async def test_a_collector_that_was_busy_for_a_moment_excuses_nobody() -> None:
+    """A host that has had all the time that a connection may take is told as before."""
+    with dropping_packets(1) as dead:
+        outcome = await undisturbed(
+            lambda: ask(dead, seconds=60.0, blocking=asyncio.create_task(block(0.2, seconds=0.3)))
+        )
+    assert "the host is down, or something on the way drops packets" in outcome.silent[0].missing.detail
+
+
+async def test_time_in_which_the_loop_does_not_run_is_told() -> None:
+    """By the pulse while it is felt, and not before or after; a stopwatch leaves it out."""
+    pulse = LoopLag()
+    with pulse.felt():
+        assert pulse.behind_seconds < BLOCKED_SECONDS
+        running, before = pulse.stopwatch(), pulse.behind_seconds
+        began = time.monotonic()
+        await block(0.1)
+        elapsed = time.monotonic() - began
+        behind = pulse.behind_seconds - before
+        assert behind >= BLOCKED_SECONDS - 0.1
+        assert running() <= elapsed - behind + 0.1
+        await asyncio.sleep(0.2)
+    told = pulse.behind_seconds
+    await block(0.0, seconds=0.2)
+    assert pulse.behind_seconds == told
+
+
+async def test_a_limit_counts_the_time_in_which_the_loop_runs() -> None:
+    """Work that needs half of the limit is done, though the loop is blocked for longer than it; idleness is ended."""
+    pulse = LoopLag()
+    with pulse.felt():
+        async with pulse.limit(1.0, due=time.monotonic() + 60.0) as limit:
+            await block(0.2)
+            await asyncio.sleep(0.2)
+        assert not limit.expired()
+        with pytest.raises(TimeoutError):
+            async with pulse.limit(0.2, due=time.monotonic() + 60.0):
+                await asyncio.sleep(60.0)

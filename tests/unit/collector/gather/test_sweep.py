@@ -1,0 +1,318 @@
+"""A sweep: find, look twice, look deeper, judge; with agents that fail at every step."""
+
+import asyncio
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from collector.gather.fanout.fanout import make_client
+from collector.gather.sweep import Sweep, list_jobs, sweep
+from collector.hostlists import AgentAddress
+from collector.question import NativePolicy, Question, Stage, Step
+from shared.answer.words import Kind, Verdict
+from shared.errors import InvalidInput, InvalidSettings, NotFound
+from shared.missing import Reason
+from shared.wire.snapshot import Exited
+from tests.build.fake_agents import (
+    JOB,
+    FakeAgent,
+    answering,
+    case_ranks,
+    listening,
+    make_rank,
+    mounts,
+    two_nodes,
+)
+
+DOWN = AgentAddress(host="node3", url="http://127.0.0.1:9")
+"""Nobody listens on the discard port."""
+
+
+async def ask(*agents: FakeAgent, more: tuple[AgentAddress, ...] = (), **question: Any) -> Sweep:
+    """Sweep over fake agents, and addresses of the real network."""
+    asked = Question.model_validate({"job": JOB, "interval_seconds": 0.01, "native": NativePolicy.NEVER, **question})
+    async with make_client(mounts=mounts(*agents)) as client:
+        return await sweep(asked, [*(agent.address for agent in agents), *more], client)
+
+
+async def test_verdict_over_two_nodes() -> None:
+    """Two nodes, two looks, one verdict that names the culprit; with an id, a time and how long it took."""
+    nodes = two_nodes()
+    swept = await ask(*nodes)
+    (finding, *_) = swept.diagnosis.findings
+    assert swept.diagnosis.verdict is Verdict.HUNG
+    assert finding.culprit_ranks == (2,)
+    assert [node.looks for node in nodes] == [2, 2]
+    assert swept.diagnosis.job == JOB
+    assert swept.diagnosis.made_at.endswith("Z")
+    assert swept.diagnosis.took_seconds > 0
+
+
+async def test_ids_sort_by_time() -> None:
+    """A later diagnosis has a greater id."""
+    nodes = two_nodes()
+    ids = [(await ask(*nodes, looks=1)).diagnosis.id for _ in range(3)]
+    assert ids == sorted(set(ids))
+
+
+async def test_agent_that_is_down_is_told_and_the_rest_is_judged() -> None:
+    """A node that does not answer is in the answer, with the reason; the verdict on the others stands."""
+    swept = await ask(*two_nodes(), more=(DOWN,))
+    assert swept.diagnosis.verdict is Verdict.HUNG
+    (unanswered,) = swept.expected.unanswered
+    assert (unanswered.host, unanswered.missing.reason) == ("node3", Reason.UNREACHABLE)
+    assert any(gap.host == "node3" for gap in swept.diagnosis.coverage.missing)
+
+
+async def test_every_failure_at_once() -> None:
+    """Down, hanging, garbage and half answers beside two good nodes: the verdict comes by the deadline."""
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    began = time.monotonic()
+    async with (
+        listening(hang) as hanging,
+        listening(answering(b"\x00" * 100)) as garbage,
+        listening(answering(b'{"host":', length=500)) as half,
+    ):
+        swept = await ask(*two_nodes(), more=(DOWN, hanging, garbage, half), deadline_seconds=4.0)
+    assert time.monotonic() - began < 30.0
+    assert swept.diagnosis.findings[0].culprit_ranks == (2,)
+    reasons = {each.missing.source: each.missing.reason for each in swept.expected.unanswered}
+    assert reasons == {
+        DOWN.url: Reason.UNREACHABLE,
+        hanging.url: Reason.TIMED_OUT,
+        garbage.url: Reason.UNREADABLE,
+        half.url: Reason.UNREADABLE,
+    }
+
+
+async def test_node_that_dies_between_the_looks() -> None:
+    """Its first look is kept, it is told as unanswered, and its ranks are known."""
+    first, second = two_nodes()
+
+    async def die(look: int) -> None:
+        if look == 2:
+            raise RuntimeError("gone")
+
+    second.before_snapshot = die
+    swept = await ask(first, second)
+    assert sorted(str(snapshot.host) for snapshot in swept.snapshots) == ["node1", "node1", "node2"]
+    (unanswered,) = swept.expected.unanswered
+    assert (unanswered.host, unanswered.ranks) == ("node2", "2-3")
+
+
+async def test_node_that_fell_silent_since_the_last_sweep() -> None:
+    """Ranks known from an earlier answer are told with the node that no longer gives one."""
+    nodes = two_nodes()
+    before = await ask(*nodes, looks=1)
+    async with make_client(mounts=mounts(nodes[0])) as client:
+        after = await sweep(
+            Question(job=JOB, looks=1, native=NativePolicy.NEVER),
+            [nodes[0].address, nodes[1].address],
+            client,
+            earlier=before.lists,
+        )
+    (unanswered,) = after.expected.unanswered
+    assert (unanswered.host, unanswered.ranks) == ("node2", "2-3")
+
+
+async def test_agent_that_stumbles_once_is_asked_again() -> None:
+    """A reset while finding is not the end: the agent is tried again with the first look."""
+    first, second = two_nodes()
+    tries = 0
+    good = httpx.ASGITransport(second.app)
+
+    class Stumbling(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise httpx.ReadError("reset")
+            return await good.handle_async_request(request)
+
+    async with make_client(mounts={**mounts(first), second.address.url: Stumbling()}) as client:
+        swept = await sweep(
+            Question(job=JOB, looks=1, native=NativePolicy.NEVER), [first.address, second.address], client
+        )
+    assert swept.expected.unanswered == ()
+    assert len(swept.snapshots) == 2
+
+
+async def test_unknown_job_names_those_that_are_there() -> None:
+    """A misspelt job is not found, and the error says which jobs there are."""
+    with pytest.raises(NotFound, match="'tarin'") as caught:
+        await ask(*two_nodes(), job="tarin")
+    assert JOB in caught.value.advice
+
+
+async def test_unknown_job_with_a_silent_agent_cannot_be_told() -> None:
+    """It may be on the silent node: no verdict, no error, and a hint at the jobs that are known."""
+    swept = await ask(*two_nodes(), job="tarin", more=(DOWN,))
+    assert swept.diagnosis.verdict is Verdict.CANNOT_TELL
+    assert swept.diagnosis.findings == ()
+    assert any(JOB in step.text for step in swept.diagnosis.next_steps)
+
+
+async def test_no_ranks_at_all() -> None:
+    """Agents without ranks: not found, with what makes a process a rank."""
+    with pytest.raises(NotFound, match="no ranks") as caught:
+        await ask(FakeAgent("node1", ()), job=None)
+    assert "RANK" in caught.value.advice
+
+
+async def test_all_agents_down_cannot_be_told() -> None:
+    """Nobody answered: nothing is known, nothing is claimed, and the silence is in the answer."""
+    swept = await ask(more=(DOWN,))
+    assert swept.diagnosis.verdict is Verdict.CANNOT_TELL
+    assert len(swept.expected.unanswered) == 1
+
+
+async def test_no_agents() -> None:
+    """Without agents the settings are wrong, and the advice says which."""
+    with pytest.raises(InvalidSettings) as caught:
+        await ask()
+    assert "--agents" in caught.value.advice
+
+
+async def test_several_jobs_and_none_named() -> None:
+    """With two jobs on the nodes, the question must name one."""
+    other = FakeAgent("node2", [make_rank(0, host="node2", job="other")])
+    with pytest.raises(InvalidInput, match="other"):
+        await ask(two_nodes()[0], other, job=None)
+
+
+async def test_only_nodes_of_the_job_are_looked_at() -> None:
+    """A node that runs another job is asked for its list and then left alone."""
+    bystander = FakeAgent("node3", [make_rank(0, host="node3", job="other")])
+    await ask(*two_nodes(), bystander)
+    assert bystander.looks == 0
+
+
+async def test_node_where_the_job_has_died_is_looked_at() -> None:
+    """Dead ranks are evidence: their node belongs to the job."""
+    dead = FakeAgent("node3", (), exited=(Exited(pid=7, sibling_jobs=(JOB,)),))
+    await ask(*two_nodes(), dead)
+    assert dead.looks == 2
+
+
+async def test_two_addresses_of_one_agent_are_one_node() -> None:
+    """The same processes under two names are looked at once, not twice as if time had passed."""
+    (node, _) = two_nodes()
+    alias = AgentAddress(host="alias", url="http://alias:8471")
+    async with make_client(mounts={**mounts(node), alias.url: httpx.ASGITransport(node.app)}) as client:
+        swept = await sweep(Question(job=JOB, looks=1, native=NativePolicy.NEVER), [node.address, alias], client)
+    assert len(swept.snapshots) == 1
+
+
+async def test_two_agents_on_one_box_are_both_looked_at() -> None:
+    """Agents that share a host, each with ranks of its own, are two."""
+    ranks = case_ranks("missing_rank2", range(4), host="box")
+    first, second = FakeAgent("box", ranks[:2]), FakeAgent("box", ranks[2:])
+    addresses = [AgentAddress(host=f"box:{port}", url=f"http://box:{port}") for port in (8471, 8472)]
+    transports = {a.url: httpx.ASGITransport(f.app) for a, f in zip(addresses, (first, second), strict=True)}
+    async with make_client(mounts=transports) as client:
+        swept = await sweep(Question(job=JOB, looks=1, native=NativePolicy.NEVER), addresses, client)
+    assert swept.diagnosis.coverage.seen == 4
+
+
+async def test_ras_is_asked_of_two_agents_in_each_look() -> None:
+    """Each question costs the whole job a round of messages: the nodes of the lowest and the highest rank ask."""
+    ranks = case_ranks("all_joined_none_done", range(4), host="n")
+    nodes = [FakeAgent(f"node{at}", [make_rank(at, host=f"node{at}", recorder=ranks[at].recorder)]) for at in range(4)]
+    await ask(*nodes)
+    assert [[asked["ras"] for asked in node.asked] for node in nodes] == [
+        [True, True],
+        [False, False],
+        [False, False],
+        [True, True],
+    ]
+
+
+async def test_look_deeper_at_suspects_only() -> None:
+    """Native stacks are asked of those that the verdict wants them of, by pid, on their own node."""
+    nodes = two_nodes()
+    await ask(*nodes, native=NativePolicy.SUSPECTS)
+    deeper = [asked for node in nodes for asked in node.asked if asked["stacks"] == "native"]
+    assert all(asked["pid"] for asked in deeper)
+    await ask(*nodes, native=NativePolicy.ALL)
+    asked_pids = [asked["pid"] for node in nodes for asked in node.asked[-1:]]
+    assert asked_pids == [[1000, 1001], [1002, 1003]]
+
+
+async def test_deeper_look_that_fails_is_told() -> None:
+    """The node did answer the plain looks: the failure is a part that could not be read."""
+    nodes = two_nodes()
+
+    async def fail(look: int) -> None:
+        if look > 2:
+            raise RuntimeError("no ptrace today")
+
+    nodes[1].before_snapshot = fail
+    swept = await ask(*nodes, native=NativePolicy.ALL)
+    assert swept.expected.unanswered == ()
+    (missing,) = swept.expected.unreadable
+    assert missing.source == nodes[1].address.url
+    assert missing.detail.startswith("native stacks")
+
+
+async def test_deadline_cuts_the_second_look() -> None:
+    """Where there is no time to wait, one look has to do."""
+    nodes = two_nodes()
+    began = time.monotonic()
+    await ask(*nodes, interval_seconds=60.0, deadline_seconds=4.0)
+    assert time.monotonic() - began < 30.0
+    assert [node.looks for node in nodes] == [1, 1]
+
+
+async def test_agents_are_told_how_long_they_may_take() -> None:
+    """The deadline is passed down, shorter than our own, so that partial answers arrive in time."""
+    (node, _) = two_nodes()
+    await ask(node, deadline_seconds=6.0, looks=1)
+    assert 0.5 <= float(str(node.asked[0]["timeout"])) < 3.0
+    assert (node.asked[0]["job"], node.asked[0]["window"]) == (JOB, 64)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_progress_is_told(is_async: bool) -> None:
+    """Each step is told, with how many agents have answered; by a function or a coroutine function."""
+    steps: list[Step] = []
+
+    async def note_later(step: Step) -> None:
+        steps.append(step)
+
+    nodes = two_nodes()
+    async with make_client(mounts=mounts(*nodes)) as client:
+        await sweep(
+            Question(job=JOB, interval_seconds=0.01, native=NativePolicy.NEVER),
+            [node.address for node in nodes],
+            client,
+            progress=note_later if is_async else steps.append,
+        )
+    stages = list(dict.fromkeys((step.stage, step.look) for step in steps))
+    assert stages == [
+        (Stage.FINDING, 0), (Stage.LOOKING, 1), (Stage.WAITING, 0), (Stage.LOOKING, 2), (Stage.JUDGING, 0),
+    ]  # fmt: skip
+    assert max(step.finished for step in steps if step.stage is Stage.LOOKING) == 2
+
+
+async def test_jobs_are_listed_with_the_silent_agents() -> None:
+    """The list of jobs is what the answers tell, and says who did not answer."""
+    nodes = two_nodes()
+    async with make_client(mounts=mounts(*nodes)) as client:
+        found = await list_jobs([*(node.address for node in nodes), DOWN], client)
+    (job,) = found.jobs
+    assert (job.name, job.ranks, job.hosts) == (JOB, "0-3", ("node1", "node2"))
+    assert [each.host for each in found.unanswered] == ["node3"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_order_of_agents_changes_nothing(reverse: bool) -> None:
+    """Whichever node is asked first, the findings are the same."""
+    nodes = two_nodes("cross_pg_rank3_root")
+    swept = await ask(*(reversed(nodes) if reverse else nodes))
+    assert swept.diagnosis.findings[0].culprit_ranks == (3,)
+    assert swept.diagnosis.findings[0].kind in (Kind.RANK_NOT_JOINED, Kind.RANK_MISSING)

@@ -1,0 +1,72 @@
+"""A rank that nobody saw end, on a node whose kernel has killed a process that nobody knew."""
+
+import pytest
+
+from shared.answer.diagnosis import KernelEvidence
+from shared.answer.words import Cause, Kind
+from shared.wire.kernel_events import KernelEvent
+from shared.wire.snapshot import NodeSnapshot, Process, RankSnapshot
+from tests.build.placed import event, placed, telling, with_rank
+from tests.build.simulated import WORLD, Collective, Job, Seen, Step, live_looks
+from tests.unit.collector.align.test_node_facts import judged
+
+
+def looks(*lacking: int, uid: int | None = 7) -> list[NodeSnapshot]:
+    """Four ranks on two nodes wait in vain for those that lack on the second; all run `python` as one user."""
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 6 for rank in range(4)}
+    present = [rank for rank in range(4) if rank not in lacking]
+    made = placed(live_looks(Job(steps), {rank: Seen() for rank in present}, world_size=4), {"a": "0-1", "b": "2-3"})
+    for rank in present:
+        process = Process(pid=1000 + rank, state="S", name="python", uid=uid)
+        made = with_rank(made, rank, process=process)
+    return [look.model_copy(update={"ranks": tuple(_local(rank) for rank in look.ranks)}) for look in made]
+
+
+def _local(rank: RankSnapshot) -> RankSnapshot:
+    place = {"local_rank": rank.identity.rank % 2, "local_world_size": 2}
+    return rank.model_copy(update={"identity": rank.identity.model_copy(update=place)})
+
+
+def kill(
+    pid: int = 1999, *, name: str = "python", uid: int = 7, at: float = 1000.0, kind: str = "oom_kill"
+) -> KernelEvent:
+    """A line of the kernel's about the end of a process."""
+    return event(kind, pid=pid, name=name, at=at, text=f"Killed process {pid} ({name}) total-vm:9kB, UID:{uid} x")
+
+
+def ground(found: list[KernelEvent], *lacking: int, uid: int | None = 7) -> tuple[Cause, int, bool]:
+    """The finding's cause, how many of the lines it shows, and whether it says why they are taken for the ranks'."""
+    answer = judged(telling(looks(*lacking, uid=uid), "b", *found))
+    (finding,) = answer.findings
+    assert finding.culprit_ranks == lacking
+    assert finding.kind is Kind.RANK_MISSING
+    shown = {evidence.line for evidence in finding.evidence if isinstance(evidence, KernelEvidence)}
+    return finding.cause, len(shown), any("taken for these ranks" in remark for remark in finding.remarks)
+
+
+def test_one_lacks_and_one_was_killed() -> None:
+    """It is taken for the rank, and said so."""
+    assert ground([kill()], 3) == (Cause.OOM, 1, True)
+    assert ground([kill(kind="crash")], 3) == (Cause.SIGNAL, 1, True)
+    assert ground([kill()], 3, uid=None) == (Cause.OOM, 1, True)
+
+
+def test_nobody_was_killed() -> None:
+    """Then nothing is made up."""
+    assert ground([], 3) == (Cause.UNKNOWN, 0, False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [kill(name="sshd"), kill(uid=8), kill(pid=1002), kill(at=-3600.0)],
+    ids=["another program", "another user", "a rank that runs", "before the job"],
+)
+def test_others_that_were_killed_explain_nothing(other: KernelEvent) -> None:
+    """They are no rank of this job."""
+    cause, shown, said = ground([other], 3)
+    assert (cause, shown, said) == (Cause.UNKNOWN, 0, False)
+
+
+def test_more_were_killed_than_lack() -> None:
+    """They are shown, and decide nothing."""
+    assert ground([kill(), kill(pid=1998)], 3) == (Cause.UNKNOWN, 2, False)

@@ -1,0 +1,90 @@
+"""Ranks that wait in operations which no recorder holds: who can be named, and where nobody can."""
+
+import pytest
+
+from collector.align.expected import Expected
+from collector.align.roster import account_for_ranks
+from collector.judge.slow.sampled_straggler import find_sampled_straggler
+from collector.judge.verdict import diagnose
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.words import Kind
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import RankSnapshot
+from shared.wire.stacks import Frame
+from shared.wire.trace import Trace
+from tests.build.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+
+TORCH = "/env/lib/python3.11/site-packages/torch/distributed"
+WAIT_TENSOR = Frame("wait_tensor", f"{TORCH}/_functional_collectives.py", 129)
+NEW_GROUP = Frame("new_group", f"{TORCH}/distributed_c10d.py", 5610)
+RENDEZVOUS = Frame("rendezvous", f"{TORCH}/rendezvous.py", 90)
+
+
+def judged(away: dict[int, Frame]) -> Diagnosis:
+    """The verdict where the ranks `away` are in a frame of their own, and the others in the next reduction."""
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 4 for rank in range(4)}
+    for rank in away:
+        steps[rank][3:] = [Stay()]
+    seen = {rank: Seen(frames=(USER, away[rank])) if rank in away else Seen() for rank in range(4)}
+    return diagnose(live_looks(Job(steps), seen), Expected())
+
+
+def told(diagnosis: Diagnosis) -> list[tuple[Kind, tuple[int, ...], str]]:
+    return [(finding.kind, finding.culprit_ranks, finding.victims) for finding in diagnosis.findings]
+
+
+@pytest.mark.parametrize("frame", [RECV, WAIT_TENSOR], ids=["a receive", "a work handle"])
+@pytest.mark.parametrize("away", [(2,), (2, 3)], ids=["one", "a chain"])
+def test_who_waits_for_an_unknown_peer_is_a_victim(away: tuple[int, ...], frame: Frame) -> None:
+    """Rank 2 may wait for a send of rank 1, which went on to the reduction, and rank 3 for one of rank 2."""
+    assert told(judged(dict.fromkeys(away, frame))) == [(Kind.P2P_UNMATCHED, (), "0-3")]
+
+
+def test_who_makes_a_group_alone_is_the_odd_one() -> None:
+    assert told(judged({0: NEW_GROUP})) == [(Kind.RANK_NOT_JOINED, (0,), "1-3")]
+
+
+def test_who_went_past_a_group_that_all_others_make_is_the_odd_one() -> None:
+    assert told(judged(dict.fromkeys((0, 1, 3), NEW_GROUP))) == [(Kind.RANK_NOT_JOINED, (2,), "0-1,3")]
+
+
+@pytest.mark.parametrize(
+    "away", [dict.fromkeys((0, 1, 3), RENDEZVOUS), dict.fromkeys((0, 1), NEW_GROUP)], ids=["a key", "half of them"]
+)
+def test_many_who_wait_in_the_store_convict_nobody_else(away: dict[int, Frame]) -> None:
+    assert told(judged(away)) == [(Kind.STUCK_TOGETHER, (), "0-3")]
+
+
+@pytest.mark.parametrize(("switches_per_second", "found"), [(0.0, None), (50.0, 2)])
+def test_a_straggler_by_samples_lets_the_others_go_again_and_again(
+    switches_per_second: float, found: int | None
+) -> None:
+    """A validation on rank 2 looks alike in every sample, but nobody comes out of a wait meanwhile."""
+    waiters = {rank: Seen(switches_per_second=switches_per_second) for rank in (0, 1, 3)}
+    job = Job({rank: [Stay()] for rank in range(4)})
+    looks = live_looks(job, waiters | {2: Seen(frames=(USER,))}, recorder=False, looks=10)
+    straggler = find_sampled_straggler(account_for_ranks(looks, Expected()))
+    assert (None if straggler is None else straggler.rank) == found
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "gather", "all_to_all"])
+@pytest.mark.parametrize("missing", [(), (1,)], ids=["all traced", "one without"])
+def test_groups_that_name_ranks_the_job_does_not_have_cost_nothing(op: str, missing: tuple[int, ...]) -> None:
+    """A hostile rank, or a world size that is told wrong: what is known of the others is told all the same."""
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD, op)] * 4 for rank in range(4)}
+    steps[2][3:] = [Stay()]
+    looks = live_looks(Job(steps), {rank: Seen(frames=(USER,)) if rank == 2 else Seen() for rank in range(4)})
+    hostile = [
+        look.model_copy(update={"ranks": tuple(_claiming(rank, missing) for rank in look.ranks)}) for look in looks
+    ]
+    victims = "0,3" if missing else "0-1,3"
+    assert told(diagnose(hostile, Expected())) == [(Kind.RANK_NOT_JOINED, (2,), victims)]
+
+
+def _claiming(rank: RankSnapshot, missing: tuple[int, ...]) -> RankSnapshot:
+    trace = rank.recorder
+    assert isinstance(trace, Trace)
+    if rank.identity.rank in missing:
+        return rank.model_copy(update={"recorder": Missing(source="recorder", reason=Reason.TIMED_OUT)})
+    groups = tuple(group.model_copy(update={"members": "0-9"}) for group in trace.groups)
+    return rank.model_copy(update={"recorder": trace.model_copy(update={"groups": groups})})

@@ -1,0 +1,51 @@
+"""A straggler keeps the others waiting again and again; a network that has held a rank up once makes none of it."""
+
+from array import array
+from collections.abc import Callable
+
+from collector.align.expected import Expected
+from collector.align.groups.process_groups import line_up
+from collector.align.roster import account_for_ranks
+from collector.judge.slow.straggler import Straggler, find_straggler
+from shared.wire.snapshot import NodeSnapshot
+from shared.wire.trace import Trace
+from tests.build.dumps import bare_rank
+from tests.build.records import BEGUN_NS, Row, trace_of
+
+RANKS = range(4)
+STEPS = 12
+
+
+def found(late: Callable[[int, int], float], step_seconds: Callable[[int], float]) -> Straggler | None:
+    """Who is the straggler, where rank r comes to step s `late(r, s)` seconds after the first? Gloo tells no ends."""
+    begun = [sum(map(step_seconds, range(step))) for step in range(STEPS)]
+    traces = {rank: _trace([begun[step] + late(rank, step) for step in range(STEPS)]) for rank in RANKS}
+    snapshots = [NodeSnapshot(live=False, ranks=(bare_rank(rank, trace),)) for rank, trace in traces.items()]
+    return find_straggler(line_up(account_for_ranks(snapshots, Expected())), traces, dict.fromkeys(RANKS, "node"))
+
+
+def _trace(arrivals: list[float]) -> Trace:
+    rows = [Row("0", sequence, backend="gloo") for sequence in range(1, STEPS + 1)]
+    created = array("q", [BEGUN_NS + int(at * 1e9) for at in arrivals])
+    never = array("q", [0] * STEPS)
+    return trace_of(rows, {"0": RANKS}).model_copy(update={"created_ns": created, "completed_ns": never})
+
+
+def test_a_rank_that_is_late_in_every_step() -> None:
+    """The others wait for it for most of each."""
+    straggler = found(lambda rank, step: 0.45 if rank == 3 else 0.0, lambda step: 0.5)
+    assert straggler is not None
+    assert (straggler.rank, round(straggler.lag_seconds, 2)) == (3, 0.45)
+
+
+def test_a_rank_that_was_very_late_once_and_is_a_little_late_each_time() -> None:
+    """The steps are long for another reason, such as a slow network, and the one long wait is no habit."""
+    straggler = found(
+        lambda rank, step: (60.0 if step == 5 else 0.15) if rank == 3 else 0.0, lambda step: 66.0 if step == 5 else 6.0
+    )
+    assert straggler is None
+
+
+def test_ranks_that_are_late_in_turns() -> None:
+    """Nobody is it."""
+    assert found(lambda rank, step: 0.45 if rank == step % 4 else 0.0, lambda step: 0.5) is None

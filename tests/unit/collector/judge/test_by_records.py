@@ -1,0 +1,422 @@
+"""Single faults put into simulated jobs: the root is named, the victims apart, and nobody else."""
+
+import random
+from array import array
+from collections.abc import Sequence
+
+import pytest
+
+from collector.align.expected import Expected
+from collector.align.groups.sequence_tables import group_tables
+from collector.judge.next_looks import pauses_before_further_looks
+from collector.judge.verdict import diagnose
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.ranks import unfold
+from shared.wire.snapshot import NodeSnapshot, RankSnapshot
+from shared.wire.stacks import Frame
+from shared.wire.trace import Trace
+from tests.build.dumps import bare_rank
+from tests.build.records import ISSUED, Row, trace_of
+from tests.build.records import judged as recorded
+from tests.build.simulated import (
+    LOADER,
+    RECV,
+    USER,
+    WORLD,
+    Collective,
+    Job,
+    Recv,
+    Seen,
+    Send,
+    Stay,
+    Step,
+    live_looks,
+)
+
+PAIRS = {"tp0": (0, 1), "tp1": (2, 3)}
+
+
+def training(rank: int, steps: int = 5) -> list[Step]:
+    """Steps of tensor-parallel pairs inside a data-parallel world of four."""
+    return [Collective(f"tp{rank // 2}"), Collective(WORLD)] * steps
+
+
+def judged(job: Job, **options: object) -> Diagnosis:
+    """The verdict on bare dumps, which must not depend on their order."""
+    dumps = job.dumps(**options)  # type: ignore[arg-type]
+    shuffled = dumps[:]
+    random.Random(7).shuffle(shuffled)
+    answer = diagnose(dumps, Expected())
+    assert answer == diagnose(shuffled, Expected())
+    return answer
+
+
+def ranks(diagnosis: Diagnosis) -> Sequence[tuple[Kind, tuple[int, ...]]]:
+    return [(finding.kind, finding.culprit_ranks) for finding in diagnosis.findings]
+
+
+@pytest.mark.parametrize("members", [True, False], ids=["members told", "members inferred"])
+@pytest.mark.parametrize("root", [0, 1, 2, 3])
+def test_a_rank_that_stays_away_is_the_root_and_its_partner_a_victim(root: int, members: bool) -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[root][6:] = [Stay()]
+    diagnosis = judged(Job(steps, PAIRS), members=members)
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (root,))]
+    assert diagnosis.findings[0].victims == ",".join(
+        span for span in {0: "1-3", 1: "0,2-3", 2: "0-1,3", 3: "0-2"}[root].split(",")
+    )
+
+
+def test_an_extra_collective_on_one_rank_convicts_that_rank_though_it_is_ahead() -> None:
+    """Rank 1 waits in the pair for rank 0, ranks 2 and 3 took rank 0's extra operation for their own."""
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[0].insert(4, Collective(WORLD, size=1))
+    diagnosis = judged(Job(steps, PAIRS))
+    assert ranks(diagnosis) == [(Kind.COLLECTIVE_MISMATCH, (0,))]
+    assert diagnosis.findings[0].victims == "1-3"
+
+
+def test_an_extra_collective_of_the_same_size_breaks_the_order_of_the_others() -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[0].insert(4, Collective(WORLD))
+    diagnosis = judged(Job(steps, PAIRS))
+    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (0,))]
+
+
+def test_a_tie_convicts_nobody() -> None:
+    steps: dict[int, list[Step]] = {rank: training(rank) for rank in range(4)}
+    for rank in (0, 1):
+        steps[rank][5] = Collective(WORLD, op="all_gather")
+    diagnosis = judged(Job(steps, PAIRS))
+    assert ranks(diagnosis) == [(Kind.COLLECTIVE_MISMATCH, ())]
+    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+
+
+def test_two_groups_in_crossed_order_convict_the_minority() -> None:
+    groups = {"dense": (0, 1, 2, 3), "sparse": (0, 1, 2, 3)}
+    steps: dict[int, list[Step]] = {rank: [Collective("dense"), Collective("sparse")] * 3 for rank in range(4)}
+    steps[2][4:] = [Collective("sparse"), Collective("dense")]
+    diagnosis = judged(Job(steps, groups))
+    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (2,))]
+    assert {wait.rank for wait in diagnosis.findings[0].cycle} >= {2}
+
+
+def test_crossed_order_between_two_ranks_is_a_tie() -> None:
+    groups = {"a": (0, 1), "b": (0, 1)}
+    diagnosis = judged(Job({0: [Collective("a"), Collective("b")], 1: [Collective("b"), Collective("a")]}, groups))
+    assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, ())]
+    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+    assert [wait.rank for wait in diagnosis.findings[0].cycle] == [0, 1]
+
+
+def test_a_send_that_never_comes_convicts_the_sender() -> None:
+    steps: dict[int, list[Step]] = {0: [Send(1), Stay()], 1: [Recv(0), Recv(0)], 2: [Recv(1)], 3: []}
+    diagnosis = judged(Job(steps))
+    assert diagnosis.findings[0].culprit_ranks == (0,)
+    assert diagnosis.findings[0].kind is Kind.P2P_UNMATCHED
+    assert diagnosis.findings[0].victims == "1-2"
+
+
+def test_a_ring_of_receives_is_a_deadlock_with_its_cycle() -> None:
+    diagnosis = judged(Job({rank: [Recv((rank - 1) % 4), Send((rank + 1) % 4)] for rank in range(4)}))
+    assert ranks(diagnosis) == [(Kind.P2P_DEADLOCK, (0, 1, 2, 3))]
+    assert [wait.rank for wait in diagnosis.findings[0].cycle] == [0, 3, 2, 1]
+
+
+def test_two_independent_faults_are_two_findings() -> None:
+    groups = {"left": (0, 1), "right": (2, 3)}
+    steps: dict[int, list[Step]] = {rank: [Collective("left" if rank < 2 else "right")] * 4 for rank in range(4)}
+    steps[1][2:] = [Stay()]
+    steps[3][3:] = [Stay()]
+    diagnosis = judged(Job(steps, groups))
+    assert sorted(finding.culprit_ranks for finding in diagnosis.findings) == [(1,), (3,)]
+
+
+def test_a_small_ring_buffer_does_not_change_the_verdict() -> None:
+    steps = {rank: training(rank, 40) for rank in range(4)}
+    steps[2][61:] = [Stay()]
+    whole, cut = judged(Job(steps, PAIRS)), judged(Job(steps, PAIRS), window=8)
+    assert ranks(whole) == ranks(cut) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_an_absent_dump_is_missing_and_no_other_rank_is_blamed() -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[2][6:] = [Stay()]
+    diagnosis = judged(Job(steps, PAIRS), without=[2])
+    assert ranks(diagnosis) == [(Kind.RANK_MISSING, (2,))]
+
+
+def test_without_a_world_size_the_last_rank_may_be_missing_and_nothing_is_proven() -> None:
+    """Dumps that name no members, and the highest rank left none: all that are seen have joined."""
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[3][5:] = [Stay()]
+    finding = judged(Job(steps, PAIRS), members=False, without=[3]).findings[0]
+    assert (finding.kind, finding.culprits, finding.certainty) == (Kind.STUCK_TOGETHER, (), Certainty.SUSPECTED)
+    assert any("world size" in remark for remark in finding.remarks)
+
+
+def test_dumps_with_nothing_in_flight_cannot_tell() -> None:
+    diagnosis = judged(Job({rank: training(rank) for rank in range(4)}, PAIRS))
+    assert diagnosis.verdict is Verdict.CANNOT_TELL
+    assert diagnosis.findings == ()
+
+
+def stuck_on_two() -> Job:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[2][6:] = [Stay()]
+    return Job(steps, PAIRS)
+
+
+ASLEEP = {0: Seen(), 1: Seen(), 2: Seen(frames=(USER,)), 3: Seen()}
+
+
+def test_a_live_hang_names_where_the_root_is() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP), Expected(job="sim"))
+    assert diagnosis.verdict is Verdict.HUNG
+    finding = diagnosis.findings[0]
+    assert finding.culprit_ranks == (2,) and finding.culprits[0].pid == 1002
+    assert finding.where is not None and finding.where.user is not None
+    assert finding.where.user.function == "train_step"
+    assert finding.certainty is Certainty.PROVEN
+
+
+def test_a_pause_within_the_rhythm_of_the_job_is_not_a_hang() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP, after_seconds=0.0, interval_seconds=0.001), Expected())
+    assert diagnosis.verdict in (Verdict.NOT_HUNG, Verdict.CANNOT_TELL)
+    assert diagnosis.findings == ()
+
+
+def test_a_busy_root_is_not_accused_before_its_time() -> None:
+    busy = ASLEEP | {2: Seen(frames=(USER,), state="R", cpu_share=1.0)}
+    early = diagnose(live_looks(stuck_on_two(), busy, after_seconds=1.0), Expected())
+    late = diagnose(live_looks(stuck_on_two(), busy, after_seconds=60.0), Expected())
+    assert early.verdict is Verdict.CANNOT_TELL and early.findings == ()
+    assert late.verdict is Verdict.HUNG and late.findings[0].culprit_ranks == (2,)
+
+
+def test_without_a_recorder_the_rank_outside_communication_is_suspected() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP, recorder=False, interval_seconds=6.0), Expected())
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
+    assert diagnosis.findings[0].certainty is not Certainty.PROVEN
+
+
+def test_without_a_recorder_a_dataloader_is_told_as_the_cause() -> None:
+    loading = ASLEEP | {2: Seen(frames=(USER, LOADER))}
+    diagnosis = diagnose(live_looks(stuck_on_two(), loading, recorder=False, interval_seconds=6.0), Expected())
+    assert diagnosis.findings[0].cause is Cause.DATALOADER
+
+
+def test_without_a_recorder_and_all_in_one_collective_nobody_is_named() -> None:
+    same = {rank: Seen() for rank in range(4)}
+    diagnosis = diagnose(live_looks(stuck_on_two(), same, recorder=False, interval_seconds=6.0), Expected())
+    assert diagnosis.verdict is Verdict.HUNG
+    assert ranks(diagnosis) == [(Kind.STUCK_TOGETHER, ())]
+
+
+def test_all_in_recv_is_a_deadlock_whoever_the_peers_are() -> None:
+    same = {rank: Seen(frames=(USER, RECV)) for rank in range(4)}
+    diagnosis = diagnose(live_looks(Job({r: training(r) for r in range(4)}, PAIRS), same), Expected())
+    assert ranks(diagnosis) == [(Kind.P2P_DEADLOCK, (0, 1, 2, 3))]
+    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+
+
+def test_a_stopped_rank_is_told_as_stopped() -> None:
+    stopped = ASLEEP | {2: Seen(frames=(USER,), state="T")}
+    diagnosis = diagnose(live_looks(stuck_on_two(), stopped), Expected())
+    assert ranks(diagnosis) == [(Kind.RANK_STOPPED, (2,))]
+    assert diagnosis.findings[0].cause is Cause.SIGNAL
+
+
+def test_a_rank_without_a_process_is_missing_on_its_node() -> None:
+    three = {rank: seen for rank, seen in ASLEEP.items() if rank != 2}
+    diagnosis = diagnose(live_looks(stuck_on_two(), three, world_size=4), Expected())
+    assert ranks(diagnosis) == [(Kind.RANK_MISSING, (2,))]
+    assert diagnosis.findings[0].culprits[0].host == "node-a"
+
+
+def test_waiters_that_wake_without_a_recorder_are_not_hung() -> None:
+    awake = {rank: Seen(switches_per_second=50.0) for rank in range(4)}
+    diagnosis = diagnose(live_looks(stuck_on_two(), awake, recorder=False), Expected())
+    assert diagnosis.verdict is Verdict.NOT_HUNG
+
+
+def test_every_culprit_is_named_in_the_evidence() -> None:
+    diagnosis = diagnose(live_looks(stuck_on_two(), ASLEEP), Expected())
+    for finding in diagnosis.findings:
+        named = {rank for evidence in finding.evidence for rank in unfold(evidence.ranks)}
+        assert set(finding.culprit_ranks) <= named
+
+
+def test_a_short_freeze_asks_for_one_more_look_and_accuses_nobody() -> None:
+    looks = live_looks(stuck_on_two(), ASLEEP, recorder=False)
+    diagnosis = diagnose(looks, Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    (pause,) = pauses_before_further_looks(looks, Expected())
+    assert 2.0 <= pause <= 3.0
+
+
+def test_a_hang_that_is_clear_needs_no_further_look() -> None:
+    assert pauses_before_further_looks(live_looks(stuck_on_two(), ASLEEP), Expected()) == ()
+
+
+def test_a_rank_that_writes_is_at_work_though_it_sleeps_in_every_look() -> None:
+    writing = ASLEEP | {2: Seen(frames=(USER,), bytes_per_second=10_000_000)}
+    early = diagnose(live_looks(stuck_on_two(), writing, after_seconds=4.0), Expected())
+    assert early.verdict is Verdict.CANNOT_TELL
+
+
+def test_a_moving_job_without_a_recorder_is_sampled_for_a_straggler() -> None:
+    awake = {rank: Seen(switches_per_second=50.0) for rank in range(4)} | {
+        2: Seen(frames=(USER,), switches_per_second=50.0)
+    }
+    looks = live_looks(stuck_on_two(), awake, recorder=False)
+    assert len(pauses_before_further_looks(looks, Expected())) == 8
+    many = diagnose(live_looks(stuck_on_two(), awake, recorder=False, looks=10), Expected())
+    assert many.verdict is Verdict.SLOW
+    assert ranks(many) == [(Kind.STRAGGLER, (2,))]
+    assert many.findings[0].certainty is Certainty.SUSPECTED
+
+
+QUEUE_GET = Frame("Queue.get", "/usr/lib/python3.11/queue.py", 171)
+CONDITION_WAIT = Frame("Condition.wait", "/usr/lib/python3.11/threading.py", 327)
+JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)
+RECV_INTO = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
+INIT = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1854)
+
+
+def test_a_server_that_waits_for_work_is_never_called_hung() -> None:
+    idle = ASLEEP | {2: Seen(frames=(USER, QUEUE_GET, CONDITION_WAIT))}
+    diagnosis = diagnose(live_looks(stuck_on_two(), idle, after_seconds=36_000.0), Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "waits for work" in diagnosis.headline
+
+
+@pytest.mark.parametrize("innermost", [JOIN, RECV_INTO], ids=["a thread of its own", "the network"])
+def test_where_healthy_ranks_are_for_a_while_a_rank_is_given_a_minute(innermost: Frame) -> None:
+    away = ASLEEP | {2: Seen(frames=(USER, innermost))}
+    early = diagnose(live_looks(stuck_on_two(), away, after_seconds=20.0), Expected())
+    late = diagnose(live_looks(stuck_on_two(), away, after_seconds=90.0), Expected())
+    assert (early.verdict, early.findings) == (Verdict.CANNOT_TELL, ())
+    assert ranks(late) == [(Kind.RANK_NOT_JOINED, (2,))]
+    assert late.findings[0].certainty is Certainty.SUPPORTED
+
+
+def test_work_in_any_thread_is_work() -> None:
+    hashing = ASLEEP | {2: Seen(frames=(USER,), cpu_share=0.9, main_cpu_share=0.0)}
+    diagnosis = diagnose(live_looks(stuck_on_two(), hashing, after_seconds=20.0), Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+
+
+def test_a_rank_that_is_late_for_the_start_is_no_straggler() -> None:
+    starting = {rank: Seen(frames=(USER, INIT), switches_per_second=50.0) for rank in range(3)}
+    late = starting | {3: Seen(frames=(USER,), switches_per_second=50.0)}
+    job = Job({rank: [Stay()] for rank in range(4)})
+    diagnosis = diagnose(live_looks(job, late, recorder=False, looks=10), Expected())
+    assert diagnosis.verdict is not Verdict.SLOW
+
+
+def test_what_the_agent_has_watched_counts_as_standing_still() -> None:
+    away = ASLEEP | {2: Seen(frames=(USER, RECV_INTO))}
+    looks = live_looks(stuck_on_two(), away, recorder=False)
+    watched = [
+        look.model_copy(update={"ranks": tuple(r.model_copy(update={"idle_for_seconds": 300.0}) for r in look.ranks)})
+        for look in looks
+    ]
+    assert diagnose(looks, Expected()).verdict is Verdict.CANNOT_TELL
+    assert ranks(diagnose(watched, Expected())) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_a_recorder_that_counts_from_zero_is_heard_from_its_first_collective_on() -> None:
+    """torchcomms counts sequences and operations from 0."""
+
+    def counted(rank: int) -> Trace:
+        rows = [] if rank == 1 else [Row("0", 0, ISSUED)]
+        return trace_of(rows, {"0": range(3)}).model_copy(update={"op_id": array("q", range(len(rows)))})
+
+    dumps = [NodeSnapshot(live=False, ranks=(bare_rank(rank, counted(rank)),)) for rank in range(3)]
+    answer = diagnose(dumps, Expected(world_size=3))
+    assert ranks(answer) == [(Kind.RANK_NOT_JOINED, (1,))]
+    assert "0,2 at 0; 1 at none" in answer.findings[0].evidence[0].text
+    (table,) = group_tables(dumps)
+    assert [(lane.issued, lane.completed) for lane in table.lanes] == [(0, -1), (-1, -1), (0, -1)]
+
+
+def test_a_send_and_its_receive_that_count_as_collectives_are_no_mismatch() -> None:
+    """torchcomms records no peers. That a third rank has not come proves nothing: it may have no part in it."""
+    pair = {0: [Row("0", 1), Row("0", 2, ISSUED, "send")], 1: [Row("0", 1), Row("0", 2, ISSUED, "recv")]}
+    alone = recorded(pair, {"0": range(2)})
+    assert ranks(alone) == [(Kind.STUCK_TOGETHER, ())]
+    third = recorded(pair | {2: [Row("0", 1)]}, {"0": range(3)})
+    assert [(f.culprit_ranks, f.certainty) for f in third.findings] == [((2,), Certainty.SUSPECTED)]
+
+
+@pytest.mark.parametrize("absent", [[2, 3], [1, 2, 3]])
+def test_ranks_whose_dumps_nobody_gave_are_asked_for_and_never_blamed(absent: list[int]) -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    for rank in absent:
+        steps[rank][6:] = [Stay()]
+    diagnosis = judged(Job(steps, PAIRS), without=absent)
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "nobody looked at" in diagnosis.headline
+    assert any("nobody looked at it" in gap.missing.detail for gap in diagnosis.coverage.missing)
+    assert "add their dumps" in diagnosis.next_steps[0].text
+
+
+def test_the_one_rank_of_a_job_that_left_no_dump_is_suspected_and_no_more() -> None:
+    steps = {rank: training(rank) for rank in range(4)}
+    steps[2][6:] = [Stay()]
+    (finding,) = judged(Job(steps, PAIRS), without=[2]).findings
+    assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_MISSING, (2,), Certainty.SUSPECTED)
+
+
+@pytest.mark.parametrize("recorder", [True, False])
+def test_on_one_node_of_two_the_other_half_of_a_job_is_not_accused(recorder: bool) -> None:
+    here = {rank: Seen() for rank in range(2)}
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(2)}
+    job = Job(steps | {rank: [Collective(WORLD)] * 2 + [Stay()] for rank in (2, 3)}, {})
+    looks = [
+        look.model_copy(update={"ranks": tuple(map(_on_a_node_of_two, look.ranks))})
+        for look in live_looks(job, here, world_size=4, recorder=recorder, after_seconds=600)
+    ]
+    diagnosis = diagnose(looks, Expected())
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+    assert "wait for ranks 2-3, and nobody looked at them" in diagnosis.headline
+    assert "--ssh --hosts" in diagnosis.next_steps[0].text
+
+
+def _on_a_node_of_two(rank: RankSnapshot) -> RankSnapshot:
+    identity = rank.identity.model_copy(update={"local_rank": rank.identity.rank, "local_world_size": 2})
+    return rank.model_copy(update={"identity": identity})
+
+
+def test_a_rank_whose_own_operation_never_ends_is_named_when_all_others_have_completed_it() -> None:
+    """Ranks 0, 1 and 3 went on and wait for rank 2, which is stuck in what they have left behind."""
+    tp = {rank: "left" if rank < 2 else "right" for rank in range(4)}
+    rows = {rank: [Row("0", 1), Row(tp[rank], 1), Row("0", 2, ISSUED)] for rank in (0, 1, 3)}
+    rows[2] = [Row("0", 1), Row("right", 1, ISSUED)]
+    diagnosis = recorded(rows, {"0": range(4), "left": (0, 1), "right": (2, 3)})
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_an_index_into_an_inferred_list_is_not_a_rank() -> None:
+    """Of a pipeline of four the dump of its third rank is lost, and no dump names the members: nobody waits for it
+    under another's name, and nobody for himself."""
+    stages = (10, 18, 26, 34)
+    rows = {
+        10: [Row("pp", 1, ISSUED, "recv", peers=(1, 0))],
+        18: [Row("pp", 1, ISSUED, "recv", peers=(2, 1))],
+        34: [Row("pp", 1, ISSUED, "recv", peers=(2, 3))],
+    }
+    untold = {"pp": stages}
+    dumps = []
+    for rank, mine in rows.items():
+        trace = trace_of(mine, untold)
+        silent = tuple(group.model_copy(update={"members": None}) for group in trace.groups)
+        bare = bare_rank(rank, trace.model_copy(update={"groups": silent}))
+        dumps.append(NodeSnapshot(live=False, ranks=(bare,)))
+    diagnosis = diagnose(dumps, Expected())
+    edges = [wait for finding in diagnosis.findings for item in finding.evidence for wait in getattr(item, "waits", ())]
+    assert all(str(wait.rank) != wait.waits_for for wait in edges)
+    assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
+    assert not any(finding.culprits for finding in diagnosis.findings if finding.kind is Kind.P2P_DEADLOCK)

@@ -1,0 +1,173 @@
+"""The collector as a process: starts, answers over a socket, ends at a signal; refuses what is unsafe."""
+
+import json
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from collector.serve import serve
+from collector.settings import CollectorSettings, read_settings
+from shared.errors import InvalidSettings
+from tests.build.ports import free_port
+
+_PROGRAM = """
+import json, sys
+from collector.serve import serve
+from collector.settings import read_settings
+serve(read_settings(json.loads(sys.argv[1])))
+"""
+
+_WITHOUT_NAME_SERVER = """
+import socket, time
+real = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *more, **named: (
+    time.sleep(60) if host in ("sd.example", b"sd.example") else real(host, *more, **named)
+)
+"""
+
+_LOSING_A_SIGNAL = """
+import os, signal, weakref
+from collector.concurrency import gc_pauses
+
+class Thing:
+    pass
+
+def lose_a_signal():
+    thing = Thing()
+    watch = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    del thing
+
+gc_pauses.set_up = lose_a_signal
+"""
+
+REPOSITORY = Path(__file__).parents[3]
+
+START_SECONDS = 30.0
+
+
+@contextmanager
+def running(directory: Path, *, before: str = "", **flags: Any) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """A collector in a process of its own, and its URL. `before` is run there first."""
+    port = free_port()
+    given = {"listen": f"127.0.0.1:{port}", "store": str(directory / "store.sqlite3"), **flags}
+    process = subprocess.Popen(
+        [sys.executable, "-c", before + _PROGRAM, json.dumps(given)], cwd=REPOSITORY, stderr=subprocess.DEVNULL
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_it_answers(url, process)
+        yield url, process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            httpx.get(f"{url}/healthz", timeout=2, trust_env=False)
+            return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise AssertionError(f"the collector did not start: exit status {process.poll()}")
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_ends_at_a_signal(tmp_path: Path, by: signal.Signals) -> None:
+    """A signal ends it in seconds and without an error."""
+    with running(tmp_path) as (_, process):
+        process.send_signal(by)
+        assert process.wait(timeout=60) in (0, -by)
+
+
+def test_ends_at_a_signal_where_python_would_drop_it(tmp_path: Path) -> None:
+    """What rises in a callback of a weak reference, as in a collection of garbage, is printed and dropped."""
+    given = json.dumps({"listen": "127.0.0.1:0", "store": str(tmp_path / "store.sqlite3")})
+    command = [sys.executable, "-c", _LOSING_A_SIGNAL + _PROGRAM, given]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    assert "Exception ignored in" not in done.stderr
+    assert "serving on" not in done.stderr
+    assert done.returncode == -signal.SIGINT
+
+
+def test_ends_though_somebody_else_writes_to_its_store(tmp_path: Path) -> None:
+    """SQLite lets a thread of ours wait for half a minute, and the next one after it: the end waits for none."""
+    with (
+        running(tmp_path, agents="http://127.0.0.1:9", looks=1, interval_seconds=0) as (url, process),
+        closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        with suppress(httpx.ReadTimeout):
+            httpx.post(f"{url}/v1/jobs/any/diagnoses", timeout=0.5, trust_env=False)
+        process.send_signal(signal.SIGINT)  # SIGTERM ends it without waiting for threads, except in the command line
+        assert process.wait(timeout=25) in (0, -signal.SIGINT)
+
+
+def test_ends_though_no_name_server_answers(tmp_path: Path) -> None:
+    """A source's name is being looked up, which nothing can cut short: that thread is left behind."""
+    ways = {"http_sd": "http://sd.example/agents", "discovery_deadline_seconds": 0.5}
+    with running(tmp_path, before=_WITHOUT_NAME_SERVER, **ways) as (url, process):
+        told = httpx.get(f"{url}/healthz", trust_env=False).json()["trouble"]
+        assert told["reason"] == "timed_out"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=25) in (0, -signal.SIGINT)
+
+
+def test_killed_collector_starts_again_with_what_it_had(tmp_path: Path) -> None:
+    """After a SIGKILL the next one opens the store and lists the diagnoses."""
+    flags = {"agents": "http://127.0.0.1:9", "looks": 1, "interval_seconds": 0}
+    with running(tmp_path, **flags) as (url, process):
+        made = httpx.post(f"{url}/v1/jobs/any/diagnoses", params={"wait": 20}, timeout=30, trust_env=False)
+        assert made.json()["verdict"] == "cannot_tell"
+        process.kill()
+        process.wait()
+    with running(tmp_path, **flags) as (url, _):
+        listed = httpx.get(f"{url}/v1/diagnoses", trust_env=False).json()["diagnoses"]
+    assert [each["id"] for each in listed] == [made.json()["id"]]
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8470", "node1:8470"])
+def test_refuses_to_listen_beyond_loopback_without_a_token(tmp_path: Path, listen: str) -> None:
+    """An open door to everybody's stacks is not opened by mistake; the message says what to set."""
+    with pytest.raises(InvalidSettings, match="without authentication") as caught:
+        serve(CollectorSettings(listen=listen, store=tmp_path / "store.sqlite3"))
+    assert "token" in caught.value.advice
+
+
+def test_address_in_use(tmp_path: Path) -> None:
+    """Another service has the port: one sentence, not a stack trace."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(InvalidSettings, match=f"cannot listen on {listen}"):
+            serve(CollectorSettings(listen=listen, store=tmp_path / "store.sqlite3"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"agents": "node["}, "not closed"),
+        ({"agents_file": "/nix/agents"}, "No such file"),
+        ({"token_file": "/nix/token"}, "token file"),
+        ({"agent_token_file": "/nix/token"}, "token file"),
+        ({"store": "/proc/nix/store"}, "cannot be used"),
+        ({"listen": "nonsense"}, "'nonsense'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_is_wrong_is_said_before_it_starts(tmp_path: Path, flags: dict[str, str], words: str) -> None:
+    """A mistake in the settings is one sentence at the start."""
+    with pytest.raises(InvalidSettings, match=words):
+        serve(read_settings({"store": tmp_path / "store.sqlite3", **flags}))

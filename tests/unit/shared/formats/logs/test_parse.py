@@ -1,0 +1,477 @@
+"""What is found in log lines, and what is not: tables of lines made up in the grammar of the programs."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.formats.logs.parse import clean_line, find_events
+from shared.formats.logs.rows_all import MATCHERS, canonical_op
+from shared.formats.logs.writers import rank_of_line
+from shared.wire.log_events import EventKind, LogEvent
+
+
+def events(text: str, rank: int | None = None) -> tuple[LogEvent, ...]:
+    """Find the events of a log."""
+    return find_events(text.split("\n"), path="/var/log/train.log", rank=rank)
+
+
+LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
+    (
+        "[rank3]:[E1121 09:10:11.123456789 ProcessGroupNCCL.cpp:655] [Rank 3] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=812, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=600000) ran for "
+        "600041 milliseconds before timing out.",
+        EventKind.WATCHDOG_TIMEOUT,
+        3,
+        {"sequence": "812", "op": "all_reduce", "timeout_ms": "600000", "elapsed_ms": "600041", "backend": "NCCL"},
+    ),
+    (
+        "[E ProcessGroupNCCL.cpp:828] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, "
+        "OpType=BROADCAST, Timeout(ms)=1800000) ran for 1800100 milliseconds before timing out.",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"sequence": "12", "op": "broadcast"},
+    ),
+    (
+        "Watchdog caught collective operation timeout: WorkHCCL(OpType=_ALLGATHER_BASE, Timeout(ms)=9) ran for 10ms",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"op": "all_gather_into_tensor", "backend": "HCCL"},
+    ),
+    (
+        "[rank0]:[E ProcessGroupNCCL.cpp:1537] [PG 0 (default_pg) Rank 1] Timeout at NCCL work: 31, last enqueued "
+        "NCCL work: 40, last completed NCCL work: 30.",
+        EventKind.WATCHDOG_TIMEOUT,
+        0,
+        {"sequence": "31", "enqueued": "40", "completed": "30", "description": "default_pg", "group_rank": "1"},
+    ),
+    (
+        "[rank7]:[E1121 09:10:11.1 ProcessGroupNCCL.cpp:2271] [PG ID 2 PG GUID 9(dp) Rank 3]  failure detected by "
+        "watchdog at work sequence id: 88 PG status: last enqueued work: 90, last started work: 88 (ALLREDUCE), last "
+        "completed work: -1",
+        EventKind.WATCHDOG_TIMEOUT,
+        7,
+        {"sequence": "88", "enqueued": "90", "started": "88", "completed": "-1", "group": "9", "group_id": "2"},
+    ),
+    (
+        "[rank1]:[E1121] [PG ID 0 PG GUID 0(default_pg) Rank 1] ProcessGroupNCCL's watchdog got stuck for 480 seconds "
+        "without making progress in monitoring enqueued collectives.",
+        EventKind.WATCHDOG_TIMEOUT,
+        1,
+        {"stuck_seconds": "480"},
+    ),
+    (
+        "Could not acquire GIL within 300 ms on exit, possible GIL induced hang",
+        EventKind.GIL,
+        None,
+        {"waited_ms": "300"},
+    ),
+    (
+        "[rank2]:[E] Received a dump signal due to a collective timeout from  rank 5 and we will try our best to dump "
+        "the debug info. Last enqueued NCCL work: 12, last completed NCCL work: 12.",
+        EventKind.DUMP_SIGNAL,
+        2,
+        {"source": "rank 5", "enqueued": "12"},
+    ),
+    ("[rank1]:[E] First PG on this rank to signal dumping.", EventKind.DUMP_SIGNAL, 1, {}),
+    (
+        " - [1] finished collective #6, but didn't join collective #7 (count from 1)",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"ranks": "1", "not_joined": "7"},
+    ),
+    (
+        "node1:12:13 [0] enqueue.cc:12 NCCL WARN Mismatched collective detected, please check your collective calls at "
+        "and around rank 3.",
+        EventKind.COLLECTIVE_MISMATCH,
+        None,
+        {"near": "3"},
+    ),
+    (
+        "  what():  [enforce fail at /src/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 24 vs 16. "
+        "Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?",
+        EventKind.COLLECTIVE_MISMATCH,
+        None,
+        {"received_bytes": "24", "expected_bytes": "16"},
+    ),
+    (
+        "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms",
+        EventKind.BARRIER_FAILED,
+        None,
+        {"ranks": "1, 3", "timeout_ms": "30000"},
+    ),
+    (
+        "[rank2]: RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors while waiting for "
+        "send/recv from rank 0. Please check rank 0 logs for faulty rank.",
+        EventKind.BARRIER_FAILED,
+        2,
+        {"waiter": "2", "peer": "0"},
+    ),
+    (
+        "RuntimeError: [/src/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"timeout_ms": "30000", "direction": "recv"},
+    ),
+    (
+        "RuntimeError: [/src/pair.cc:553] Connection closed by peer [10.1.2.3]:40123. This is typically caused by",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "[10.1.2.3]:40123"},
+    ),
+    (
+        "RuntimeError: [/src/pair.cc:537] Read error [10.1.2.3]:40123: Connection reset by peer. This is",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "[10.1.2.3]:40123", "type": "Connection reset by peer"},
+    ),
+    (
+        "[2026-11-21 09:10:11] node1:12:13 [1] transport/net_ib/p2p.cc:648 NCCL WARN NET/IB: Got completion from peer "
+        "10.1.2.3<40123> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_RECV(128) vendor_err=129 localGid "
+        "::ffff:10.1.2.4 remoteGids::ffff:10.1.2.3 hca mlx5_1",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "10.1.2.3<40123>", "status": "12", "interface": "mlx5_1"},
+    ),
+    (
+        "node1:12:13 [0] NCCL WARN NET/IB : Got completion from peer 10.1.2.3<40123> with error 5, opcode 0, len 0",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"status": "5"},
+    ),
+    (
+        "misc/socket.cc:52 NCCL WARN socketProgress: Connection closed by remote peer node7.example<40123>",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "node7.example<40123>"},
+    ),
+    (
+        "[rank5]: socketPollConnect: connect to 10.1.2.3<40123> returned Connection timed out, exceeded error retry "
+        "count after 35 attempts",
+        EventKind.TRANSPORT_ERROR,
+        5,
+        {"peer": "10.1.2.3<40123>", "type": "Connection timed out"},
+    ),
+    (
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.",
+        EventKind.RENDEZVOUS,
+        None,
+        {"joined": "3", "expected": "4"},
+    ),
+    (
+        "The client socket has timed out after 60000ms while trying to connect to (node1.example, 29500).",
+        EventKind.RENDEZVOUS,
+        None,
+        {"peer": "node1.example, 29500"},
+    ),
+    (
+        "[3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
+        "but store->get('0') got error: Socket Timeout",
+        EventKind.RENDEZVOUS,
+        None,
+        {"waiter": "3", "peer": "0"},
+    ),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of",
+        EventKind.OUT_OF_MEMORY,
+        None,
+        {},
+    ),
+    (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks have been OOM Killed.",
+        EventKind.OUT_OF_MEMORY,
+        None,
+        {"step": "4242.0"},
+    ),
+    (
+        "Memory cgroup out of memory: Killed process 4242 (python3) total-vm:9kB",
+        EventKind.OUT_OF_MEMORY,
+        None,
+        {"pid": "4242"},
+    ),
+    (
+        "E1121 09:10:11.123 42 torch/distributed/elastic/multiprocessing/api.py:988] failed (exitcode: -9) local_rank: "
+        "2 (pid: 4245) of binary: /srv/venv/bin/python",
+        EventKind.SIGNAL,
+        None,
+        {"exit_code": "-9", "local_rank": "2", "pid": "4245"},
+    ),
+    ("srun: error: node7: tasks 8-12,14: Killed", EventKind.SIGNAL, None, {"host": "node7", "tasks": "8-12,14"}),
+    (
+        "  - [0] Timeout at collective: ALLREDUCE, #7",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"waiter": "0", "op": "all_reduce", "unfinished": "7"},
+    ),
+    (
+        "[PG 0 Rank 2] Heartbeat monitor timed out! Process will be terminated after dumping debug info. "
+        "workMetaList_.size()=2",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"unfinished_works": "2"},
+    ),
+    (
+        "ranks [1, 2] are the lagging ranks that caused this timeout. They never joined any collectives",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"never_joined": "1, 2"},
+    ),
+    (
+        "[rank2]:[F1121 09:10:11.1 ProcessGroupNCCL.cpp:1306] [PG ID 0 PG GUID 0(default_pg) Rank 2] Terminating the "
+        "process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang.",
+        EventKind.DUMP_SIGNAL,
+        2,
+        {"why": "ProcessGroupNCCL watchdog hang", "group": "0"},
+    ),
+    ("[rank2]: [Rank 2] we are taking the entire process down.", EventKind.SIGNAL, 2, {}),
+    (
+        "node1:42:51 [0] transport/net_ib.cc:667 NCCL WARN NET/IB : collective mismatch error local size 32768 remote "
+        "1048576 addr 7f00 rkey 1 seq 1f/1f",
+        EventKind.COLLECTIVE_MISMATCH,
+        None,
+        {"local_bytes": "32768", "remote_bytes": "1048576", "writer_host": "node1", "writer_pid": "42"},
+    ),
+    (
+        "node1:42:51 [0] NCCL INFO [Service thread] Connection closed by localRank 2",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"local_rank": "2"},
+    ),
+    (
+        "[W521 23:55:23.1 TCPStore.cpp:115] [c10d] recvVector failed on SocketImpl(fd=3, addr=[node1]:44074, "
+        "remote=[node2]:29500): failed to recv, got 0 bytes",
+        EventKind.RENDEZVOUS,
+        None,
+        {"peer": "[node2]:29500", "type": "failed to recv, got 0 bytes"},
+    ),
+    (
+        "bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found",
+        EventKind.RENDEZVOUS,
+        None,
+        {},
+    ),
+    (
+        "node1:42:51 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.1.2.3<0>",
+        EventKind.INTERFACE,
+        None,
+        {"transport": "IB", "devices": "[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]", "interface": "eth0"},
+    ),
+    (
+        "node1:42:51 [0] NCCL INFO Bootstrap : Using eth0:10.1.2.3<0>",
+        EventKind.INTERFACE,
+        None,
+        {"transport": "Bootstrap", "address": "10.1.2.3", "writer_host": "node1"},
+    ),
+    (
+        "[2026-11-21 12:45:41] node2:42:43 [0] p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'",
+        EventKind.DEVICE_ERROR,
+        None,
+        {"status": "101", "what": "invalid device ordinal"},
+    ),
+    (
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        EventKind.DEVICE_ERROR,
+        None,
+        {"what": "an illegal memory access was encountered"},
+    ),
+    ("  rank      : 2 (local_rank: 2)", EventKind.SIGNAL, None, {"failed_rank": "2"}),
+    ("Fatal Python error: Segmentation fault", EventKind.SIGNAL, None, {"what": "Segmentation fault"}),
+]
+
+
+@pytest.mark.parametrize(("line", "kind", "rank", "fields"), LINES, ids=[line[:40] for line, *_ in LINES])
+def test_lines(line: str, kind: EventKind, rank: int | None, fields: dict[str, str]) -> None:
+    """Each is found once, with the parts that matter."""
+    (event,) = events(line)
+    assert (event.kind, event.rank) == (kind, rank)
+    assert fields.items() <= event.fields.items()
+    assert event.path == "/var/log/train.log"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 31 loss 0.25 watchdog fed",
+        "Watchdog caught collective operation timeout: (none)",
+        "INFO: no timeout at NCCL work, all is well",
+        "[rank0]: Ranks passed the monitoredBarrier in 3 ms",
+        "waiting for clients of the shop",
+        "last enqueued work: none",
+        "CUDA memory is fine",
+        "connect to nobody returned nothing",
+        "srun: job 4242 queued and waiting for resources",
+        "Traceback (most recent call last):",
+        "ValueError: printed by a user, without a traceback before it",
+        "finished collective #6 and joined #7",
+        "Heartbeat monitor is fine",
+        "NET/IB : No device found.",
+        "node1:42:51 [0] NCCL INFO Using network Socket",
+        '[rank6]:[W1016 08:52:32.551] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has '
+        "shut down too early), with error: Broken pipe",
+        "CUDA error rate: 0.0",
+        "local_rank: 2 is up (local_rank: 2)",
+        "collective mismatch error: none",
+        "rank 3 is a number, [rank] is not",
+        "",
+    ],
+)
+def test_near_misses(line: str) -> None:
+    """What only sounds like it."""
+    assert events(line) == ()
+
+
+def test_mismatch_of_debug_detail_tells_both_sides() -> None:
+    """Nested brackets, and the short form without a comma."""
+    (event,) = events(
+        "Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint("
+        "SequenceNumber=4, OpType=ALLREDUCE, TensorShape=[21, 2], TensorDtypes=Float, TensorDeviceTypes=TensorOptions("
+        "dtype=float (default), device=cpu)), but Rank 0 is running collective: CollectiveFingerPrint("
+        "SequenceNumber=4OpType=BARRIER).Collectives differ in the following aspects: Op type: ALLREDUCEvs BARRIER"
+    )
+    assert event.kind is EventKind.COLLECTIVE_MISMATCH
+    assert (event.fields["rank"], event.fields["op"], event.fields["shape"]) == ("1", "all_reduce", "21, 2")
+    assert (event.fields["other_rank"], event.fields["other_op"]) == ("0", "barrier")
+    assert (event.fields["sequence"], event.fields["other_sequence"]) == ("4", "4")
+
+
+TRACEBACK = """\
+step 3
+Traceback (most recent call last):
+  File "/srv/train.py", line 9, in <module>
+    main()
+  File "/srv/train.py", line 5, in main
+    raise ValueError("no such shard")
+ValueError: no such shard
+goodbye"""
+
+
+def test_traceback_is_told_by_its_last_line() -> None:
+    """Type and message."""
+    (event,) = events(TRACEBACK, rank=2)
+    assert (event.kind, event.rank, event.text) == (EventKind.EXCEPTION, 2, "ValueError: no such shard")
+    assert event.fields == {"type": "ValueError", "message": "no such shard"}
+
+
+def test_interleaved_tracebacks_of_marked_ranks() -> None:
+    """Two ranks write into one file at once."""
+    mine = [f"[rank0]: {line}" for line in TRACEBACK.split("\n")[1:-1]]
+    other = [f"[rank1]: {line}" for line in TRACEBACK.replace("ValueError", "KeyError").split("\n")[1:-1]]
+    mixed = [line for pair in zip(mine, other, strict=True) for line in pair]
+    found = events("\n".join(mixed))
+    assert [(event.rank, event.fields["type"]) for event in found] == [(0, "ValueError"), (1, "KeyError")]
+
+
+@pytest.mark.parametrize("mark", ["[default{}]:", "[1,{}]<stderr>:", "(Trainer pid=4{}, ip=10.1.2.3) "])
+def test_interleaved_tracebacks_under_the_marks_of_launchers(mark: str) -> None:
+    """The marks keep the ranks apart, whether or not they tell which rank it is."""
+    mine = [f"{mark.format(0)}{line}" for line in TRACEBACK.split("\n")[1:-1]]
+    other = [f"{mark.format(1)}{line}" for line in TRACEBACK.replace("ValueError", "KeyError").split("\n")[1:-1]]
+    found = events("\n".join(line for pair in zip(mine, other, strict=True) for line in pair))
+    assert [event.fields["type"] for event in found] == ["ValueError", "KeyError"]
+    assert [event.rank for event in found] == ([0, 1] if mark.startswith("[1") else [None, None])
+
+
+def test_events_have_the_time_that_their_lines_have() -> None:
+    """By the writer's clock; as a moment only where the machine that wrote it is this one."""
+    line = "[rank1]:[E606 09:09:08.123456789 ProcessGroupNCCL.cpp:1] First PG on this rank to signal dumping."
+    (event,) = events(line)
+    assert (event.stamp, event.at) == ("06-06 09:09:08.123456", None)
+    (dated,) = find_events([line], path="", rank=None, written_at=time.mktime((2026, 6, 7, 0, 0, 0, 0, 0, -1)))
+    assert dated.at == pytest.approx(time.mktime((2026, 6, 6, 9, 9, 8, 0, 0, -1)) + 0.123456)
+
+
+def test_chained_tracebacks_are_told_one_by_one() -> None:
+    """The last is what ended the program."""
+    chain = TRACEBACK.replace("goodbye", "\nDuring handling of the above exception, another exception occurred:\n")
+    found = events(chain + "\n" + TRACEBACK.replace("ValueError", "torch.cuda.OutOfMemoryError"))
+    assert [event.fields["type"] for event in found] == ["ValueError", "torch.cuda.OutOfMemoryError"]
+
+
+def test_lines_of_two_processes_in_one() -> None:
+    """Progress bars do not end their lines."""
+    signal = "[E] First PG on this rank to signal dumping."
+    glued = f"12%|#  | 3/25 [00:09<01:08][rank0]:{signal}[rank1]:{signal}"
+    assert [event.rank for event in events(glued)] == [0, 1]
+
+
+def test_wrapped_lines_are_put_together() -> None:
+    """People and terminals break long lines."""
+    (event,) = events(
+        "[Rank 0] Watchdog caught collective operation timeout: \n  WorkNCCL(SeqNum=7, OpType=BROADCAST, NumelIn=1, "
+        "NumelOut=1, Timeout(ms)=600000)\n  ran for 600066 milliseconds before timing out."
+    )
+    assert event.fields["sequence"] == "7"
+
+
+def test_colours_and_notes_of_launchers_are_taken_off() -> None:
+    """And characters that a terminal would obey."""
+    assert clean_line("\x1b[31mbad\x1b[0m\x07 news [repeated 15x across cluster]\r") == "bad news"
+
+
+def test_mark_of_a_line_goes_before_the_file() -> None:
+    """Whoever is named in the line has written it."""
+    (event,) = events("[rank4]: First PG on this rank to signal dumping", rank=0)
+    assert event.rank == 4
+    assert rank_of_line("[rank0]: x") == 0
+    assert rank_of_line("[Rank 0] x") is None
+
+
+def test_secrets_are_not_carried() -> None:
+    """Neither in the line nor in its parts."""
+    (event,) = events(TRACEBACK.replace("no such shard", "api_key=0123abcd is wrong"))
+    assert "0123abcd" not in event.model_dump_json()
+
+
+@pytest.mark.parametrize("hint", sorted({matcher.hint for matcher in MATCHERS}))
+def test_no_line_takes_long(hint: str) -> None:
+    """Each hint, repeated and followed by what its pattern would like to see."""
+    for filler in (" ", "1", ", 1", "a", "(", "[rank1]:", "<" * 3):
+        begun = time.thread_time()
+        events((hint + filler * 3000) * 3)
+        assert time.thread_time() - begun < 0.5
+
+
+PIECES = st.sampled_from(
+    [
+        *sorted({matcher.hint for matcher in MATCHERS}),
+        *(
+            "[rank1]:",
+            "[rank2]: ",
+            "[PG ID 0 PG GUID 0(default_pg) Rank 1] ",
+            "[1,2]<stderr>:",
+            "node1:4:5 [0] NCCL WARN ",
+        ),
+        *(
+            "Traceback (most recent call last):",
+            "ValueError: x",
+            "CollectiveFingerPrint(",
+            "Rank 1 is running collective: ",
+        ),
+        *("[E1121 09:10:11.1 x.cpp:1] ", " ", "1", ", 2", "#9", "(", "<9>", "\x1b[31m", "\u0663", "\u2028"),
+    ]
+)
+
+
+@given(st.lists(st.lists(PIECES, max_size=12).map("".join), max_size=12), st.none() | st.integers(0, 3))
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_job_writes_is_read_without_complaint(lines: list[str], rank: int | None) -> None:
+    """And every event's line is one of them, cut and redacted."""
+    for event in find_events(lines, path="x", rank=rank, written_at=1.8e9):
+        assert len(event.text) <= 500
+        assert all(len(value) <= 300 for value in event.fields.values())
+
+
+def test_long_logs_are_quick() -> None:
+    """Two thousand ordinary lines take milliseconds."""
+    lines = [f"step {n} loss 0.25 connect to nothing, all is well" for n in range(2000)]
+    begun = time.thread_time()
+    find_events(lines, path="", rank=None)
+    assert time.thread_time() - begun < 0.25
+
+
+def test_operations_have_the_recorders_names() -> None:
+    """c10d's OpType and the flight recorder spell them differently."""
+    assert canonical_op("ALLREDUCE") == "all_reduce"
+    assert canonical_op("_REDUCE_SCATTER_BASE") == "reduce_scatter_tensor"
+    assert canonical_op("SEND") == "send"
