@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
@@ -17,8 +18,10 @@ from agent.sources.source import LookDepth
 from shared import VERSION
 from shared.errors import NotFound
 from shared.missing import Missing
+from shared.server.api.application import Api
 from shared.server.authorize import Gate, who_asks
-from shared.server.problem_handlers import PROBLEM_RESPONSES, install_problem_handlers
+from shared.server.methods import Heads
+from shared.server.problem_handlers import problems
 from shared.server.tokens import require_token
 from shared.value import Value
 from shared.wire.debug_output import DeepLook, How
@@ -74,15 +77,16 @@ Pid = Annotated[int, Path(ge=1, le=2**31, description="Process id of the rank on
 
 def create_app(settings: AgentSettings) -> FastAPI:
     """Build the agent's ASGI application. Without its lifespan it answers as well, but keeps no beat."""
-    app = FastAPI(title="unhang agent", version=VERSION, lifespan=_lifespan, description=__doc__ or "")
+    app = Api(title="unhang agent", version=VERSION, lifespan=_lifespan, description=__doc__ or "")
     app.state.agent = Agent(settings)
     app.state.audit = app.state.agent.audit
     app.add_middleware(GZipMiddleware, minimum_size=_LEAST_GZIPPED_BYTES, compresslevel=1)
+    app.add_middleware(Heads)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit)
-    install_problem_handlers(app)
     app.include_router(_open_routes)
     guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
-    app.include_router(_routes, dependencies=guards)
+    for router in (_routes, _rank_routes):
+        app.include_router(router, dependencies=guards)
     return app
 
 
@@ -98,8 +102,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         agent.audit.close()
 
 
-_open_routes = APIRouter(responses=PROBLEM_RESPONSES)
-_routes = APIRouter(responses=PROBLEM_RESPONSES)
+_open_routes = APIRouter()
+_routes = APIRouter()
+_rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND))
 
 
 @_open_routes.get("/healthz", response_model=AgentHealth, summary="Does the agent answer?")
@@ -108,7 +113,12 @@ def health(agent: Asked) -> Response:
     return _json(AgentHealth(host=agent.node.host))
 
 
-@_routes.get("/metrics", response_class=Response, summary="Prometheus metrics")
+@_routes.get(
+    "/metrics",
+    response_class=Response,
+    summary="Prometheus metrics",
+    responses={200: {"content": {"text/plain": {}}}},
+)
 def metrics(agent: Asked) -> Response:
     """Tell Prometheus how the agent and its ranks are doing."""
     return Response(agent.metrics.page(), media_type=CONTENT_TYPE)
@@ -149,7 +159,7 @@ def survey(
     return _json(survey_of(taken, others))
 
 
-@_routes.get("/v1/ranks/{pid}/stacks", response_model=Stacks | Missing, summary="Stacks of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/stacks", response_model=Stacks | Missing, summary="Stacks of one rank")
 def stacks_of(
     request: Request, agent: Asked, pid: Pid, stacks: Stacking = "plain", timeout: Timeout = None
 ) -> Response:
@@ -157,19 +167,19 @@ def stacks_of(
     return _part(request, agent, pid, "stacks", LookDepth(stacks=stacks), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/fds", response_model=Fds | Missing, summary="Descriptors of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/fds", response_model=Fds | Missing, summary="Descriptors of one rank")
 def fds_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
     """Return what one rank holds open; by default with the full list."""
     return _part(request, agent, pid, "fds", LookDepth("none", full=full), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/logs", response_model=Logs | Missing, summary="Log tails of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/logs", response_model=Logs | Missing, summary="Log tails of one rank")
 def logs_of(request: Request, agent: Asked, pid: Pid, full: Full = True, timeout: Timeout = None) -> Response:
     """Return the ends of one rank's logs and the events in them."""
     return _part(request, agent, pid, "logs", LookDepth("none", full=full), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/recorder", response_model=Trace | Missing, summary="Flight record of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/recorder", response_model=Trace | Missing, summary="Flight record of one rank")
 def recorder_of(
     request: Request, agent: Asked, pid: Pid, window: Window = 64, full: Full = False, timeout: Timeout = None
 ) -> Response:
@@ -177,18 +187,23 @@ def recorder_of(
     return _part(request, agent, pid, "recorder", LookDepth("none", window, full), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
+@_rank_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
 def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None) -> Response:
     """Return what the kernel tells of one rank's process."""
     return _part(request, agent, pid, "process", LookDepth("none"), timeout)
 
 
-@_routes.get("/v1/ranks/{pid}/deep", response_model=DeepLook, summary="A closer look at one rank")
+@_rank_routes.get("/v1/ranks/{pid}/deep", response_model=DeepLook, summary="A closer look at one rank")
 def deep_of(
     request: Request,
     agent: Asked,
     pid: Pid,
-    how: Annotated[How, Query(description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.")],
+    how: Annotated[
+        How,
+        Query(
+            description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
+        ),
+    ],
     seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it: only where the setting `debuggers` allows."""

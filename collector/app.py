@@ -19,9 +19,11 @@ from collector.show.routes import agents, diagnoses, health, jobs, views
 from collector.show.routes.common import NotAcceptable
 from shared import VERSION
 from shared.errors import UnhangError
+from shared.server.api.application import Api
 from shared.server.audit import AuditLog
 from shared.server.authorize import Gate, who_asks
-from shared.server.problem_handlers import PROBLEM_RESPONSES, install_problem_handlers, problem_response
+from shared.server.methods import Heads
+from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
 
@@ -54,18 +56,17 @@ def create_app(
             yield
         app.state.audit.close()
 
-    app = FastAPI(
+    app = Api(
         title="unhang collector",
         version=VERSION,
         summary="Which rank hung the job, why, and what now?",
         description=_ABOUT,
         lifespan=lifespan,
-        responses=PROBLEM_RESPONSES,
     )
     app.state.audit = AuditLog(settings.audit_log)
     note = partial(_note, app.state.audit)
+    app.add_middleware(Heads)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note)
-    install_problem_handlers(app)
     app.add_exception_handler(Busy, _on_unavailable)
     app.add_exception_handler(StoreTrouble, _on_unavailable)
     app.add_exception_handler(Interrupted, _on_interrupted)

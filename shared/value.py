@@ -110,6 +110,13 @@ def _as_column(numbers: Any) -> "array[int]":
         raise ValueError(f"a column holds 64-bit integers only: {error}") from error
 
 
+def _integral(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+JSON_INTEGER = BeforeValidator(_integral)
+"""With `strict`, after all limits: an integer as JSON Schema has it. `2.0` is one, `"2"` and `true` are none."""
+
 if TYPE_CHECKING:
     Column = array[int]
 else:  # array.array cannot be subscripted at run time before Python 3.12

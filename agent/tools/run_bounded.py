@@ -121,7 +121,10 @@ def _ask_to_end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
 
 
 class _Reader(threading.Thread):
-    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away."""
+    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away.
+
+    It alone closes the pipe: a descriptor closed under a thread that reads it may be another file's by then.
+    """
 
     def __init__(self, pipe: IO[bytes], most: int) -> None:
         super().__init__(name="pipe-reader", daemon=True)
@@ -130,10 +133,11 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         pieces, size = [], 0
-        while piece := os.read(self._pipe.fileno(), 65_536):
-            if size <= self._most:
-                pieces.append(piece)
-                size += len(piece)
+        with self._pipe:
+            while piece := os.read(self._pipe.fileno(), 65_536):
+                if size <= self._most:
+                    pieces.append(piece)
+                    size += len(piece)
         self.data = b"".join(pieces)
 
 
@@ -143,6 +147,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()

@@ -29,7 +29,7 @@ LONGEST_PATH = 500
 _CLIENT_NAME = "client_name"
 """Where a request's state holds the name in the client's certificate (shared/server/connections.py)."""
 
-OPEN = frozenset({"/healthz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+OPEN = frozenset({"/healthz", "/docs", "/openapi.json"})
 """Paths that need no token. They look at nobody."""
 
 

@@ -7,9 +7,11 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from shared.answer.problem import URN, Problem
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
+from shared.server.methods import allowed_methods
 from shared.server.tokens import Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
@@ -24,10 +26,40 @@ _STATUSES: tuple[tuple[type[UnhangError], HTTPStatus], ...] = (
 )
 
 
-PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "default": {"model": Problem, "description": "Any error, as an RFC 9457 problem document."}
+PROBLEM_SCHEMA = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+
+_MEANINGS = {
+    HTTPStatus.BAD_REQUEST: "A value is of the right type and makes no sense, e.g. a rank set that runs backwards.",
+    HTTPStatus.UNAUTHORIZED: "The bearer token is missing or unknown.",
+    HTTPStatus.FORBIDDEN: "The caller may not do this, or a browser asks on behalf of another site's page.",
+    HTTPStatus.NOT_FOUND: "There is no such job, rank, process or diagnosis.",
+    HTTPStatus.NOT_ACCEPTABLE: "None of the media types in `Accept` is on offer.",
+    HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time.",
+    HTTPStatus.GONE: "The collector that was making the diagnosis ended before it was ready.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+    HTTPStatus.MISDIRECTED_REQUEST: "The service does not answer to the name in `Host`.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "A parameter or the body is missing, of the wrong type or out of range.",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The request's head is too large.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "The service failed. Its log says why.",
+    HTTPStatus.BAD_GATEWAY: "An agent did not answer, or not with sense.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The service is busy, or its store does not answer. Try again later.",
 }
-"""For FastAPI's `responses=`: every route may answer with a problem."""
+
+_TITLES = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Request Entity Too Large",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Entity",
+}
+"""Python 3.13 calls these differently, and a problem's `type` is the same on all of them."""
+
+
+def problems(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
+    """Return what FastAPI's `responses=` takes for a route that may answer with problems of these statuses.
+
+    `shared/server/api/application.py` adds the schema to the components of the description, and the problems that any
+    route may answer with. FastAPI's own `model` would say that problems are plain JSON.
+    """
+    content = {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}
+    return {int(status): {"description": _MEANINGS[status], "content": content} for status in sorted(statuses)}
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -46,9 +78,10 @@ def status_of(error: UnhangError) -> HTTPStatus:
 
 def problem_response(status: HTTPStatus, *, detail: str, advice: str = "", instance: str = "") -> JSONResponse:
     """Return an answer with one problem document."""
+    title = _TITLES.get(status, status.phrase)
     problem = Problem(
-        type=f"{URN}{status.phrase.lower().replace(' ', '-')}",
-        title=status.phrase,
+        type=f"{URN}{title.lower().replace(' ', '-')}",
+        title=title,
         status=status.value,
         detail=detail,
         advice=advice,
@@ -69,9 +102,17 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     return problem_response(HTTPStatus.UNPROCESSABLE_ENTITY, detail=detail[:1000], instance=request.scope["path"])
 
 
-async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return problem_response(HTTPStatus(error.status_code), detail=str(error.detail), instance=request.scope["path"])
+    status = HTTPStatus(error.status_code)
+    answer = problem_response(status, detail=str(error.detail), instance=request.scope["path"])
+    if status is not HTTPStatus.METHOD_NOT_ALLOWED:
+        return answer
+    allow = {"Allow": ", ".join(allowed_methods(request.app, request.scope))}
+    if request.method == "OPTIONS":
+        return Response(status_code=HTTPStatus.NO_CONTENT, headers=allow)
+    answer.headers.update(allow)
+    return answer
 
 
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:

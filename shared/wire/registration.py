@@ -1,10 +1,10 @@
 """How an agent makes itself known: what it sends to the collector, and what it gets."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared.value import Value
+from shared.value import JSON_INTEGER, Value
 
 
 class Registration(Value):
@@ -14,7 +14,7 @@ class Registration(Value):
         default=None, max_length=300, description="Its base URL, where the sender's address will not do."
     )
     scheme: Literal["http", "https"] = "http"
-    port: int = Field(default=8471, ge=1, le=65_535)
+    port: Annotated[int, Field(strict=True, ge=1, le=65_535), JSON_INTEGER] = 8471
 
 
 class Lease(Value):

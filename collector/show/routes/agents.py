@@ -1,5 +1,6 @@
 """Who the agents are, whether they answer, and how one makes itself known."""
 
+from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
@@ -13,6 +14,7 @@ from collector.gather.jobs import summarise_jobs
 from collector.show.routes.common import ServiceDependency, json_answer
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
+from shared.server.problem_handlers import problems
 from shared.value import Value
 from shared.wire.registration import Lease, Registration
 from shared.wire.snapshot import RankList
@@ -64,7 +66,12 @@ async def list_agents(service: ServiceDependency) -> Response:
     return json_answer(AgentStates(agents=tuple(states), trouble=next(iter(troubles), None), troubles=troubles))
 
 
-@router.put("/{host}", response_model=Lease, summary="An agent makes itself known")
+@router.put(
+    "/{host}",
+    response_model=Lease,
+    summary="An agent makes itself known",
+    responses=problems(HTTPStatus.BAD_REQUEST),
+)
 async def register(
     host: Annotated[str, Path(max_length=253, description="The node's name.", examples=["node07"])],
     body: Registration,

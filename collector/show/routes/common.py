@@ -2,13 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from collector.service import Service
 from shared.errors import InvalidRankSet, UnhangError
 from shared.ranks import unfold
 from shared.value import Value
+
+_RANK_SET = "^[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*$"
+"""What the description says of the parameter `ranks`."""
+
+_LONGEST_RANKS = 32_768
+"""Characters: a request's whole head may be twice as long (shared/server/authorize.py)."""
 
 
 class NotAcceptable(UnhangError):
@@ -23,6 +29,9 @@ def _service(request: Request) -> Service:
 
 ServiceDependency = Annotated[Service, Depends(_service)]
 
+Accept = Annotated[str | None, Header(include_in_schema=False)]
+"""What the caller wants of what a route offers, which its description lists (OpenAPI 3.1, 4.8.12.2)."""
+
 JobName = Annotated[
     str,
     Path(
@@ -34,7 +43,13 @@ JobName = Annotated[
 
 def _ranks(
     ranks: Annotated[
-        str | None, Query(description="Only these ranks, folded.", examples=["0-3,7"], max_length=65_536)
+        str | None,
+        Query(
+            description="Only these ranks, folded.",
+            examples=["0-3,7"],
+            max_length=_LONGEST_RANKS,
+            json_schema_extra={"pattern": _RANK_SET},  # the error that unfolding raises says more
+        ),
     ] = None,
 ) -> frozenset[int] | None:
     if ranks is None:

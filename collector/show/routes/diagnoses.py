@@ -3,9 +3,10 @@
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import IO, Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Path, Query
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
@@ -14,20 +15,19 @@ from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
 from collector.question import NativePolicy, Question
-from collector.show.routes.common import JobName, ServiceDependency, choose_media, json_answer
+from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
-from shared.value import Value
+from shared.server.problem_handlers import problems
+from shared.value import JSON_INTEGER, Value
 
-router = APIRouter(tags=["diagnoses"])
+router = APIRouter(tags=["diagnoses"], responses=problems(HTTPStatus.SERVICE_UNAVAILABLE))
 
 _MEDIA = ("application/json", "text/markdown", "text/plain")
 _TEXT_WIDTH = 100
 _IN_MEMORY = 8 * 1024 * 1024
 _CHUNK = 262_144
-
-Accept = Annotated[str | None, Header(description=f"One of {', '.join(_MEDIA)}.")]
 
 DiagnosisId = Annotated[
     str,
@@ -52,16 +52,27 @@ _PENDING: dict[str, Any] = {
     },
 }
 
+_FAILED = problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.GONE)
+"""With what may end a run."""
+
 
 class Options(Value):
     """How to look, where the collector's settings do not suit. All optional."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": [{"looks": 1}]})
 
-    looks: int | None = Field(default=None, ge=1, le=10, description="2 tell what moves; 1 is quicker.")
-    interval_seconds: float | None = Field(default=None, ge=0.0, le=600.0, description="Pause between two looks.")
-    window: int | None = Field(default=None, ge=1, le=1_000_000, description="Last records asked per group.")
-    deadline_seconds: float | None = Field(default=None, gt=0.0, le=3600.0, description="When the verdict is due.")
+    looks: Annotated[int, Field(strict=True, ge=1, le=10), JSON_INTEGER] | None = Field(
+        default=None, description="2 tell what moves; 1 is quicker."
+    )
+    interval_seconds: float | None = Field(
+        default=None, strict=True, ge=0.0, le=600.0, description="Pause between two looks."
+    )
+    window: Annotated[int, Field(strict=True, ge=1, le=1_000_000), JSON_INTEGER] | None = Field(
+        default=None, description="Last records asked per group."
+    )
+    deadline_seconds: float | None = Field(
+        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due."
+    )
     native: NativePolicy | None = Field(
         default=None, description="Whose native stacks to read; this stops a process for about a second."
     )
@@ -77,7 +88,7 @@ class DiagnosisList(Value):
 @router.post(
     "/v1/jobs/{job:path}/diagnoses",
     summary="Diagnose a job now",
-    responses={200: _READY, 202: _PENDING},
+    responses={200: _READY, 202: _PENDING, **_FAILED},
     response_model=None,
 )
 async def diagnose_job(
@@ -118,7 +129,7 @@ async def list_diagnoses(
 @router.get(
     "/v1/diagnoses/{id}",
     summary="Fetch one diagnosis",
-    responses={200: _READY, 202: _PENDING},
+    responses={200: _READY, 202: _PENDING, **_FAILED},
     response_model=None,
 )
 async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Accept = None) -> Response:
@@ -134,7 +145,10 @@ async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Acc
 @router.get(
     "/v1/diagnoses/{id}/bundle",
     summary="Fetch everything a diagnosis rests on",
-    responses={200: {"content": {"application/gzip": {}}, "description": "A .tar.gz archive."}},
+    responses={
+        200: {"content": {"application/gzip": {}}, "description": "A .tar.gz archive."},
+        **problems(HTTPStatus.NOT_FOUND),
+    },
     response_class=StreamingResponse,
 )
 async def get_bundle(id: DiagnosisId, service: ServiceDependency) -> Response:

@@ -41,7 +41,12 @@ async def healthz(service: ServiceDependency) -> Response:
     )
 
 
-@router.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
+@router.get(
+    "/metrics",
+    response_class=Response,
+    summary="Metrics for Prometheus",
+    responses={200: {"content": {"text/plain": {}}}},
+)
 async def metrics(service: ServiceDependency) -> Response:
     """Return counters of diagnoses and of agents that did not answer."""
     try:

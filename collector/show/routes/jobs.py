@@ -1,5 +1,7 @@
 """The jobs that the agents see."""
 
+from http import HTTPStatus
+
 from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import Field
@@ -12,12 +14,15 @@ from collector.gather.namesakes import lists_apart, user_of
 from collector.keep.store import Listed
 from collector.show.routes.common import JobName, ServiceDependency, json_answer
 from shared.errors import NotFound, quoted
+from shared.server.problem_handlers import problems
 from shared.value import Value
 from shared.wire.job_names import plain_name
 from shared.wire.snapshot import Exited, Identity
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-last_router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+last_router = APIRouter(
+    prefix="/v1/jobs", tags=["jobs"], responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE)
+)
 """Its one route takes every path that begins so: it must be added after all others."""
 
 

@@ -2,14 +2,15 @@
 
 import asyncio
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from collector.align.expected import Expected
 from collector.question import NativePolicy, Question, Scope
-from collector.show.routes.common import JobName, Ranks, ServiceDependency, choose_media, json_answer
+from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.show.text.stacks import render_classes, render_folded, render_tree, speedscope
 from collector.show.views import (
     ChecksView,
@@ -29,16 +30,20 @@ from collector.show.views import (
 )
 from shared.errors import NotFound, quoted
 from shared.ranks import fold
+from shared.server.problem_handlers import problems
 from shared.wire.debug_output import DeepLook, How
 from shared.wire.snapshot import NodeSnapshot
 
-router = APIRouter(prefix="/v1/jobs", tags=["views"])
+router = APIRouter(
+    prefix="/v1/jobs",
+    tags=["views"],
+    responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+_OF_MEDIA = problems(HTTPStatus.NOT_ACCEPTABLE)
 
 Looked = tuple[tuple[NodeSnapshot, ...], Expected]
 
 _MEDIA = ("application/json", "text/plain")
-
-Accept = Annotated[str | None, Header(description=f"One of {', '.join(_MEDIA)}.")]
 
 Earlier = Annotated[
     str | None,
@@ -124,7 +129,7 @@ EveryRank = Annotated[Looked, Depends(_every_rank)]
     "/{job:path}/stacks",
     summary="All ranks' stacks, merged",
     response_model=None,
-    responses={200: {"model": TreeView | ClassesView, "content": {"text/plain": {}}}},
+    responses={200: {"model": TreeView | ClassesView, "content": {"text/plain": {}}}, **_OF_MEDIA},
 )
 async def get_stacks(
     looked: WithStacks,
@@ -163,7 +168,7 @@ async def get_fds(looked: WithoutStacks) -> Response:
     "/{job:path}/logs",
     response_model=LogsView,
     summary="All ranks' last log lines, merged",
-    responses={200: {"content": {"text/plain": {"example": "[node07:3] RuntimeError: boom"}}}},
+    responses={200: {"content": {"text/plain": {"example": "[node07:3] RuntimeError: boom"}}}, **_OF_MEDIA},
 )
 async def get_logs(
     looked: WithoutStacks,
@@ -178,12 +183,22 @@ async def get_logs(
     return json_answer(view)
 
 
-@router.get("/{job:path}/ranks/{rank}/deep", response_model=DeepLook, summary="A closer look at one rank")
+@router.get(
+    "/{job:path}/ranks/{rank}/deep",
+    response_model=DeepLook,
+    summary="A closer look at one rank",
+    responses=problems(HTTPStatus.BAD_GATEWAY),
+)
 async def get_deep_look(
     job: JobName,
     rank: Annotated[int, Path(ge=0, le=1_048_576, description="The global rank.")],
     service: ServiceDependency,
-    how: Annotated[How, Query(description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.")],
+    how: Annotated[
+        How,
+        Query(
+            description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
+        ),
+    ],
     seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it. Agents refuse unless they are set to allow it."""

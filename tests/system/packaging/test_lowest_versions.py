@@ -22,7 +22,9 @@ print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 TESTS = (
     "tests/system/attacks/test_requests.py",
     "tests/system/attacks/test_web_pages.py",
+    "tests/unit/shared/server/api/test_page.py",
     "tests/unit/shared/server/test_authorize.py",
+    "tests/unit/shared/server/test_methods.py",
     "tests/unit/shared/server/test_problem_handlers.py",
 )
 

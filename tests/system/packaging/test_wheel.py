@@ -3,9 +3,13 @@
 import socket
 import sqlite3
 import subprocess
+import time
 import zipfile
 from contextlib import closing
 from pathlib import Path, PurePosixPath
+
+import httpx
+import pytest
 
 from shared import VERSION
 from tests.system.packaging.environments import REPOSITORY, RUN_SECONDS, Environment
@@ -68,3 +72,29 @@ def test_store_is_made_by_what_the_wheel_carries(installed: Environment, tmp_pat
     assert "cannot listen" in done.stderr
     with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as store:
         assert store.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("kind", ["agent", "collector"])
+def test_documentation_is_served_by_what_the_wheel_carries(installed: Environment, tmp_path: Path, kind: str) -> None:
+    """The page names nothing that lies elsewhere."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+    command = (installed.folder / "bin" / "unhang", kind, "--listen", listen)
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as service:
+        try:
+            page = _once_it_answers(f"http://{listen}/docs")
+        finally:
+            service.terminate()
+    assert f"<h1>unhang {kind} {VERSION}</h1>" in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "<script" not in page.text
+
+
+def _once_it_answers(url: str) -> httpx.Response:
+    until = time.monotonic() + RUN_SECONDS
+    while True:
+        try:
+            return httpx.get(url)
+        except httpx.ConnectError:
+            assert time.monotonic() < until
+            time.sleep(0.1)

@@ -1,11 +1,14 @@
 """Every error of a service has one shape."""
 
+import json
+from http import HTTPStatus
+
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
-from shared.server.problem_handlers import MEDIA_TYPE, install_problem_handlers
+from shared.server.problem_handlers import MEDIA_TYPE, install_problem_handlers, problem_response, problems
 from shared.server.tokens import Unauthorized
 
 
@@ -47,6 +50,30 @@ async def test_our_errors_have_their_statuses(error: UnhangError, status: int, k
     body = answer.json()
     assert (body["type"], body["status"]) == (f"urn:unhang:problem:{kind}", status)
     assert (body["detail"], body["advice"], body["instance"]) == ("x", "do this", "/boom")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (HTTPStatus.NOT_FOUND, "not-found"),
+        (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request-entity-too-large"),
+        (HTTPStatus.MISDIRECTED_REQUEST, "misdirected-request"),
+        (HTTPStatus.UNPROCESSABLE_ENTITY, "unprocessable-entity"),
+    ],
+)
+def test_types_are_those_of_every_python(status: HTTPStatus, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 has other words for 413 and 422, and callers go by the type."""
+    monkeypatch.setattr(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "phrase", "Content Too Large")
+    monkeypatch.setattr(HTTPStatus.UNPROCESSABLE_ENTITY, "phrase", "Unprocessable Content")
+    problem = json.loads(bytes(problem_response(status, detail="x").body))
+    assert (problem["type"], problem["status"]) == (f"urn:unhang:problem:{kind}", status)
+
+
+def test_described_problems_have_words_of_their_own() -> None:
+    """Whoever reads the description learns when each comes."""
+    described = problems(HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+    assert list(described) == [404, 410]
+    assert len({one["description"] for one in described.values()}) == 2
 
 
 @pytest.mark.anyio

@@ -1,0 +1,1 @@
+"""What a service says of itself: its OpenAPI document, and the page that shows it."""
