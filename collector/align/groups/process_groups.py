@@ -84,12 +84,18 @@ class GroupView:
 
     def left_behind_at(self, sequence: int) -> bool:
         """Is `sequence` unfinished on some members, while all others have completed it?"""
-        waiting, done = self.waiting_at(sequence), self.completed_at(sequence)
-        return bool(done) and len(waiting) + len(done) == len(self.members)
+        if sequence not in self._left_behind:  # asked once for each of those who wait
+            waiting, done = self.waiting_at(sequence), self.completed_at(sequence)
+            self._left_behind[sequence] = bool(done) and len(waiting) + len(done) == len(self.members)
+        return self._left_behind[sequence]
 
     def is_met_at(self, sequence: int) -> bool:
         """Have several ranks issued `sequence`?"""
         return len(self._issued) > 1 and self._issued[-2] >= sequence
+
+    @cached_property
+    def _left_behind(self) -> dict[int, bool]:
+        return {}
 
     @cached_property
     def _issued(self) -> list[int]:

@@ -62,7 +62,7 @@ def may_be_ending(edge: Edge, scene: Observations) -> bool:
 
     That an operation has ended is written down a moment after the call returns: a job that ends well may look so.
     """
-    if not left_behind(edge) or scene.roster.live:
+    if scene.roster.live or not left_behind(edge):
         return False
     begun = [
         scene.traces[rank].created_ns[at]
