@@ -21,7 +21,7 @@ from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.trace import Trace
 from tests.build.ports import free_port
-from tests.build.processes import rank_environment, running, until
+from tests.build.processes import HERE, rank_environment, running, until
 from tests.system.attacks.hostile_server import SHAPES
 
 REPOSITORY = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def look(folder: Path, *served: tuple[str, float]) -> tuple[tuple[RankSnapshot, 
             environment = rank_environment(rank, port=PORT, world_size=len(served))
             stack.enter_context(running(command=command, env=environment))
         url, pid = stack.enter_context(an_agent(folder))
-        asked = {"job": f"127.0.0.1:{PORT}", "stacks": "none", "timeout": 10}
+        asked = {"job": f"{HERE}:{PORT}", "stacks": "none", "timeout": 10}
         answer = httpx.get(f"{url}/v1/snapshot", params=asked, timeout=60)
         assert answer.status_code == 200, answer.text
         return NodeSnapshot.model_validate_json(answer.content).ranks, peak_bytes(pid)
