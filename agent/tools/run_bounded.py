@@ -69,9 +69,11 @@ def run_bounded(
         process = _start(command, pass_fds, keep)
     assert process.stdout is not None
     assert process.stderr is not None
+    readers = (_Reader(process.stdout, LARGEST_OUTPUT), _Reader(process.stderr, _LARGEST_COMPLAINT))
     end = _end
     try:
-        readers = (_Reader(process.stdout, LARGEST_OUTPUT), _Reader(process.stderr, _LARGEST_COMPLAINT))
+        for reader in readers:
+            reader.start()
         for reader in readers:
             reader.join(deadline.left())
         status = process.wait(max(deadline.left(), 0.001))
@@ -87,6 +89,8 @@ def run_bounded(
         return Output(readers[0].data, readers[1].data, None)
     finally:
         end(process)
+        for reader in readers:
+            reader.close_unused()
 
 
 def _start(command: Sequence[str], pass_fds: Sequence[int], keep: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -142,20 +146,28 @@ def _end_with(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
 
 
 class _Reader(threading.Thread):
-    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away."""
+    """Reads one pipe to its end, keeping the first so many bytes; the rest is read and thrown away.
+
+    It alone closes the pipe: closed by another thread, its number may be somebody else's file by the next read.
+    """
 
     def __init__(self, pipe: IO[bytes], most: int) -> None:
         super().__init__(name="pipe-reader", daemon=True)
         self._pipe, self._most, self.data = pipe, most, b""
-        self.start()
 
     def run(self) -> None:
         pieces, size = [], 0
-        while piece := os.read(self._pipe.fileno(), 65_536):
-            if size <= self._most:
-                pieces.append(piece)
-                size += len(piece)
+        with self._pipe:
+            while piece := os.read(self._pipe.fileno(), 65_536):
+                if size <= self._most:
+                    pieces.append(piece)
+                    size += len(piece)
         self.data = b"".join(pieces)
+
+    def close_unused(self) -> None:
+        """Close the pipe if there was no thread to read it."""
+        if self.ident is None:
+            self._pipe.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -164,6 +176,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
