@@ -1,7 +1,8 @@
 """Runs gdb on a process or a core file, for all threads' native frames.
 
 gdb reads the programs and libraries that the process runs, which are their owner's to write: nothing in them is run
-(no auto-load, no libthread_db, no debuginfod), values are never printed, and of its output frames alone are taken.
+(no auto-load, no libthread_db, no debuginfod), values are never printed, and of its output frames alone are taken. It
+writes nothing into the process, not even a breakpoint, so that it may be killed at any moment.
 """
 
 import os
@@ -42,6 +43,11 @@ _SETTINGS = (
     "set print entry-values no",
     "set print symbol-loading off",
     f"set backtrace limit {DEEPEST_STACK}",
+    # As it attaches to several threads, gdb puts a breakpoint into the dynamic loader and takes it out again. Killed in
+    # between, it would leave it there, and the process would die of SIGTRAP when it next loads a library.
+    "set may-insert-breakpoints off",
+    "set may-write-memory off",
+    "set may-write-registers off",
 )
 
 
@@ -62,7 +68,7 @@ def backtrace_with_gdb(procfs: ProcFs, pid: int, program: Path | None, deadline:
     require_traceable(procfs, pid)
     _require_memory(procfs, pid)
     command = gdb_command(program, ["-p", str(pid)], sysroot=_sysroot(procfs, pid))
-    output = trace_process(procfs, pid, command, deadline, ask_to_end=signal.SIGTERM)
+    output = trace_process(procfs, pid, command, deadline, end_with=signal.SIGKILL)
     return read_gdb(output, deadline, pid=pid)
 
 

@@ -16,7 +16,7 @@ from agent.errors import Gone, Unavailable
 from agent.proc.procfs import ProcFs
 from agent.tools.memory_budget import Memory
 from agent.tools.ptrace_access import permission_advice, trace_obstacle
-from agent.tools.run_bounded import LARGEST_OUTPUT, run_bounded
+from agent.tools.run_bounded import ENDING_SIGNALS, LARGEST_OUTPUT, run_bounded
 from shared.errors import NotPermitted, UnreadableDump
 from shared.formats.stack_dumps import parse_pyspy_json
 from shared.missing import Reason
@@ -46,7 +46,8 @@ def dump_stacks(
     how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
     begun = procfs.stat(pid).start_ticks
     spare = partial(_would_stop, procfs, pid, begun) if pausing else None
-    output = run_bounded([str(program), "dump", "--json", "--pid", str(pid), *how], deadline, spare=spare)
+    command = [str(program), "dump", "--json", "--pid", str(pid), *how]
+    output = run_bounded(command, deadline, block=ENDING_SIGNALS, spare=spare)
     if pausing and (output.status is None or output.status < 0):  # killed, at the deadline or by who ends this process
         let_go(procfs, pid, begun)
     if output.status is None:

@@ -41,7 +41,7 @@ def backtrace_with_pystack(procfs: ProcFs, pid: int, program: Path | None, deadl
         raise Unavailable(Reason.NOT_FOUND, HOW_TO_INSTALL)
     native = ["--native"] if _may_signal(pid) else []
     command = [str(program), "remote", *native, "--no-color", str(pid)]
-    output = trace_process(procfs, pid, command, deadline, ask_to_end=signal.SIGTERM)
+    output = trace_process(procfs, pid, command, deadline, end_with=signal.SIGKILL)
     return read_pystack(output, deadline, pid=pid, paused=True)
 
 

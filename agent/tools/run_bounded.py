@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -18,6 +18,8 @@ from agent.deadline import Deadline
 LARGEST_OUTPUT = 16 * 1024 * 1024
 """py-spy writes 6 MB of 300 threads of 60 frames."""
 _LARGEST_COMPLAINT = 65_536
+ENDING_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""What others send to end a program: systemd sends SIGTERM to all in a unit's control group when it stops the unit."""
 _DIE_FIRST = "1000"
 """oom_score_adj: where memory runs out, for the node or in our control group, a helper goes and not the agent."""
 _AGAIN_SECONDS = 0.2
@@ -49,17 +51,49 @@ def run_bounded(
     *,
     pass_fds: Sequence[int] = (),
     keep: Sequence[str] = (),
-    ask_to_end: signal.Signals | None = None,
+    end_with: signal.Signals | None = None,
+    block: Collection[signal.Signals] = (),
     spare: Callable[[], bool] | None = None,
 ) -> Output:
     """Run a program until it ends or the deadline is over; then its whole process group is killed.
 
-    With `ask_to_end` it gets that signal first, and two seconds to put things in order; what it wrote is kept.
+    With `end_with` it gets that signal first, and two seconds to put things in order; what it wrote is kept.
+
+    `block` are signals that it does not receive: they stay blocked in it, unless it unblocks them itself.
 
     While `spare` says so it is not killed but left to a thread, which ends it once it may.
 
     `pass_fds` are open in it under the same numbers; `keep` names variables of our environment that it is given.
     """
+    with _blocked(block):
+        process = _start(command, pass_fds, keep)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    readers = (_Reader(process.stdout, LARGEST_OUTPUT), _Reader(process.stderr, _LARGEST_COMPLAINT))
+    end = _end
+    try:
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(deadline.left())
+        status = process.wait(max(deadline.left(), 0.001))
+        return Output(readers[0].data, readers[1].data, status)
+    except subprocess.TimeoutExpired:
+        if spare is not None and spare():
+            end = partial(_end_later, spare=spare)
+        if end_with is None:
+            return Output(b"", b"", None)
+        _end_with(process, end_with)
+        for reader in readers:
+            reader.join(_GRACE_SECONDS)
+        return Output(readers[0].data, readers[1].data, None)
+    finally:
+        end(process)
+        for reader in readers:
+            reader.close_unused()
+
+
+def _start(command: Sequence[str], pass_fds: Sequence[int], keep: Sequence[str]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -75,26 +109,17 @@ def run_bounded(
     )
     with suppress(OSError):  # it has ended, or is not ours to write
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(_DIE_FIRST)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    end = _end
+    return process
+
+
+@contextmanager
+def _blocked(signals: Collection[signal.Signals]) -> Iterator[None]:
+    """Block signals in this thread: a program keeps the mask of the thread that starts it (execve(2))."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
-        readers = (_Reader(process.stdout, LARGEST_OUTPUT), _Reader(process.stderr, _LARGEST_COMPLAINT))
-        for reader in readers:
-            reader.join(deadline.left())
-        status = process.wait(max(deadline.left(), 0.001))
-        return Output(readers[0].data, readers[1].data, status)
-    except subprocess.TimeoutExpired:
-        if spare is not None and spare():
-            end = partial(_end_later, spare=spare)
-        if ask_to_end is None:
-            return Output(b"", b"", None)
-        _ask_to_end(process, ask_to_end)
-        for reader in readers:
-            reader.join(_GRACE_SECONDS)
-        return Output(readers[0].data, readers[1].data, None)
+        yield
     finally:
-        end(process)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_later(process: subprocess.Popen[bytes], spare: Callable[[], bool]) -> None:
@@ -110,7 +135,7 @@ def _end_later(process: subprocess.Popen[bytes], spare: Callable[[], bool]) -> N
     threading.Thread(target=wait, name="spared-helper", daemon=True).start()
 
 
-def _ask_to_end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+def _end_with(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, how)
     with suppress(subprocess.TimeoutExpired):
@@ -129,7 +154,6 @@ class _Reader(threading.Thread):
     def __init__(self, pipe: IO[bytes], most: int) -> None:
         super().__init__(name="pipe-reader", daemon=True)
         self._pipe, self._most, self.data = pipe, most, b""
-        self.start()
 
     def run(self) -> None:
         pieces, size = [], 0
@@ -139,6 +163,11 @@ class _Reader(threading.Thread):
                     pieces.append(piece)
                     size += len(piece)
         self.data = b"".join(pieces)
+
+    def close_unused(self) -> None:
+        """Close the pipe if there was no thread to read it."""
+        if self.ident is None:
+            self._pipe.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

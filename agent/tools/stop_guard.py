@@ -1,4 +1,10 @@
-"""Runs a program that traces a process, and makes sure that it leaves nobody stopped behind."""
+"""Runs a program that traces a process, and makes sure that it leaves nobody stopped behind, or harmed.
+
+A tracer that is killed lets go: the kernel detaches what it was attached to (ptrace(2)). Anything gentler depends on
+the tracer. gdb, for one, may pass a SIGTERM that it gets while it attaches on to the process, as SIGINT
+(target_terminal::inferior and child_pass_ctrlc in its source). So a tracer is killed, unless it is known to handle a
+gentler signal well, and those that others send do not reach it.
+"""
 
 import shutil
 import signal
@@ -9,10 +15,12 @@ from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs
 from agent.tools.ptrace_access import trace_obstacle
 from agent.tools.pyspy import let_go, may_be_paused
-from agent.tools.run_bounded import Output, run_bounded
+from agent.tools.run_bounded import ENDING_SIGNALS, Output, run_bounded
 from shared.missing import Reason
 
 _LATER_SECONDS = 5.0
+_TIMED_OUT = 124
+"""timeout(1) exits with this, or with 128 and a signal, where it had to end its program."""
 
 
 def require_traceable(procfs: ProcFs, pid: int) -> None:
@@ -31,19 +39,27 @@ def require_traceable(procfs: ProcFs, pid: int) -> None:
 
 
 def trace_process(
-    procfs: ProcFs, pid: int, command: Sequence[str], deadline: Deadline, *, ask_to_end: signal.Signals
+    procfs: ProcFs, pid: int, command: Sequence[str], deadline: Deadline, *, end_with: signal.Signals
 ) -> Output:
-    """Run `command`, which traces `pid`, to its end or to the deadline. Raises Unavailable or Gone before it begins."""
+    """Run `command`, which traces `pid`, to its end or to the deadline. Raises Unavailable or Gone before it begins.
+
+    `end_with` is the signal that ends it, and the only one it receives.
+    """
     require_traceable(procfs, pid)
     begun = procfs.stat(pid).start_ticks
-    output = run_bounded([*_last_resort(deadline, ask_to_end), *command], deadline, ask_to_end=ask_to_end)
-    if output.status is None or output.status < 0:
-        let_go(procfs, pid, begun)
+    guarded = [*_last_resort(deadline, end_with), *command]
+    killed = True
+    try:
+        output = run_bounded(guarded, deadline, end_with=end_with, block=ENDING_SIGNALS - {end_with})
+        killed = output.status is None or not 0 <= output.status < _TIMED_OUT
+    finally:  # Ctrl-C, too, kills the tracer
+        if killed:
+            let_go(procfs, pid, begun)
     return output
 
 
-def _last_resort(deadline: Deadline, ask_to_end: signal.Signals) -> list[str]:
+def _last_resort(deadline: Deadline, end_with: signal.Signals) -> list[str]:
     """Return what ends a tracer whose parent was killed: nobody else would take it off the rank."""
     timeout = shutil.which("timeout")
     seconds = f"{deadline.left() + _LATER_SECONDS:.0f}"
-    return [] if timeout is None else [timeout, "-s", ask_to_end.name.removeprefix("SIG"), "-k", "2", seconds]
+    return [] if timeout is None else [timeout, "-s", end_with.name.removeprefix("SIG"), "-k", "2", seconds]

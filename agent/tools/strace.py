@@ -42,7 +42,7 @@ def trace_syscalls(
         raise Unavailable(Reason.NOT_FOUND, HOW_TO_INSTALL)
     limit = deadline.at_most(seconds)
     command = [str(program), "-f", "-tt", "-T", "-y", "-s", "0", "-o", "/dev/stdout", "-p", str(pid)]
-    output = trace_process(procfs, pid, command, limit, ask_to_end=signal.SIGINT)
+    output = trace_process(procfs, pid, command, limit, end_with=signal.SIGINT)
     text = output.stdout.decode(errors="replace")
     if not text and output.status not in (None, 0):
         said = output.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]

@@ -1,46 +1,46 @@
-"""Helper programs are bounded in time, and what reads their output outlives them in order."""
+"""Helper programs, real ones: how they end, and what is left of them."""
 
 import os
+import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
 
 import pytest
 
 from agent.deadline import Deadline
-from agent.tools.run_bounded import run_bounded
-
-_LOUD = ("/bin/sh", "-c", "head -c 300000 /dev/zero; exec sleep 60")
-
-
-@pytest.fixture
-def hurried() -> Iterator[None]:
-    """Let threads take turns as often as they can, as on a busy node."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(usual)
+from agent.tools.run_bounded import LARGEST_OUTPUT, run_bounded
+from tests.build.processes import until
 
 
-@pytest.mark.usefixtures("hurried")
-def test_pipes_are_read_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pipes of a program that is killed at once were closed under the threads that read them."""
+def test_pipes_of_a_late_program_are_read_and_closed_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes without end: whoever closes its pipes at the deadline does so between two reads."""
     failed: list[object] = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
-    before = len(os.listdir("/proc/self/fd"))
-    askers = [threading.Thread(target=_run_many) for _ in range(6)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join()
-    until = time.monotonic() + 30.0
-    while any(thread.name == "pipe-reader" for thread in threading.enumerate()) and time.monotonic() < until:
-        time.sleep(0.01)
+    before = _open_files()
+    for _ in range(20):
+        assert run_bounded(["cat", "/dev/zero"], Deadline(0.02)).status is None
+    until(lambda: [one for one in threading.enumerate() if one.name == "pipe-reader"], lambda left: not left)
     assert failed == []
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert _open_files() == before
 
 
-def _run_many() -> None:
-    for _ in range(40):
-        assert run_bounded(_LOUD, Deadline(0.0)).status is None
+def test_a_program_hears_only_the_signals_it_may() -> None:
+    """Blocked ones do not reach it, nor who it starts in turn; our own thread hears them as before."""
+    ours = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    program = "import signal; print(sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))))"
+    block = {signal.SIGTERM, signal.SIGHUP}
+    heard = run_bounded(["timeout", "60", sys.executable, "-c", program], Deadline(60.0), block=block)
+    assert heard.stdout.decode().strip() == str(sorted(map(int, block)))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == ours
+
+
+def test_what_is_written_past_the_bound_is_thrown_away() -> None:
+    """The program is not held up by it."""
+    command = ["head", "-c", str(LARGEST_OUTPUT * 2), "/dev/zero"]
+    output = run_bounded(command, Deadline(60.0))
+    assert output.status == 0
+    assert LARGEST_OUTPUT <= len(output.stdout) <= LARGEST_OUTPUT + 65_536
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
