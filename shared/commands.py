@@ -1,12 +1,30 @@
 """Commands that people copy into a shell: names from jobs and nodes stay words in them, and are never options."""
 
+import re
 import shlex
 from collections.abc import Sequence
 
 MOST_CHARACTERS = 1_000
 """A longer command is left out: whoever shows text may cut it, and a cut command is another one."""
 
+_NO_TWO_SHELLS_AGREE = re.compile(r"([\\'!])")
+
 WHY_NONE = "no command is given: a name in it is too long, or holds characters that a terminal does not show"
+
+
+def shell_word(word: str) -> str:
+    """Quote a word for sh, csh and fish alike; for csh it must hold no line ends.
+
+    Within single quotes a backslash escapes in fish, and an exclamation mark is history in csh. So these stand outside,
+    behind a backslash, which all shells read the same.
+    """
+    parts = _NO_TWO_SHELLS_AGREE.split(word)
+    return "".join(f"\\{part}" if at % 2 else shlex.quote(part) for at, part in enumerate(parts) if part) or "''"
+
+
+def shell_words(words: Sequence[str]) -> str:
+    """Quote the words of a command, as `shell_word` does."""
+    return " ".join(map(shell_word, words))
 
 
 def copyable(*words: str, operands: tuple[str, ...] = ()) -> str | None:
@@ -18,10 +36,10 @@ def copyable(*words: str, operands: tuple[str, ...] = ()) -> str | None:
     whole = (*words, *(("--", *operands) if operands else ()))
     if not all(word.isprintable() for word in whole):
         return None
-    command = shlex.join(whole)
+    command = shell_words(whole)
     return command if len(command) <= MOST_CHARACTERS else None
 
 
 def listed(names: Sequence[str], *, most: int = 20) -> str:
     """Return the first of some names, each as a shell would take it for one word; commas stand between them."""
-    return ", ".join(shlex.quote(name) for name in names[:most])
+    return ", ".join(map(shell_word, names[:most]))

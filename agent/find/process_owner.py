@@ -26,9 +26,6 @@ _MOST_NESTED = 32
 _LEAST_RANGE = 1000
 """Ids that root gives to a container. Set-uid programs such as bwrap map the caller alone, to whatever he likes."""
 
-_AT_UID, _AT_SECURE = 11, 23
-"""<linux/auxvec.h>"""
-
 
 def parse_users(text: str) -> frozenset[int]:
     """Read `alice,1234` as user ids. Raises InvalidSettings, which quotes the input."""
@@ -70,21 +67,6 @@ def user_of(procfs: ProcFs, pid: int) -> str | None:
         return str(owner)
     inside = _uid_inside(procfs, pid, uid) if is_outermost else None
     return str(uid) if inside is None else f"c{inside}"
-
-
-def has_borrowed_rights(procfs: ProcFs, pid: int) -> bool:
-    """Does this process run with the user id of a set-uid program (`sudo`)? Its variables are the caller's then.
-
-    The kernel keeps who called it, and that it was given rights, beside the variables (getauxval(3)).
-    """
-    try:
-        data = procfs.read(pid, "auxv", most=4096)
-        here = os.readlink(f"{procfs.root}/self/ns/user") == procfs.link(pid, "ns/user") if procfs.is_real else True
-    except (Gone, NotPermitted, OSError):
-        return False
-    told = dict(struct.iter_unpack("=QQ", data[: len(data) // 16 * 16]))
-    caller = told.get(_AT_UID)
-    return here and bool(told.get(_AT_SECURE)) and caller is not None and caller != owner_of(procfs, pid)
 
 
 def _namespace_owner(procfs: ProcFs, pid: int) -> tuple[int | None, bool]:

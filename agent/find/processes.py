@@ -8,7 +8,8 @@ from typing import NamedTuple
 from agent.errors import Gone
 from agent.find.environment import PYTHON, Environment, Environments, key_of
 from agent.find.launchers import NAMES, identify, is_launcher, mistaken
-from agent.find.process_owner import has_borrowed_rights, user_of
+from agent.find.process_owner import user_of
+from agent.proc.credentials import has_borrowed_rights
 from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Identity

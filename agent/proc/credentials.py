@@ -24,8 +24,9 @@ from shared.errors import NotPermitted
 
 _EXEC_TRIES = 10
 _EXEC_SECONDS = 0.005
-_AT_SECURE = 23
-"""In linux/auxvec.h."""
+_AT_UID, _AT_SECURE = 11, 23
+_MOST_KINDS = 1 << 16
+"""In linux/auxvec.h; there are some fifty kinds."""
 _OVERRIDES = 1 << 1 | 1 << 2
 """CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
 
@@ -89,6 +90,17 @@ def require_below(procfs: ProcFs, pid: int, rank: int) -> None:
         raise NotPermitted(f"process {pid} is another user's than the rank's: nothing of it is read")
 
 
+def has_borrowed_rights(procfs: ProcFs, pid: int) -> bool:
+    """Does this process run with the user id of a set-user-ID program (`sudo`)? Its variables are the caller's then."""
+    try:
+        noted = auxiliary_values(procfs, pid)
+        real = read_credentials(procfs, pid).uids[0]
+    except (Gone, NotPermitted):
+        return False
+    gained = noted.get(_AT_SECURE, 0) != 0 and noted.get(_AT_UID, real) != real
+    return gained and (not procfs.is_real or is_in_our_user_namespace(procfs, pid))
+
+
 def is_in_our_user_namespace(procfs: ProcFs, pid: int) -> bool:
     """Do the capabilities of a process count for what we see?"""
     try:
@@ -123,15 +135,21 @@ def _was_secured(procfs: ProcFs, pid: int) -> bool:
 
 
 def _at_secure(procfs: ProcFs, pid: int) -> bool | None:
+    value = auxiliary_values(procfs, pid).get(_AT_SECURE)
+    return None if value is None else value != 0
+
+
+def auxiliary_values(procfs: ProcFs, pid: int) -> dict[int, int]:
+    """Return what the kernel noted when a program was started (getauxval(3)). Raises Gone or NotPermitted."""
     data = procfs.read(pid, "auxv", most=4096)
     if not data:
         raise Gone(f"process {pid} ended")
     for layout in ("=QQ", "=II"):  # a program of 32 bits has words of 32 bits
         size = struct.calcsize(layout)
-        for kind, value in struct.iter_unpack(layout, data[: len(data) // size * size]):
-            if kind == _AT_SECURE:
-                return bool(value != 0)
-    return None
+        found = dict(struct.iter_unpack(layout, data[: len(data) // size * size]))
+        if all(kind < _MOST_KINDS for kind in found):
+            return found
+    return {}
 
 
 def _ids(text: str) -> tuple[int, ...]:

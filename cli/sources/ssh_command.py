@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.commands import shell_words
 from shared.errors import InvalidSettings
 
 LARGEST_ZIPAPP = 64 * 1024 * 1024
@@ -51,11 +52,15 @@ class HostQuestion:
     """Ask for NCCL's RAS report, too."""
 
     def arguments(self) -> list[str]:
-        """Return the arguments of `unhang` on the other side."""
+        """Return the arguments of `unhang` on the other side.
+
+        A name that no line of a shell can hold is left out: then all ranks are looked at there, and sorted out here.
+        """
+        named = [] if self.job is None or not self.job.isprintable() else [f"--job={self.job}"]
         words = ["snapshot", "-o", "-", "--allow-empty", "--end-with-stdin", "--stacks", self.stacks]
         words += ["--looks", str(self.count), "--interval", f"{self.interval_seconds:g}"]
         words += [word for pid in self.pids for word in ("--pid", str(pid))]
-        return [*words, *(["--ras"] if self.ras else []), *([] if self.job is None else [f"--job={self.job}"])]
+        return [*words, *(["--ras"] if self.ras else []), *named]
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Way:
     def _remote_command(self, look: HostQuestion) -> str:
         arguments = look.arguments()
         if self.program is None:
-            return f"{self.remote or 'unhang'} {shlex.join(arguments)}"
+            return f"{self.remote or 'unhang'} {shell_words(arguments)}"
         loader = [
             "-c",
             f"exec({json.dumps(_LOADER)})",
@@ -86,7 +91,7 @@ class Way:
             hashlib.sha256(self.program).hexdigest(),
             *arguments,
         ]
-        return f"{self.remote or 'python3'} {shlex.join(loader)}"
+        return f"{self.remote or 'python3'} {shell_words(loader)}"
 
 
 def read_program(path: Path) -> bytes:

@@ -19,6 +19,7 @@ _LONG_NAME, _LONG_LINK, _PAX, _PAX_ALL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
 _SPARSE_GOES_ON, _SPARSE_GOES_ON_THERE = 482, 504
 # 30 path=dumps/nccl_trace_rank_3\n        18 size=123456789\n        22 GNU.sparse.major=1\n
 _PAX_RECORD = re.compile(rb"(\d{1,7}) ([^=\n]{1,64})=")
+_SIZE = re.compile(rb"\d{1,19}")
 
 
 class Member(NamedTuple):
@@ -54,7 +55,7 @@ def _next_member(archive: ByteSource) -> tuple[Member, int] | None:
         info = _header(archive)
         if info is None:
             return None
-        size = int(told[b"size"]) if told.get(b"size", b"").isdigit() else info.size
+        size = _size(told[b"size"]) if b"size" in told else info.size
         if info.type in (_LONG_NAME, _PAX):
             told |= _told(info, archive)
         elif info.type in (_LONG_LINK, _PAX_ALL):
@@ -106,6 +107,13 @@ def _told(info: _Header, archive: ByteSource) -> dict[bytes, bytes]:
         told[record[2]] = data[record.end() : at + length - 1]
         at += length
     return told
+
+
+def _size(told: bytes) -> int:
+    """Read a size that stands in a pax header. Python refuses to read 4,300 digits and more, which is no BrokenTar."""
+    if _SIZE.fullmatch(told) is None:
+        raise BrokenTar("a pax header tells a size that is no number of bytes")
+    return int(told)
 
 
 def _pass_over_map(archive: ByteSource, info: _Header) -> None:

@@ -5,7 +5,7 @@
    that fills the service loses its own connections, and others come in, also from behind the same address: who
    connects to ask asks at once, and is not the oldest that is idle.
 3. Idle is a connection whose request has not come completely, and after those one that has been answered and is kept
-   open. One whose request is being answered never goes.
+   open, or does not read its answer. One whose request is being answered never goes.
 4. Where none is idle, the next few connections come in all the same. They are answered 503, except on `/healthz`.
 """
 
@@ -30,7 +30,7 @@ class _State(Enum):
     """No request has come completely."""
     BUSY = auto()
     RESTING = auto()
-    """A request was answered; the next one has not come completely."""
+    """A request was answered, and the next one has not come completely; or nobody reads the answer."""
 
 
 @dataclass(eq=False)

@@ -27,6 +27,9 @@ HANDSHAKE_SECONDS = 5.0
 HEAD_SECONDS = 10.0
 """For the head of a request, from its connection or, on one that is kept open, from its first byte."""
 
+READ_SECONDS = 30.0
+"""For a client to take some more of its answer. Also before that it counts as idle while it takes none."""
+
 MOST_HANDSHAKES = 128
 """At once. Each costs a millisecond of a core, and strangers can begin them."""
 
@@ -168,6 +171,7 @@ class _Http(H11Protocol):
     guest: Guest | None = None
     cycle: RequestResponseCycle | None  # type: ignore[assignment] # as it is before the first request
     _late: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _head_bytes = 0
     """Of a head that is not whole yet."""
 
@@ -192,9 +196,22 @@ class _Http(H11Protocol):
         super().on_response_complete()
         self._note()
 
+    def pause_writing(self) -> None:
+        """Begin to wait for the client, which does not read: no room is kept for it (connection_limits.py)."""
+        super().pause_writing()
+        self._note()
+        self._wait_for_reader(None)
+
+    def resume_writing(self) -> None:
+        """See that the client reads."""
+        super().resume_writing()
+        self._note()
+        self._stop_waiting_for_reader()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._stop_waiting()
+        self._stop_waiting_for_reader()
         if self.guest is not None:
             self.guest.leave()
         super().connection_lost(exc)
@@ -208,7 +225,8 @@ class _Http(H11Protocol):
     def _note(self) -> None:
         if self.guest is not None:
             now = self.cycle
-            self.guest.note(busy=now is not None and not now.more_body and not now.response_complete)
+            answering = now is not None and not now.more_body and not now.response_complete
+            self.guest.note(busy=answering and not self.flow.write_paused)
 
     def _wait_for_head(self) -> None:
         if self._late is None:
@@ -223,6 +241,19 @@ class _Http(H11Protocol):
         if not self.transport.is_closing():
             self.door.refuse(_address_of(self.transport), Refused.TOO_SLOW)
             self.transport.abort()
+
+    def _wait_for_reader(self, before: int | None) -> None:
+        """Give the client up where as much is left for it to read as `before`."""
+        left = self.transport.get_write_buffer_size()
+        if before is not None and left >= before:
+            self._give_up()
+        else:
+            self._unread = self.loop.call_later(READ_SECONDS, self._wait_for_reader, left)
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str:

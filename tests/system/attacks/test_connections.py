@@ -14,9 +14,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from shared.server import connections
+from shared.server.audit import AuditLog
 from shared.server.connection_limits import RESERVED, Connections, affordable, client_of
+from shared.server.run import AccessSettings
 from tests.build.certificates import Authority
-from tests.build.services import Service, serving
+from tests.build.services import Service, make_app, serving
+from tests.build.services import running as service_running
 from tests.unit.collector.test_serve import running
 
 MANY = 1600
@@ -81,6 +85,48 @@ def test_a_body_that_does_not_come_counts_as_idle(tmp_path: Path) -> None:
         time.sleep(0.3)
         assert asked(service) == 200
         assert ended(slow, 1) == [0]
+
+
+@contextmanager
+def with_a_large_page(folder: Path, **given: int) -> Iterator[Service]:
+    """A service whose page that needs no token is more than the kernel holds for who does not read."""
+    settings = AccessSettings(listen="127.0.0.1:0", audit_log=folder / "audit.jsonl", **given)
+    audit = AuditLog(settings.audit_log)
+    app = make_app(settings, audit)
+    app.description = "x" * 16_000_000
+    with service_running(app, settings, audit) as service:
+        yield service
+
+
+@contextmanager
+def not_reading(service: Service, count: int) -> Iterator[list[socket.socket]]:
+    """So many connections that ask for that page twice and take no more than its beginning: the second waits."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in opened:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            each.connect(("127.0.0.1", service.port))
+            each.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+            assert each.recv(1) == b"H"
+        yield opened
+
+
+def test_a_client_that_does_not_read_counts_as_idle(tmp_path: Path) -> None:
+    """`/openapi.json` needs no token, and nobody has to read it: no place is held by that."""
+    with with_a_large_page(tmp_path, most_connections=8, most_connections_per_client=8) as service:
+        with not_reading(service, 8) as unread:
+            time.sleep(1)
+            assert [asked(service) for _ in range(3)] == [200] * 3
+            assert ended(unread, 1)[0] == 0
+        assert {line["reason"] for line in service.lines(1)} == {"too_many_connections"}
+
+
+def test_a_client_that_does_not_read_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer is not kept for it."""
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
+    with with_a_large_page(tmp_path) as service, not_reading(service, 3) as unread:
+        assert ended(unread, 3) == [0, 1, 2]
+        assert {line["reason"] for line in service.lines(3)} == {"too_slow"}
 
 
 def test_handshakes_that_do_not_go_on_lock_nobody_out(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Names that jobs choose, in the commands that people are told to copy: real ranks, and each command run by a shell."""
 
 import json
+import os
 import re
 import shlex
 import struct
@@ -106,8 +107,9 @@ def test_a_name_that_does_not_print_is_in_no_command(name: str) -> None:
         ("--", "unhang stacks -- --"),
         ("", "unhang stacks -- ''"),
         ("a b", "unhang stacks -- 'a b'"),
-        ("it's", """unhang stacks -- 'it'"'"'s'"""),
-        ("$HOME`id`!x", "unhang stacks -- '$HOME`id`!x'"),
+        ("it's", r"unhang stacks -- it\'s"),
+        ("$HOME`id`!x", r"unhang stacks -- '$HOME`id`'\!x"),
+        ("a\\", r"unhang stacks -- a\\"),
         ("~root", "unhang stacks -- '~root'"),
         ("größe", "unhang stacks -- 'größe'"),
     ],
@@ -117,6 +119,31 @@ def test_a_shell_reads_the_name_as_it_is(name: str, command: str) -> None:
     assert copyable("unhang", "stacks", operands=(name,)) == command
     told = subprocess.run(["bash", "-c", f'set -- {command}; printf %s "$4"'], capture_output=True, check=True)
     assert told.stdout.decode() == name
+
+
+@pytest.mark.parametrize(
+    "shell",
+    ["sh", "bash", *(pytest.param(name, marks=pytest.mark.needs(name)) for name in ("fish", "tcsh"))],
+)
+@pytest.mark.parametrize(
+    "job",
+    ["x\\'\";touch written;#", "x\\';touch written;'", "!!;touch written", "a\ntouch written", "it's \\\\'a'", "$(id)"],
+)
+def test_no_name_ends_its_quotes_in_the_shell_of_another_host(shell: str, job: str, tmp_path: Path) -> None:
+    """ssh hands the words to whatever shell the user has there: fish and csh read quotes in ways of their own."""
+    remote = Way(remote="printf '%s|'").command("node1", HostQuestion(job=job))[-1]
+    done = subprocess.run(
+        [shell, "-c", remote],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = done.stdout.split("|")[:-1]
+    assert words == HostQuestion(job=job).arguments()
+    assert (f"--job={job}" in words) == job.isprintable()
+    assert not (tmp_path / "written").exists()
 
 
 def test_a_command_is_whole_or_not_at_all() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.proc import readers
-from agent.proc.credentials import require_own
+from agent.proc.credentials import has_borrowed_rights, require_own
 from agent.proc.file_access import Reader
 from agent.proc.procfs import ProcFs
 from agent.proc.readers import readers_of
@@ -135,6 +135,21 @@ def test_how_the_program_began(add: Add, tmp_path: Path, data: bytes, own: bool)
     else:
         with pytest.raises(NotPermitted, match="rights that the user who started it may not have"):
             require_own(ProcFs(tmp_path / "proc"), JOB)
+
+
+@pytest.mark.parametrize("words", ["=QQ", "=II"])
+@pytest.mark.parametrize(
+    ("caller", "secured", "now", "borrowed"),
+    [(ALICE, 1, 0, True), (ALICE, 0, 0, False), (ALICE, 1, ALICE, False), (0, 1, 0, False)],
+)
+def test_who_began_a_program_that_is_wholly_its_owners(
+    add: Add, tmp_path: Path, words: str, caller: int, secured: int, now: int, borrowed: bool
+) -> None:
+    """Programs of 32 bits as those of 64; one that root itself began, or that gained a group alone, is its user's."""
+    add(JOB, 1, str(now))
+    noted = ((6, 4096), (11, caller), (23, secured), (15, 0x7FFF_0000), (0, 0))
+    (tmp_path / "proc" / str(JOB) / "auxv").write_bytes(b"".join(struct.pack(words, *each) for each in noted))
+    assert has_borrowed_rights(ProcFs(tmp_path / "proc"), JOB) == borrowed
 
 
 @pytest.mark.parametrize("uids", ["1000 0 0 0", "1000 1000 0 0", "1000 1000 1000 0", "0 1000 1000 1000", "0 0 0"])

@@ -86,7 +86,7 @@ def test_the_shell_there_gets_one_line_and_quoted_words() -> None:
     *options, host, remote = Way(options=("User=alice",)).command("node01", look)
     assert (options[0], options[-1], host) == ("ssh", "--", "node01")
     assert remote.startswith("unhang snapshot ")
-    assert remote.endswith("""--job 'a; reboot '"'"'x'"'"' $(y)'""")
+    assert remote.endswith(r"""'--job=a; reboot '\'x\'' $(y)'""")
     brought = Way(program=b"PK", remote="/opt/python3").command("node01", HostQuestion())[-1]
     assert brought.startswith("/opt/python3 -c ")
     assert "\n" not in brought
