@@ -10,11 +10,12 @@ handle's wait, a lock in C or a backward pass leave no telling Python frame.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.job_owner import one_users
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion, motion_of
-from collector.align.roster import Presence, Roster, account_for_ranks
+from collector.align.roster import Presence, Roster
 from collector.align.stacks.activity import IN_LIBRARY, Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of

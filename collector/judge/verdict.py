@@ -3,7 +3,7 @@
 The order of snapshots, ranks and dump files never changes the answer. The steps, whose numbers the code carries:
 
  0. Whose are they? The ranks of several users are never one job.                                     whose
- 1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.        roster
+ 1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.    accounting
  2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.                motion, straggler
  3. Line up each group by (lane, sequence), inferring members where no dump names them.        groups
  4. Same sequence, different signature: the minority against the majority.           disputes, signatures
@@ -18,6 +18,7 @@ The order of snapshots, ranks and dump files never changes the answer. The steps
 from collections.abc import Sequence
 from dataclasses import replace
 
+from collector.align.accounting import account_for_ranks
 from collector.align.coverage import coverage_of
 from collector.align.expected import Expected
 from collector.align.groups.device_queues import unfinished
@@ -28,7 +29,7 @@ from collector.align.logs.attributed_lines import hear
 from collector.align.node_facts import node_facts
 from collector.align.observations import Observations
 from collector.align.progress import BUSY_SECONDS, Motion, motion_of, written_after
-from collector.align.roster import Presence, account_for_ranks
+from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
