@@ -5,10 +5,10 @@ Absence is evidence only where somebody looked and could have seen: of all other
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from collector.align.expected import Expected
+from collector.align.expected import Expected, NodesAsked
 from collector.align.roster import Presence, RankView
 from shared.ranks import unfold
 from shared.wire.snapshot import Exited, NodeSnapshot
@@ -43,9 +43,10 @@ def views_of_absent(
     return views | _by_elimination(left, seen, exits, snapshots, expected, job)
 
 
-def left_out(view: RankView) -> RankView:
-    """Of all ranks of a job this one alone left no file: it counts as looked for, and as no more than suspect."""
-    return replace(view, presence=Presence.ABSENT) if view.presence is Presence.UNSEEN else view
+def of_files(view: RankView, *, alone: bool) -> RankView:
+    """Return what files tell of a rank that left none. The only one of its job to leave none counts as looked for."""
+    left_out = view.presence is Presence.ABSENT or (alone and view.presence is Presence.UNSEEN)
+    return replace(view, presence=Presence.LEFT_OUT) if left_out else view
 
 
 def _by_elimination(
@@ -68,15 +69,41 @@ def _by_elimination(
             exited = match[0] if match else None
             presence = Presence.EXITED if exited or zombies else Presence.ABSENT
             views[rank] = RankView(rank, presence, exited=exited, host=host)
+    nowhere = [rank for rank in left if rank not in views]
+    presence = _of_nowhere(nowhere, seen, expected)
     nameless = [u for u in expected.unanswered if not u.ranks]
-    for rank in left:
-        if rank not in views:
-            only = nameless[0] if len(nameless) == 1 else None
-            presence = Presence.UNREACHABLE if nameless else Presence.UNSEEN
-            views[rank] = RankView(
-                rank, presence, unanswered=only or next(iter(nameless), None), host=only.host if only else None
-            )
+    only = nameless[0] if len(nameless) == 1 else None
+    for rank in nowhere:
+        views[rank] = RankView(
+            rank, presence, unanswered=next(iter(nameless), None), host=None if only is None else only.host
+        )
     return views
+
+
+def _of_nowhere(ranks: Sequence[int], seen: Mapping[int, RankView], expected: Expected) -> Presence:
+    """Tell what it means that these ranks are on no node that answered.
+
+    All nodes of the job answered: they are absent. Nobody knows which nodes are the job's, and those that answered
+    without a rank of it would hold them: they may have been there. Else they are where nobody looked.
+    """
+    if any(not silent.ranks for silent in expected.unanswered):
+        return Presence.UNREACHABLE
+    if expected.nodes_asked is NodesAsked.ALL:
+        return Presence.ABSENT
+    held = expected.nodes_without_ranks * _ranks_per_node(seen)
+    fits = expected.nodes_asked is NodesAsked.UNKNOWN and ranks and len(ranks) <= held
+    return Presence.LEFT_OUT if fits else Presence.UNSEEN
+
+
+def _ranks_per_node(seen: Mapping[int, RankView]) -> int:
+    """Return how many ranks the smallest node of the job has, by LOCAL_WORLD_SIZE or else by those that are seen."""
+    here: dict[str | None, int] = defaultdict(int)
+    said: dict[str | None, int] = {}
+    for view in seen.values():
+        here[view.host] += 1
+        if view.identity is not None and view.identity.local_world_size is not None:
+            said[view.host] = view.identity.local_world_size
+    return min((said.get(host, count) for host, count in here.items()), default=0)
 
 
 def _lacking(left: list[int], seen: dict[int, RankView]) -> dict[str, list[int]]:

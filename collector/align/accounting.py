@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from collector.align.absent_ranks import left_out, views_of_absent
+from collector.align.absent_ranks import of_files, views_of_absent
 from collector.align.expected import Expected
 from collector.align.logs.rank_log_lines import logged_communicators, unowned_events
 from collector.align.node_clocks import clocks_off
@@ -52,8 +52,9 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         for rank, view in views_of_absent(absent, seen, snapshots, expected, attempt).items()
     }
     live = any(s.looked_at_ns is not None for s in current)
-    if not live and len(absent) == 1 and world_size is not None:
-        gone = {rank: left_out(view) for rank, view in gone.items()}
+    if not live:
+        alone = len(absent) == 1 and world_size is not None
+        gone = {rank: of_files(view, alone=alone) for rank, view in gone.items()}
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,

@@ -28,13 +28,16 @@ class Presence(StrEnum):
     UNREACHABLE = "unreachable"
     ABSENT = "absent"
     """Whoever could have seen it looked, and it was not there."""
+    LEFT_OUT = "left_out"
+    """Not where all others are: of all files its own alone is missing, or the nodes that answered would hold all ranks.
+    Suspect at most, for nobody knows that it was looked for where it is."""
     UNSEEN = "unseen"
     """Nobody looked where it may be: on another node, or in a file that was not given. It is accused of nothing."""
     RECORDED = "recorded"
     """Known from files only; whether it runs is not known."""
 
 
-GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT, Presence.UNSEEN})
+GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT, Presence.LEFT_OUT, Presence.UNSEEN})
 """Presences of which nobody can say where the rank is now."""
 
 

@@ -188,7 +188,7 @@ def _is_supported(opinions: list[Opinion], culprits: tuple[int, ...], scene: Obs
 def _is_outside(rank: int, scene: Observations) -> bool:
     """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
     view = scene.roster.ranks[rank]
-    if view.presence is Presence.UNSEEN or (view.presence is Presence.ABSENT and not scene.roster.live):
+    if view.presence in (Presence.UNSEEN, Presence.LEFT_OUT):
         return False
     return view.gone or view.presence is Presence.STOPPED or scene.doing(rank) is Doing.OUTSIDE
 

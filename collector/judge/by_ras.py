@@ -68,7 +68,7 @@ def _is_lost(rank: int, status: RasStatus, ras: RasView, scene: Observations) ->
 
 def _kind_of_lost(rank: int, scene: Observations) -> Kind:
     """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
-    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.UNSEEN, Presence.RECORDED)
+    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.LEFT_OUT, Presence.UNSEEN, Presence.RECORDED)
     return Kind.RANK_UNREACHABLE if told else kind_of(rank, scene)
 
 

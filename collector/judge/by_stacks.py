@@ -14,7 +14,7 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
-from collector.judge.fault import TELLING, Fault, kind_of
+from collector.judge.fault import TELLING, Fault, kind_of, left_out
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
 from shared.answer.words import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
@@ -136,7 +136,8 @@ def _certainty(kind: Kind, ranks: tuple[int, ...], scene: Observations) -> Certa
     if kind is Kind.RANK_NOT_JOINED:
         agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
         return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
-    return Certainty.SUPPORTED if scene.roster.live or kind is not Kind.RANK_MISSING else Certainty.SUSPECTED
+    guessed = kind is Kind.RANK_MISSING and (not scene.roster.live or left_out(ranks, scene))
+    return Certainty.SUSPECTED if guessed else Certainty.SUPPORTED
 
 
 def _common_op(ranks: tuple[int, ...], scene: Observations) -> str | None:

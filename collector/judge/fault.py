@@ -47,6 +47,7 @@ _PRESENCE_KINDS = {
     Presence.UNREACHABLE: Kind.RANK_UNREACHABLE,
     Presence.STOPPED: Kind.RANK_STOPPED,
     Presence.ABSENT: Kind.RANK_MISSING,
+    Presence.LEFT_OUT: Kind.RANK_MISSING,
     Presence.UNSEEN: Kind.RANK_MISSING,
 }
 
@@ -54,6 +55,11 @@ _PRESENCE_KINDS = {
 def kind_of(root: int, scene: Observations) -> Kind:
     """What sort of fault a rank is that others wait for, by what has become of its process."""
     return _PRESENCE_KINDS.get(scene.roster.ranks[root].presence, Kind.RANK_NOT_JOINED)
+
+
+def left_out(ranks: Iterable[int], scene: Observations) -> bool:
+    """Is any of these ranks only not where all others are? That makes it no more than suspect."""
+    return any(scene.roster.ranks[rank].presence is Presence.LEFT_OUT for rank in ranks)
 
 
 def first_edge(edges: Iterable[Edge]) -> Edge | None:

@@ -13,7 +13,7 @@ from collector.align.groups.signature_rules import UNPAIRED
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.roster import Presence
-from collector.judge.fault import TELLING, Fault, first_edge, kind_of
+from collector.judge.fault import TELLING, Fault, first_edge, kind_of, left_out
 from collector.judge.records.call_order import CallOrders
 from collector.judge.records.skipped_call import shift_of
 from collector.judge.records.wait_graph import WaitGraph
@@ -89,8 +89,8 @@ def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, sc
     views = [scene.roster.ranks[rank] for rank in culprits]
     if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
         return Certainty.PROVEN
-    if kind is Kind.RANK_MISSING and not scene.roster.live:
-        return Certainty.SUSPECTED  # that it left no file is all that is known
+    if left_out(culprits, scene):
+        return Certainty.SUSPECTED
     if kind is Kind.RANK_UNREACHABLE:
         known = all(view.unanswered is not None and view.unanswered.ranks for view in views)
         return Certainty.SUPPORTED if known else Certainty.SUSPECTED

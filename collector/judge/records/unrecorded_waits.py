@@ -11,7 +11,7 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import UNKNOWN, Presence, RankView
 from collector.align.stacks.patterns import Doing
-from collector.judge.fault import Fault, first_edge, kind_of
+from collector.judge.fault import Fault, first_edge, kind_of, left_out
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.words import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
@@ -133,9 +133,7 @@ def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: Wa
         kind=kinds[0],
         culprits=worst,
         victims=tuple(sorted({edge.waiter for edge in scene.edges} | set(hidden) - set(worst))),
-        certainty=Certainty.SUSPECTED
-        if kinds[0] is Kind.RANK_MISSING and not scene.roster.live
-        else Certainty.SUPPORTED,
+        certainty=Certainty.SUSPECTED if left_out(worst, scene) else Certainty.SUPPORTED,
         edges=graph.edges_to(hidden),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,

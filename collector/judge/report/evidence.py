@@ -201,6 +201,9 @@ def _absence(ranks: list[int], presence: Presence, host: str | None, why: str) -
         whose = "its" if one else "their"
         text = f"{who} {has} no process any more; {whose} launcher has ended children that are not reaped"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.GONE)
+    if presence is Presence.ABSENT and host is None:
+        text = f"{who} {has} no process on any node of the job, each of which answered or runs nothing of it"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
     on = f" on {host}" if host else ""
     text = f"{who} {has} no process{on} and no dump, though the job counts {'it' if one else 'them'}"
     return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
