@@ -22,7 +22,7 @@ from collector.align.observations import Observations
 from collector.align.ras.communicators import Level, RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
-from collector.judge.fault import Fault, first_edge, kind_of
+from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.ras_lag import BLIND, SHORT, Lag, common, counted, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
@@ -32,6 +32,7 @@ from shared.ranks import ranks_in_words
 from shared.wire.ras import RasStatus
 from shared.wire.trace import Signature
 
+_BY_RAS = frozenset({Accuser.RAS})
 _LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
 
 
@@ -85,6 +86,7 @@ def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: Ras
         culprits=ranks,
         victims=victims,
         certainty=Certainty.PROVEN if seen else weaker,
+        named_by=_BY_RAS,
         ground=tuple(_absence(rank, ras) for rank in ranks),
         said=f"{_places(ranks, ras)} {_answers(ranks)} NCCL RAS; {_wait_for(victims, ranks)}" if unseen else "",
         remarks=("RAS cannot tell an ended process from one that is stopped or cut off",) if unseen else (),
@@ -137,6 +139,7 @@ def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, .
         op=lag.op,
         sequence=lag.next_operation,
         said=f"{said} in communicator {lag.group.name[:SHORT]}",
+        named_by=_BY_RAS,
         ground=(counted(lag), counted(replace(lag, op=other, levels=levels))),
         remarks=(BLIND,),
     )
@@ -148,7 +151,13 @@ def _lag_faults(lags: Sequence[Lag], ras: RasView, scene: Observations) -> list[
     faults = _root_faults(edges, ras, scene)
     grounds = {(lag.group.name, lag.op): lag for lag in lags}
     return [
-        replace(fault, ground=tuple(counted(lag) for lag in _about(fault, grounds)), group=None, ref=fault.group.ref)
+        replace(
+            fault,
+            named_by=_BY_RAS,
+            ground=tuple(counted(lag) for lag in _about(fault, grounds)),
+            group=None,
+            ref=fault.group.ref,
+        )
         for fault in faults
         if fault.group is not None
     ]

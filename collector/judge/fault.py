@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge, age_of
@@ -10,6 +11,14 @@ from collector.align.roster import Presence
 from collector.judge.records.mismatch import Mismatch
 from shared.answer.diagnosis import Evidence, GroupRef, Link
 from shared.answer.words import Cause, Certainty, Kind
+
+
+class Accuser(StrEnum):
+    """What names culprits of whom no look tells anything, beyond that others wait for them."""
+
+    LOGS = "logs"
+    RAS = "ras"
+    CONNECTIONS = "connections"
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,8 @@ class Fault:
     op: str | None = None
     sequence: int | None = None
     remarks: tuple[str, ...] = ()
+    named_by: frozenset[Accuser] = frozenset()
+    """Empty: it rests on records, stacks and process states alone, or on nothing but absence."""
     ground: tuple[Evidence, ...] = ()
     """What it rests on besides records, stacks and process states."""
     said: str = ""

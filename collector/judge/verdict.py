@@ -221,14 +221,16 @@ def _doubt(fault: Fault, scene: Observations) -> Interpretation | None:
     recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
     at_once = fault.kind in _NEVER_PASSES and recorded
     needed = motion.needed(busy=_takes_time(fault, suspects, scene), at_once=at_once)
-    sent = under_way(fault, scene) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else ""
-    if sent or (stall >= needed and _is_unseen(fault)):
+    sent = under_way(fault, scene) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
+    if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
-    return Interpretation(Verdict.CANNOT_TELL, sent, waited_for=suspects, stall=stall, decided_after=needed - stall)
+    return Interpretation(
+        Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall, sent=sent
+    )
 
 
 def _doubt_of_files(fault: Fault, scene: Observations) -> Interpretation | None:
@@ -263,7 +265,7 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Observations) ->
 
 def _is_unseen(fault: Fault) -> bool:
     """Is all that is held against a rank that its node is silent? It may be at work there."""
-    return fault.kind is Kind.RANK_UNREACHABLE and not fault.ground
+    return fault.kind is Kind.RANK_UNREACHABLE and not fault.named_by
 
 
 def _is_starting(fault: Fault) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.roster import RankView
-from collector.judge.fault import Fault
+from collector.judge.fault import Accuser, Fault
 from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
 from shared.answer.words import Cause, Kind
 from shared.wire.snapshot import Fds, Process, Socket
@@ -44,19 +44,19 @@ def with_descriptors(fault: Fault, scene: Observations) -> Fault:
     if not stuck:
         return fault
     found = [_of_connection(view, socket, scene) for view, socket in stuck]
-    fault = replace(fault, ground=(*fault.ground, *found))
+    fault = replace(fault, named_by=fault.named_by | {Accuser.CONNECTIONS}, ground=(*fault.ground, *found))
     return _with_links(fault, stuck, scene) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
 
 
-def under_way(fault: Fault, scene: Observations) -> str:
-    """Say what has left a victim and has not come to the other end; nothing where all data has come."""
+def under_way(fault: Fault, scene: Observations) -> str | None:
+    """Say what has left a victim and has not come to the other end; None where all data has come."""
     sent = [
         (socket.retransmits, view, socket)
         for view, socket in _connections(fault, scene)
         if socket.state == _CONNECTED and socket.unsent_bytes > 0
     ]
     if not sent:
-        return ""
+        return None
     times, view, socket = max(sent, key=lambda each: (each[0], -each[1].rank, each[2].remote))
     owner = _owner(socket, scene)
     to = socket.remote if owner is None else f"rank {owner.rank}{_on(owner)}"
