@@ -24,12 +24,9 @@ from collector.align.processes import (
 )
 from collector.align.ras.communicators import lost_processes, ras_view
 from collector.align.roster import Presence, RankView, Roster
+from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
 from shared.wire.log_events import LogEvent, Logs
 from shared.wire.snapshot import Exited, NodeSnapshot, Process, RankSnapshot
-
-_GUESSED_AT_LEAST = 1024
-_GUESSED_PER_RANK = 64
-"""Ranks that a job may have by its highest rank alone, for each that is seen."""
 
 
 def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
@@ -81,7 +78,7 @@ def _size(world_size: int | None, seen: Collection[int]) -> int:
     if world_size is not None:
         return min(world_size, MOST_RANKS)
     size = max(seen, default=-1) + 1
-    return size if size <= _GUESSED_AT_LEAST + _GUESSED_PER_RANK * len(seen) else 0
+    return size if size <= GUESSED_AT_LEAST + GUESSED_PER_RANK * len(seen) else 0
 
 
 def _common_logs(snapshots: Sequence[NodeSnapshot]) -> dict[int, list[LogEvent]]:

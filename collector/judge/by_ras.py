@@ -22,6 +22,7 @@ from collector.align.observations import Observations
 from collector.align.ras.communicators import Level, RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
+from collector.align.thresholds import is_majority
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.ras_lag import BLIND, SHORT, Lag, common, counted, lags_of
 from collector.judge.records.wait_graph import WaitGraph
@@ -174,7 +175,7 @@ def _left_faults(ras: RasView, scene: Observations) -> list[Fault]:
     for group in ras.groups:
         gone = tuple(sorted(rank for status in _LEFT for rank in group.standings.get(status, ())))
         there = (*group.standings.get(RasStatus.RUNNING, ()), *group.standings.get(RasStatus.INIT, ()))
-        if gone and 2 * len(gone) < group.size and ras.still:
+        if gone and is_majority(group.size - len(gone), group.size) and ras.still:
             view = _group_view(group)
             edges = tuple(Edge(rank, gone, view, Signature("", "nccl"), None, False, None, 0) for rank in sorted(there))
             faults += [

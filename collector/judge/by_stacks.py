@@ -14,6 +14,7 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
+from collector.align.thresholds import is_majority
 from collector.judge.fault import TELLING, Fault, kind_of, left_out
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
 from shared.answer.words import Cause, Certainty, Kind
@@ -194,7 +195,7 @@ def _odd_fault(waiting: tuple[int, ...], scene: Observations) -> Fault | None:
     largest = max(places.values(), key=lambda ranks: (len(ranks), -ranks[0]))
     odd = tuple(rank for rank in waiting if rank not in largest)
     symmetric = all(_is_symmetric(scene.activities[rank]) for rank in waiting)
-    if not odd or not symmetric or 2 * len(largest) <= len(waiting) or len(places) > 2:
+    if not odd or not symmetric or not is_majority(len(largest), len(waiting)) or len(places) > 2:
         return None
     remark = f"{ranks_in_words(odd)} in {scene.activities[odd[0]].op}, the others in {scene.activities[largest[0]].op}"
     if not _has_one_group(waiting, scene):

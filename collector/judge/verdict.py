@@ -28,11 +28,12 @@ from collector.align.job_owner import one_users
 from collector.align.logs.attributed_lines import hear
 from collector.align.node_facts import node_facts
 from collector.align.observations import Observations
-from collector.align.progress import BUSY_SECONDS, Motion, motion_of, written_after
+from collector.align.progress import Motion, motion_of, written_after
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
+from collector.align.thresholds import BUSY_SECONDS
 from collector.checks.all import check_job
 from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras

@@ -13,6 +13,7 @@ from collector.align.groups.signature_rules import UNPAIRED
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.roster import Presence
+from collector.align.thresholds import is_majority
 from collector.judge.fault import TELLING, Fault, first_edge, kind_of, left_out
 from collector.judge.records.call_order import CallOrders
 from collector.judge.records.skipped_call import shift_of
@@ -146,7 +147,7 @@ def _few_have_come(group: GroupView, sequence: int | None, scene: Observations) 
     behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
     idle = {rank for rank in behind if not unfinished(scene.traces[rank])}
     ended = [rank for rank in scene.roster.ranks if _ended_well(rank, scene)]
-    return len(idle) > len(come) or (2 * len(ended) > len(scene.roster.ranks) and len(come) <= len(behind))
+    return len(idle) > len(come) or (is_majority(len(ended), len(scene.roster.ranks)) and len(come) <= len(behind))
 
 
 def _ended_well(rank: int, scene: Observations) -> bool:
