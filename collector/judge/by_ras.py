@@ -23,6 +23,7 @@ from collector.align.ras.communicators import Level, RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import is_majority
+from collector.judge.certainty import of_counts, shown_by_process
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.ras_lag import BLIND, SHORT, Lag, common, counted, lags_of
 from collector.judge.records.wait_graph import WaitGraph
@@ -76,7 +77,7 @@ def _kind_of_lost(rank: int, scene: Observations) -> Kind:
 
 def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, scene: Observations) -> Fault:
     views = [scene.roster.ranks[rank] for rank in ranks]
-    seen = kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)
+    seen = shown_by_process(kind, ranks, scene)
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
     unseen_too = all(view.gone for view in views)
@@ -238,7 +239,7 @@ def _root_fault(
         kind=kind,
         culprits=culprits,
         victims=victims,
-        certainty=_certainty(kind, culprits, agreed and ras.still, scene),
+        certainty=of_counts(kind, culprits, agreed=agreed and ras.still, scene=scene),
         edges=leading,
         group=first.group,
         op=first.signature.op,
@@ -257,13 +258,6 @@ def _may_wait(rank: int, scene: Observations) -> bool:
 
 def _some_wait(ranks: Sequence[int], scene: Observations) -> bool:
     return any(_may_wait(rank, scene) for rank in ranks)
-
-
-def _certainty(kind: Kind, culprits: tuple[int, ...], agreed: bool, scene: Observations) -> Certainty:
-    views = [scene.roster.ranks[rank] for rank in culprits]
-    if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
-        return Certainty.PROVEN
-    return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
 
 
 def _waiters(scene: Observations, *, without: Sequence[int]) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import is_majority
-from collector.judge.fault import TELLING, Fault, kind_of, left_out
+from collector.judge.certainty import of_outsiders
+from collector.judge.fault import TELLING, Fault, kind_of
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
 from shared.answer.words import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
@@ -88,7 +89,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: 
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
                 culprits=named,
                 victims=tuple(sorted(waiting)),
-                certainty=_certainty(kind, named, scene),
+                certainty=of_outsiders(kind, named, scene),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
                 op=_common_op(waiting, scene),
                 remarks=() if scene.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
@@ -128,17 +129,6 @@ def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], scene: 
     held = all(scene.activities[rank].cause in TELLING for rank in ranks if rank in scene.activities)
     few_wait = len(ranks) > len(waiting)
     return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
-
-
-def _certainty(kind: Kind, ranks: tuple[int, ...], scene: Observations) -> Certainty:
-    views = [scene.roster.ranks[rank] for rank in ranks]
-    if ranks and (kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)):
-        return Certainty.PROVEN
-    if kind is Kind.RANK_NOT_JOINED:
-        agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
-        return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
-    guessed = kind is Kind.RANK_MISSING and (not scene.roster.live or left_out(ranks, scene))
-    return Certainty.SUSPECTED if guessed else Certainty.SUPPORTED
 
 
 def _common_op(ranks: tuple[int, ...], scene: Observations) -> str | None:

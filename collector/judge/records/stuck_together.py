@@ -9,6 +9,7 @@ from dataclasses import replace
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
+from collector.judge.certainty import of_stuck
 from collector.judge.fault import Fault
 from collector.judge.records.call_order import CallOrders, Stray
 from collector.judge.records.mismatch import is_compared
@@ -34,7 +35,7 @@ def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) ->
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=tuple(sorted(victims | graph.victims_of(victims))),
-        certainty=_stuck_certainty(edges, scene),
+        certainty=of_stuck(edges, open_world=bool(_open_world(edges[0], scene))),
         cause=Cause.UNKNOWN,
         edges=tuple(edges),
         group=edges[0].group,
@@ -100,13 +101,6 @@ def _no_divergence(op: str) -> str:
             f"every member has issued it; which arguments of {op} must agree is not known here, and none are compared"
         )
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
-
-
-def _stuck_certainty(edges: list[Edge], scene: Observations) -> Certainty:
-    if _open_world(edges[0], scene):
-        return Certainty.SUSPECTED
-    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
-    return Certainty.PROVEN if complete else Certainty.SUPPORTED
 
 
 def _open_world(edge: Edge, scene: Observations) -> tuple[str, ...]:
