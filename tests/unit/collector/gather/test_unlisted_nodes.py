@@ -1,5 +1,6 @@
 """Absence accuses only where somebody looked: agents of all nodes of a job, of some of them, and one box alone."""
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -8,7 +9,7 @@ from cli.sources.ssh_hosts import see
 from cli.sources.ssh_round import HostVisit
 from collector.gather.jobs import nodes_without_ranks
 from collector.gather.sign_diagnosis import judge
-from shared.answer.diagnosis import Diagnosis
+from shared.answer.diagnosis import AbsenceEvidence, Diagnosis
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList, RankSnapshot
@@ -19,9 +20,14 @@ UNREAD = Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail="some proce
 
 
 def half(local_world_size: int | None = 2) -> tuple[RankSnapshot, ...]:
-    """Ranks 0 and 1 of four, on node1; they wait for rank 2."""
+    """Ranks 0 and 1 of four, on node1; they wait for rank 2, long since."""
     return tuple(
-        rank.model_copy(update={"identity": rank.identity.model_copy(update={"local_world_size": local_world_size})})
+        rank.model_copy(
+            update={
+                "identity": rank.identity.model_copy(update={"local_world_size": local_world_size}),
+                "looked_at_ns": time.time_ns(),
+            }
+        )
         for rank in case_ranks("missing_rank2", (0, 1), host="node1")
     )
 
@@ -42,6 +48,8 @@ def assert_only_coverage(diagnosis: Diagnosis) -> None:
 async def test_agents_of_as_many_nodes_as_the_job_needs_make_absence_suspect(local_world_size: int | None) -> None:
     swept = await ask(FakeAgent("node1", half(local_world_size)), FakeAgent("node2", ()))
     assert accused(swept.diagnosis) == [(Kind.RANK_MISSING, (2, 3), Certainty.SUSPECTED)]
+    (absence,) = (each for each in swept.diagnosis.findings[0].evidence if isinstance(each, AbsenceEvidence))
+    assert absence.text.startswith("ranks 2-3 have no process on any node that answered")
 
 
 @pytest.mark.parametrize("survey_above", [0, 64])
