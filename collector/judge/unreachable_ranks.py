@@ -20,15 +20,8 @@ _MOST_HOSTS = 6
 
 
 def of_looked_at(faults: Sequence[Fault], scene: Observations) -> list[Fault]:
-    """Leave out the faults that have nothing but unseen ranks to blame, and unseen ranks beside those looked for."""
-    return [_without_unseen(fault, scene) for fault in faults if not _of_unseen(fault, scene)]
-
-
-def _without_unseen(fault: Fault, scene: Observations) -> Fault:
-    if fault.kind not in (Kind.RANK_MISSING, Kind.STARTUP_INCOMPLETE) or fault.named_by:
-        return fault
-    looked_for = (rank for rank in fault.culprits if scene.roster.ranks[rank].presence is not Presence.UNSEEN)
-    return replace(fault, culprits=tuple(looked_for))
+    """Leave out the faults that have nothing but unseen ranks to blame."""
+    return [fault for fault in faults if not _of_unseen(fault, scene)]
 
 
 def waits_for_unseen(faults: Sequence[Fault], scene: Observations) -> Fault | None:
