@@ -44,9 +44,13 @@ def assert_only_coverage(diagnosis: Diagnosis) -> None:
     assert gaps == {"2-3"}
 
 
+@pytest.mark.parametrize("survey_above", [0, 64])
 @pytest.mark.parametrize("local_world_size", [2, None])
-async def test_agents_of_as_many_nodes_as_the_job_needs_make_absence_suspect(local_world_size: int | None) -> None:
-    swept = await ask(FakeAgent("node1", half(local_world_size)), FakeAgent("node2", ()))
+async def test_agents_of_as_many_nodes_as_the_job_needs_make_absence_suspect(
+    local_world_size: int | None, survey_above: int
+) -> None:
+    nodes = (FakeAgent("node1", half(local_world_size)), FakeAgent("node2", ()))
+    swept = await ask(*nodes, survey_above=survey_above)
     assert accused(swept.diagnosis) == [(Kind.RANK_MISSING, (2, 3), Certainty.SUSPECTED)]
     (absence,) = (each for each in swept.diagnosis.findings[0].evidence if isinstance(each, AbsenceEvidence))
     assert absence.text.startswith("ranks 2-3 have no process on any node that answered")
