@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cli.sources.ssh_round import HostVisit
 from collector.align.expected import Expected, Unanswered
 from collector.align.job_owner import apart
-from collector.gather.jobs import choose_job, concerns, neighbours_of, ranks_of
+from collector.gather.jobs import choose_job, concerns, neighbours_of, nodes_without_ranks, ranks_of
 from collector.gather.namesakes import lists_apart, user_of
 from shared.missing import Missing
 from shared.wire.job_names import is_of
@@ -55,6 +55,7 @@ def see(job: str | None, visits: Sequence[HostVisit], unreadable: Sequence[Missi
             for visit in visits
             if visit.missing is not None and visit.host not in lists
         ),
+        nodes_without_ranks=nodes_without_ranks(lists.values(), job, user),
         unreadable=(*(missing for missing in cut_off if missing is not None), *unreadable),
     )
     return Seen(apart((look for visit in used for look in visit.looks), job, user), expected, tuple(used))

@@ -2,7 +2,8 @@
 
 1. Where do its ranks run, by what agents say of them, now or before, and by Kubernetes' list of pods?
 2. Silent nodes that have no pod of the job are no concern of it; its nodes where no agent is known are silent nodes.
-   Where that changes what was judged, it is judged again.
+   Where ranks are missing: did all nodes answer on which it runs? Where that changes what was judged, it is judged
+   again.
 3. Names of pods and containers are added, and kept with the question, so that a bundle is judged the same.
 """
 
@@ -14,7 +15,7 @@ from collector.agents.agent_source import PodPlace
 from collector.agents.directory import Directory
 from collector.agents.merging import KnownAgent
 from collector.agents.pods_of_ranks import JobPlaces, places_of
-from collector.align.expected import Unanswered
+from collector.align.expected import NodesAsked, Unanswered
 from collector.align.pod_places import Places, PodFacts, RankPlace
 from collector.gather.job_nodes import of_the_job, short_name, without_agent, without_ranks
 from collector.gather.namesakes import lists_apart
@@ -50,8 +51,9 @@ def join(made: Sweep, known: Known) -> Sweep:
     places = places_of(identities, known.pods)  # 1
     diagnosis, expected = made.diagnosis, made.expected
     unanswered = _unanswered(made, places, known)
-    if unanswered != expected.unanswered:  # 2
-        expected = expected.model_copy(update={"unanswered": unanswered})
+    asked = _nodes_asked(made, places, known, unanswered)
+    if (unanswered, asked) != (expected.unanswered, expected.nodes_asked):  # 2
+        expected = expected.model_copy(update={"unanswered": unanswered, "nodes_asked": asked})
         again = judge(made.snapshots, expected)
         diagnosis = again.model_copy(update={"took_seconds": diagnosis.took_seconds})
     told = Places(
@@ -81,6 +83,19 @@ def _unanswered(made: Sweep, places: JobPlaces, known: Known) -> tuple[Unanswere
     if places.whole:
         told = of_the_job(told, frozenset(pod.node for pod in places.pods if pod.node is not None))
     return (*told, *without_agent(_running_on(places.pods), hosts))
+
+
+def _nodes_asked(made: Sweep, places: JobPlaces, known: Known, unanswered: Iterable[Unanswered]) -> NodesAsked:
+    """Tell whether every node of the job answered, if any rank is missing at all and somebody knows the nodes."""
+    seen, wanted = made.diagnosis.coverage.seen, made.diagnosis.coverage.expected
+    if wanted is None or seen >= wanted or not (places.whole or known.nodes):
+        return NodesAsked.UNKNOWN
+    nodes = {short_name(node) for node in known.nodes or ()}
+    nodes |= {short_name(node) for node in _running_on(places.pods)} if places.whole else set()
+    asked = [agent.address for agent in known.agents if agent.asked and agent.address.url in made.lists]
+    answered = {short_name(host) for each in asked for host in (each.host, made.lists[each.url].host)}
+    silent = {short_name(each.host) for each in unanswered}
+    return NodesAsked.ALL if nodes <= answered - silent else NodesAsked.SOME
 
 
 def _running_on(pods: Iterable[PodPlace]) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ _SOURCES = ("process", "stacks", "recorder", "fds", "logs")
 _ABSENT = {
     Presence.EXITED: (Reason.GONE, "its process has ended"),
     Presence.ABSENT: (Reason.NOT_FOUND, "no process or dump of it was found"),
+    Presence.LEFT_OUT: (Reason.NOT_FOUND, "no process or dump of it was found"),
     Presence.UNREACHABLE: (Reason.UNREACHABLE, "its node did not answer"),
     Presence.UNSEEN: (
         Reason.NOT_FOUND,

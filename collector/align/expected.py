@@ -1,5 +1,7 @@
 """What the one who asks knows beforehand: the job, its size, and the nodes that did not answer."""
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from collector.align.pod_places import Places
@@ -14,6 +16,16 @@ class Unanswered(Value):
     host: str
     missing: Missing
     ranks: FoldedRanks = Field(default="", description="Ranks known to run there, from an earlier answer.")
+
+
+class NodesAsked(StrEnum):
+    """How many of a job's nodes answered, where Slurm or Kubernetes says which they are."""
+
+    ALL = "all"
+    """Each on which it runs: a rank that none of them has is nowhere."""
+    SOME = "some"
+    UNKNOWN = "unknown"
+    """Nobody says which nodes are the job's."""
 
 
 class Neighbour(Value):
@@ -33,6 +45,8 @@ class Expected(Value):
     user: str | None = Field(default=None, description="Whose job it is, as in `Identity.user`; None: not known.")
     world_size: int | None = Field(default=None, description="None: taken from what the ranks say.")
     unanswered: tuple[Unanswered, ...] = ()
+    nodes_asked: NodesAsked = NodesAsked.UNKNOWN
+    nodes_without_ranks: int = Field(default=0, description="Nodes that answered in full, and have no rank of the job.")
     unreadable: tuple[Missing, ...] = Field(default=(), description="Files or parts that could not be used.")
     neighbours: tuple[Neighbour, ...] = Field(default=(), description="Jobs beside it that lack ranks as well.")
     places: Places = Field(default=Places(), description="Names of pods and nodes, for what the verdict names.")

@@ -9,10 +9,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 from collector.align.groups.process_groups import GroupView
+from collector.align.thresholds import LOOSEST_NS
 from shared.wire.trace import Trace
-
-LOOSEST_NS = 500_000_000
-"""Bounds further apart than this do not set a clock."""
 
 
 def ahead_of_first(

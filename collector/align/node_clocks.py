@@ -9,10 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median_low
 
+from collector.align.thresholds import NEAR_NS
 from shared.wire.snapshot import RankSnapshot
-
-NEAR_NS = 30_000_000_000
-"""Clocks closer than this are taken as they are: looks and starts are no closer together themselves."""
 
 
 def clocks_off(looks: Iterable[RankSnapshot]) -> dict[str, int]:

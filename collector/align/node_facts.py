@@ -12,14 +12,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.align.roster import RankView, Roster
+from collector.align.thresholds import KERNEL_CLOCK_SECONDS, LEAST_NODES
 from collector.align.xids import Blame, blame_of
 from shared.wire.gpus import Gpu, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import NodeSnapshot
 
-_SLACK_SECONDS = 5.0
-"""The kernel's clock and ours drift apart."""
-_FEWEST_NODES = 3
 _COMMON = frozenset(
     {KernelEventKind.STORAGE, KernelEventKind.HUNG_TASK, KernelEventKind.OOM_KILL, KernelEventKind.CRASH}
 )
@@ -81,7 +79,7 @@ def _pids(roster: Roster, *, of: Collection[str]) -> dict[str, set[int]]:
 
 def _may_be_of_job(event: KernelEvent, begun: float) -> bool:
     last = _last_told(event)
-    return last is None or last >= begun - _SLACK_SECONDS
+    return last is None or last >= begun - KERNEL_CLOCK_SECONDS
 
 
 def _without_strangers(
@@ -100,7 +98,7 @@ def _without_noise(events: Mapping[str, tuple[KernelEvent, ...]]) -> dict[str, t
     for host, mine in events.items():
         for event in mine:
             told[event.kind, event.code].add(host)
-    many = len(events) / 2 if len(events) >= _FEWEST_NODES else float("inf")
+    many = len(events) / 2 if len(events) >= LEAST_NODES else float("inf")
     noise = {key for key, hosts in told.items() if len(hosts) > many and key[0] not in _COMMON}
     return {host: tuple(e for e in mine if (e.kind, e.code) not in noise) for host, mine in events.items()}
 
@@ -110,7 +108,7 @@ def concerns(event: KernelEvent, view: RankView, facts: NodeFacts) -> bool:
     pids = pids_of(view)
     started = None if view.identity is None else view.identity.started_at
     if event.pid is not None:
-        younger = started is not None and event.at is not None and event.at < started - _SLACK_SECONDS
+        younger = started is not None and event.at is not None and event.at < started - KERNEL_CLOCK_SECONDS
         return event.pid in pids and not younger
     if event.device is None:
         return False

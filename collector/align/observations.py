@@ -32,6 +32,11 @@ class Observations:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
         return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
 
+    def only_waits(self, rank: int) -> bool:
+        """A waiter may spin, or poll a store: its CPU time is no progress."""
+        activity = self.activities.get(rank)
+        return activity is not None and activity.may_wait_for_ranks
+
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)
         return Doing.UNKNOWN if activity is None else activity.doing

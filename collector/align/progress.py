@@ -13,24 +13,20 @@ from itertools import pairwise
 from operator import sub
 
 from collector.align.roster import RankView, Roster
+from collector.align.thresholds import (
+    BUSY_BYTES,
+    BUSY_CPU_SHARE,
+    BUSY_GAPS,
+    BUSY_SECONDS,
+    FROZEN_GAPS,
+    FROZEN_SECONDS,
+    IDLE_SWITCHES_PER_SECOND,
+    SPARE_SWITCHES,
+)
 from shared.wire.snapshot import Beat, Process, RankSnapshot
 from shared.wire.stacks import Stacks
 from shared.wire.trace import State, Trace
 
-BUSY_CPU_SHARE = 0.05
-"""Main-thread CPU time over wall time above which a rank is busy."""
-IDLE_SWITCHES_PER_SECOND = 1.0
-"""A blocked thread may still wake for a poll: torch's DataLoader does every 5 s (MP_STATUS_CHECK_INTERVAL)."""
-SPARE_SWITCHES = 2
-BUSY_BYTES = 65_536
-"""Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
-FROZEN_GAPS = 2.0
-"""How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
-FROZEN_SECONDS = 5.0
-"""The same in seconds at least: a job may pause once, for an epoch's end or a slow disk."""
-BUSY_GAPS = 10.0
-BUSY_SECONDS = 60.0
-"""The same where the rank waited for is at work, or where healthy ranks are for a while, too."""
 _MOST_FOR_RHYTHM = 1024
 """Ranks whose records tell a job's rhythm: of a larger job some, which step as the others do."""
 

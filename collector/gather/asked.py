@@ -13,7 +13,7 @@ from collector.gather.failures import NoAnswer
 from collector.gather.fanout.fanout import Fanout
 from collector.gather.fanout.values import Answered, Request, RequestDeadline, RoundOutcome, Silent, T
 from collector.gather.job_nodes import NodesOf, of_the_job
-from collector.gather.jobs import choose_job, neighbours_of, ranks_of
+from collector.gather.jobs import choose_job, neighbours_of, nodes_without_ranks, ranks_of
 from collector.gather.namesakes import lists_apart, user_of
 from collector.gather.wrong_addresses import not_reached
 from collector.hostlists import AgentAddress
@@ -67,6 +67,7 @@ class AgentQueries:
         self._progress = progress
         self._nodes_of = nodes_of
         self._silent: dict[str, Silent] = {}
+        self._answered: set[str] = set()
         self._unreadable: list[Missing] = []
         self._surveys = SurveyReader()
         self._held_memory = 0
@@ -142,6 +143,7 @@ class AgentQueries:
             user=self.user,
             neighbours=neighbours_of(self.job, lists_apart(self.lists.values(), self.job, self.user)),
             unanswered=self._unanswered(),
+            nodes_without_ranks=self._nodes_without_ranks(),
             unreadable=tuple(self._unreadable),
         )
 
@@ -179,6 +181,7 @@ class AgentQueries:
         astray = not_reached((address, ranks.host) for address, ranks in answered)
         lists = {address.url: ranks for address, ranks in answered if address.url not in astray}
         self.lists.update(lists)
+        self._answered |= lists.keys()
         self._silent.update((each.address.url, each) for each in silent)
         self._silent.update(
             (address.url, Silent(address, astray[address.url])) for address, _ in answered if address.url in astray
@@ -231,6 +234,10 @@ class AgentQueries:
         nodes = None if self._nodes_of is None else self._nodes_of(self.job and plain_name(self.job))
         told = tuple(self._silence(silent) for silent in self._silent.values())
         return told if nodes is None else of_the_job(told, nodes)
+
+    def _nodes_without_ranks(self) -> int:
+        lists = [self.lists[url] for url in self._answered - self._silent.keys()]
+        return nodes_without_ranks(lists, self.job, self.user)
 
     def _silence(self, silent: Silent) -> Unanswered:
         known = self.lists.get(silent.address.url)

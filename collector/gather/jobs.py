@@ -168,6 +168,14 @@ def concerns(found: RankList, job: str | None, user: str | None = None) -> bool:
     return _has(found, job, user)
 
 
+def nodes_without_ranks(lists: Iterable[RankList], job: str | None, user: str | None = None) -> int:
+    """Count the nodes that saw all of their processes, and none of the job; a name that several bear counts once."""
+    with_ranks: dict[str, bool] = {}
+    for found in lists:
+        with_ranks[found.host] = with_ranks.get(found.host, False) or concerns(found, job, user)
+    return sum(not some for some in with_ranks.values())
+
+
 def ranks_of(found: RankList, job: str | None, user: str | None = None) -> str:
     """Return the ranks of `job` that a node's list names, folded."""
     here = (rank for rank in found.ranks if job is None or is_of(rank, job, user))

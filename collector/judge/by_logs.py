@@ -24,7 +24,7 @@ from collector.align.logs.interface_choice import odd_interfaces
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
-from collector.judge.fault import Fault, kind_of
+from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.connections import opinions_by_transport
 from collector.judge.logs.debug_detail import opinions_by_fingerprints
 from collector.judge.logs.desync_and_barrier import opinions_by_reports
@@ -167,6 +167,7 @@ def _fault(opinions: list[Opinion], scene: Observations) -> Fault:
         op=next((opinion.op for opinion in opinions if opinion.op is not None), None),
         sequence=next((opinion.sequence for opinion in opinions if opinion.sequence is not None), None),
         ref=next((opinion.ref for opinion in opinions if opinion.ref is not None), None),
+        named_by=frozenset({Accuser.LOGS}),
         ground=ground[:_MOST_GROUND],
         said=first.said,
         links=tuple(link for opinion in opinions for link in opinion.links),
@@ -188,7 +189,7 @@ def _is_supported(opinions: list[Opinion], culprits: tuple[int, ...], scene: Obs
 def _is_outside(rank: int, scene: Observations) -> bool:
     """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
     view = scene.roster.ranks[rank]
-    if view.presence is Presence.UNSEEN or (view.presence is Presence.ABSENT and not scene.roster.live):
+    if view.presence in (Presence.UNSEEN, Presence.LEFT_OUT):
         return False
     return view.gone or view.presence is Presence.STOPPED or scene.doing(rank) is Doing.OUTSIDE
 
@@ -211,4 +212,6 @@ def _undecided(faults: list[Fault]) -> Fault:
 
 def _joined(fault: Fault, agreeing: list[Fault]) -> Fault:
     lines = tuple(item for each in agreeing for item in each.ground if isinstance(item, LogEvidence))
-    return replace(fault, ground=(*fault.ground, *lines[:4])) if lines else fault
+    if not lines:
+        return fault
+    return replace(fault, named_by=fault.named_by | {Accuser.LOGS}, ground=(*fault.ground, *lines[:4]))

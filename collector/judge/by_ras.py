@@ -22,7 +22,9 @@ from collector.align.observations import Observations
 from collector.align.ras.communicators import Level, RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
-from collector.judge.fault import Fault, first_edge, kind_of
+from collector.align.thresholds import is_majority
+from collector.judge.certainty import of_counts, shown_by_process
+from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.ras_lag import BLIND, SHORT, Lag, common, counted, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
@@ -32,6 +34,7 @@ from shared.ranks import ranks_in_words
 from shared.wire.ras import RasStatus
 from shared.wire.trace import Signature
 
+_BY_RAS = frozenset({Accuser.RAS})
 _LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
 
 
@@ -68,13 +71,13 @@ def _is_lost(rank: int, status: RasStatus, ras: RasView, scene: Observations) ->
 
 def _kind_of_lost(rank: int, scene: Observations) -> Kind:
     """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
-    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.UNSEEN, Presence.RECORDED)
+    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.LEFT_OUT, Presence.UNSEEN, Presence.RECORDED)
     return Kind.RANK_UNREACHABLE if told else kind_of(rank, scene)
 
 
 def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, scene: Observations) -> Fault:
     views = [scene.roster.ranks[rank] for rank in ranks]
-    seen = kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)
+    seen = shown_by_process(kind, ranks, scene)
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
     unseen_too = all(view.gone for view in views)
@@ -85,6 +88,7 @@ def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: Ras
         culprits=ranks,
         victims=victims,
         certainty=Certainty.PROVEN if seen else weaker,
+        named_by=_BY_RAS,
         ground=tuple(_absence(rank, ras) for rank in ranks),
         said=f"{_places(ranks, ras)} {_answers(ranks)} NCCL RAS; {_wait_for(victims, ranks)}" if unseen else "",
         remarks=("RAS cannot tell an ended process from one that is stopped or cut off",) if unseen else (),
@@ -137,6 +141,7 @@ def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, .
         op=lag.op,
         sequence=lag.next_operation,
         said=f"{said} in communicator {lag.group.name[:SHORT]}",
+        named_by=_BY_RAS,
         ground=(counted(lag), counted(replace(lag, op=other, levels=levels))),
         remarks=(BLIND,),
     )
@@ -148,7 +153,13 @@ def _lag_faults(lags: Sequence[Lag], ras: RasView, scene: Observations) -> list[
     faults = _root_faults(edges, ras, scene)
     grounds = {(lag.group.name, lag.op): lag for lag in lags}
     return [
-        replace(fault, ground=tuple(counted(lag) for lag in _about(fault, grounds)), group=None, ref=fault.group.ref)
+        replace(
+            fault,
+            named_by=_BY_RAS,
+            ground=tuple(counted(lag) for lag in _about(fault, grounds)),
+            group=None,
+            ref=fault.group.ref,
+        )
         for fault in faults
         if fault.group is not None
     ]
@@ -165,7 +176,7 @@ def _left_faults(ras: RasView, scene: Observations) -> list[Fault]:
     for group in ras.groups:
         gone = tuple(sorted(rank for status in _LEFT for rank in group.standings.get(status, ())))
         there = (*group.standings.get(RasStatus.RUNNING, ()), *group.standings.get(RasStatus.INIT, ()))
-        if gone and 2 * len(gone) < group.size and ras.still:
+        if gone and is_majority(group.size - len(gone), group.size) and ras.still:
             view = _group_view(group)
             edges = tuple(Edge(rank, gone, view, Signature("", "nccl"), None, False, None, 0) for rank in sorted(there))
             faults += [
@@ -228,7 +239,7 @@ def _root_fault(
         kind=kind,
         culprits=culprits,
         victims=victims,
-        certainty=_certainty(kind, culprits, agreed and ras.still, scene),
+        certainty=of_counts(kind, culprits, agreed=agreed and ras.still, scene=scene),
         edges=leading,
         group=first.group,
         op=first.signature.op,
@@ -247,13 +258,6 @@ def _may_wait(rank: int, scene: Observations) -> bool:
 
 def _some_wait(ranks: Sequence[int], scene: Observations) -> bool:
     return any(_may_wait(rank, scene) for rank in ranks)
-
-
-def _certainty(kind: Kind, culprits: tuple[int, ...], agreed: bool, scene: Observations) -> Certainty:
-    views = [scene.roster.ranks[rank] for rank in culprits]
-    if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
-        return Certainty.PROVEN
-    return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
 
 
 def _waiters(scene: Observations, *, without: Sequence[int]) -> tuple[int, ...]:

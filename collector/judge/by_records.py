@@ -6,6 +6,7 @@ graph, and an operation that everybody has joined and nobody leaves.
 
 from collector.align.groups.device_queues import unfinished
 from collector.align.observations import Observations
+from collector.judge.certainty import of_mismatch
 from collector.judge.fault import Fault, kind_of
 from collector.judge.records.call_order import CallOrders
 from collector.judge.records.deadlock import circle_fault
@@ -84,7 +85,7 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Observations) -
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=mismatch.culprits,
         victims=tuple(sorted(victims)),
-        certainty=_mismatch_certainty(mismatch),
+        certainty=of_mismatch(mismatch),
         cause=Cause.USER_CODE,
         edges=tuple(edge for edge in scene.edges if edge.group is mismatch.group),
         mismatch=mismatch,
@@ -93,9 +94,3 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Observations) -
         sequence=mismatch.sequence,
         remarks=mismatch.remarks,
     )
-
-
-def _mismatch_certainty(mismatch: Mismatch) -> Certainty:
-    if not mismatch.culprits:
-        return Certainty.SUSPECTED
-    return Certainty.PROVEN if mismatch.certain else Certainty.SUPPORTED

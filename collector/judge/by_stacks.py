@@ -14,6 +14,8 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
+from collector.align.thresholds import is_majority
+from collector.judge.certainty import of_outsiders
 from collector.judge.fault import TELLING, Fault, kind_of
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
 from shared.answer.words import Cause, Certainty, Kind
@@ -87,7 +89,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: 
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
                 culprits=named,
                 victims=tuple(sorted(waiting)),
-                certainty=_certainty(kind, named, scene),
+                certainty=of_outsiders(kind, named, scene),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
                 op=_common_op(waiting, scene),
                 remarks=() if scene.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
@@ -127,16 +129,6 @@ def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], scene: 
     held = all(scene.activities[rank].cause in TELLING for rank in ranks if rank in scene.activities)
     few_wait = len(ranks) > len(waiting)
     return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
-
-
-def _certainty(kind: Kind, ranks: tuple[int, ...], scene: Observations) -> Certainty:
-    views = [scene.roster.ranks[rank] for rank in ranks]
-    if ranks and (kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views)):
-        return Certainty.PROVEN
-    if kind is Kind.RANK_NOT_JOINED:
-        agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
-        return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
-    return Certainty.SUPPORTED if scene.roster.live or kind is not Kind.RANK_MISSING else Certainty.SUSPECTED
 
 
 def _common_op(ranks: tuple[int, ...], scene: Observations) -> str | None:
@@ -193,7 +185,7 @@ def _odd_fault(waiting: tuple[int, ...], scene: Observations) -> Fault | None:
     largest = max(places.values(), key=lambda ranks: (len(ranks), -ranks[0]))
     odd = tuple(rank for rank in waiting if rank not in largest)
     symmetric = all(_is_symmetric(scene.activities[rank]) for rank in waiting)
-    if not odd or not symmetric or 2 * len(largest) <= len(waiting) or len(places) > 2:
+    if not odd or not symmetric or not is_majority(len(largest), len(waiting)) or len(places) > 2:
         return None
     remark = f"{ranks_in_words(odd)} in {scene.activities[odd[0]].op}, the others in {scene.activities[largest[0]].op}"
     if not _has_one_group(waiting, scene):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge, age_of
@@ -10,6 +11,14 @@ from collector.align.roster import Presence
 from collector.judge.records.mismatch import Mismatch
 from shared.answer.diagnosis import Evidence, GroupRef, Link
 from shared.answer.words import Cause, Certainty, Kind
+
+
+class Accuser(StrEnum):
+    """What names culprits of whom no look tells anything, beyond that others wait for them."""
+
+    LOGS = "logs"
+    RAS = "ras"
+    CONNECTIONS = "connections"
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,8 @@ class Fault:
     op: str | None = None
     sequence: int | None = None
     remarks: tuple[str, ...] = ()
+    named_by: frozenset[Accuser] = frozenset()
+    """Empty: it rests on records, stacks and process states alone, or on nothing but absence."""
     ground: tuple[Evidence, ...] = ()
     """What it rests on besides records, stacks and process states."""
     said: str = ""
@@ -47,6 +58,7 @@ _PRESENCE_KINDS = {
     Presence.UNREACHABLE: Kind.RANK_UNREACHABLE,
     Presence.STOPPED: Kind.RANK_STOPPED,
     Presence.ABSENT: Kind.RANK_MISSING,
+    Presence.LEFT_OUT: Kind.RANK_MISSING,
     Presence.UNSEEN: Kind.RANK_MISSING,
 }
 
@@ -54,6 +66,11 @@ _PRESENCE_KINDS = {
 def kind_of(root: int, scene: Observations) -> Kind:
     """What sort of fault a rank is that others wait for, by what has become of its process."""
     return _PRESENCE_KINDS.get(scene.roster.ranks[root].presence, Kind.RANK_NOT_JOINED)
+
+
+def left_out(ranks: Iterable[int], scene: Observations) -> bool:
+    """Is any of these ranks only not where all others are? That makes it no more than suspect."""
+    return any(scene.roster.ranks[rank].presence is Presence.LEFT_OUT for rank in ranks)
 
 
 def first_edge(edges: Iterable[Edge]) -> Edge | None:

@@ -10,13 +10,14 @@ handle's wait, a lock in C or a backward pass leave no telling Python frame.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.job_owner import one_users
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion, motion_of
-from collector.align.roster import Presence, Roster, account_for_ranks
-from collector.align.stacks.activity import IN_LIBRARY, Activity
-from collector.align.stacks.patterns import Doing
+from collector.align.roster import Presence, Roster
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.patterns import Doing, Told
 from collector.align.stacks.rank_activities import activities_of
 from collector.judge.report.sentences import Interpretation
 from collector.judge.verdict import read
@@ -121,7 +122,7 @@ def _unclear(activity: Activity) -> bool:
     """Does C code hold it that the user or an unknown library called? The name of the caller does not tell which."""
     if activity.doing is Doing.WORK:
         return True
-    in_c = activity.label == IN_LIBRARY or (activity.user is not None and activity.frames[-1] == activity.user)
+    in_c = activity.told is Told.IN_LIBRARY or (activity.user is not None and activity.frames[-1] == activity.user)
     return activity.doing is Doing.OUTSIDE and in_c and not activity.kernel_tells
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from collector.align.observations import Observations
 from collector.align.ras.communicators import Level, RasGroup, RasView
+from collector.align.thresholds import is_majority
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import SequenceEvidence
 from shared.ranks import fold, ranks_in_words
@@ -54,7 +55,7 @@ def common(levels: Sequence[Level]) -> int:
     reached = 0
     for level in sorted(levels, key=lambda level: -level.operations):
         reached += level.number
-        if 2 * reached > total:
+        if is_majority(reached, total):
             return level.operations
     return 0
 

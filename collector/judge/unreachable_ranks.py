@@ -1,8 +1,9 @@
 """Step 6, with silent nodes: what stands against ranks of which nothing is known but that others wait for them.
 
 They may wait like everybody else. So where a rank is seen to hold the job up, they are told beside it and not blamed;
-unless connections or NCCL RAS tell more of their nodes than that their agents are silent. Ranks that nobody looked at
-are never blamed: on one node of two, or with half of the dumps, that others wait for them says nothing about them.
+unless log lines, connections or NCCL RAS tell more of their nodes than that their agents are silent. Ranks that nobody
+looked at are never blamed: on one node of two, or with half of the dumps, that others wait for them says nothing about
+them.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ def waits_for_unseen(faults: Sequence[Fault], scene: Observations) -> Fault | No
 
 def _of_unseen(fault: Fault, scene: Observations) -> bool:
     unseen = (scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in fault.culprits)
-    return bool(fault.culprits) and not fault.ground and all(unseen)
+    return bool(fault.culprits) and not fault.named_by and all(unseen)
 
 
 def beside_the_seen(faults: Sequence[Fault], scene: Observations) -> list[Fault]:
@@ -40,10 +41,10 @@ def beside_the_seen(faults: Sequence[Fault], scene: Observations) -> list[Fault]
     if not silent or not any(map(_blames_somebody, seen)):
         return list(faults)
     seen.sort(key=lambda fault: not _blames_somebody(fault))
-    broken = [bool(with_descriptors(fault, scene).ground) for fault in silent]
-    remarks = [_remark(fault, scene) for fault, more in zip(silent, broken, strict=True) if not more]
+    named = [bool(with_descriptors(fault, scene).named_by) for fault in silent]
+    remarks = [_remark(fault, scene) for fault, more in zip(silent, named, strict=True) if not more]
     first = replace(seen[0], remarks=(*seen[0].remarks, *remarks))
-    return [first, *seen[1:], *(fault for fault, more in zip(silent, broken, strict=True) if more)]
+    return [first, *seen[1:], *(fault for fault, more in zip(silent, named, strict=True) if more)]
 
 
 def _blames_somebody(fault: Fault) -> bool:

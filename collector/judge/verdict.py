@@ -1,23 +1,38 @@
 """The verdict: `diagnose(snapshots, expected) -> Diagnosis`, a pure function.
 
-The order of snapshots, ranks and dump files never changes the answer. The steps, whose numbers the code carries:
+The order of snapshots, ranks and dump files never changes the answer. The steps, whose numbers the code carries, and
+the modules that take them:
 
- 0. Whose are they? The ranks of several users are never one job.                                     whose
- 1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.        roster
- 2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.                motion, straggler
- 3. Line up each group by (lane, sequence), inferring members where no dump names them.        groups
- 4. Same sequence, different signature: the minority against the majority.           disputes, signatures
- 5. Who waits for whom, by record; what the record cannot hold, by stack.                 waits, queues, hidden
- 6. Follow the edges to the root; a cycle is a deadlock.                  graph, roots, circles, programs, silence
- 7. All issued, none completed: stuck together, and nobody is blamed for it.                           stuck
- 8. Where is the root now, and why?                                                            activity, patterns
- 9. Without a recorder, the same from RAS's counts, logs, stacks and process state.    by_ras, by_logs, by_stacks
-10. Say it, with its ground.                                                                   findings, wording
+ 0. Whose are they? The ranks of several users are never one job.                            job_owner
+ 1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.      accounting, absent_ranks
+ 2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.              progress, slow/
+ 3. Line up each group by (lane, sequence), inferring members where no dump names them.      process_groups
+ 4. Same sequence, different signature: the minority against the majority.                   find_mismatch, mismatch
+ 5. Who waits for whom, by record; what the record cannot hold, by stack.                   wait_edges, unrecorded_waits
+ 6. Follow the edges to the root; a cycle is a deadlock.                                     wait_graph, roots, deadlock
+ 7. All issued, none completed: stuck together, and nobody is blamed for it.                 stuck_together
+ 8. Where is the root now, and why?                                                          activity, patterns
+ 9. Without a recorder, the same from RAS's counts, logs, stacks and process state.          by_ras, by_logs, by_stacks
+10. Say it, with its evidence.                                                               report/
+
+What goes before what, where steps 2 to 9 say different things; the code carries these letters:
+
+A. Nothing of the job is seen: there is nothing to judge.
+B. Something moved: it is not hung. At most one rank makes the others wait.
+C. Records, as far as they blame a rank that somebody looked for; else the counts of RAS. Log lines that name the same
+   ranks are added to them and change nobody: what is seen now goes before what was written.
+D. Where C blames nobody, log lines and stacks are weighed against each other (step 7 of `by_logs.py`).
+E. Where only ranks that nobody looked at are left to blame, nobody is: where to look next is the answer.
+F. Culprits that are seen go before those on silent nodes, unless more than silence names these.
+G. A fault that may be a pause of a healthy job waits for more looks; one that is due does not wait for it.
+H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
+   nobody.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from collector.align.accounting import account_for_ranks
 from collector.align.coverage import coverage_of
 from collector.align.expected import Expected
 from collector.align.groups.device_queues import unfinished
@@ -27,16 +42,18 @@ from collector.align.job_owner import one_users
 from collector.align.logs.attributed_lines import hear
 from collector.align.node_facts import node_facts
 from collector.align.observations import Observations
-from collector.align.progress import BUSY_SECONDS, Motion, motion_of, written_after
-from collector.align.roster import Presence, account_for_ranks
+from collector.align.progress import Motion, motion_of, written_after
+from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
+from collector.align.thresholds import BUSY_SECONDS
 from collector.checks.all import check_job
 from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import faults_by_record
 from collector.judge.by_stacks import faults_by_stacks, may_be_slow
+from collector.judge.certainty import tempered, unproven
 from collector.judge.fault import Fault
 from collector.judge.hardware.apply import with_endings, with_nodes
 from collector.judge.hardware.descriptors import under_way, with_descriptors
@@ -50,7 +67,7 @@ from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Conflict, Diagnosis, Finding
-from shared.answer.words import Certainty, Kind, Verdict
+from shared.answer.words import Kind, Verdict
 from shared.ranks import ranks_in_words
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
@@ -95,7 +112,7 @@ def _unproven(reading: Interpretation, doubts: Sequence[Conflict]) -> Interpreta
 
 
 def _supported(finding: Finding, remarks: tuple[str, ...]) -> Finding:
-    certainty = Certainty.SUPPORTED if finding.certainty is Certainty.PROVEN else finding.certainty
+    certainty = unproven(finding.certainty)
     return finding.model_copy(update={"certainty": certainty, "remarks": (*finding.remarks, *remarks)})
 
 
@@ -114,24 +131,24 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
 
 def _read(scene: Observations) -> Interpretation:
     if not scene.activities and not scene.roster.unowned:
-        return _nobody_left(scene)
-    if _moves(scene):
+        return _nobody_left(scene)  # A
+    if _moves(scene):  # B
         return _moving(scene)
     recorded = faults_by_record(scene)
-    faults = with_logs(of_looked_at(recorded, scene) or faults_by_ras(scene), scene)
+    faults = with_logs(of_looked_at(recorded, scene) or faults_by_ras(scene), scene)  # C
     by_stacks = [] if faults else faults_by_stacks(scene)
     seen = of_looked_at(by_stacks, scene)
-    faults = faults or weighed(faults_by_logs(scene), with_counts(seen, scene), scene)
-    if not faults:
+    faults = faults or weighed(faults_by_logs(scene), with_counts(seen, scene), scene)  # D
+    if not faults:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), scene)
         return _quiet(scene) if elsewhere is None else _unseen(elsewhere)
-    faults = beside_the_seen(faults, scene)
-    doubts = [_doubt(fault, scene) for fault in faults]
+    faults = beside_the_seen(faults, scene)  # F
+    doubts = [_doubt(fault, scene) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
     if first is not None and not due:
         return first
-    told = [with_descriptors(with_nodes(_tempered(fault, scene), scene), scene) for fault in due]
+    told = [with_descriptors(with_nodes(tempered(fault, scene), scene), scene) for fault in due]  # H
     findings = tuple(finding_of(fault, scene) for fault in told)
     return Interpretation(
         Verdict.HUNG, "", findings=findings, decided_after=None if first is None else first.decided_after
@@ -220,14 +237,16 @@ def _doubt(fault: Fault, scene: Observations) -> Interpretation | None:
     recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
     at_once = fault.kind in _NEVER_PASSES and recorded
     needed = motion.needed(busy=_takes_time(fault, suspects, scene), at_once=at_once)
-    sent = under_way(fault, scene) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else ""
-    if sent or (stall >= needed and _is_unseen(fault)):
+    sent = under_way(fault, scene) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
+    if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
-    return Interpretation(Verdict.CANNOT_TELL, sent, waited_for=suspects, stall=stall, decided_after=needed - stall)
+    return Interpretation(
+        Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall, sent=sent
+    )
 
 
 def _doubt_of_files(fault: Fault, scene: Observations) -> Interpretation | None:
@@ -254,7 +273,7 @@ def _doubt_of_files(fault: Fault, scene: Observations) -> Interpretation | None:
 def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Observations) -> bool:
     """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
     motions = {rank: scene.motion.by_rank[rank] for rank in suspects if rank in scene.motion.by_rank}
-    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not _only_waits(rank, scene)]
+    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not scene.only_waits(rank)]
     may_pass = any(scene.activities[rank].may_pass for rank in suspects if rank in scene.activities)
     unseen = set(motions.values()) == {Motion.UNKNOWN}
     return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, scene)
@@ -262,7 +281,7 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Observations) ->
 
 def _is_unseen(fault: Fault) -> bool:
     """Is all that is held against a rank that its node is silent? It may be at work there."""
-    return fault.kind is Kind.RANK_UNREACHABLE and not fault.ground
+    return fault.kind is Kind.RANK_UNREACHABLE and not fault.named_by
 
 
 def _is_starting(fault: Fault) -> bool:
@@ -282,31 +301,5 @@ def _age(look: RankSnapshot) -> float | None:
     return None if begun is None or look.looked_at_ns is None else max(0.0, look.looked_at_ns / 1e9 - begun)
 
 
-def _tempered(fault: Fault, scene: Observations) -> Fault:
-    """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
-    busy = any(
-        scene.motion.by_rank.get(rank) is Motion.BUSY and not _only_waits(rank, scene) for rank in fault.culprits
-    )
-    passing = busy or any(scene.activities[r].may_pass for r in fault.culprits if r in scene.activities)
-    weaker = (passing and fault.kind is Kind.RANK_NOT_JOINED) or _rests_on_inference(fault, scene)
-    if weaker and fault.certainty is Certainty.PROVEN:
-        return replace(fault, certainty=Certainty.SUPPORTED)
-    return fault
-
-
-def _rests_on_inference(fault: Fault, scene: Observations) -> bool:
-    """Does it depend on a group whose members were inferred? The default group is the world, once its size is known."""
-    if fault.kind in (Kind.RANK_STOPPED, Kind.RANK_EXITED):
-        return False
-    groups = [edge.group for edge in (*fault.edges, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
-    return any(group.inferred and not (group.is_default and scene.roster.world_size is not None) for group in groups)
-
-
 _NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
 """Kinds of faults that time does not heal: they need no stall to be told from a pause."""
-
-
-def _only_waits(rank: int, scene: Observations) -> bool:
-    """A waiter may spin, or poll a store: its CPU time is no progress."""
-    activity = scene.activities.get(rank)
-    return activity is not None and activity.may_wait_for_ranks

@@ -31,8 +31,8 @@ FLOORS = (
 MOST_MODULES = 17
 """In one room, `__init__.py` not counted: some fifteen, so that a listing is read at a glance."""
 
-MOST_LINES = 380
-"""Of one module. Past 300 it is mostly two; today's longest are the contract and the roster."""
+MOST_LINES = 345
+"""Of one module. Past 300 it is mostly two; today's longest are the contract and the reader of dumps."""
 
 
 def floor_of(file: Path) -> int:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.groups.process_groups import GroupView, line_up
 from collector.align.groups.rank_sequences import NONE
-from collector.align.roster import account_for_ranks
 from shared.answer.diagnosis import Contract, GroupRef
 from shared.ranks import FoldedRanks, fold
 from shared.wire.snapshot import NodeSnapshot

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from collector.align.ras.process_ranks import ProcessesOfRanks, world_of
+from collector.align.thresholds import RAS_REPORTS_APART_NS
 from shared.answer.diagnosis import GroupRef
 from shared.ranks import fold, unfold
 from shared.wire.ras import Communicator, Launched, RasNetwork, RasStatus
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
-_APART_NS = 1_000_000_000
 _MOST_LOST = 16
 _TROUBLE = (RasStatus.SILENT, RasStatus.DEAD)
 
@@ -187,7 +187,7 @@ def _apart(told: Sequence[tuple[str, RasNetwork]]) -> bool:
         by_host[host].append(network)
     for networks in by_host.values():
         asked = [network.asked_at_ns for network in networks if network.asked_at_ns is not None]
-        if asked and max(asked) - min(asked) >= _APART_NS:
+        if asked and max(asked) - min(asked) >= RAS_REPORTS_APART_NS:
             return True
         if len({network.told_at for network in networks if network.told_at}) > 1:
             return True

@@ -9,6 +9,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from collector.align.thresholds import is_majority
 from shared.wire.ras import Communicator, RasNetwork
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 
@@ -56,7 +57,7 @@ class ProcessesOfRanks:
         found: dict[int, int] = {}
         for pids in by_address.values():
             shared = {host: len(pids.keys() & known.keys()) for host, known in self._nameless.items()}
-            best = [host for host, count in shared.items() if count and 2 * count > len(pids)]
+            best = [host for host, count in shared.items() if count and is_majority(count, len(pids))]
             if len(best) == 1:
                 known = self._nameless[best[0]]
                 found |= {at: known[pid] for pid, at in pids.items() if pid in known}

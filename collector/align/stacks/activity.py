@@ -8,7 +8,15 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.frames_communication import frame_pattern
 from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
 from collector.align.stacks.kernel_waits import kernel_pattern
-from collector.align.stacks.patterns import OWN_THREAD, TELLS_OF_CALLERS, WAITS_FOR_RANKS, Doing, KernelPattern
+from collector.align.stacks.patterns import (
+    TELLS_OF_CALLERS,
+    WAITS_FOR_RANKS,
+    Doing,
+    FramePattern,
+    KernelPattern,
+    Told,
+    WaitsOn,
+)
 from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
@@ -20,10 +28,8 @@ _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/
 _STDLIB_SHORT = re.compile(
     r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
 )
-ASLEEP = "asleep in user code"
-IN_LIBRARY = "in library code"
-_PLAIN_LABELS = frozenset({"in user code", IN_LIBRARY})
-"""What is said where neither a frame nor the kernel tells anything."""
+_PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
+"""Neither a frame nor the kernel tells anything."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,9 @@ class Activity:
     doing: Doing
     cause: Cause
     label: str
+    """For people: nothing is decided by it."""
+    told: Told = Told.BY_PATTERN
+    waits_on: frozenset[WaitsOn] = frozenset()
     op: str | None = None
     thread: str = ""
     frames: tuple[Frame, ...] = ()
@@ -55,6 +64,11 @@ class Activity:
         return self.doing in WAITS_FOR_RANKS
 
     @property
+    def is_plain(self) -> bool:
+        """Is it known only whose code it is in?"""
+        return self.told in _PLAIN
+
+    @property
     def may_wait_for_ranks(self) -> bool:
         """On a device a rank waits for whatever it has put there: a collective like everybody's, perhaps."""
         return self.waits_for_ranks or self.doing is Doing.DEVICE
@@ -71,6 +85,9 @@ class Activity:
             process=self.process,
             child=self.child,
         )
+
+
+_NOT_SEEN = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen", told=Told.NOT_SEEN)
 
 
 def place(frame: Frame) -> Place:
@@ -93,15 +110,24 @@ def with_the_rest(seen: Activity, view: RankView) -> Activity:
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
-        return replace(seen, cause=Cause.SIGNAL, label="stopped by a signal", kernel_agrees=True)
+        return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
     return seen
+
+
+def _placed(seen: Activity, label: str, *waits_on: WaitsOn) -> Activity:
+    """The activity with a better word for where it is, and what that place waits for."""
+    return replace(seen, label=label, told=Told.BY_PATTERN, waits_on=frozenset(waits_on))
+
+
+def _placed_by(seen: Activity, row: FramePattern | KernelPattern) -> Activity:
+    return _placed(seen, row.label, *(() if row.waits_on is None else (row.waits_on,)))
 
 
 def from_stacks(view: RankView) -> Activity:
     """Return what a rank is doing by its stacks alone: the main thread's, or that of the one that it waits for."""
     stacks = view.stacks
     if stacks is None:
-        return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")
+        return _NOT_SEEN
     main = _thread_activity(stacks, stacks.main, view.native_stacks)
     if main.waits_for_ranks or not main.frames:
         return main
@@ -117,12 +143,12 @@ def from_stacks(view: RankView) -> Activity:
 
 def _at_home(seen: Activity) -> Activity:
     """A thread that waits for something in its own process: another thread that works, or work that may never come."""
-    if seen.label not in _PLAIN_LABELS or not seen.frames:
+    if not seen.is_plain or not seen.frames:
         return seen
     if any(waits_for_work(frame.function, frame.file) for frame in _called(seen)):
-        return replace(seen, label="waiting for work to come", may_pass=True, may_be_idle=True)
+        return replace(_placed(seen, "waiting for work to come"), may_pass=True, may_be_idle=True)
     if waits_for_thread(seen):
-        return replace(seen, label=OWN_THREAD, may_pass=True)
+        return replace(_placed(seen, "waiting for a thread of its own", WaitsOn.OWN_THREAD), may_pass=True)
     return seen
 
 
@@ -143,12 +169,13 @@ def _called(seen: Activity) -> tuple[Frame, ...]:
 
 def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | None) -> Activity:
     if thread is None:
-        return Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen")
+        return _NOT_SEEN
     frames = stacks.stack(thread)
     base = Activity(
         doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
         cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
         label="in user code" if frames else "no Python frame",
+        told=Told.IN_USER_CODE if frames else Told.NOT_SEEN,
         thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
         frames=frames,
         user=next((frame for frame in reversed(frames) if is_user_frame(frame)), None),
@@ -165,9 +192,9 @@ def _with_gil(seen: Activity) -> Activity:
     """That a sleeper keeps the GIL is its cause only where nothing tells what it sleeps in."""
     if not seen.keeps_gil or seen.doing is not Doing.OUTSIDE:
         return seen
-    if seen.label in _PLAIN_LABELS and not seen.kernel_tells:
-        return replace(seen, cause=Cause.GIL, label="asleep and keeps the GIL")
-    return replace(seen, label=f"{seen.label} without letting go of the GIL")
+    if seen.is_plain and not seen.kernel_tells:
+        return replace(_placed(seen, "asleep and keeps the GIL"), cause=Cause.GIL)
+    return _placed(seen, f"{seen.label} without letting go of the GIL", *seen.waits_on)
 
 
 def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
@@ -177,11 +204,11 @@ def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
         row = frame_pattern(frame.function, frame.file, native=frame.native)
         if row is not None and (depth < called or row.cause in TELLS_OF_CALLERS):
             op = frame.function.lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
-            return replace(base, doing=row.doing, cause=row.cause, label=row.label, op=op, may_pass=row.may_pass)
+            return replace(_placed_by(base, row), doing=row.doing, cause=row.cause, op=op, may_pass=row.may_pass)
     if not frames or frames[-1] == base.user:
         return base
     cause = Cause.UNKNOWN if base.user is None else base.cause
-    return replace(base, cause=cause, label=IN_LIBRARY, may_pass=True)
+    return replace(base, cause=cause, label="in library code", told=Told.IN_LIBRARY, may_pass=True)
 
 
 def _with_native(told: Activity, native: Stacks | None) -> Activity:
@@ -193,7 +220,8 @@ def _with_native(told: Activity, native: Stacks | None) -> Activity:
     if not rows:
         return told
     row = next((row for row in rows if row.doing in (Doing.P2P, Doing.STORE)), rows[0])  # these wrap the plainer ones
-    return replace(told, doing=row.doing, cause=row.cause, label=row.label, may_pass=told.may_pass or row.may_pass)
+    may_pass = told.may_pass or row.may_pass
+    return replace(_placed_by(told, row), doing=row.doing, cause=row.cause, may_pass=may_pass)
 
 
 def _with_kernel(seen: Activity, process: Process | None) -> Activity:
@@ -207,14 +235,14 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
         return _by_row(said, row)
     if process.state == "t" and process.tracer_pid and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
         label = f"held by a debugger (pid {process.tracer_pid})"
-        held = replace(said, doing=Doing.OUTSIDE, cause=Cause.DEBUGGER, label=label, may_pass=False, may_be_idle=False)
-        return replace(held, kernel_agrees=True, kernel_tells=True)
+        held = replace(_placed(said, label), doing=Doing.OUTSIDE, cause=Cause.DEBUGGER, may_pass=False)
+        return replace(held, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
     if process.state == "D" and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):
         return _held_by_kernel(said)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
     sleeps = "nanosleep" in name or (name in NO_SYSCALL and "nanosleep" in (process.wchan or ""))
-    if agrees and seen.label == "in user code" and sleeps:
-        return replace(said, label=ASLEEP, kernel_agrees=True, kernel_tells=True)
+    if agrees and seen.told is Told.IN_USER_CODE and sleeps:
+        return replace(_placed(said, "asleep in user code"), kernel_agrees=True, kernel_tells=True)
     return replace(said, kernel_agrees=agrees)
 
 
@@ -224,9 +252,10 @@ def _by_row(seen: Activity, row: KernelPattern) -> Activity:
         return replace(seen, kernel_agrees=True)
     open_cause = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN) or row.cause is Cause.SIGNAL
     cause = row.cause if open_cause else seen.cause
-    plain = open_cause and seen.label in _PLAIN_LABELS
-    label = row.label if plain else f"{seen.label}, {row.label}"
-    told = replace(seen, doing=row.doing, cause=cause, label=label, may_pass=row.may_pass)
+    placed = _placed_by(seen, row)
+    if not (open_cause and seen.is_plain):
+        placed = _placed(seen, f"{seen.label}, {row.label}", *seen.waits_on, *placed.waits_on)
+    told = replace(placed, doing=row.doing, cause=cause, may_pass=row.may_pass)
     return replace(told, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
 
 
@@ -235,12 +264,12 @@ def _held_by_kernel(seen: Activity) -> Activity:
     held = replace(seen, doing=Doing.OUTSIDE, may_pass=True, may_be_idle=False, kernel_agrees=True)
     if seen.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
         return held
-    return replace(held, cause=Cause.UNKNOWN, label="in uninterruptible sleep in the kernel", kernel_tells=True)
+    return replace(_placed(held, "in uninterruptible sleep in the kernel"), cause=Cause.UNKNOWN, kernel_tells=True)
 
 
 def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     """When a rank waits for its DataLoader or a child process, say where the child is that does not deliver."""
-    if seen.cause is not Cause.DATALOADER and "child" not in seen.label:
+    if seen.cause is not Cause.DATALOADER and WaitsOn.CHILD not in seen.waits_on:
         return seen
     told = [(child, _child_activity(child)) for child in children]
     blocked = [(child, doing) for child, doing in told if doing is not None]
@@ -256,7 +285,7 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
 def _child_activity(child: Child) -> Activity | None:
     """What a child is blocked in; None for an idle worker that merely waits for its next task."""
     if not isinstance(child.stacks, Stacks):
-        base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable")
+        base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
     functions = [frame.function.rpartition(".")[2] for frame in seen.frames]

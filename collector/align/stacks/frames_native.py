@@ -2,7 +2,7 @@
 
 import re
 
-from collector.align.stacks.patterns import LOCK, Doing, FramePattern, frame_row, package, stdlib
+from collector.align.stacks.patterns import Doing, FramePattern, WaitsOn, frame_row, package, stdlib
 from shared.answer.words import Cause
 
 NATIVE_FRAMES: tuple[FramePattern, ...] = (
@@ -35,8 +35,9 @@ NATIVE_FRAMES: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,
-        LOCK,
+        "waiting for a lock",
         r"^(acquire_timed|lock_PyThread_acquire_lock|rlock_acquire)$",
+        waits_on=WaitsOn.LOCK,
     ),
     # dlopen (libc.so.6); _dl_open (ld-linux-x86-64.so.2)
     frame_row(Doing.OUTSIDE, Cause.IMPORT, "loading a shared library", r"^(dlopen|_?_?dl_open\w*)"),

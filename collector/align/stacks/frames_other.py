@@ -3,7 +3,7 @@
 Above each row, or group of rows, stands a real frame that it must match, as py-spy prints it.
 """
 
-from collector.align.stacks.patterns import CHILD_PROCESS, POOL, Doing, FramePattern, frame_row, package, stdlib
+from collector.align.stacks.patterns import Doing, FramePattern, WaitsOn, frame_row, package, stdlib
 from shared.answer.words import Cause
 
 _DATA: tuple[FramePattern, ...] = (
@@ -195,18 +195,20 @@ _HOME: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,
-        POOL,
+        "waiting for a pool of child processes",
         r"^(get|wait|next|join|_help_stuff_finish)$",
         r"(^|/)multiprocess(ing)?/pool\.py$",
+        waits_on=WaitsOn.CHILD,
     ),
     # _communicate (subprocess.py:2115); wait (subprocess.py:1264)
     # poll (multiprocessing/popen_fork.py:27)
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,
-        CHILD_PROCESS,
+        "waiting for a child process",
         r"^(_communicate|communicate|wait|_wait|_try_wait|poll|join|call|run|check_\w+|__exit__|__init__|_execute_child)$",
         rf"{stdlib('subprocess')}|(^|/)multiprocess(ing)?/popen_\w+\.py$",
+        waits_on=WaitsOn.CHILD,
     ),
     # acquire (logging/__init__.py:922); flush (logging/__init__.py:1084)
     frame_row(

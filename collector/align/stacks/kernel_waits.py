@@ -5,7 +5,7 @@ Above each row, or group of rows, stands a real fact that it must match. The fir
 
 from functools import lru_cache
 
-from collector.align.stacks.patterns import CHILD_PROCESS, Doing, KernelPattern, kernel_row
+from collector.align.stacks.patterns import Doing, KernelPattern, WaitsOn, kernel_row
 from shared.answer.words import Cause
 
 KERNEL: tuple[KernelPattern, ...] = (
@@ -57,9 +57,16 @@ KERNEL: tuple[KernelPattern, ...] = (
         Cause.USER_CODE,
         "waiting for a child process to execute its program",
         wchan=r"^(kernel_clone|_do_fork|wait_for_vfork_done)$",
+        waits_on=WaitsOn.CHILD,
     ),
     # syscall wait4, wchan do_wait: os.system(), os.waitpid()
-    kernel_row(Cause.USER_CODE, CHILD_PROCESS, syscall=r"^(wait4|waitid|waitpid)$", may_pass=True),
+    kernel_row(
+        Cause.USER_CODE,
+        "waiting for a child process",
+        syscall=r"^(wait4|waitid|waitpid)$",
+        may_pass=True,
+        waits_on=WaitsOn.CHILD,
+    ),
     # syscall read, fd 0 -> /dev/pts/3, wchan wait_woken (n_tty_read): input(), a login prompt, a debugger's prompt
     kernel_row(
         Cause.USER_CODE,

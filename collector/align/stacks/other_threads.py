@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, place
-from collector.align.stacks.patterns import LOCK, OWN_THREAD, Doing
+from collector.align.stacks.patterns import Doing, WaitsOn
 from shared.answer.diagnosis import StackEvidence
 
 _MOST_TOLD = 4
@@ -26,7 +26,7 @@ _POOL = re.compile(r"(^|/)concurrent/futures/thread\.py$")
 def threads_it_may_wait_for(view: RankView, seen: Activity) -> tuple[Activity, ...]:
     """Return what those threads of a rank do that its main thread may wait for, by name; none where it does not."""
     stacks = view.stacks
-    waits = seen.doing is Doing.OUTSIDE and any(label in seen.label for label in (OWN_THREAD, LOCK))
+    waits = seen.doing is Doing.OUTSIDE and not seen.waits_on.isdisjoint((WaitsOn.OWN_THREAD, WaitsOn.LOCK))
     if stacks is None or stacks.main is None or not waits or seen.frames != stacks.stack(stacks.main):  # 1
         return ()
     others = (activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main)
@@ -41,7 +41,7 @@ def thread_evidence(view: RankView, seen: Activity) -> Iterable[StackEvidence]:
     found = threads_it_may_wait_for(view, seen)
     which = "may be the one" if len(found) == 1 else f"may be one of {len(found)}"
     for each in found[:_MOST_TOLD]:
-        doing = "waiting for another thread" if each.label == OWN_THREAD else each.label
+        doing = "waiting for another thread" if WaitsOn.OWN_THREAD in each.waits_on else each.label
         text = (
             f"thread {each.thread} of rank {view.rank}, which {which} that it waits for, is {doing}, at {_place(each)}"
         )

@@ -27,10 +27,28 @@ class Doing(StrEnum):
 
 WAITS_FOR_RANKS = frozenset({Doing.COLLECTIVE, Doing.P2P, Doing.STORE, Doing.WORK})
 
-CHILD_PROCESS = "waiting for a child process"
-POOL = "waiting for a pool of child processes"
-LOCK = "waiting for a lock"
-OWN_THREAD = "waiting for a thread of its own"
+
+class WaitsOn(StrEnum):
+    """What of its own node a thread waits for: where to look next."""
+
+    CHILD = "child"
+    """A child process, or a pool of them."""
+    LOCK = "lock"
+    OWN_THREAD = "own_thread"
+    """Another thread of its process."""
+
+
+class Told(StrEnum):
+    """What tells where a thread is."""
+
+    BY_PATTERN = "by_pattern"
+    """A row of a table, the state of its process, or the kernel."""
+    IN_USER_CODE = "in_user_code"
+    """Nothing but that its innermost frame is the user's."""
+    IN_LIBRARY = "in_library"
+    """Nothing but that a library holds it that the user called."""
+    NOT_SEEN = "not_seen"
+
 
 MAY_PASS = frozenset({Cause.NETWORK, Cause.CHECKPOINT, Cause.COMPILE, Cause.IMPORT, Cause.FILESYSTEM})
 """Causes that a healthy job has, too, for a minute: only the kernel can say that it will not end by itself."""
@@ -48,15 +66,18 @@ class FramePattern:
     label: str
     function: re.Pattern[str]
     file: re.Pattern[str]
+    waits_on: WaitsOn | None = None
 
     @property
     def may_pass(self) -> bool:
         """May a healthy rank be there for a minute, too?"""
-        return self.cause in MAY_PASS or self.label in (CHILD_PROCESS, POOL)
+        return self.cause in MAY_PASS or self.waits_on is WaitsOn.CHILD
 
 
-def frame_row(doing: Doing, cause: Cause, label: str, function: str, file: str = "") -> FramePattern:
-    return FramePattern(doing, cause, label, re.compile(function), re.compile(file))
+def frame_row(
+    doing: Doing, cause: Cause, label: str, function: str, file: str = "", *, waits_on: WaitsOn | None = None
+) -> FramePattern:
+    return FramePattern(doing, cause, label, re.compile(function), re.compile(file), waits_on)
 
 
 def package(*names: str) -> str:
@@ -81,6 +102,7 @@ class KernelPattern:
     may_pass: bool
     """May it end by itself after a while, as a slow disk does?"""
     doing: Doing = Doing.OUTSIDE
+    waits_on: WaitsOn | None = None
 
 
 def kernel_row(
@@ -92,6 +114,7 @@ def kernel_row(
     wchan: str = "",
     may_pass: bool = False,
     doing: Doing = Doing.OUTSIDE,
+    waits_on: WaitsOn | None = None,
 ) -> KernelPattern:
     patterns = (re.compile(syscall), re.compile(target), re.compile(wchan))
-    return KernelPattern(cause, label, *patterns, may_pass, doing)
+    return KernelPattern(cause, label, *patterns, may_pass, doing, waits_on)

@@ -40,7 +40,14 @@ def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -
         if views[rank].native_stacks is not None and activities[rank].frames
     }
     return {
-        rank: replace(activity, doing=known.doing, cause=known.cause, label=known.label)
+        rank: replace(
+            activity,
+            doing=known.doing,
+            cause=known.cause,
+            label=known.label,
+            told=known.told,
+            waits_on=known.waits_on,
+        )
         if (known := told.get(activity.frames)) is not None and activity.doing in (Doing.OUTSIDE, Doing.WORK)
         else activity
         for rank, activity in activities.items()

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
-from collector.align.roster import RankView, Roster, account_for_ranks
+from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of, place
 from shared.answer.diagnosis import Contract, Place, StackClass
 from shared.ranks import FoldedRanks, fold

@@ -23,6 +23,7 @@ from collector.align.node_facts import (
 from collector.align.observations import Observations
 from collector.align.roster import Presence, RankView, Roster
 from collector.align.stacks.kernel_stacks import stack_row
+from collector.align.thresholds import is_majority
 from collector.align.xids import Blame, blame_of, xid_in_words
 from collector.judge.fault import Fault
 from collector.judge.hardware.oom_kills import REMARK, are_all, unseen_kills
@@ -194,7 +195,9 @@ def _with_suspects(fault: Fault, scene: Observations) -> Fault:
     if not suspects:
         return fault
     ground = [item for host, facts in suspects.items() for item in _all_evidence(facts, hosts[host])]
-    if len(suspects) > 1 and 2 * len(suspects) > len(hosts):  # a habit of these nodes, or a fault of what they share
+    if len(suspects) > 1 and is_majority(
+        len(suspects), len(hosts)
+    ):  # a habit of these nodes, or a fault of what they share
         return replace(fault, ground=(*fault.ground, *ground))
     networks = {host: facts for host, facts in suspects.items() if _network_events(facts)}
     devices = any(

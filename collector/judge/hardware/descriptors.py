@@ -14,7 +14,14 @@ from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.roster import RankView
-from collector.judge.fault import Fault
+from collector.align.thresholds import (
+    BROKEN_LINK_RETRANSMITS,
+    FULL_TABLE,
+    LEAST_AGREEING,
+    LEAST_RETRANSMITS,
+    NEARLY_ALL,
+)
+from collector.judge.fault import Accuser, Fault
 from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
 from shared.answer.words import Cause, Kind
 from shared.wire.snapshot import Fds, Process, Socket
@@ -22,13 +29,6 @@ from shared.wire.snapshot import Fds, Process, Socket
 _MOST = 6
 """Pieces of evidence for one rank."""
 _MOST_RANKS = 8
-_RETRANSMITS = 3
-"""A lost packet or two is everyday's; each further one doubles the wait."""
-_RETRANSMITS_OF_A_BROKEN_LINK = 5
-"""Five unanswered repetitions take six seconds at least: TCP_RTO_MIN of 200 ms, doubled each time."""
-_NEARLY_ALL = 0.9
-_FEWEST_OTHERS = 2
-_FULL = 0.95
 _CONNECTED = "ESTABLISHED"
 
 
@@ -44,19 +44,19 @@ def with_descriptors(fault: Fault, scene: Observations) -> Fault:
     if not stuck:
         return fault
     found = [_of_connection(view, socket, scene) for view, socket in stuck]
-    fault = replace(fault, ground=(*fault.ground, *found))
+    fault = replace(fault, named_by=fault.named_by | {Accuser.CONNECTIONS}, ground=(*fault.ground, *found))
     return _with_links(fault, stuck, scene) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
 
 
-def under_way(fault: Fault, scene: Observations) -> str:
-    """Say what has left a victim and has not come to the other end; nothing where all data has come."""
+def under_way(fault: Fault, scene: Observations) -> str | None:
+    """Say what has left a victim and has not come to the other end; None where all data has come."""
     sent = [
         (socket.retransmits, view, socket)
         for view, socket in _connections(fault, scene)
         if socket.state == _CONNECTED and socket.unsent_bytes > 0
     ]
     if not sent:
-        return ""
+        return None
     times, view, socket = max(sent, key=lambda each: (each[0], -each[1].rank, each[2].remote))
     owner = _owner(socket, scene)
     to = socket.remote if owner is None else f"rank {owner.rank}{_on(owner)}"
@@ -82,7 +82,7 @@ def _stuck_connections(fault: Fault, scene: Observations, *, to_strangers: bool)
 
 def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], scene: Observations) -> Fault:
     """Where all are stuck together, data that nobody acknowledges for long tells the link, with both ends."""
-    lossy = [(view, s) for view, s in stuck if s.state == _CONNECTED and s.retransmits >= _RETRANSMITS_OF_A_BROKEN_LINK]
+    lossy = [(view, s) for view, s in stuck if s.state == _CONNECTED and s.retransmits >= BROKEN_LINK_RETRANSMITS]
     if not lossy:
         return fault
     links = tuple(Link(from_=LinkEnd(rank=view.rank, host=view.host), to=_end(socket, scene)) for view, socket in lossy)
@@ -126,7 +126,7 @@ def _of_connection(view: RankView, socket: Socket, scene: Observations) -> FdEvi
 def _is_stuck(socket: Socket) -> bool:
     if not socket.kind.startswith("tcp"):
         return False
-    resent = socket.retransmits >= _RETRANSMITS and socket.unsent_bytes > 0
+    resent = socket.retransmits >= LEAST_RETRANSMITS and socket.unsent_bytes > 0
     half_closed = socket.state == "CLOSE_WAIT" and socket.to_store
     return socket.state == "SYN_SENT" or half_closed or (socket.state == _CONNECTED and resent)
 
@@ -155,11 +155,11 @@ def _owner(socket: Socket, scene: Observations) -> RankView | None:
 
 
 def _of_store(view: RankView, fds: Fds, others: list[Fds]) -> Iterable[FdEvidence]:
-    if any(socket.to_store for socket in fds.sockets) or len(others) < _FEWEST_OTHERS or _serves_store(view, fds):
+    if any(socket.to_store for socket in fds.sockets) or len(others) < LEAST_AGREEING or _serves_store(view, fds):
         return
     connected = [s.remote for table in others for s in table.sockets if s.to_store and s.state == _CONNECTED]
     with_one = sum(any(s.to_store and s.state == _CONNECTED for s in table.sockets) for table in others)
-    if with_one >= _NEARLY_ALL * len(others):
+    if with_one >= NEARLY_ALL * len(others):
         store = Counter(connected).most_common(1)[0][0]
         text = f"rank {view.rank} has no connection to the store at {store}, which {with_one} other ranks have"
         yield _evidence(view, text, target=store)
@@ -198,7 +198,7 @@ def _blocked_fd(process: Process | None) -> int | None:
 
 
 def _of_files(view: RankView, fds: Fds, others: list[Fds]) -> Iterable[FdEvidence]:
-    if len(others) < _FEWEST_OTHERS:
+    if len(others) < LEAST_AGREEING:
         return
     elsewhere = {(file.path, file.locked, file.deleted) for table in others for file in table.notable_files}
     odd = [file for file in fds.notable_files if (file.path, file.locked, file.deleted) not in elsewhere]
@@ -208,7 +208,7 @@ def _of_files(view: RankView, fds: Fds, others: list[Fds]) -> Iterable[FdEvidenc
 
 
 def _of_limit(view: RankView, fds: Fds) -> Iterable[FdEvidence]:
-    if fds.limit is not None and fds.limit > 0 and fds.total >= _FULL * fds.limit:
+    if fds.limit is not None and fds.limit > 0 and fds.total >= FULL_TABLE * fds.limit:
         yield _evidence(view, f"rank {view.rank} has {fds.total} of at most {fds.limit} descriptors open")
 
 

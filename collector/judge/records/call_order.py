@@ -13,10 +13,8 @@ from functools import cached_property
 
 from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.thresholds import LEAST_AGREEING, LEAST_VOTES, is_majority
 from shared.wire.trace import Trace
-
-LEAST_AGREEING = 2
-"""Peers that must agree against one rank."""
 
 _MOST_ASKED = 64
 """A stray is alone: where more ranks than this each made calls of their own, nothing is usual."""
@@ -99,7 +97,7 @@ class CallOrders:
         held = {peer: {call: at for at, call in enumerate(calls) if call[1]} for peer, calls in theirs.items()}
         for at, call in enumerate(mine):
             holding = [peer for peer in held if call in held[peer]]
-            if call[1] and 2 * len(holding) > len(held):
+            if call[1] and is_majority(len(holding), len(held)):
                 return mine[at:], {peer: theirs[peer][held[peer][call] :] for peer in holding}
         return [], {}
 
@@ -185,8 +183,6 @@ def _in_words(call: _Call) -> str:
         return what
     return f"{what[0]} #{sequence} of group {role}"
 
-
-LEAST_VOTES = 3
 
 _Called = tuple[str, int, object]
 """(role of the group, sequence, what); sequence 0 where calls are not numbered alike on all ranks."""

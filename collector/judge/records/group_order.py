@@ -8,10 +8,8 @@ from collections import defaultdict
 
 from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.groups.wait_edge import Edge
+from collector.align.thresholds import LEAST_VOTES
 from shared.wire.trace import Trace
-
-LEAST_VOTES = 3
-"""Votes for one order that outweigh one rank's."""
 
 _Operation = tuple[str, int]
 """(role of a group, sequence)."""

@@ -13,6 +13,7 @@ from operator import itemgetter
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
+from collector.align.thresholds import LEAST_AGREEING, is_majority
 from shared.wire.trace import Signature, Trace
 
 
@@ -193,10 +194,12 @@ def _mismatch(
     group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[int, ...], list[int]]
 ) -> Mismatch:
     sides = sorted((tuple(sorted(ranks)) for ranks in opinions.values()), key=lambda ranks: (-len(ranks), ranks))
-    majority = 2 * len(sides[0]) > sum(map(len, sides)) and len(sides[0]) > 1
+    majority = is_majority(len(sides[0]), sum(map(len, sides))) and len(sides[0]) >= LEAST_AGREEING
     culprits = tuple(sorted(rank for ranks in sides[1:] for rank in ranks)) if majority else ()
     shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for ranks in sides)
-    return Mismatch(group, sequence, shown, culprits, certain=majority and 2 * len(sides[0]) > len(group.members))
+    return Mismatch(
+        group, sequence, shown, culprits, certain=majority and is_majority(len(sides[0]), len(group.members))
+    )
 
 
 def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:

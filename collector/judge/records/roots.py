@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import GroupView, role_of
-from collector.align.groups.signature_rules import UNPAIRED
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.roster import Presence
+from collector.align.thresholds import is_majority
+from collector.judge.certainty import of_root
 from collector.judge.fault import TELLING, Fault, first_edge, kind_of
 from collector.judge.records.call_order import CallOrders
 from collector.judge.records.skipped_call import shift_of
@@ -42,7 +43,7 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
         kind = Kind.P2P_UNMATCHED
     group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
-    certainty = _root_certainty(kind, culprits, first, scene)
+    certainty = of_root(kind, culprits, first, scene)
     return Fault(
         kind=kind if begun else Kind.STUCK_TOGETHER,
         culprits=culprits,
@@ -79,29 +80,6 @@ def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, scene: Observati
         return ()
     shift = shift_of(edge.group, culprits[0], edge.waiter, scene.traces)
     return () if shift is None else (str(shift),)
-
-
-def _root_certainty(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, scene: Observations) -> Certainty:
-    """Proven where marks or process state show it; what rests on elimination or inference is weaker.
-
-    That others wait and that a node is silent are two grounds: neither shows what the ranks on that node do.
-    """
-    views = [scene.roster.ranks[rank] for rank in culprits]
-    if kind is Kind.RANK_STOPPED or all(view.exited is not None for view in views):
-        return Certainty.PROVEN
-    if kind is Kind.RANK_MISSING and not scene.roster.live:
-        return Certainty.SUSPECTED  # that it left no file is all that is known
-    if kind is Kind.RANK_UNREACHABLE:
-        known = all(view.unanswered is not None and view.unanswered.ranks for view in views)
-        return Certainty.SUPPORTED if known else Certainty.SUSPECTED
-    if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
-        if edge.signature.op in UNPAIRED and not edge.is_p2p:
-            return Certainty.SUSPECTED  # it counts as a collective, and may have two members alone
-        marked = all(rank in edge.group.lanes for rank in culprits)
-        if marked and not (edge.group.inferred and edge.group.name != "0"):
-            return Certainty.PROVEN
-        return Certainty.SUPPORTED
-    return Certainty.SUSPECTED
 
 
 def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
@@ -146,7 +124,7 @@ def _few_have_come(group: GroupView, sequence: int | None, scene: Observations) 
     behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
     idle = {rank for rank in behind if not unfinished(scene.traces[rank])}
     ended = [rank for rank in scene.roster.ranks if _ended_well(rank, scene)]
-    return len(idle) > len(come) or (2 * len(ended) > len(scene.roster.ranks) and len(come) <= len(behind))
+    return len(idle) > len(come) or (is_majority(len(ended), len(scene.roster.ranks)) and len(come) <= len(behind))
 
 
 def _ended_well(rank: int, scene: Observations) -> bool:

@@ -9,13 +9,10 @@ from dataclasses import replace
 
 from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.thresholds import COMPARED_BEFORE, LEAST_AGREEING, LEAST_EARLIER
 from collector.judge.records.mismatch import Mismatch
 from shared.ranks import fold
 from shared.wire.trace import Trace
-
-_COMPARED_BEFORE = 16
-"""Sequences before the disagreement on which a witness must have done the same."""
-_LEAST_BEFORE = 2
 
 
 def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Mismatch:
@@ -31,7 +28,7 @@ def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], trace
         if _same_before(sibling, rank, group, mismatch.ranks, at, traces)
     ]
     said = {_facts_at(g, rank, at, traces) for g in siblings for rank in set(witnesses) & g.lanes.keys()} - {()}
-    if len(witnesses) < 2 or len(said) != 1:
+    if len(witnesses) < LEAST_AGREEING or len(said) != 1:
         return mismatch
     right = said.pop()
     culprits = tuple(rank for rank in mismatch.ranks if _facts_at(group, rank, at, traces) != right)
@@ -51,14 +48,14 @@ def _same_before(
 ) -> bool:
     """Has `rank` done in its own group, before `at`, what the disputants did in theirs?"""
     compared = 0
-    for sequence in range(max(1, at - _COMPARED_BEFORE), at):
+    for sequence in range(max(1, at - COMPARED_BEFORE), at):
         mine = _facts_at(sibling, rank, sequence, traces)
         theirs = {_facts_at(group, other, sequence, traces) for other in disputants} - {()}
         if mine and theirs:
             compared += 1
             if theirs != {mine}:
                 return False
-    return compared >= min(_LEAST_BEFORE, at - 1)
+    return compared >= min(LEAST_EARLIER, at - 1)
 
 
 def _facts_at(group: GroupView, rank: int, sequence: int, traces: dict[int, Trace]) -> tuple[Facts, ...]:

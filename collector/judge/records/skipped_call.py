@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.thresholds import COMPARED_FROM_SHIFT, FARTHEST_SHIFT
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
-
-_FARTHEST = 4
-"""Operations by which a rank may be off and still be recognised."""
-_COMPARED = 12
 
 _Token = tuple[tuple[Facts, ...], tuple[Frame, ...]]
 """What was issued, and from where; no frames where either side has none."""
@@ -50,7 +47,7 @@ def shift_of(group: GroupView, odd: int, typical: int, traces: dict[int, Trace])
     begun = next((sequence for sequence in common if mine[sequence] != theirs[sequence]), None)
     if begun is None:
         return None
-    for by in sorted((d for d in range(-_FARTHEST, _FARTHEST + 1) if d), key=abs):
+    for by in sorted((d for d in range(-FARTHEST_SHIFT, FARTHEST_SHIFT + 1) if d), key=abs):
         if _matches(mine, theirs, begun, by):
             lacking = theirs if by > 0 else mine
             earliest = _first_alike(lacking, begun)
@@ -65,7 +62,7 @@ def _matches(mine: dict[int, _Token], theirs: dict[int, _Token], begun: int, by:
     first = begun if by > 0 else begun - by
     pairs = [
         (mine[sequence], theirs[sequence + by])
-        for sequence in range(first, first + _COMPARED)
+        for sequence in range(first, first + COMPARED_FROM_SHIFT)
         if sequence in mine and sequence + by in theirs
     ]
     return len(pairs) >= 2 and all(a == b for a, b in pairs)

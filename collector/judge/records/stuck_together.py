@@ -9,6 +9,7 @@ from dataclasses import replace
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
+from collector.judge.certainty import of_stuck
 from collector.judge.fault import Fault
 from collector.judge.records.call_order import CallOrders, Stray
 from collector.judge.records.mismatch import is_compared
@@ -16,6 +17,8 @@ from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.words import Cause, Certainty, Kind
 from shared.formats.recorder.coalesced import COALESCED
 from shared.ranks import ranks_in_words
+
+_OPEN_WORLD = "nothing tells the world size: a rank that left no dump may be the one that is missing"
 
 
 def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) -> list[Fault]:
@@ -34,13 +37,17 @@ def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) ->
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=tuple(sorted(victims | graph.victims_of(victims))),
-        certainty=_stuck_certainty(edges, scene),
+        certainty=of_stuck(edges, open_world=_is_open_world(edges[0], scene)),
         cause=Cause.UNKNOWN,
         edges=tuple(edges),
         group=edges[0].group,
         op=edges[0].signature.op,
         sequence=edges[0].sequence,
-        remarks=(*_completed_by(edges[0]), _no_divergence(edges[0].signature.op), *_open_world(edges[0], scene)),
+        remarks=(
+            *_completed_by(edges[0]),
+            _no_divergence(edges[0].signature.op),
+            *((_OPEN_WORLD,) if _is_open_world(edges[0], scene) else ()),
+        ),
     )
     waiters = {edge.waiter for edge in edges}
     strays = () if edges[0].is_p2p or scene.overwritten(waiters) else programs.strays(waiters)
@@ -102,15 +109,6 @@ def _no_divergence(op: str) -> str:
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
 
 
-def _stuck_certainty(edges: list[Edge], scene: Observations) -> Certainty:
-    if _open_world(edges[0], scene):
-        return Certainty.SUSPECTED
-    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
-    return Certainty.PROVEN if complete else Certainty.SUPPORTED
-
-
-def _open_world(edge: Edge, scene: Observations) -> tuple[str, ...]:
+def _is_open_world(edge: Edge, scene: Observations) -> bool:
     """Dumps that name no members do not show that the rank above the highest seen has left none."""
-    if not edge.group.inferred or scene.roster.world_size is not None:
-        return ()
-    return ("nothing tells the world size: a rank that left no dump may be the one that is missing",)
+    return edge.group.inferred and scene.roster.world_size is None

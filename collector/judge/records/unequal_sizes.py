@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from collector.align.groups.process_groups import GroupView
+from collector.align.thresholds import COMPARED_BEFORE, LEAST_EARLIER, is_majority
 from collector.judge.records.mismatch import Mismatch, signature_at
 from shared.ranks import ranks_in_words
 from shared.wire.trace import Signature, Trace
@@ -18,9 +19,6 @@ from shared.wire.trace import Signature, Trace
 _Sizes = tuple[tuple[int, ...], ...]
 _Told = dict[int, Signature]
 """What each member has issued, in group-rank order."""
-_MOST_EARLIER = 16
-_LEAST_EARLIER = 2
-"""Fewer earlier operations than this make no habit."""
 
 
 def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
@@ -121,11 +119,11 @@ def _with_usual_root(
     """Where one rank was the root of all operations like this one before, any other that acts as the root is odd."""
     op = found.sides[0][1].op
     held = set.intersection(*(set(lane.sequences) for lane in group.lanes.values()))
-    recent = sorted(at for at in held if at < found.sequence)[-_MOST_EARLIER:]
+    recent = sorted(at for at in held if at < found.sequence)[-COMPARED_BEFORE:]
     before = [{r: signature_at(group, traces, r, at) for r in group.order} for at in recent]
     acted = [roots(told) for told in before if {one.op for one in told.values()} == {op}]
     earlier = [each for each in acted if each is not None]
-    usual = set.union(*earlier) if len(earlier) >= _LEAST_EARLIER else set()
+    usual = set.union(*earlier) if len(earlier) >= LEAST_EARLIER else set()
     acting = roots({rank: signature_at(group, traces, rank, found.sequence) for rank in group.order}) or set()
     odd = tuple(sorted(acting - usual))
     if len(usual) != 1 or not usual < acting or len(odd) != 1:
@@ -151,7 +149,7 @@ def _as_much_back(group: GroupView, sequence: int, told: _Told) -> Mismatch | No
     odd = {rank for rank, one in told.items() if _elements(one.input_sizes) != _elements(one.output_sizes)}
     if not odd or any(not (one.input_sizes and one.output_sizes) for one in told.values()):
         return None
-    culprits = tuple(sorted(odd)) if 2 * len(odd) < len(told) else ()
+    culprits = tuple(sorted(odd)) if is_majority(len(told) - len(odd), len(told)) else ()
     remark = f"{ranks_in_words(sorted(odd))} {'expects' if len(odd) == 1 else 'expect'} another size than put in"
     return _mismatch(group, sequence, told, culprits=culprits, odd=odd, remark=remark)
 

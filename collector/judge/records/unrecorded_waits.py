@@ -11,7 +11,8 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import UNKNOWN, Presence, RankView
 from collector.align.stacks.patterns import Doing
-from collector.judge.fault import Fault, first_edge, kind_of
+from collector.align.thresholds import LEAST_EARLIER
+from collector.judge.fault import Fault, first_edge, kind_of, left_out
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.words import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
@@ -133,9 +134,7 @@ def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: Wa
         kind=kinds[0],
         culprits=worst,
         victims=tuple(sorted({edge.waiter for edge in scene.edges} | set(hidden) - set(worst))),
-        certainty=Certainty.SUSPECTED
-        if kinds[0] is Kind.RANK_MISSING and not scene.roster.live
-        else Certainty.SUPPORTED,
+        certainty=Certainty.SUSPECTED if left_out(worst, scene) else Certainty.SUPPORTED,
         edges=graph.edges_to(hidden),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
@@ -146,8 +145,6 @@ def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: Wa
     )
 
 
-LEAST_STEPS = 2
-"""Fewer earlier steps than this make no habit."""
 _COUNTS_UNRECORDED = "gloo"
 
 
@@ -190,6 +187,6 @@ def _habit_of(rank: int, lane: Lane, trace: Trace) -> BrokenHabit | None:
         alike = (trace.signature[before], trace.signature[after])
         gaps.setdefault(alike, []).append(trace.op_id[after] - trace.op_id[before] - 1)
     *earlier, now = gaps[trace.signature[lane.positions[-2]], trace.signature[lane.positions[-1]]]
-    if len(earlier) < LEAST_STEPS or len(set(earlier)) > 1 or not 0 <= now < earlier[0]:
+    if len(earlier) < LEAST_EARLIER or len(set(earlier)) > 1 or not 0 <= now < earlier[0]:
         return None
     return BrokenHabit(rank, earlier[0], now, len(earlier))

@@ -45,7 +45,7 @@ def evidence_of(fault: Fault, scene: Observations) -> tuple[Evidence, ...]:
     shown = [edge for edge in fault.edges if edge.holders][:MOST_EDGES]
     if shown:
         found.append(_waits(shown))
-    found += _absences([scene.roster.ranks[rank] for rank in fault.culprits])
+    found += _absences([scene.roster.ranks[rank] for rank in fault.culprits], live=scene.roster.live)
     found += [item for rank in fault.culprits for item in _of_rank(scene.roster.ranks[rank], scene)]
     found += _stacks(fault.culprits, scene) or _stacks(fault.victims[:1], scene)
     for rank in (rank for rank in fault.culprits if rank in scene.activities):
@@ -176,7 +176,7 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     )
 
 
-def _absences(views: Iterable[RankView]) -> list[AbsenceEvidence]:
+def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]:
     """Those of one node, of whom the same is known, are told together."""
     together: dict[tuple[Presence, str | None, str], list[int]] = defaultdict(list)
     for view in views:
@@ -184,10 +184,10 @@ def _absences(views: Iterable[RankView]) -> list[AbsenceEvidence]:
             told = None if view.unanswered is None else view.unanswered.missing
             why = "" if told is None else f" ({told.reason}: {told.detail})"
             together[view.presence, view.host, why].append(view.rank)
-    return [_absence(ranks, *known) for known, ranks in together.items()]
+    return [_absence(ranks, *known, live=live) for known, ranks in together.items()]
 
 
-def _absence(ranks: list[int], presence: Presence, host: str | None, why: str) -> AbsenceEvidence:
+def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *, live: bool) -> AbsenceEvidence:
     who, one = ranks_in_words(ranks), len(ranks) == 1
     if presence is Presence.UNREACHABLE:
         where = f"node {host}" if host else "one of the nodes that did not answer"
@@ -201,6 +201,12 @@ def _absence(ranks: list[int], presence: Presence, host: str | None, why: str) -
         whose = "its" if one else "their"
         text = f"{who} {has} no process any more; {whose} launcher has ended children that are not reaped"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.GONE)
+    if presence is Presence.ABSENT and host is None:
+        text = f"{who} {has} no process on any node of the job, each of which answered or runs nothing of it"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
+    if presence is Presence.LEFT_OUT and live:
+        text = f"{who} {has} no process on any node that answered, and these nodes are as many as the job needs"
+        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
     on = f" on {host}" if host else ""
     text = f"{who} {has} no process{on} and no dump, though the job counts {'it' if one else 'them'}"
     return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)

@@ -36,6 +36,8 @@ class Interpretation:
     """Seconds of further standing still that would make it a hang."""
     unseen: tuple[int, ...] = ()
     """Ranks that others wait for and that nobody looked at."""
+    sent: str | None = None
+    """Data between those who wait that nobody has acknowledged yet; None: there is none."""
     idle: bool = False
     """Do `waited_for` look like a loop that waits for work?"""
 
@@ -67,8 +69,8 @@ def headline_of(reading: Interpretation, scene: Observations) -> str:
 
 def _waiting(reading: Interpretation, scene: Observations) -> str:
     who = ranks_in_words(reading.waited_for)
-    if reading.reason:
-        return f"all wait in communication, for {reading.stall:.1f} s now, and {reading.reason}"
+    if reading.sent is not None:
+        return f"all wait in communication, for {reading.stall:.1f} s now, and {reading.sent}"
     if reading.idle:
         return f"others wait for {who}, which waits for work to come: idle, or cut off from where its work comes from"
     usual = scene.motion.usual_gap_seconds

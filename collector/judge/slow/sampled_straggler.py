@@ -11,15 +11,8 @@ from itertools import pairwise
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of
 from collector.align.stacks.patterns import Doing
+from collector.align.thresholds import LEAST_SAMPLES, LEAST_WAKES, SAMPLED_STRAGGLER_SHARE, SAMPLED_VICTIM_SHARE
 from shared.wire.snapshot import Process, RankSnapshot
-
-LEAST_SAMPLES = 8
-STRAGGLER_SHARE = 0.2
-"""A straggler is seen waiting in at most this share of the samples …"""
-VICTIM_SHARE = 0.6
-"""… and every other rank in at least this share …"""
-LEAST_WAKES = 3
-"""… and has come out of a wait between at least so many of the looks."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ def find_sampled_straggler(roster: Roster) -> SampledStraggler | None:
         return None
     slowest = min(shares, key=lambda rank: (shares[rank], rank))
     others = min(share for rank, share in shares.items() if rank != slowest)
-    if shares[slowest] > STRAGGLER_SHARE or others < VICTIM_SHARE:
+    if shares[slowest] > SAMPLED_STRAGGLER_SHARE or others < SAMPLED_VICTIM_SHARE:
         return None
     if min(_wakes(view) for view in roster.present() if view.rank != slowest) < LEAST_WAKES:
         return None

@@ -12,21 +12,17 @@ from itertools import pairwise
 from statistics import median
 
 from collector.align.groups.process_groups import GroupView
-from collector.judge.slow.wait_times import LEAST_OPERATIONS, Seconds, Waiting, waiting_of
+from collector.align.thresholds import (
+    HABIT_SHARE,
+    LEAST_DISTANCE,
+    LEAST_OPERATIONS,
+    LEAST_PAUSES,
+    STRAGGLER_SHARE,
+    VICTIM_SECONDS,
+    VICTIM_SHARE,
+)
+from collector.judge.slow.wait_times import Seconds, Waiting, waiting_of
 from shared.wire.trace import Trace
-
-STRAGGLER_SHARE = 0.15
-"""A straggler waits for less than this share of the time …"""
-VICTIM_SHARE = 0.30
-"""… while the others, in the median, wait for more than this share …"""
-LEAST_DISTANCE = 0.20
-"""… and each of them for this much more than it does …"""
-VICTIM_SECONDS = 0.020
-"""… and for more than this long each time it matters …"""
-LEAST_PAUSES = 3
-"""… which is as often as this at least: one long pause is no habit …"""
-HABIT_SHARE = 0.1
-"""… nor is a lag that usually is less than this share of a step, whatever a network has held up once."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,8 @@ from itertools import pairwise
 
 from collector.align.group_clocks import ahead_of_first
 from collector.align.groups.process_groups import GroupView
+from collector.align.thresholds import LEAST_OPERATIONS
 from shared.wire.trace import Trace
-
-LEAST_OPERATIONS = 4
-"""Fewer operations than this tell nothing about a habit."""
 
 Operation = tuple[int, int]
 """(index of the group, sequence)."""

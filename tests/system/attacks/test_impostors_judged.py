@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.job_owner import one_users
-from collector.align.roster import account_for_ranks
 from collector.gather.fanout.fanout import make_client
 from collector.gather.jobs import summarise_jobs
 from collector.gather.namesakes import lists_apart, user_of

@@ -1,5 +1,6 @@
 """What Kubernetes and Slurm know of a job, in the diagnosis: names of pods, and nodes that nobody could ask."""
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,17 +135,19 @@ async def test_stopped_rank_is_woken_by_the_id_that_its_container_knows(tmp_path
 async def test_pod_that_was_evicted_is_told_where_its_ranks_are_missing(tmp_path: Path) -> None:
     """Which ranks were in it is not known, and not guessed. A silent node of somebody else's is no concern."""
     one, _ = whole_job()
+    one.ranks = tuple(rank.model_copy(update={"looked_at_ns": time.time_ns()}) for rank in one.ranks)
     idle = FakeAgent("node2", ())
     lost = worker(1, phase="Failed", reason="Evicted")
     cluster = Cluster(unhang=[], team=[worker(0), lost])
     async with on_kubernetes(tmp_path, cluster, one, idle, names="node[1-2,9]") as client:
         diagnosis, text = await diagnosed(client)
     finding = diagnosis.findings[0]
-    assert (finding.kind, finding.culprit_ranks) == ("rank_missing", (2, 3))
+    assert (finding.kind, finding.culprit_ranks, finding.certainty) == ("rank_missing", (2, 3), "supported")
     assert [culprit.pod for culprit in finding.culprits] == [None, None]
     told = [each.text for each in finding.evidence if isinstance(each, PodEvidence)]
     assert told == ["in pod team/w-1 of this job on node2 no rank is seen: Failed, Evicted"]
     assert "kubectl -n team describe pod w-1" in commands(finding)
+    assert "ranks 2-3 have no process on any node of the job" in " ".join(text.split())
     assert "node9" not in diagnosis.model_dump_json()
     assert "Evicted" in text
 

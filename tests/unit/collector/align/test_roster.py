@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected, Unanswered
 from collector.align.processes import MOST_RANKS
-from collector.align.roster import Presence, account_for_ranks
+from collector.align.roster import Presence
 from collector.judge.verdict import diagnose
 from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
-from collector.align.roster import account_for_ranks
 from collector.files.diagnose_files import diagnose_directory
 from collector.files.read_directory import read_directory
 from collector.files.walk import Bounds

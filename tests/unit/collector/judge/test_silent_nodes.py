@@ -8,7 +8,7 @@ import pytest
 
 from collector.align.expected import Expected, Unanswered
 from collector.judge.verdict import diagnose
-from shared.answer.diagnosis import AbsenceEvidence, Diagnosis, FdEvidence
+from shared.answer.diagnosis import AbsenceEvidence, Diagnosis, FdEvidence, LogEvidence
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.ranks import fold, unfold
@@ -18,6 +18,7 @@ from shared.wire.survey_read import SurveyReader
 from shared.wire.survey_write import survey_of
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
+from tests.build.logged import caught, logs_of
 from tests.build.placed import placed, with_rank
 from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 from tests.unit.collector.align.test_node_facts import trace_without_end
@@ -70,6 +71,42 @@ def test_ranks_that_nobody_sees_may_be_at_work_for_a_while() -> None:
     diagnosis = judged(looks(3, silent="b", after_seconds=20.0), "b")
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
     assert "others have waited for ranks 2-3 on b, which does not answer, for 30.0 s" in diagnosis.headline
+
+
+OUT_OF_MEMORY = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+def logged(snapshots: Sequence[NodeSnapshot], *lines: str) -> list[NodeSnapshot]:
+    """The looks, the last with what a shared log holds."""
+    common = logs_of(lines, rank=None)
+    return [*snapshots[:-1], snapshots[-1].model_copy(update={"logs": common})]
+
+
+def test_a_silent_node_whose_rank_a_log_names_needs_no_time_to_be_told() -> None:
+    """Silence alone is given a minute; that its rank ran out of memory is more than silence."""
+    snapshots = looks(3, silent="b", after_seconds=20.0)
+    assert judged(snapshots, "b").findings == ()
+    lines = (OUT_OF_MEMORY, caught(0, 5), caught(1, 5))
+    (finding,) = judged(logged(snapshots, *lines), "b").findings
+    assert (finding.kind, {culprit.host for culprit in finding.culprits}) == (Kind.RANK_UNREACHABLE, {"b"})
+    assert any(each.line == OUT_OF_MEMORY for each in finding.evidence if isinstance(each, LogEvidence))
+
+
+def test_log_lines_that_name_nobody_there_give_a_silent_node_its_time() -> None:
+    """That somebody logged something is no accusation, whatever evidence it would be beside one."""
+    snapshots = looks(3, silent="b", after_seconds=20.0)
+    diagnosis = judged(logged(snapshots, "[rank0]: step 41 loss 2.31", "[rank1]: step 41 loss 2.31"), "b")
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
+
+
+def test_a_silent_node_whose_rank_a_log_names_stands_beside_the_culprit_that_is_seen() -> None:
+    node = Unanswered(host="b", missing=Missing(source="b", reason=Reason.TIMED_OUT), ranks="3")
+    snapshots = logged(split(seen_stays=True), OUT_OF_MEMORY, caught(0, 3), caught(1, 3))
+    found = diagnose(snapshots, Expected(job="sim", world_size=4, unanswered=(node,))).findings
+    assert [(each.kind, each.culprit_ranks) for each in found] == [
+        (Kind.RANK_NOT_JOINED, (2,)),
+        (Kind.RANK_UNREACHABLE, (3,)),
+    ]
 
 
 def test_connections_to_the_silent_node_tell_of_the_network() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.node_clocks import clocks_off
-from collector.align.roster import account_for_ranks
 from collector.judge.verdict import diagnose
 from shared.answer.checks import CheckId
 from shared.answer.diagnosis import Diagnosis, SequenceEvidence

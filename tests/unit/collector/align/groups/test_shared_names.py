@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
-from collector.align.roster import Presence, account_for_ranks
+from collector.align.roster import Presence
 from collector.judge.verdict import diagnose
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from tests.unit.collector.judge.test_skewed_clocks import BEGAN, rank_on

@@ -2,8 +2,8 @@
 
 import pytest
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
-from collector.align.roster import account_for_ranks
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis

@@ -3,9 +3,9 @@
 from array import array
 from collections.abc import Callable
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.groups.process_groups import line_up
-from collector.align.roster import account_for_ranks
 from collector.judge.slow.straggler import Straggler, find_straggler
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.trace import Trace

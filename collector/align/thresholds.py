@@ -1,0 +1,105 @@
+"""Every number by which the verdict decides, with its reason. Bounds of what is shown stand where it is shown."""
+
+# Agreement: how many must say the same.
+
+
+def is_majority(part: int, whole: int) -> bool:
+    """More than half: the only share that no other side can have as well."""
+    return 2 * part > whole
+
+
+LEAST_AGREEING = 2
+"""Ranks that must agree against another. One against one is a tie: nothing shows which of them is odd."""
+LEAST_EARLIER = 2
+"""Earlier steps that make a habit. What was done once may have been the exception."""
+LEAST_VOTES = 3
+"""Ranks or groups that do the same, where they are weighed by what is usual and not by what must match.
+
+Unlike a signature, an order of calls may differ for good reasons: two that agree may share one.
+"""
+LEAST_NODES = 3
+"""Nodes of which something common can be told at all: of two that differ, either may be the odd one."""
+
+# How far back records are compared.
+
+FARTHEST_SHIFT = 4
+"""Operations by which a rank may be off and still be recognised: more are a different program."""
+COMPARED_FROM_SHIFT = 12
+"""Operations that must match once a shift is taken off: a training step is often shorter, and repeats."""
+COMPARED_BEFORE = 16
+"""Sequences before a disagreement on which a witness must have done the same: a step or two."""
+
+# Motion: a hang is told from a pause.
+
+BUSY_CPU_SHARE = 0.05
+"""Main-thread CPU time over wall time above which a rank is busy. Polls of a blocked thread stay below it."""
+IDLE_SWITCHES_PER_SECOND = 1.0
+"""A blocked thread may still wake for a poll: torch's DataLoader does every 5 s (MP_STATUS_CHECK_INTERVAL)."""
+SPARE_SWITCHES = 2
+"""Wakes beyond that rate that a short interval may hold: our own look causes one or two."""
+BUSY_BYTES = 65_536
+"""Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
+FROZEN_GAPS = 2.0
+"""How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
+FROZEN_SECONDS = 5.0
+"""The same in seconds at least: a job may pause once, for an epoch's end or a slow disk."""
+BUSY_GAPS = 10.0
+"""As `FROZEN_GAPS`, where the rank waited for is at work, or where healthy ranks are for a while, too."""
+BUSY_SECONDS = 60.0
+"""As `FROZEN_SECONDS`, there: a checkpoint or a compilation takes as long in a healthy job."""
+
+# Stragglers in flight records.
+
+STRAGGLER_SHARE = 0.15
+"""A straggler waits for less than this share of the time …"""
+VICTIM_SHARE = 0.30
+"""… while the others, in the median, wait for more than this share …"""
+LEAST_DISTANCE = 0.20
+"""… and each of them for this much more than it does …"""
+VICTIM_SECONDS = 0.020
+"""… and for more than this long each time it matters …"""
+LEAST_PAUSES = 3
+"""… which is as often as this at least: one long pause is no habit …"""
+HABIT_SHARE = 0.1
+"""… nor is a lag that usually is less than this share of a step, whatever a network has held up once."""
+LEAST_OPERATIONS = 4
+"""Fewer operations than this tell nothing about a habit."""
+
+# Stragglers in samples of stacks.
+
+LEAST_SAMPLES = 8
+"""Looks needed: of fewer, chance alone gives a share as low as a straggler's."""
+SAMPLED_STRAGGLER_SHARE = 0.2
+"""A straggler is seen waiting in at most this share of the samples …"""
+SAMPLED_VICTIM_SHARE = 0.6
+"""… and every other rank in at least this share …"""
+LEAST_WAKES = 3
+"""… and has come out of a wait between at least so many of the looks."""
+
+# Descriptors and connections.
+
+LEAST_RETRANSMITS = 3
+"""A lost packet or two is everyday's; each further one doubles the wait."""
+BROKEN_LINK_RETRANSMITS = 5
+"""Five unanswered repetitions take six seconds at least: TCP_RTO_MIN of 200 ms, doubled each time."""
+NEARLY_ALL = 0.9
+"""Share of the other ranks that have what this one lacks: one or two may be about to get it."""
+FULL_TABLE = 0.95
+"""Share of the limit of descriptors: the rest goes for one import or one connection to each peer."""
+
+# Clocks.
+
+NEAR_NS = 30_000_000_000
+"""Clocks closer than this are taken as they are: looks and starts are no closer together themselves."""
+LOOSEST_NS = 500_000_000
+"""Bounds further apart than this do not set a clock."""
+KERNEL_CLOCK_SECONDS = 5.0
+"""The kernel's clock and ours drift apart by so much."""
+RAS_REPORTS_APART_NS = 1_000_000_000
+"""Reports of NCCL RAS closer than this are one look: they do not show that counts stand still."""
+
+# How many ranks a job may have by its highest rank alone: a guess by mere absence.
+
+GUESSED_AT_LEAST = 1024
+GUESSED_PER_RANK = 64
+"""For each rank that is seen."""
