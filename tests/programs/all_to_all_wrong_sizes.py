@@ -13,11 +13,8 @@ import torch.distributed as dist
 TRUTH = {
     "launch": "direct",
     "ready": 3,
-    "verdict": "hung",
     "kinds": ["rank_exited", "rank_missing", "collective_mismatch"],
     "causes": ["signal", "exception", "user_code", "unknown"],
-    "culprits": [2],
-    "victims": "0-1,3",
 }
 
 TOKENS = 1 << 16

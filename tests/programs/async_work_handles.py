@@ -9,14 +9,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "augment_batch",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "augment_batch"}
 
 
 def augment_batch() -> None:

@@ -6,14 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "draw_batch",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "draw_batch"}
 
 
 def draw_batch() -> torch.Tensor:

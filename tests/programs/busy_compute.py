@@ -4,13 +4,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "not_hung",
-    "kinds": [],
-    "causes": [],
-    "culprits": [],
-    "victims": "",
-}
+TRUTH = {"verdict": "not_hung"}
 
 
 def train_step() -> torch.Tensor:

@@ -12,11 +12,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined"],
     "causes": ["checkpoint", "filesystem"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "save_checkpoint",
 }
 

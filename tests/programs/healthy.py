@@ -6,7 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"verdict": "not_hung", "kinds": [], "causes": [], "culprits": [], "victims": ""}
+TRUTH = {"verdict": "not_hung"}
 
 STEP_SECONDS = 0.05
 

@@ -9,11 +9,8 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["order_inversion", "collective_mismatch", "rank_not_joined"],
     "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
     "where": "meet_at_end",
     "bare": {"or_silent": True},
 }

@@ -6,14 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [0],
-    "victims": "1-3",
-    "where": "log_in",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "culprits": [0], "where": "log_in"}
 
 
 def log_in() -> str:

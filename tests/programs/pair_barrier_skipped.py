@@ -8,11 +8,8 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined", "order_inversion"],
     "causes": ["user_code", "communication"],
-    "culprits": [2],
-    "victims": "0-1,3",
     "bare": {"or_silent": True},
 }
 

@@ -5,11 +5,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["collective_mismatch"],
     "causes": ["user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "save_checkpoint",
     "bare": {"or_silent": True},
 }

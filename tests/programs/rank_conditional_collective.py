@@ -8,11 +8,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["collective_mismatch", "order_inversion"],
     "causes": ["user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "log_loss",
     "bare": {"or_silent": True},
 }

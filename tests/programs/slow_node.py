@@ -11,7 +11,6 @@ TRUTH = {
     "kinds": ["straggler"],
     "causes": ["user_code", "unknown"],
     "culprits": [2, 3],
-    "victims": "0-1",
     "or_silent": True,
 }
 

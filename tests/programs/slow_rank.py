@@ -6,13 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "slow",
-    "kinds": ["straggler"],
-    "causes": ["user_code", "unknown"],
-    "culprits": [2],
-    "victims": "0-1,3",
-}
+TRUTH = {"verdict": "slow", "kinds": ["straggler"], "causes": ["user_code", "unknown"]}
 
 STEP_SECONDS = 0.05
 SLOWER = 10

@@ -8,11 +8,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined"],
     "causes": ["rendezvous", "user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "make_logging_group",
 }
 

@@ -12,11 +12,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined", "rank_stopped"],
     "causes": ["user_code", "signal"],
     "culprits": [1, 3],
-    "victims": "0,2",
     "findings": 2,
 }
 

@@ -10,12 +10,11 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "or_silent": True,  # for the first minute a healthy rank may be there, too
+    "or_silent": True,
     "verdict": ["hung", "slow"],
     "kinds": ["rank_not_joined", "straggler"],
     "causes": ["user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "busy": [0],
 }
 

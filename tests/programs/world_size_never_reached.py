@@ -6,16 +6,14 @@ import rig
 import torch.distributed as dist
 
 TRUTH = {
-    "or_silent": True,  # for the first minute a healthy rank may be there, too
+    "or_silent": True,
     "launch": "direct",
     "ready": 3,
     "absent": [3],
     "busy": [0, 1, 2],
-    "verdict": "hung",
     "kinds": ["startup_incomplete", "rank_missing"],
     "causes": ["rendezvous", "unknown"],
     "culprits": [3],
-    "victims": "0-2",
 }
 
 
