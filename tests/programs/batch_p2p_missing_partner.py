@@ -25,10 +25,8 @@ def main() -> None:
     """Train; in every step shift a block around the ring."""
     place = rig.start()
     activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-        activations = shift(activations, place, is_last=step == rig.FAULTY_STEP and place.is_faulty)
+    for at_fault in rig.steps(place):
+        activations = shift(activations, place, is_last=at_fault and place.is_faulty)
         dist.all_reduce(gradients)
 
 

@@ -38,10 +38,8 @@ def main() -> None:
     place = rig.start()
     ranks = list(range(place.world_size))
     groups = [dist.new_group(ranks, group_desc=description) for description in ("dense", "sparse")]
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-        is_odd = step == rig.FAULTY_STEP and place.is_faulty
+    for at_fault in rig.steps(place):
+        is_odd = at_fault and place.is_faulty
         train_step(groups[::-1] if is_odd else groups)
 
 

@@ -5,7 +5,6 @@ import time
 from datetime import timedelta
 
 import rig
-import torch
 import torch.distributed as dist
 
 TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "warm_up"}
@@ -20,17 +19,17 @@ def warm_up() -> None:
     time.sleep(rig.NEVER)
 
 
+def meet(place: rig.Place) -> None:
+    """Meet all ranks under rank 0's watch."""
+    if place.is_faulty:
+        warm_up()
+    dist.monitored_barrier(timeout=PATIENCE)
+
+
 def main() -> None:
     """Train a little; at the faulty step all meet under rank 0's watch."""
     place = rig.start()
-    gradients = torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(gradients)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                warm_up()
-            dist.monitored_barrier(timeout=PATIENCE)
+    rig.train_world(place, lambda: meet(place))
 
 
 if __name__ == "__main__":

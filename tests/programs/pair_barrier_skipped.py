@@ -18,10 +18,8 @@ def main() -> None:
     """Train; at the faulty step one rank does not meet its partner."""
     place = rig.start()
     gradients = torch.ones(16)
-    for step in range(100):
-        is_odd = step == rig.FAULTY_STEP and place.is_faulty
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
+    for at_fault in rig.steps(place):
+        is_odd = at_fault and place.is_faulty
         if not is_odd:
             dist.barrier(group=place.pair)
         dist.all_reduce(gradients)

@@ -24,11 +24,8 @@ def main() -> None:
     """Train four stages; at the faulty step one of them does not pass its micro-batch on."""
     place = rig.start()
     gradients = torch.ones(16)
-    for step in range(100):
-        is_fault = step == rig.FAULTY_STEP
-        if is_fault:
-            rig.say_ready(f"rank {place.rank}")
-        run_stage(place, drops=is_fault and place.is_faulty)
+    for at_fault in rig.steps(place):
+        run_stage(place, drops=at_fault and place.is_faulty)
         dist.all_reduce(gradients)
 
 

@@ -23,14 +23,10 @@ def main() -> None:
     place = rig.start()
     activations, gradients = torch.ones(8, 4), torch.ones(16)
     seconds = STEP_SECONDS * (SLOWER if place.is_faulty else 1)
-    step = 0
-    while True:
+    for _ in rig.endless_steps(place):
         train_step(activations, seconds)
         dist.all_reduce(activations, group=place.pair)
         dist.all_reduce(gradients)
-        step += 1
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 """Four ranks are expected and three are started: all of them wait in the rendezvous."""
 
-import signal
-
 import rig
-import torch.distributed as dist
 
 TRUTH = {
     "or_silent": True,
@@ -19,10 +16,7 @@ TRUTH = {
 
 def main() -> None:
     """Join a world that never fills."""
-    signal.alarm(rig.LIFETIME_SECONDS)
-    rank, world_size = rig.launched_as()
-    rig.say_ready(f"rank {rank}")
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    rig.join_and_wait()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,9 @@ def main() -> None:
     """Train; at the faulty step one rank gathers its gradients instead of reducing them."""
     place = rig.start()
     activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
+    for at_fault in rig.steps(place):
         dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-        if step == rig.FAULTY_STEP and place.is_faulty:
+        if at_fault and place.is_faulty:
             dist.all_gather([torch.empty_like(gradients) for _ in range(place.world_size)], gradients)
         else:
             dist.all_reduce(gradients)
