@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from shared.server.connection_limits import RESERVED, Connections, affordable, client_of
-from tests.build.certificates import Authority
-from tests.build.services import Service, serving
+from tests.build.services.certificates import Authority
+from tests.build.services.services import Service, serving
 from tests.unit.collector.test_serve import running
 
 MANY = 1600

@@ -20,8 +20,8 @@ from shared.answer.words import Certainty, Verdict
 from shared.errors import InvalidInput
 from shared.wire.job_names import goes_by, plain_name, qualified
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankList
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks, mounts
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, mounts
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 SIZE = 4
 

@@ -16,8 +16,8 @@ from cli.main import unhang as commands
 from cli.sources.slurm import hosts_of_slurm_job
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import UnhangError
-from tests.build.commands import FIRST, NOBODY, SECOND, Job, command, environment, unhang
-from tests.build.sshd import Cluster, cluster
+from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, command, environment, unhang
+from tests.build.processes.sshd import Cluster, cluster
 
 QUICK = ("--interval", "0.2", "--native", "never")
 

@@ -16,7 +16,8 @@ from collector.question import NativePolicy, Question
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Stacks
-from tests.build.commands import (
+from tests.build.agents.fake_agents import make_rank
+from tests.build.processes.commands import (
     LOCKED,
     LOCKED_OUT,
     NOBODY,
@@ -27,8 +28,7 @@ from tests.build.commands import (
     sleeping_job,
     unhang,
 )
-from tests.build.fake_agents import make_rank
-from tests.build.sshd import Cluster, cluster
+from tests.build.processes.sshd import Cluster, cluster
 
 pytestmark = pytest.mark.ptrace
 

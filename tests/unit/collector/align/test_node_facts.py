@@ -14,8 +14,8 @@ from shared.wire.gpus import Gpu, GpuProcess
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import BlockedThread, Child, Exited, Holder, NodeSnapshot, Process, RankSnapshot
 from shared.wire.stacks import Frame
-from tests.build.placed import event, gpu, placed, telling, with_rank
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.placed import event, gpu, placed, telling, with_rank
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 SYNCHRONIZE = Frame(function="synchronize", file="/venv/lib/python3.11/site-packages/torch/cuda/__init__.py", line=7)
 HOSTS = {"a": "0-1", "b": "2-3"}

@@ -17,8 +17,8 @@ from shared.answer.words import Cause
 from shared.missing import Missing, Reason
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import Exited, NodeSnapshot
-from tests.build.placed import placed, telling
-from tests.build.simulated import WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.placed import placed, telling
+from tests.build.jobs.simulated import WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 KILLED = "Memory cgroup out of memory: Killed process 1003 (python3) total-vm:9kB, anon-rss:8kB"

@@ -11,7 +11,7 @@ from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import RankSnapshot
-from tests.build.logged import call, caught, fingerprint, init, signal, status
+from tests.build.jobs.logged import call, caught, fingerprint, init, signal, status
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in <module>\nValueError: no shard\n'
 GLOO = "RuntimeError: [/src/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete\n"

@@ -14,7 +14,7 @@ from shared.errors import NotFound
 from shared.missing import Reason
 from shared.wire.snapshot import Beat, Fds, Process, RankSnapshot
 from shared.wire.trace import Trace
-from tests.build.fake_agents import (
+from tests.build.agents.fake_agents import (
     JOB,
     FakeAgent,
     answering,

@@ -17,8 +17,8 @@ from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question
 from shared.answer.words import Certainty, Kind
 from shared.missing import Reason
-from tests.build.ports import free_port
-from tests.build.processes import HERE, until
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import HERE, until
 from tests.system.ras.ranks import ras_rank
 from tests.system.ras.reports import comm, json_report
 

@@ -15,7 +15,7 @@ from shared.answer.words import Kind, Verdict
 from shared.errors import InvalidInput, InvalidSettings, NotFound
 from shared.missing import Reason
 from shared.wire.snapshot import Exited
-from tests.build.fake_agents import (
+from tests.build.agents.fake_agents import (
     JOB,
     FakeAgent,
     answering,

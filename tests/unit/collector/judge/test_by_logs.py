@@ -9,7 +9,7 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.ranks import unfold
-from tests.build.logged import (
+from tests.build.jobs.logged import (
     call,
     caught,
     fingerprint,

@@ -14,7 +14,7 @@ from shared.ranks import unfold
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.nccl_calls import LoggedCall, LoggedCommunicator
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.logged import (
+from tests.build.jobs.logged import (
     bare,
     call,
     caught,

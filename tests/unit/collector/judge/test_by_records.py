@@ -16,10 +16,10 @@ from shared.ranks import unfold
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
-from tests.build.dumps import bare_rank
-from tests.build.records import ISSUED, Row, trace_of
-from tests.build.records import judged as recorded
-from tests.build.simulated import (
+from tests.build.jobs.dumps import bare_rank
+from tests.build.jobs.records import ISSUED, Row, trace_of
+from tests.build.jobs.records import judged as recorded
+from tests.build.jobs.simulated import (
     LOADER,
     RECV,
     USER,

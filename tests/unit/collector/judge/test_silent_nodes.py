@@ -18,8 +18,8 @@ from shared.wire.survey_read import SurveyReader
 from shared.wire.survey_write import survey_of
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
-from tests.build.placed import placed, with_rank
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.placed import placed, with_rank
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 from tests.unit.collector.align.test_node_facts import trace_without_end
 
 HOSTS = {"a": "0-1", "b": "2-3"}

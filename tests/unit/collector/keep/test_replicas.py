@@ -15,10 +15,10 @@ import pytest
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
-from tests.build.fake_agents import JOB, FakeAgent, held, mounts, two_nodes
-from tests.build.nursery import Nursery
-from tests.build.postgres import Postgres
-from tests.build.served_agents import served, whole_job
+from tests.build.agents.fake_agents import JOB, FakeAgent, held, mounts, two_nodes
+from tests.build.agents.served_agents import served, whole_job
+from tests.build.processes.nursery import Nursery
+from tests.build.services.postgres import Postgres
 
 pytestmark = pytest.mark.slow
 

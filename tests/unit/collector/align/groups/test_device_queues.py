@@ -1,7 +1,7 @@
 """Issued is not begun: on a device the older operation that holds a queue is followed to the rank behind it."""
 
 from shared.answer.words import Certainty, Kind
-from tests.build.records import DONE, ISSUED, STARTED, Row, judged
+from tests.build.jobs.records import DONE, ISSUED, STARTED, Row, judged
 
 GROUPS = {"0": range(4), "tp0": (0, 1), "tp1": (2, 3)}
 

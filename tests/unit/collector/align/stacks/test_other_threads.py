@@ -9,8 +9,8 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Finding, StackEvidence
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
-from tests.build.placed import with_rank
-from tests.build.simulated import WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.placed import with_rank
+from tests.build.jobs.simulated import WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 LIB = "/usr/lib/python3.11"
 MAIN = Frame("flush_metrics", "/home/ada/train.py", 40)

@@ -16,9 +16,9 @@ from collector.gather.fanout.values import Answered, Request, RequestDeadline, R
 from collector.hostlists import AgentAddress
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList
-from tests.build.fake_agents import FakeAgent, Handler, answering, case_ranks, listening, mounts
-from tests.build.ports import free_port
-from tests.build.waiting import undisturbed
+from tests.build.agents.fake_agents import FakeAgent, Handler, answering, case_ranks, listening, mounts
+from tests.build.processes.ports import free_port
+from tests.build.processes.waiting import undisturbed
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 

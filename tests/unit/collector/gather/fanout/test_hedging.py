@@ -16,7 +16,7 @@ from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcom
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.wire.snapshot import RankList
-from tests.build.misbehaving import (
+from tests.build.agents.misbehaving import (
     Behaviour,
     Seen,
     answer_of,
@@ -30,7 +30,7 @@ from tests.build.misbehaving import (
     say_nothing,
     sending,
 )
-from tests.build.waiting import until
+from tests.build.processes.waiting import until
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 WELL = answering_well(GOOD)

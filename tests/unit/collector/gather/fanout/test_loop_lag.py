@@ -14,10 +14,10 @@ from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcom
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.wire.snapshot import RankList
-from tests.build.fake_agents import FakeAgent, case_ranks
-from tests.build.misbehaving import behaving, dropping_packets, say_nothing
-from tests.build.served_agents import served
-from tests.build.waiting import undisturbed
+from tests.build.agents.fake_agents import FakeAgent, case_ranks
+from tests.build.agents.misbehaving import behaving, dropping_packets, say_nothing
+from tests.build.agents.served_agents import served
+from tests.build.processes.waiting import undisturbed
 
 BLOCKED_SECONDS = 1.5
 

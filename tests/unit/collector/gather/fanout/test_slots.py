@@ -15,8 +15,8 @@ from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcom
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.wire.snapshot import RankList
-from tests.build.misbehaving import answering_well, behaving, dropping_packets, say_nothing
-from tests.build.waiting import undisturbed, until
+from tests.build.agents.misbehaving import answering_well, behaving, dropping_packets, say_nothing
+from tests.build.processes.waiting import undisturbed, until
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 

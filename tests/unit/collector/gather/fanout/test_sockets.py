@@ -14,17 +14,17 @@ import pytest
 from collector.gather.fanout.sockets import Backend
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
-from tests.build.asking import GOOD, MOST, ask, connect
-from tests.build.fake_agents import listening
-from tests.build.misbehaving import (
+from tests.build.agents.asking import GOOD, MOST, ask, connect
+from tests.build.agents.fake_agents import listening
+from tests.build.agents.misbehaving import (
     answering_well,
     behaving,
     dropping_packets,
     pouring,
     say_nothing,
 )
-from tests.build.ports import free_port
-from tests.build.waiting import until
+from tests.build.processes.ports import free_port
+from tests.build.processes.waiting import until
 
 
 def sockets() -> int:

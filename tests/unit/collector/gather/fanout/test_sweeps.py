@@ -19,10 +19,10 @@ from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question, Stage, Step
 from shared.answer.words import Kind, Verdict
 from shared.missing import Reason
-from tests.build.agent_process import agent_process
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks
-from tests.build.misbehaving import dropping_packets
-from tests.build.served_agents import served
+from tests.build.agents.agent_process import agent_process
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
+from tests.build.agents.misbehaving import dropping_packets
+from tests.build.agents.served_agents import served
 
 CASE = "missing_rank2"
 DEADLINE_SECONDS = 3.0

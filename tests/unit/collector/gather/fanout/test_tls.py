@@ -14,10 +14,10 @@ from collector.gather.failures import Again
 from collector.gather.fanout.fanout import make_client
 from shared.missing import Missing, Reason
 from shared.server.tls import ClientTls, ServerTls, TlsFiles
-from tests.build.asking import GOOD, MOST, ask, connect
-from tests.build.certificates import Authority
-from tests.build.fake_agents import Handler, listening
-from tests.build.misbehaving import Seen, answer_of, answering_well
+from tests.build.agents.asking import GOOD, MOST, ask, connect
+from tests.build.agents.fake_agents import Handler, listening
+from tests.build.agents.misbehaving import Seen, answer_of, answering_well
+from tests.build.services.certificates import Authority
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Kind
 from shared.wire.snapshot import Fds, NodeSnapshot, NotableFile, Pipe, Process, Socket, Syscall
-from tests.build.placed import placed, with_rank
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.placed import placed, with_rank
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 from tests.unit.collector.align.test_node_facts import stuck
 
 STORE = Socket(fd=9, kind="tcp", local="10.0.0.2:41000", remote="10.0.0.1:29500", state="ESTABLISHED", to_store=True)

@@ -6,8 +6,8 @@ from shared.answer.diagnosis import KernelEvidence
 from shared.answer.words import Cause, Kind
 from shared.wire.kernel_events import KernelEvent
 from shared.wire.snapshot import NodeSnapshot, Process, RankSnapshot
-from tests.build.placed import event, placed, telling, with_rank
-from tests.build.simulated import WORLD, Collective, Job, Seen, Step, live_looks
+from tests.build.jobs.placed import event, placed, telling, with_rank
+from tests.build.jobs.simulated import WORLD, Collective, Job, Seen, Step, live_looks
 from tests.unit.collector.align.test_node_facts import judged
 
 

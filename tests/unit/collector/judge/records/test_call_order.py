@@ -9,8 +9,8 @@ from collector.judge.records.call_order import CallOrders
 from collector.judge.verdict import set_scene
 from shared.answer.words import Certainty, Kind
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.dumps import bare_rank
-from tests.build.records import ISSUED, Row, judged, trace_of
+from tests.build.jobs.dumps import bare_rank
+from tests.build.jobs.records import ISSUED, Row, judged, trace_of
 
 TEAMS = {"0": range(6), "tp0": (0, 1), "tp1": (2, 3), "tp2": (4, 5)}
 

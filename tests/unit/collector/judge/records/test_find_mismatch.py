@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.words import Certainty, Kind
-from tests.build.records import DONE, ISSUED, Row, judged
+from tests.build.jobs.records import DONE, ISSUED, Row, judged
 
 WORLD = {"0": range(4)}
 

@@ -12,7 +12,7 @@ from shared.missing import Missing, Reason
 from shared.wire.snapshot import RankSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
-from tests.build.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 TORCH = "/env/lib/python3.11/site-packages/torch/distributed"
 WAIT_TENSOR = Frame("wait_tensor", f"{TORCH}/_functional_collectives.py", 129)

@@ -9,7 +9,7 @@ import pytest
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.words import Kind, Verdict
-from tests.build.samples import SAMPLES
+from tests.build.jobs.samples import SAMPLES
 
 GOLDEN = Path(__file__).with_name("golden")
 WRITE = os.environ.get("UNHANG_WRITE_GOLDEN") == "1"

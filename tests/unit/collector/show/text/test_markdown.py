@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collector.show.text.markdown import escaped, fenced_text, render_markdown
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
-from tests.build.samples import EVIL, SAMPLES
+from tests.build.jobs.samples import EVIL, SAMPLES
 
 
 @pytest.mark.parametrize(

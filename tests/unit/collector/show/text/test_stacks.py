@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from collector.show.text.stacks import render_classes, render_folded, render_tree, speedscope
 from shared.answer.diagnosis import Place
-from tests.build.samples import EVIL, IN_LOADER, IN_REDUCE, LOAD, MAIN, REDUCE, STEP
+from tests.build.jobs.samples import EVIL, IN_LOADER, IN_REDUCE, LOAD, MAIN, REDUCE, STEP
 
 
 class Node(NamedTuple):

@@ -4,7 +4,7 @@ import pytest
 
 from collector.show.text.printable import display_width
 from collector.show.text.text import render_text
-from tests.build.samples import SAMPLES
+from tests.build.jobs.samples import SAMPLES
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from tests.build.kubernetes_cluster import Cluster, Watch, gone, line
+from tests.build.services.kubernetes_cluster import Cluster, Watch, gone, line
 
 
 def nothing(cluster: Cluster, asked: dict[str, str]) -> Iterator[bytes]:

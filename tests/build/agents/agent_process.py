@@ -10,15 +10,15 @@ from pathlib import Path
 
 import uvicorn
 
-from tests.build.fake_agents import FakeAgent, case_ranks
+from tests.build.agents.fake_agents import FakeAgent, case_ranks
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @contextmanager
 def agent_process(case: str, ranks: tuple[int, ...], *, host: str) -> Iterator[tuple[str, int]]:
     """Run an agent of some ranks of a recorded case; gives its URL and process id."""
-    command = [sys.executable, "-m", "tests.build.agent_process", case, host, *map(str, ranks)]
+    command = [sys.executable, "-m", "tests.build.agents.agent_process", case, host, *map(str, ranks)]
     process = subprocess.Popen(
         command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, stdout=subprocess.PIPE, text=True
     )

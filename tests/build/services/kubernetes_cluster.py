@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from tests.build.discovery_servers import Body, Headers, http_server
+from tests.build.services.discovery_servers import Body, Headers, http_server
 
 Watch = Callable[["Cluster", dict[str, str]], Iterator[bytes]]
 """From what was asked to the lines of a watch."""

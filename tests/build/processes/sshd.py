@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.build.commands import command
-from tests.build.ports import free_port
+from tests.build.processes.commands import command
+from tests.build.processes.ports import free_port
 from tests.needed import skip_without
 
 _PRIVILEGE_SEPARATION = Path("/run/sshd")

@@ -11,7 +11,7 @@ from shared.ranks import fold
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import COLUMNS, Group, Signature, State, Trace
-from tests.build.dumps import bare_rank
+from tests.build.jobs.dumps import bare_rank
 
 BEGUN_NS = 1_700_000_000_000_000_000
 ISSUED, STARTED, DONE = State.ISSUED, State.STARTED, State.COMPLETED

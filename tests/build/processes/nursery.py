@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
-from tests.build.ports import free_port
+from tests.build.processes.ports import free_port
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 START_SECONDS = 30.0
 
 _PROGRAM = """

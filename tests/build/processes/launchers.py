@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.build.commands import environment
-from tests.build.sshd import Cluster
+from tests.build.processes.commands import environment
+from tests.build.processes.sshd import Cluster
 from tests.needed import skip_without
 
 SRUN = """#!/bin/sh

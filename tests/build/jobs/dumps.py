@@ -8,7 +8,7 @@ from shared.missing import Missing, Reason
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.wire.trace import Trace
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 CASES = DATA / "cases"
 GLOO = DATA / "gloo"
 

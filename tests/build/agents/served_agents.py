@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from tests.build.fake_agents import WORLD, FakeAgent, case_ranks
+from tests.build.agents.fake_agents import WORLD, FakeAgent, case_ranks
 
 
 def whole_job(*, delay_seconds: float = 0.0) -> FakeAgent:

@@ -19,7 +19,7 @@ from shared.wire.survey_write import survey_of
 from shared.wire.trace import Trace
 
 JOB = "train:29500"
-CASES = Path(__file__).parents[1] / "data" / "cases"
+CASES = Path(__file__).parents[2] / "data" / "cases"
 WORLD = 4
 
 
