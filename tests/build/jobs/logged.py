@@ -1,15 +1,15 @@
 """Jobs of which nothing is left but logs: lines made up in the grammar of torch, Gloo and NCCL, read as files are."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from collector.align.expected import Expected
-from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events
 from shared.missing import Missing, Reason
 from shared.wire.log_events import LogFile, Logs
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
+from tests.build.jobs.judged import judged
 
 NOTHING = Missing(source="files", reason=Reason.NOT_FOUND)
 
@@ -50,12 +50,9 @@ def snapshot(
     return NodeSnapshot(live=False, ranks=ranks, logs=logs_of(common, rank=None) if common else None)
 
 
-def judged(lines: Mapping[int, Sequence[str]], **how: object) -> Diagnosis:
-    """The verdict on logs, which must not depend on the order of ranks."""
-    first = diagnose([snapshot(lines, **how)], Expected())  # type: ignore[arg-type]
-    turned = diagnose([snapshot(dict(reversed(lines.items())), **how)], Expected())  # type: ignore[arg-type]
-    assert first == turned
-    return first
+def judged_logs(lines: Mapping[int, Sequence[str]], **how: Any) -> Diagnosis:
+    """The verdict on logs; `how` as for `snapshot`."""
+    return judged([snapshot(lines, **how)])
 
 
 def caught(

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.align.expected import Expected
-from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.ranks import fold
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import COLUMNS, Group, Signature, State, Trace
 from tests.build.jobs.dumps import bare_rank
+from tests.build.jobs.judged import judged
 
 BEGUN_NS = 1_700_000_000_000_000_000
 ISSUED, STARTED, DONE = State.ISSUED, State.STARTED, State.COMPLETED
@@ -73,10 +73,12 @@ def trace_of(rows: Sequence[Row], groups: Mapping[str, Sequence[int]], *, timed:
     )
 
 
-def judged(rows: Mapping[int, Sequence[Row]], groups: Mapping[str, Sequence[int]], *, timed: bool = False) -> Diagnosis:
+def judged_records(
+    rows: Mapping[int, Sequence[Row]], groups: Mapping[str, Sequence[int]], *, timed: bool = False
+) -> Diagnosis:
     """The verdict on bare dumps of these ranks."""
     dumps = []
     for rank, mine in rows.items():
         own = {name: ranks for name, ranks in groups.items() if rank in ranks}
         dumps.append(NodeSnapshot(live=False, ranks=(bare_rank(rank, trace_of(mine, own, timed=timed)),)))
-    return diagnose(dumps, Expected(world_size=len(rows)))
+    return judged(dumps, Expected(world_size=len(rows)))

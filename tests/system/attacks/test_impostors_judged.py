@@ -1,6 +1,5 @@
 """Ranks of several users under one name, on several nodes: judged apart, and never proven where that cannot be."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,17 +20,15 @@ from shared.errors import InvalidInput
 from shared.wire.job_names import goes_by, plain_name, qualified
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankList
 from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, mounts
-from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
+from tests.build.jobs.four_ranks import looks_without
+from tests.build.jobs.simulated import USER, Seen
 
 SIZE = 4
 
 
 def looks_at(waits_for: int, host: str, **identity: Any) -> list[NodeSnapshot]:
     """Two looks at a job of four ranks that wait for one, which is stopped by a signal."""
-    steps: dict[int, Sequence[Any]] = {rank: [Collective(WORLD)] * 4 for rank in range(SIZE)}
-    steps[waits_for] = [Collective(WORLD), Stay()]
-    seen = {rank: Seen(frames=(USER,), state="T") if rank == waits_for else Seen() for rank in range(SIZE)}
-    looks = live_looks(Job(steps), seen, host=host)
+    looks = looks_without({waits_for: Seen((USER,), state="T")}, joined=1, host=host)
     return [changed(look, **identity) for look in looks]
 
 
