@@ -187,8 +187,8 @@ def stuck_together() -> Diagnosis:
 def stuck_on_a_link() -> Diagnosis:
     """All have joined; what one rank has sent to another is not acknowledged, and the kernel knows of the port."""
     ends = {"kind": "tcp", "state": "ESTABLISHED"}
-    here = Socket(fd=30, local="10.0.0.1:7", remote="10.0.0.8:9", unsent_bytes=96, retransmits=8, **ends)  # type: ignore[arg-type]
-    there = Socket(fd=31, local="10.0.0.8:9", remote="10.0.0.1:7", **ends)  # type: ignore[arg-type]
+    here = Socket(fd=30, local="10.0.0.1:7", remote="10.0.0.8:9", unsent_bytes=96, retransmits=8, **ends)
+    there = Socket(fd=31, local="10.0.0.8:9", remote="10.0.0.1:7", **ends)
     looks = with_rank(looks_at_all_stuck(), 0, fds=Fds(total=1, sockets=(here,)))
     looks = with_rank(looks, 3, fds=Fds(total=1, sockets=(there,)))
     down = event("link_down", interface="mlx5_1", text="mlx5_core 0000:3b:00.0 mlx5_1: Link down")
@@ -258,7 +258,9 @@ def two_faults() -> Diagnosis:
 def thousand_ranks() -> Diagnosis:
     """Large sets are cut, classes are counted, a culprit's class is shown however small it is."""
     world, away = range(1024), range(1, 129, 2)
-    steps = {rank: [Collective(WORLD), Stay()] if rank in away else [Collective(WORLD)] * 2 for rank in world}
+    steps: dict[int, list[Step]] = {
+        rank: [Collective(WORLD), Stay() if rank in away else Collective(WORLD)] for rank in world
+    }
     helpers = [Frame(f"helper_{depth}", "/home/ada/train.py", 50 + depth) for depth in range(10)]
     seen = {rank: Seen((USER, *helpers[: rank // 100], ALL_REDUCE)) for rank in world}
     seen |= {rank: Seen((USER, *helpers[: rank % 3])) for rank in away}

@@ -7,19 +7,17 @@ import pytest
 from collector.align.expected import Expected
 from collector.align.job_owner import one_users
 from collector.align.roster import account_for_ranks
-from collector.gather.fanout.fanout import make_client
 from collector.gather.jobs import summarise_jobs
 from collector.gather.namesakes import lists_apart, user_of
-from collector.gather.sweep import Sweep, sweep
 from collector.hostlists import AgentAddress
 from collector.judge.verdict import diagnose
-from collector.question import NativePolicy, Question
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Certainty, Verdict
 from shared.errors import InvalidInput
 from shared.wire.job_names import goes_by, plain_name, qualified
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankList
-from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, mounts
+from tests.build.agents.asking import sweep_agents
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
 from tests.build.jobs.four_ranks import looks_without
 from tests.build.jobs.simulated import USER, Seen
 
@@ -234,27 +232,18 @@ def node(host: str, user: str, *numbers: int) -> FakeAgent:
     )
 
 
-async def ask(job: str, *agents: FakeAgent, earlier: dict[str, RankList] | None = None, **question: Any) -> Sweep:
-    """Sweep over fake agents, and over one that is silent, of which there is an earlier list."""
-    asked = Question.model_validate({"job": job, "interval_seconds": 0.01, "native": NativePolicy.NEVER, **question})
-    addresses = [*(agent.address for agent in agents), *(AgentAddress(host="gone", url=url) for url in earlier or ())]
-    async with make_client(mounts=mounts(*agents)) as client:
-        return await sweep(asked, addresses, client, earlier=earlier)
-
-
 async def test_name_is_not_taken_over_while_an_agent_is_silent() -> None:
     """Alice's node does not answer: what goes by her job's name elsewhere is not taken for hers."""
-    earlier = {"http://127.0.0.1:9": ranks("gone", "1001", 0, job=JOB)}
-    eves = node("node1", "1002", 0, 1, 2, 3)
+    eves, silent = node("node1", "1002", 0, 1, 2, 3), AgentAddress(host="gone", url="http://127.0.0.1:9")
     with pytest.raises(InvalidInput, match="2 users"):
-        await ask(JOB, eves, earlier=earlier)
-    swept = await ask(JOB, eves, earlier={"http://127.0.0.1:9": ranks("gone", "1002", 0, job=JOB)})
+        await sweep_agents(eves, more=[silent], earlier={silent.url: ranks("gone", "1001", 0, job=JOB)})
+    swept = await sweep_agents(eves, more=[silent], earlier={silent.url: ranks("gone", "1002", 0, job=JOB)})
     assert (swept.diagnosis.verdict, swept.diagnosis.user) == (Verdict.HUNG, "1002")
 
 
 async def test_another_users_nodes_are_not_looked_at() -> None:
     """Once it is known whose job is meant, nothing of it is there to see."""
     alices, eves = node("node1", "1001", 0, 1), node("node2", "1002", 2, 3)
-    swept = await ask(f"{JOB}@1001", alices, eves)
+    swept = await sweep_agents(alices, eves, job=f"{JOB}@1001")
     assert eves.looks == 0
     assert {rank.identity.user for look in swept.snapshots for rank in look.ranks} <= {"1001"}
