@@ -10,26 +10,13 @@ from torch.distributed.fsdp import fully_shard
 
 TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "where": "meet_at_end", "bare": {"or_silent": True}}
 
-STEPS = 4
-
-
-def meet_at_end() -> None:
-    """Wait until all ranks have done their epoch."""
-    dist.barrier()
-
 
 def main() -> None:
     """Train for one epoch, whose last batch is bad on one rank."""
     place = rig.start()
     model = torch.nn.Linear(16, 8)
     fully_shard(model, mesh=dist.init_device_mesh("cpu", (place.world_size,)))
-    for step in range(STEPS):
-        if step == STEPS - 1:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                continue
-        model(torch.ones(4, 16)).sum().backward()
-    meet_at_end()
+    rig.train_short_epoch(place, model)
 
 
 if __name__ == "__main__":

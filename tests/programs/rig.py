@@ -122,6 +122,22 @@ def train_large(place: Place, *, mebibytes: int, faulty_mebibytes: int) -> None:
         dist.all_reduce(gradients)
 
 
+def train_short_epoch(place: Place, model: torch.nn.Module) -> None:
+    """Train for one epoch of few batches, the last one bad on the faulty rank, which skips it; then meet."""
+    for at_last in (False, False, False, True):
+        if at_last:
+            say_ready(f"rank {place.rank}")
+            if place.is_faulty:
+                continue
+        model(torch.ones(4, 16)).sum().backward()
+    meet_at_end()
+
+
+def meet_at_end() -> None:
+    """Wait until all ranks have done their epoch."""
+    dist.barrier()
+
+
 def meet_in_store(place: Place, what: str) -> None:
     """Wait in the store for all ranks to say `what`, as torch's own rendezvous helpers do."""
     store = dist.distributed_c10d._get_default_store()

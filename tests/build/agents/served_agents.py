@@ -1,13 +1,10 @@
 """Fake agents behind real sockets, for collectors in processes of their own."""
 
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import uvicorn
-
 from tests.build.agents.fake_agents import WORLD, FakeAgent, case_ranks
+from tests.build.services.discovery_servers import serving
 
 
 def whole_job(*, delay_seconds: float = 0.0) -> FakeAgent:
@@ -18,14 +15,5 @@ def whole_job(*, delay_seconds: float = 0.0) -> FakeAgent:
 @contextmanager
 def served(agent: FakeAgent) -> Iterator[str]:
     """Serve an agent on loopback, and give its URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(agent.app, log_level="critical", access_log=False, ws="none"))
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        server.force_exit = True
-        thread.join()
-        listening.close()
+    with serving(agent.app, hurried=True) as url:
+        yield url

@@ -9,6 +9,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from shared.missing import Missing, Reason
 from shared.ranks import fold
@@ -163,6 +164,15 @@ class Job:
             for rank in self.ranks
             if rank not in without
         ]
+
+
+PAIRS: Mapping[str, tuple[int, ...]] = MappingProxyType({"tp0": (0, 1), "tp1": (2, 3)})
+"""Tensor-parallel pairs in a data-parallel world of four."""
+
+
+def training(rank: int, steps: int = 5) -> list[Step]:
+    """Steps of such a job, the pair's reduction before the world's."""
+    return [Collective(f"tp{rank // 2}"), Collective(WORLD)] * steps
 
 
 def _signature(rank: int, step: Step) -> Signature:

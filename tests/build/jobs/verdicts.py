@@ -22,6 +22,7 @@ from tests.build.jobs.placed import event, gpu, placed, telling, with_rank
 from tests.build.jobs.simulated import (
     ALL_REDUCE,
     LOADER,
+    PAIRS,
     USER,
     WORLD,
     Collective,
@@ -32,6 +33,7 @@ from tests.build.jobs.simulated import (
     Stay,
     Step,
     live_looks,
+    training,
 )
 from tests.build.simulation.looks import Watched
 from tests.build.simulation.run import BEGUN_NS
@@ -39,9 +41,6 @@ from tests.build.simulation.scenario import Healthy, draw_healthy
 
 SIGNED = {"id": "0195a1c8-7b31-7b3f-a2d6-a3933daff891", "made_at": "2026-01-02T03:04:05.678Z", "took_seconds": 3.4}
 """What the service fills in, which knows a clock."""
-
-PAIRS = {"tp0": (0, 1), "tp1": (2, 3)}
-"""Tensor-parallel pairs in a world of four."""
 
 
 def rank_not_joined() -> Diagnosis:
@@ -141,20 +140,10 @@ def mismatch_with_majority() -> Diagnosis:
 
 def mismatch_of_halves() -> Diagnosis:
     """Two against two: nobody is convicted."""
-    return _of_steps({rank: _training(rank, odd=Collective(WORLD, op="all_gather")) for rank in (0, 1)}, PAIRS)
-
-
-def _training(rank: int, *, odd: Step | None = None) -> list[Step]:
-    """Steps of pairs inside a world of four, the world's third one replaced."""
-    steps: list[Step] = [Collective(f"tp{rank // 2}"), Collective(WORLD)] * 5
-    if odd is not None:
-        steps[5] = odd
-    return steps
-
-
-def _of_steps(changed: Mapping[int, list[Step]], groups: Mapping[str, tuple[int, ...]]) -> Diagnosis:
-    """The verdict on bare dumps of four ranks in training, of which some do something else."""
-    return diagnose(Job({rank: changed.get(rank, _training(rank)) for rank in range(4)}, groups).dumps(), Expected())
+    steps = {rank: training(rank) for rank in range(4)}
+    for rank in (0, 1):
+        steps[rank][5] = Collective(WORLD, op="all_gather")
+    return diagnose(Job(steps, PAIRS).dumps(), Expected())
 
 
 def order_inversion() -> Diagnosis:

@@ -65,6 +65,13 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**ours, **(more or {})}
 
 
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    """Start `unhang`, its output going to pipes."""
+    return subprocess.Popen(
+        command(*arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
 def unhang(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
     """Run `unhang` to its end, its output going to pipes."""
     done = subprocess.run(

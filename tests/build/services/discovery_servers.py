@@ -30,6 +30,23 @@ class Cut(Exception):
 
 
 @contextmanager
+def handling(handler: type[BaseHTTPRequestHandler], *, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Serve on loopback what a handler answers, each request in a thread of its own, and give the base URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
 def http_server(answer: Answer, *, tls: ssl.SSLContext | None = None, drip_seconds: float = 0.0) -> Iterator[str]:
     """Serve GET on loopback, and give the base URL. `drip_seconds` passes between two bytes of the body."""
 
@@ -70,18 +87,8 @@ def http_server(answer: Answer, *, tls: ssl.SSLContext | None = None, drip_secon
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with handling(Handler, tls=tls) as url:
+        yield url
 
 
 class Zone(NamedTuple):
@@ -131,8 +138,11 @@ def _reply(asked: bytes, zone: Zone) -> bytes:
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """Serve an application on loopback until its lifespan has ended, and give its URL."""
+def serving(app: FastAPI, *, hurried: bool = False) -> Iterator[str]:
+    """Serve an application on loopback until its lifespan has ended, and give its URL.
+
+    `hurried`: requests that are still answered then are given up.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, ws="none"))
     thread = threading.Thread(target=server.run, args=([listening],))
@@ -141,5 +151,6 @@ def serving(app: FastAPI) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
+        server.force_exit = hurried
         thread.join()
         listening.close()

@@ -109,22 +109,18 @@ def test_half_of_the_agents_is_older() -> None:
     assert "too old" in diagnosis.conflicts[0].text
 
 
-def test_later_attempt_in_another_container_proves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("elsewhere", "said"),
+    [({"attempt": 1}, "other containers"), ({"started_at": 5e9}, "several containers")],
+    ids=["a later attempt", "the same rank"],
+)
+def test_rank_in_another_container_proves_nothing(elsewhere: dict[str, Any], said: str) -> None:
     """Two tenants of Kubernetes may both be user 0. A launcher restarts its ranks where they are."""
-    old = looks_at(2, "node1", user="0", container_id="a" * 64)
-    new = looks_at(1, "node2", user="0", container_id="b" * 64, attempt=1)
-    diagnosis = diagnose([*old, *new], Expected(job="sim"))
-    assert Certainty.PROVEN not in verdict(diagnosis)[2]
-    assert any("other containers" in conflict.text for conflict in diagnosis.conflicts)
-
-
-def test_one_rank_in_two_containers_proves_nothing() -> None:
-    """Neither does the same rank of the same attempt elsewhere."""
     one = looks_at(2, "node1", user="0", container_id="a" * 64)
-    other = looks_at(1, "node2", user="0", container_id="b" * 64, started_at=5e9)
+    other = looks_at(1, "node2", user="0", container_id="b" * 64, **elsewhere)
     diagnosis = diagnose([*one, *other], Expected(job="sim"))
     assert Certainty.PROVEN not in verdict(diagnosis)[2]
-    assert any("several containers" in conflict.text for conflict in diagnosis.conflicts)
+    assert any(said in conflict.text for conflict in diagnosis.conflicts)
 
 
 def test_world_size_of_another_container_proves_nothing() -> None:

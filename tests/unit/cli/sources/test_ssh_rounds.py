@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +22,8 @@ from tests.build.processes.commands import (
     NOBODY,
     SLEEPER,
     Job,
-    command,
-    environment,
     sleeping_job,
+    started,
     unhang,
 )
 from tests.build.processes.sshd import Cluster, cluster
@@ -135,13 +133,7 @@ def test_nothing_is_left_behind_in_the_second_round(nodes: Cluster, tmp_path: Pa
     slow.chmod(0o755)
     again = f"host=node02; exec ssh -F {nodes.folder / 'config'} $host {slow}"
     client = Client(nodes, tmp_path, again=again)
-    process = subprocess.Popen(
-        command("diagnose", *client.options, "--looks", "1"),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started("diagnose", *client.options, "--looks", "1")
     deadline = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text().strip()):
         assert time.monotonic() < deadline and process.poll() is None

@@ -20,6 +20,7 @@ from tests.build.jobs.judged import judged
 from tests.build.jobs.records import ISSUED, Row, judged_records, trace_of
 from tests.build.jobs.simulated import (
     LOADER,
+    PAIRS,
     RECV,
     USER,
     WORLD,
@@ -31,14 +32,8 @@ from tests.build.jobs.simulated import (
     Stay,
     Step,
     live_looks,
+    training,
 )
-
-PAIRS = {"tp0": (0, 1), "tp1": (2, 3)}
-
-
-def training(rank: int, steps: int = 5) -> list[Step]:
-    """Steps of tensor-parallel pairs inside a data-parallel world of four."""
-    return [Collective(f"tp{rank // 2}"), Collective(WORLD)] * steps
 
 
 def judged_dumps(job: Job, **options: object) -> Diagnosis:
