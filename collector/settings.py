@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
 from collector.question import SURVEY_ABOVE
-from shared.errors import InvalidSettings, quoted
+from shared.server.read_settings import read_settings_of
 from shared.server.run import AccessSettings
 
 PREFIX = "UNHANG_COLLECTOR_"
@@ -154,28 +154,5 @@ class CollectorSettings(AccessSettings):
 
 
 def read_settings(flags: Mapping[str, Any] | None = None) -> CollectorSettings:
-    """Return the settings from `flags` (None values count as not given) and the environment.
-
-    Raises InvalidSettings, also for a variable with our prefix that is no setting: it is likely a misspelling.
-    """
-    _refuse_unknown_variables()
-    given = {name: value for name, value in (flags or {}).items() if value is not None}
-    try:
-        return CollectorSettings(**given)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise InvalidSettings(
-            f"the setting {name} cannot be {quoted(str(first['input']))}: {first['msg']}",
-            advice=f"correct the flag, or the variable {PREFIX}{name.upper()}",
-        ) from error
-
-
-def _refuse_unknown_variables() -> None:
-    known = {f"{PREFIX}{name}".upper() for name in CollectorSettings.model_fields}
-    for variable in sorted(os.environ):
-        if variable.upper().startswith(PREFIX) and variable.upper() not in known:
-            raise InvalidSettings(
-                f"the variable {quoted(variable)} is no setting of the collector",
-                advice=f"known are: {', '.join(sorted(known))}",
-            )
+    """Return the collector's settings, as `read_settings_of` does."""
+    return read_settings_of("collector", CollectorSettings, flags)

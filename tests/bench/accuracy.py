@@ -19,7 +19,7 @@ from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from tests.bench.torchfrtrace import Said, analyse
-from tests.build.dumps import CASES, snapshots_of
+from tests.build.jobs.dumps import CASES, snapshots_of
 from tests.build.simulation.faults import FAULTS
 from tests.build.simulation.run import Semantics
 from tests.build.simulation.scenario import Scenario, draw

@@ -11,11 +11,9 @@ from accelerate import Accelerator
 
 TRUTH = {
     "launch": "accelerate",
-    "verdict": "hung",
     "kinds": ["collective_mismatch"],
     "causes": ["user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "save_model",
     "bare": {"or_silent": True},
 }

@@ -3,37 +3,19 @@
 import time
 
 import rig
-import torch
-import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "wait_for_quota",
-}
-
-NEVER = 1e9
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "wait_for_quota"}
 
 
 def wait_for_quota() -> None:
     """Stand for any user code that waits for something that does not come."""
-    time.sleep(NEVER)
+    time.sleep(rig.NEVER)
 
 
 def main() -> None:
     """Train; at the faulty step one rank waits for its quota first."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                wait_for_quota()
-        dist.all_reduce(gradients)
+    rig.train(place, wait_for_quota)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,8 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["collective_mismatch"],
     "causes": ["user_code", "exception"],
-    "culprits": [2],
-    "victims": "0-1,3",
     "where": "main",
     "bare": {"or_silent": True},
 }
@@ -30,11 +27,9 @@ def main() -> None:
     place = rig.start()
     activations = torch.ones(8, 4)
     try:
-        for step in range(100):
+        for at_fault in rig.steps(place):
             dist.all_reduce(activations, group=place.pair)
-            if step == rig.FAULTY_STEP:
-                rig.say_ready(f"rank {place.rank}")
-            dist.all_reduce(load_sample(is_broken=step == rig.FAULTY_STEP and place.is_faulty))
+            dist.all_reduce(load_sample(is_broken=at_fault and place.is_faulty))
     finally:
         dist.barrier()
 

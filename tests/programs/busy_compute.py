@@ -4,13 +4,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "not_hung",
-    "kinds": [],
-    "causes": [],
-    "culprits": [],
-    "victims": "",
-}
+TRUTH = {"verdict": "not_hung"}
 
 
 def train_step() -> torch.Tensor:
@@ -25,13 +19,9 @@ def main() -> None:
     """Train without end."""
     place = rig.start()
     gradients = torch.ones(16)
-    step = 0
-    while True:
+    for _ in rig.endless_steps(place):
         train_step()
         dist.all_reduce(gradients)
-        step += 1
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
 
 
 if __name__ == "__main__":

@@ -6,14 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "wait_for_license",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "wait_for_license"}
 
 
 def wait_for_license() -> None:
@@ -25,11 +18,9 @@ def main() -> None:
     """Train; at the faulty step one rank waits before it joins its partner."""
     place = rig.start()
     activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                wait_for_license()
+    for at_fault in rig.steps(place):
+        if at_fault and place.is_faulty:
+            wait_for_license()
         dist.all_reduce(activations, group=place.pair)
         dist.all_reduce(gradients)
 

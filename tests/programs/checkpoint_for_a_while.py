@@ -11,13 +11,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": ["not_hung", "cannot_tell"],
-    "kinds": [],
-    "causes": [],
-    "culprits": [],
-    "victims": "",
-}
+TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
 
 PIECE_SECONDS = 0.5
 PIECES = {0: 20}
@@ -36,12 +30,8 @@ def main() -> None:
     """Train without end, and save after every third step."""
     place = rig.start()
     gradients = torch.ones(16)
-    step = 0
-    while True:
+    for step in rig.endless_steps(place):
         dist.all_reduce(gradients)
-        step += 1
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
         if step % rig.FAULTY_STEP == 0:
             save_part(place.rank)
             dist.barrier()

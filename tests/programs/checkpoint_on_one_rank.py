@@ -12,11 +12,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined"],
     "causes": ["checkpoint", "filesystem"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "save_checkpoint",
 }
 
@@ -35,12 +33,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "model.pt")
         os.mkfifo(path)
-        for step in range(100):
+        for at_fault in rig.steps(place):
             dist.all_reduce(activations, group=place.pair)
-            if step == rig.FAULTY_STEP:
-                rig.say_ready(f"rank {place.rank}")
-                if place.rank == 0:
-                    save_checkpoint(model, path)
+            if at_fault and place.rank == 0:
+                save_checkpoint(model, path)
             dist.barrier()
 
 

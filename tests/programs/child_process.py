@@ -4,15 +4,7 @@ import subprocess
 
 import rig
 
-TRUTH = {
-    "or_silent": True,  # for the first minute a healthy rank may be there, too
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "upload_logs",
-}
+TRUTH = {"or_silent": True, "kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "upload_logs"}
 
 
 def upload_logs() -> None:

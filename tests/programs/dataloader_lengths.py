@@ -9,11 +9,8 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["collective_mismatch"],
     "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
     "where": "report_epoch",
     "bare": {"or_silent": True},
 }

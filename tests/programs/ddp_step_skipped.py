@@ -8,11 +8,8 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["collective_mismatch"],
     "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
     "bare": {"or_silent": True},
     "where": "gather_losses",
 }

@@ -4,14 +4,7 @@ import os
 
 import rig
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["debugger"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "inspect_loss",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["debugger"], "where": "inspect_loss"}
 
 
 def inspect_loss() -> None:

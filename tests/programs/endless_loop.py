@@ -2,16 +2,7 @@
 
 import rig
 
-TRUTH = {
-    "or_silent": True,  # for the first minute a healthy rank may be there, too
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "busy": [2],
-    "where": "find_split",
-}
+TRUTH = {"or_silent": True, "kinds": ["rank_not_joined"], "causes": ["user_code"], "busy": [2], "where": "find_split"}
 
 
 def find_split() -> int:

@@ -7,13 +7,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": ["not_hung", "cannot_tell"],
-    "kinds": [],
-    "causes": [],
-    "culprits": [],
-    "victims": "",
-}
+TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
 
 
 def upload() -> None:

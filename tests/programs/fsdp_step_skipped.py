@@ -8,22 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["collective_mismatch"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "meet_at_end",
-    "bare": {"or_silent": True},
-}
-
-STEPS = 4
-
-
-def meet_at_end() -> None:
-    """Wait until all ranks have done their epoch."""
-    dist.barrier()
+TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "where": "meet_at_end", "bare": {"or_silent": True}}
 
 
 def main() -> None:
@@ -31,13 +16,7 @@ def main() -> None:
     place = rig.start()
     model = torch.nn.Linear(16, 8)
     fully_shard(model, mesh=dist.init_device_mesh("cpu", (place.world_size,)))
-    for step in range(STEPS):
-        if step == STEPS - 1:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                continue
-        model(torch.ones(4, 16)).sum().backward()
-    meet_at_end()
+    rig.train_short_epoch(place, model)
 
 
 if __name__ == "__main__":

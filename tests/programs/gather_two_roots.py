@@ -7,14 +7,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["collective_mismatch"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "bare": {"or_silent": True},
-}
+TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "bare": {"or_silent": True}}
 
 
 def gather_scores(place: rig.Place, root: int) -> None:
@@ -28,11 +21,9 @@ def main() -> None:
     """Evaluate; at the faulty step one rank believes that it is the one who writes the report."""
     place = rig.start()
     activations = torch.ones(8, 4)
-    for step in range(100):
+    for at_fault in rig.steps(place):
         dist.all_reduce(activations, group=place.pair)
-        is_odd = step == rig.FAULTY_STEP and place.is_faulty
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
+        is_odd = at_fault and place.is_faulty
         gather_scores(place, place.rank if is_odd else 0)
         dist.barrier()
 

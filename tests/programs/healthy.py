@@ -6,7 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"verdict": "not_hung", "kinds": [], "causes": [], "culprits": [], "victims": ""}
+TRUTH = {"verdict": "not_hung"}
 
 STEP_SECONDS = 0.05
 
@@ -21,14 +21,10 @@ def main() -> None:
     """Train without end."""
     place = rig.start()
     activations, gradients = torch.ones(8, 4), torch.ones(16)
-    step = 0
-    while True:
+    for _ in rig.endless_steps(place):
         train_step(activations)
         dist.all_reduce(activations, group=place.pair)
         dist.all_reduce(gradients)
-        step += 1
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
 
 
 if __name__ == "__main__":

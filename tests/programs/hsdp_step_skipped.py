@@ -9,21 +9,11 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["order_inversion", "collective_mismatch", "rank_not_joined"],
     "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
     "where": "meet_at_end",
     "bare": {"or_silent": True},
 }
-
-STEPS = 4
-
-
-def meet_at_end() -> None:
-    """Wait until all ranks have done their epoch."""
-    dist.barrier()
 
 
 def main() -> None:
@@ -32,13 +22,7 @@ def main() -> None:
     model = torch.nn.Linear(16, 8)
     mesh = dist.init_device_mesh("cpu", (2, place.world_size // 2), mesh_dim_names=("replicate", "shard"))
     fully_shard(model, mesh=mesh)
-    for step in range(STEPS):
-        if step == STEPS - 1:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                continue
-        model(torch.ones(4, 16)).sum().backward()
-    meet_at_end()
+    rig.train_short_epoch(place, model)
 
 
 if __name__ == "__main__":

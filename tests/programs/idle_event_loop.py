@@ -6,13 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": ["not_hung", "cannot_tell"],
-    "kinds": [],
-    "causes": [],
-    "culprits": [],
-    "victims": "",
-}
+TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
 
 
 async def serve() -> None:

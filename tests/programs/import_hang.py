@@ -6,14 +6,7 @@ from pathlib import Path
 
 import rig
 
-TRUTH = {
-    "or_silent": True,  # for the first minute a healthy rank may be there, too
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["import", "user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-}
+TRUTH = {"or_silent": True, "kinds": ["rank_not_joined"], "causes": ["import", "user_code"]}
 
 SOURCE = "import time\n\ntime.sleep(1e9)\n"
 

@@ -6,21 +6,12 @@ No launcher is there to end them. (Were they in a collective, Gloo would see the
 
 import os
 import signal
-from datetime import timedelta
 from pathlib import Path
 
 import rig
 import torch
-import torch.distributed as dist
 
-TRUTH = {
-    "launch": "direct",
-    "verdict": "hung",
-    "kinds": ["rank_exited", "rank_missing"],
-    "causes": ["signal", "oom", "unknown"],
-    "culprits": [2],
-    "victims": "0-1,3",
-}
+TRUTH = {"launch": "direct", "kinds": ["rank_exited", "rank_missing"], "causes": ["signal", "oom", "unknown"]}
 
 
 def take_too_much() -> None:
@@ -36,20 +27,13 @@ def commit_checkpoint(place: rig.Place) -> None:
     if place.is_faulty:
         take_too_much()
         os.kill(os.getpid(), signal.SIGKILL)
-    store = dist.distributed_c10d._get_default_store()
-    store.set(f"written/{place.rank}", "1")
-    store.wait([f"written/{rank}" for rank in range(place.world_size)], timedelta(hours=1))
+    rig.meet_in_store(place, "written")
 
 
 def main() -> None:
     """Train; at the faulty step save a checkpoint."""
     place = rig.start()
-    gradients = torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(gradients)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            commit_checkpoint(place)
+    rig.train_world(place, lambda: commit_checkpoint(place))
 
 
 if __name__ == "__main__":

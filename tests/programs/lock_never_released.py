@@ -4,14 +4,7 @@ import threading
 
 import rig
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "update_metrics",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "update_metrics"}
 
 LOCK = threading.Lock()
 

@@ -3,17 +3,8 @@
 import os
 
 import rig
-import torch
-import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [0],
-    "victims": "1-3",
-    "where": "log_in",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "culprits": [0], "where": "log_in"}
 
 
 def log_in() -> str:
@@ -28,14 +19,7 @@ def log_in() -> str:
 def main() -> None:
     """Train; rank 0 alone reports, and logs in late."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.rank == 0:
-                log_in()
-        dist.all_reduce(gradients)
+    rig.train(place, log_in, astray=place.rank == 0)
 
 
 if __name__ == "__main__":

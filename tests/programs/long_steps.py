@@ -9,13 +9,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": ["not_hung", "cannot_tell"],
-    "kinds": [],
-    "causes": [],
-    "culprits": [],
-    "victims": "",
-}
+TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
 
 
 def train_step() -> None:
@@ -27,9 +21,8 @@ def main() -> None:
     """Train with very large batches."""
     place = rig.start()
     gradients = torch.ones(16)
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
+    for at_fault in rig.steps(place):
+        if at_fault:
             train_step()
         dist.all_reduce(gradients)
 

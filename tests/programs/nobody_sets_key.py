@@ -3,17 +3,9 @@
 from datetime import timedelta
 
 import rig
-import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["stuck_together"],
-    "causes": ["unknown", "rendezvous"],
-    "culprits": [],
-    "victims": "0-3",
-    "or_silent": True,
-}
+TRUTH = {"kinds": ["stuck_together"], "causes": ["unknown", "rendezvous"], "culprits": [], "or_silent": True}
 
 
 def wait_for_permission() -> None:
@@ -25,12 +17,7 @@ def wait_for_permission() -> None:
 def main() -> None:
     """Train; at the faulty step all wait."""
     place = rig.start()
-    gradients = torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(gradients)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            wait_for_permission()
+    rig.train_world(place, wait_for_permission)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,7 @@ import signal
 
 import rig
 
-TRUTH = {
-    "or_silent": True,  # for the first minute a healthy rank may be there, too
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "tokenize_all",
-}
+TRUTH = {"or_silent": True, "kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "tokenize_all"}
 
 
 def tokenize(document: str) -> int:

@@ -5,11 +5,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["collective_mismatch"],
     "causes": ["user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "save_checkpoint",
     "bare": {"or_silent": True},
 }
@@ -24,10 +22,8 @@ def main() -> None:
     """Train; at the faulty step rank 0 wants to save."""
     place = rig.start()
     activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-        if step == rig.FAULTY_STEP and place.rank == 0:
+    for at_fault in rig.steps(place):
+        if at_fault and place.rank == 0:
             save_checkpoint()
         dist.all_reduce(activations, group=place.pair)
         dist.all_reduce(gradients)

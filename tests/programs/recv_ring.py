@@ -4,14 +4,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["p2p_deadlock"],
-    "causes": ["user_code"],
-    "culprits": [0, 1, 2, 3],
-    "victims": "",
-    "bare": {"or_silent": True},
-}
+TRUTH = {"kinds": ["p2p_deadlock"], "causes": ["user_code"], "culprits": [0, 1, 2, 3], "bare": {"or_silent": True}}
 
 
 def shift(block: torch.Tensor, place: rig.Place) -> torch.Tensor:
@@ -25,13 +18,7 @@ def shift(block: torch.Tensor, place: rig.Place) -> torch.Tensor:
 def main() -> None:
     """Train; at the faulty step shift a block around the ring."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            activations = shift(activations, place)
-        dist.all_reduce(gradients)
+    rig.train(place, lambda: shift(torch.ones(8, 4), place), astray=True)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 A test reads from a pipe when the ranks are about to reach their last places; run by hand, nothing is said.
 """
 
+import itertools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -22,6 +24,8 @@ LIFETIME_SECONDS = int(os.environ.get("UNHANG_TEST_LIFETIME", "900"))
 
 NEVER = 1e9
 """Seconds until what never happens."""
+
+FLOATS_PER_MEBIBYTE = 1 << 18
 
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),
@@ -59,16 +63,86 @@ def launched_as() -> tuple[int, int]:
     return int(os.environ[rank]), int(os.environ[world_size])
 
 
-def train(place: Place, go_astray: Callable[[], None]) -> None:
-    """Train; at the faulty step the faulty rank goes astray between its pair's reduction and the world's."""
+def join_and_wait() -> None:
+    """Join a world that never fills: nobody comes back from here."""
+    signal.alarm(LIFETIME_SECONDS)
+    rank, world_size = launched_as()
+    say_ready(f"rank {rank}")
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+
+
+def steps(place: Place) -> Iterator[bool]:
+    """Yield once a step: is it the faulty one? Of that the test is told as it begins."""
+    for step in range(100):
+        if step == FAULTY_STEP:
+            say_ready(f"rank {place.rank}")
+        yield step == FAULTY_STEP
+
+
+def endless_steps(place: Place) -> Iterator[int]:
+    """Yield the number of each step, without end; some steps later the test is told that all goes well."""
+    for step in itertools.count(1):
+        yield step
+        if step == FAULTY_STEP:
+            say_ready(f"rank {place.rank}")
+
+
+def train(place: Place, go_astray: Callable[[], object], *, astray: bool | None = None) -> None:
+    """Train; at the faulty step a rank goes astray between its pair's reduction and the world's.
+
+    `astray`: is this such a rank? None for the faulty one.
+    """
     activations, gradients = torch.ones(8, 4), torch.ones(16)
     for step in range(100):
         dist.all_reduce(activations, group=place.pair)
         if step == FAULTY_STEP:
             say_ready(f"rank {place.rank}")
-            if place.is_faulty:
+            if place.is_faulty if astray is None else astray:
                 go_astray()
         dist.all_reduce(gradients)
+
+
+def train_world(place: Place, at_fault: Callable[[], object]) -> None:
+    """Train without tensor pairs; at the faulty step every rank does something else first."""
+    gradients = torch.ones(16)
+    for step in range(100):
+        dist.all_reduce(gradients)
+        if step == FAULTY_STEP:
+            say_ready(f"rank {place.rank}")
+            at_fault()
+
+
+def train_large(place: Place, *, mebibytes: int, faulty_mebibytes: int) -> None:
+    """Train with gradients so large that Gloo cuts them into segments of a MiB; the faulty rank's differ once."""
+    activations, gradients = torch.ones(8, 4), torch.ones(mebibytes * FLOATS_PER_MEBIBYTE)
+    for at_fault in steps(place):
+        dist.all_reduce(activations, group=place.pair)
+        if at_fault and place.is_faulty:
+            gradients = torch.ones(faulty_mebibytes * FLOATS_PER_MEBIBYTE)
+        dist.all_reduce(gradients)
+
+
+def train_short_epoch(place: Place, model: torch.nn.Module) -> None:
+    """Train for one epoch of few batches, the last one bad on the faulty rank, which skips it; then meet."""
+    for at_last in (False, False, False, True):
+        if at_last:
+            say_ready(f"rank {place.rank}")
+            if place.is_faulty:
+                continue
+        model(torch.ones(4, 16)).sum().backward()
+    meet_at_end()
+
+
+def meet_at_end() -> None:
+    """Wait until all ranks have done their epoch."""
+    dist.barrier()
+
+
+def meet_in_store(place: Place, what: str) -> None:
+    """Wait in the store for all ranks to say `what`, as torch's own rendezvous helpers do."""
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"{what}/{place.rank}", "1")
+    store.wait([f"{what}/{rank}" for rank in range(place.world_size)], timedelta(hours=1))
 
 
 def say_ready(who: str) -> None:

@@ -7,13 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-TRUTH = {
-    "verdict": "slow",
-    "kinds": ["straggler"],
-    "causes": ["dataloader", "user_code", "unknown"],
-    "culprits": [2],
-    "victims": "0-1,3",
-}
+TRUTH = {"verdict": "slow", "kinds": ["straggler"], "causes": ["dataloader", "user_code", "unknown"]}
 
 SLOW_SECONDS, USUAL_SECONDS = 0.4, 0.02
 ENDLESS = 1_000_000

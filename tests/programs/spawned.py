@@ -10,15 +10,7 @@ import time
 import rig
 import torch.multiprocessing
 
-TRUTH = {
-    "launch": "spawn",
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "where": "wait_for_quota",
-}
+TRUTH = {"launch": "spawn", "kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "wait_for_quota"}
 
 
 def wait_for_quota() -> None:

@@ -4,29 +4,14 @@ import os
 import signal
 
 import rig
-import torch
-import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_stopped"],
-    "causes": ["signal"],
-    "culprits": [2],
-    "victims": "0-1,3",
-}
+TRUTH = {"kinds": ["rank_stopped"], "causes": ["signal"]}
 
 
 def main() -> None:
     """Train; at the faulty step one rank is stopped."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                os.kill(os.getpid(), signal.SIGSTOP)
-        dist.all_reduce(gradients)
+    rig.train(place, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 if __name__ == "__main__":

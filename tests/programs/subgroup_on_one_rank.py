@@ -4,15 +4,12 @@ It waits in the store for rank 1's address; the others wait for it in the next r
 """
 
 import rig
-import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined"],
     "causes": ["rendezvous", "user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "where": "make_logging_group",
 }
 
@@ -25,14 +22,7 @@ def make_logging_group() -> None:
 def main() -> None:
     """Train; at the faulty step rank 0 makes a group."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.rank == 0:
-                make_logging_group()
-        dist.all_reduce(gradients)
+    rig.train(place, make_logging_group, astray=place.rank == 0)
 
 
 if __name__ == "__main__":

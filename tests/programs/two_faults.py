@@ -12,11 +12,9 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined", "rank_stopped"],
     "causes": ["user_code", "signal"],
     "culprits": [1, 3],
-    "victims": "0,2",
     "findings": 2,
 }
 
@@ -25,9 +23,8 @@ def main() -> None:
     """Train the pairs alone; at the faulty step each loses its second rank."""
     place = rig.start()
     activations = torch.ones(8, 4)
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
+    for at_fault in rig.steps(place):
+        if at_fault:
             if place.rank == 1:
                 time.sleep(rig.NEVER)
             if place.rank == 3:

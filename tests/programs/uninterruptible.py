@@ -11,11 +11,8 @@ from pathlib import Path
 import rig
 
 TRUTH = {
-    "verdict": "hung",
     "kinds": ["rank_not_joined", "rank_stopped"],
     "causes": ["filesystem", "user_code", "unknown"],
-    "culprits": [2],
-    "victims": "0-1,3",
     "where": "start_converter",
 }
 

@@ -6,13 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {
-    "verdict": ["not_hung", "cannot_tell"],
-    "kinds": [],
-    "causes": [],
-    "culprits": [],
-    "victims": "",
-}
+TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
 
 VALIDATION_SECONDS = 10.0
 
@@ -32,12 +26,8 @@ def main() -> None:
     place = rig.start()
     model = torch.nn.Linear(256, 16)
     gradients = torch.ones(16)
-    step = 0
-    while True:
+    for step in rig.endless_steps(place):
         dist.all_reduce(gradients)
-        step += 1
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
         if step % rig.FAULTY_STEP == 0:
             if place.rank == 0:
                 validate(model)

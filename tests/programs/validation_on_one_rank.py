@@ -10,12 +10,11 @@ import torch
 import torch.distributed as dist
 
 TRUTH = {
-    "or_silent": True,  # for the first minute a healthy rank may be there, too
+    "or_silent": True,
     "verdict": ["hung", "slow"],
     "kinds": ["rank_not_joined", "straggler"],
     "causes": ["user_code"],
     "culprits": [0],
-    "victims": "1-3",
     "busy": [0],
 }
 
@@ -34,11 +33,9 @@ def main() -> None:
     place = rig.start()
     model = torch.nn.Linear(16, 1)
     activations, gradients = torch.ones(8, 4), torch.ones(16)
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.rank == 0:
-                validate(model)
+    for at_fault in rig.steps(place):
+        if at_fault and place.rank == 0:
+            validate(model)
         dist.all_reduce(activations, group=place.pair)
         dist.all_reduce(gradients)
 

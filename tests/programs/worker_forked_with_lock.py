@@ -10,14 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["rank_not_joined"],
-    "causes": ["dataloader"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "child": "read_sample",
-}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["dataloader"], "child": "read_sample"}
 
 LOCK = threading.Lock()
 
@@ -43,11 +36,9 @@ def main() -> None:
     """Train; at the faulty step begin a new epoch, with new workers."""
     place = rig.start()
     gradients = torch.ones(16)
-    for step in range(100):
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                threading.Thread(target=LOCK.acquire).start()
+    for at_fault in rig.steps(place):
+        if at_fault and place.is_faulty:
+            threading.Thread(target=LOCK.acquire).start()
         for batch in DataLoader(Samples(), batch_size=50, num_workers=1, multiprocessing_context="fork"):
             dist.all_reduce(batch, group=place.pair)
         dist.all_reduce(gradients)

@@ -5,32 +5,14 @@ the faulty rank waits for segments that nobody sends. (With small tensors Gloo a
 """
 
 import rig
-import torch
-import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["collective_mismatch"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "bare": {"or_silent": True},
-}
-
-FLOATS_PER_MEBIBYTE = 1 << 18
+TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "bare": {"or_silent": True}}
 
 
 def main() -> None:
     """Train; at the faulty step one rank has twelve MiB of gradients, the others eight."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(8 * FLOATS_PER_MEBIBYTE)
-    for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                gradients = torch.ones(12 * FLOATS_PER_MEBIBYTE)
-        dist.all_reduce(gradients)
+    rig.train_large(place, mebibytes=8, faulty_mebibytes=12)
 
 
 if __name__ == "__main__":

@@ -4,32 +4,14 @@ Gloo cuts large tensors into segments of one MiB, and the others wait for segmen
 """
 
 import rig
-import torch
-import torch.distributed as dist
 
-TRUTH = {
-    "verdict": "hung",
-    "kinds": ["collective_mismatch"],
-    "causes": ["user_code"],
-    "culprits": [2],
-    "victims": "0-1,3",
-    "bare": {"or_silent": True},
-}
-
-FLOATS_PER_MEBIBYTE = 1 << 18
+TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "bare": {"or_silent": True}}
 
 
 def main() -> None:
     """Train; at the faulty step one rank has eight MiB of gradients, the others sixteen."""
     place = rig.start()
-    activations, gradients = torch.ones(8, 4), torch.ones(16 * FLOATS_PER_MEBIBYTE)
-    for step in range(100):
-        dist.all_reduce(activations, group=place.pair)
-        if step == rig.FAULTY_STEP:
-            rig.say_ready(f"rank {place.rank}")
-            if place.is_faulty:
-                gradients = torch.ones(8 * FLOATS_PER_MEBIBYTE)
-        dist.all_reduce(gradients)
+    rig.train_large(place, mebibytes=16, faulty_mebibytes=8)
 
 
 if __name__ == "__main__":

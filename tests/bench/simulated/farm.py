@@ -14,7 +14,7 @@ from tests.bench.jobs import REPOSITORY
 from tests.bench.simulated.job import PER_NODE, SimulatedJob
 from tests.bench.simulated.nodes import stopped_before
 from tests.bench.simulated.servers import Authority, Report, Task, address_of
-from tests.build.ports import free_port
+from tests.build.processes.ports import free_port
 
 _PROCESSES = 2
 _SPARE_FILES = 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.services import Service
+from tests.build.services.services import Service
 from tests.system.attacks.programs import AGENTS
 from tests.system.attacks.served import GUARDED, KINDS, TOKEN, serve
 

@@ -15,7 +15,7 @@ from agent.settings import AgentSettings
 from agent.sources.source import LookDepth
 from shared.missing import Missing
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
-from tests.build.processes import until
+from tests.build.processes.processes import until
 from tests.system.deploy.sandbox import command_under
 
 ATTACKER, VICTIM = 61011, 61012

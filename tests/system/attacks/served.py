@@ -12,7 +12,7 @@ from agent.app import create_app as create_agent
 from agent.settings import AgentSettings
 from collector.app import create_app as create_collector
 from collector.settings import CollectorSettings
-from tests.build.services import Service, running
+from tests.build.services.services import Service, running
 
 KINDS = ("agent", "collector")
 GUARDED = {"agent": "/v1/ranks", "collector": "/v1/agents"}

@@ -18,9 +18,9 @@ from shared.server import connections
 from shared.server.audit import AuditLog
 from shared.server.connection_limits import RESERVED, Connections, affordable, client_of
 from shared.server.run import AccessSettings
-from tests.build.certificates import Authority
-from tests.build.services import Service, make_app, serving
-from tests.build.services import running as service_running
+from tests.build.services.certificates import Authority
+from tests.build.services.services import Service, make_app, serving
+from tests.build.services.services import running as service_running
 from tests.unit.collector.test_serve import running
 
 MANY = 1600

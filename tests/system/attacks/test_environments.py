@@ -12,7 +12,7 @@ from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
-from tests.build.processes import SLEEP, running
+from tests.build.processes.processes import SLEEP, running
 
 NOTHING = Missing(source="x", reason=Reason.NOT_FOUND, detail="")
 

@@ -17,7 +17,7 @@ from collector.show.text.text import render_text
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Fds, NodeSnapshot, Process, RankSnapshot
 from shared.wire.stacks import Stacks
-from tests.build.processes import HERE, SLEEP, rank_environment, running
+from tests.build.processes.processes import HERE, SLEEP, rank_environment, running
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 

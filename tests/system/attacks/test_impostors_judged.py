@@ -1,6 +1,5 @@
 """Ranks of several users under one name, on several nodes: judged apart, and never proven where that cannot be."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,30 +7,26 @@ import pytest
 from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.job_owner import one_users
-from collector.gather.fanout.fanout import make_client
 from collector.gather.jobs import summarise_jobs
 from collector.gather.namesakes import lists_apart, user_of
-from collector.gather.sweep import Sweep, sweep
 from collector.hostlists import AgentAddress
 from collector.judge.verdict import diagnose
-from collector.question import NativePolicy, Question
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Certainty, Verdict
 from shared.errors import InvalidInput
 from shared.wire.job_names import goes_by, plain_name, qualified
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankList
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks, mounts
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
+from tests.build.agents.asking import sweep_agents
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
+from tests.build.jobs.four_ranks import looks_without
+from tests.build.jobs.simulated import USER, Seen
 
 SIZE = 4
 
 
 def looks_at(waits_for: int, host: str, **identity: Any) -> list[NodeSnapshot]:
     """Two looks at a job of four ranks that wait for one, which is stopped by a signal."""
-    steps: dict[int, Sequence[Any]] = {rank: [Collective(WORLD)] * 4 for rank in range(SIZE)}
-    steps[waits_for] = [Collective(WORLD), Stay()]
-    seen = {rank: Seen(frames=(USER,), state="T") if rank == waits_for else Seen() for rank in range(SIZE)}
-    looks = live_looks(Job(steps), seen, host=host)
+    looks = looks_without({waits_for: Seen((USER,), state="T")}, joined=1, host=host)
     return [changed(look, **identity) for look in looks]
 
 
@@ -114,22 +109,18 @@ def test_half_of_the_agents_is_older() -> None:
     assert "too old" in diagnosis.conflicts[0].text
 
 
-def test_later_attempt_in_another_container_proves_nothing() -> None:
+@pytest.mark.parametrize(
+    ("elsewhere", "said"),
+    [({"attempt": 1}, "other containers"), ({"started_at": 5e9}, "several containers")],
+    ids=["a later attempt", "the same rank"],
+)
+def test_rank_in_another_container_proves_nothing(elsewhere: dict[str, Any], said: str) -> None:
     """Two tenants of Kubernetes may both be user 0. A launcher restarts its ranks where they are."""
-    old = looks_at(2, "node1", user="0", container_id="a" * 64)
-    new = looks_at(1, "node2", user="0", container_id="b" * 64, attempt=1)
-    diagnosis = diagnose([*old, *new], Expected(job="sim"))
-    assert Certainty.PROVEN not in verdict(diagnosis)[2]
-    assert any("other containers" in conflict.text for conflict in diagnosis.conflicts)
-
-
-def test_one_rank_in_two_containers_proves_nothing() -> None:
-    """Neither does the same rank of the same attempt elsewhere."""
     one = looks_at(2, "node1", user="0", container_id="a" * 64)
-    other = looks_at(1, "node2", user="0", container_id="b" * 64, started_at=5e9)
+    other = looks_at(1, "node2", user="0", container_id="b" * 64, **elsewhere)
     diagnosis = diagnose([*one, *other], Expected(job="sim"))
     assert Certainty.PROVEN not in verdict(diagnosis)[2]
-    assert any("several containers" in conflict.text for conflict in diagnosis.conflicts)
+    assert any(said in conflict.text for conflict in diagnosis.conflicts)
 
 
 def test_world_size_of_another_container_proves_nothing() -> None:
@@ -237,27 +228,18 @@ def node(host: str, user: str, *numbers: int) -> FakeAgent:
     )
 
 
-async def ask(job: str, *agents: FakeAgent, earlier: dict[str, RankList] | None = None, **question: Any) -> Sweep:
-    """Sweep over fake agents, and over one that is silent, of which there is an earlier list."""
-    asked = Question.model_validate({"job": job, "interval_seconds": 0.01, "native": NativePolicy.NEVER, **question})
-    addresses = [*(agent.address for agent in agents), *(AgentAddress(host="gone", url=url) for url in earlier or ())]
-    async with make_client(mounts=mounts(*agents)) as client:
-        return await sweep(asked, addresses, client, earlier=earlier)
-
-
 async def test_name_is_not_taken_over_while_an_agent_is_silent() -> None:
     """Alice's node does not answer: what goes by her job's name elsewhere is not taken for hers."""
-    earlier = {"http://127.0.0.1:9": ranks("gone", "1001", 0, job=JOB)}
-    eves = node("node1", "1002", 0, 1, 2, 3)
+    eves, silent = node("node1", "1002", 0, 1, 2, 3), AgentAddress(host="gone", url="http://127.0.0.1:9")
     with pytest.raises(InvalidInput, match="2 users"):
-        await ask(JOB, eves, earlier=earlier)
-    swept = await ask(JOB, eves, earlier={"http://127.0.0.1:9": ranks("gone", "1002", 0, job=JOB)})
+        await sweep_agents(eves, more=[silent], earlier={silent.url: ranks("gone", "1001", 0, job=JOB)})
+    swept = await sweep_agents(eves, more=[silent], earlier={silent.url: ranks("gone", "1002", 0, job=JOB)})
     assert (swept.diagnosis.verdict, swept.diagnosis.user) == (Verdict.HUNG, "1002")
 
 
 async def test_another_users_nodes_are_not_looked_at() -> None:
     """Once it is known whose job is meant, nothing of it is there to see."""
     alices, eves = node("node1", "1001", 0, 1), node("node2", "1002", 2, 3)
-    swept = await ask(f"{JOB}@1001", alices, eves)
+    swept = await sweep_agents(alices, eves, job=f"{JOB}@1001")
     assert eves.looks == 0
     assert {rank.identity.user for look in swept.snapshots for rank in look.ranks} <= {"1001"}

@@ -20,8 +20,8 @@ import pytest
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.trace import Trace
-from tests.build.ports import free_port
-from tests.build.processes import HERE, rank_environment, running, until
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import HERE, rank_environment, running, until
 from tests.system.attacks.hostile_server import SHAPES
 
 REPOSITORY = Path(__file__).parents[3]

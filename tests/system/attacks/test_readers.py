@@ -12,7 +12,7 @@ from agent.proc.file_access import Reader
 from agent.proc.procfs import ProcFs
 from agent.proc.readers import readers_of
 from shared.errors import NotPermitted
-from tests.build.proc_trees import add_process, make_tree
+from tests.build.processes.proc_trees import add_process, make_tree
 
 ALICE, BOB = 1000, 1001
 JOB = 500

@@ -12,7 +12,7 @@ from collector.agents.registrants import parse_registrant, refuse_own_places
 from collector.gather.failures import explain_status
 from shared.errors import InvalidHostlist, NotPermitted
 from shared.wire.registration import Registration
-from tests.build.discovery_servers import http_server
+from tests.build.services.discovery_servers import http_server
 from tests.unit.collector.agents.test_directory import collector
 
 SECRET = "AKIA-SECRET-OF-THE-INSIDE"

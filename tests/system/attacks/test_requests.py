@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from shared.server.authorize import OPEN, Gate
-from tests.build.services import Service
+from tests.build.services.services import Service
 from tests.system.attacks.served import KINDS, TOKEN, make, statuses
 
 

@@ -11,7 +11,7 @@ from shared.missing import Missing, Reason
 from shared.wire.log_events import Logs
 from shared.wire.setup import Setup
 from shared.wire.snapshot import NodeSnapshot, Process
-from tests.build.processes import until
+from tests.build.processes.processes import until
 from tests.system.attacks.programs import (
     ATTACKER,
     SECRET,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.commands import command, environment
-from tests.build.ports import free_port
+from tests.build.processes.commands import command, environment
+from tests.build.processes.ports import free_port
 
 _PROGRAM = """
 import gc, os, signal, sys, time, weakref

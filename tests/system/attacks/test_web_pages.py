@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from shared.server.tls import ClientTls
-from tests.build.certificates import Authority
-from tests.build.services import Service, serving
+from tests.build.services.certificates import Authority
+from tests.build.services.services import Service, serving
 from tests.system.attacks.served import TOKEN, serve, statuses
 
 EVIL = "http://evil.example"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.build.processes import running
+from tests.build.processes.processes import running
 
 ALICE, EVE = 61011, 61012
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from collector.settings import CollectorSettings
-from tests.build.ports import free_port
+from tests.build.processes.ports import free_port
 from tests.system.deploy.test_containers import COMPOSE, DOCKERFILE, services
 from tests.system.deploy.units import REPOSITORY
 from tests.system.live.jobs import MARK

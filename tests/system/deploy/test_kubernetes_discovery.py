@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from collector.app import create_app
 from collector.settings import read_settings
-from tests.build.kubernetes_cluster import Cluster, pod
+from tests.build.services.kubernetes_cluster import Cluster, pod
 from tests.system.deploy.kubernetes import OVERLAYS, one, overlay
 from tests.system.deploy.kustomizations import Manifest
 from tests.system.deploy.test_kubernetes import main_container, workload

@@ -12,8 +12,8 @@ from typing import Any
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList
 from shared.wire.survey_write import survey_of
-from tests.build.checked_jobs import rank
-from tests.build.fake_agents import case_ranks
+from tests.build.agents.fake_agents import case_ranks
+from tests.build.jobs.checked_jobs import rank
 from tests.unit.agent.tools.test_core_file import STATUS, made_up
 
 _DATA = Path(__file__).parents[2] / "data"

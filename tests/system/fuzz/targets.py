@@ -51,7 +51,7 @@ from shared.redaction.redact import redact
 from shared.server.addresses import parse_address, parse_networks
 from shared.wire.snapshot import NodeSnapshot, RankList
 from shared.wire.survey_read import SurveyReader
-from tests.build.proc_trees import stat_line
+from tests.build.processes.proc_trees import stat_line
 from tests.system.fuzz import seeds
 from tests.system.fuzz.damage import Writer, as_json, as_pickle
 from tests.system.fuzz.verdicts import check_shown

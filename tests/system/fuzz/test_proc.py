@@ -12,7 +12,7 @@ from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
 from agent.sources.source import LookDepth
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.proc_trees import AUXV, STATUS, TORCH, add_process, make_tree, torchrun
+from tests.build.processes.proc_trees import AUXV, STATUS, TORCH, add_process, make_tree, torchrun
 from tests.system.fuzz import seeds
 from tests.system.fuzz.damage import damaged_bytes
 from tests.system.fuzz.test_parsers import EXAMPLES, SEARCH

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.build.ports import free_port
+from tests.build.processes.ports import free_port
 
 LOOPBACK = "127.0.0.1"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.memory_groups import memory_group
+from tests.build.processes.memory_groups import memory_group
 from tests.system.live.asking import Reply, diagnose, unhang
 from tests.system.live.jobs import Job
 from tests.system.live.truths import Mode, Truth, read_truth

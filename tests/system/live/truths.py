@@ -1,12 +1,13 @@
 """What is true of each program, and whether an answer agrees with it.
 
-A program of tests/programs states its truth in a literal `TRUTH`, read here without running it:
+A program of tests/programs states its truth in a literal `TRUTH`, read here without running it. It leaves out
+what is as usual: a job of four ranks hangs, rank 2 is to blame, and all others are its victims.
 
-    verdict    the right word, or a list of words that are right
-    kinds      accepted kinds of the first finding; empty for a job that does not hang
+    verdict    the right word, or a list of words that are right (hung)
+    kinds      accepted kinds of the first finding; none for a job that does not hang
     causes     accepted causes of the first finding
-    culprits   the ranks to blame; all of them, and nobody else in any finding
-    victims    a folded rank set
+    culprits   the ranks to blame; all of them, and nobody else in any finding (2; nobody without kinds)
+    victims    a folded rank set (all but the culprits; nobody without kinds)
     findings   how many findings share the culprits (1)
     where      the function in which the culprit is
     child      a function in which a child of the culprit is
@@ -33,6 +34,7 @@ Mode = Literal["probe", "bare"]
 Json = Mapping[str, Any]
 
 USUAL_FAULTY_RANK = 2
+USUAL_RANKS = 4
 
 NEEDS_RECORDS = frozenset({"rank_not_joined", "collective_mismatch", "order_inversion", "p2p_unmatched"})
 """Kinds that only a flight record can prove."""
@@ -47,9 +49,16 @@ def read_truth(program: str) -> dict[str, Any]:
     tree = ast.parse((PROGRAMS / f"{program}.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TRUTH":
-            truth: dict[str, Any] = ast.literal_eval(node.value)
-            return truth
+            return _with_usual(ast.literal_eval(node.value))
     raise ValueError(f"{program} says no TRUTH")
+
+
+def _with_usual(stated: dict[str, Any]) -> dict[str, Any]:
+    """Fill in what a truth leaves out."""
+    has_finding = "kinds" in stated
+    culprits = stated.get("culprits", [USUAL_FAULTY_RANK] if has_finding else [])
+    others = set(range(USUAL_RANKS)) - set(culprits) if has_finding else set()
+    return {"verdict": "hung", "kinds": [], "causes": [], "culprits": culprits, "victims": fold(others), **stated}
 
 
 def all_programs() -> list[str]:
@@ -75,7 +84,7 @@ class Truth:
     mode: Mode
 
     @classmethod
-    def of(cls, program: str, mode: Mode, faulty_rank: int = USUAL_FAULTY_RANK, ranks: int = 4) -> "Truth":
+    def of(cls, program: str, mode: Mode, faulty_rank: int = USUAL_FAULTY_RANK, ranks: int = USUAL_RANKS) -> "Truth":
         """Read the truth of `program`; with another faulty rank, culprit and victims move with it."""
         stated = read_truth(program)
         stated = {**stated, **stated.get(mode, {})}

@@ -10,7 +10,7 @@ from shared.answer.diagnosis import Diagnosis
 from shared.formats.ras.parse import parse_ras
 from shared.wire.ras import RasLook, RasNetwork
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.simulated import USER, Job, Seen, Stay, live_looks
+from tests.build.jobs.simulated import USER, Job, Seen, Stay, live_looks
 from tests.system.ras.reports import Comm, Member, json_report, text_report
 
 WAITING = Seen()

@@ -16,7 +16,7 @@ from agent.sources.ras.ras_source import RasSource, RasTargets
 from shared.missing import Missing
 from shared.wire.ras import RasLook
 from shared.wire.snapshot import RankSnapshot
-from tests.build.processes import rank_environment, running
+from tests.build.processes.processes import rank_environment, running
 from tests.system.ras.reports import Comm, Member, json_report, text_report
 
 REPOSITORY = Path(__file__).parents[3]

@@ -222,9 +222,14 @@ def _sets(there: list[Member], absent: list[Member], one: Comm, *, old: bool) ->
         elif number == 1:
             lines.append(f"  Rank {members[0].rank} has status {word} -- {members[0].home}")
         else:
-            lines.append(f"  {number} ranks have status {word}")
-            lines += [f"  Rank {m.rank} -- {m.home}" for m in members] if number < len(one.members) / 2 else []
+            lines += _many(f"{number} ranks have status {word}", members, one)
     return lines
+
+
+def _many(what: str, members: list[Member], one: Comm) -> list[str]:
+    """A line about several, who are listed where they are fewer than half."""
+    listed = members if len(members) < len(one.members) / 2 else []
+    return [f"  {what}", *(f"  Rank {m.rank} -- {m.home}" for m in listed)]
 
 
 def _levels(counts: dict[int, int], one: Comm) -> list[str]:
@@ -235,6 +240,5 @@ def _levels(counts: dict[int, int], one: Comm) -> list[str]:
         if number == 1:
             lines.append(f"  Rank {members[0].rank} has {launched} -- {members[0].home}")
         else:
-            lines.append(f"  {number} ranks have {launched}")
-            lines += [f"  Rank {m.rank} -- {m.home}" for m in members] if number < len(one.members) / 2 else []
+            lines += _many(f"{number} ranks have {launched}", members, one)
     return lines

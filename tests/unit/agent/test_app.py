@@ -22,8 +22,8 @@ from shared.errors import InvalidSettings
 from shared.missing import Missing
 from shared.wire.snapshot import NodeSnapshot, Process, RankList
 from shared.wire.stacks import Stacks
-from tests.build.ports import free_port
-from tests.build.processes import HERE, SLEEP, rank_environment, running, until
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import HERE, SLEEP, rank_environment, running, until
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.anyio, pytest.mark.slow]
 

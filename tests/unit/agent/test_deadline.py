@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from agent.deadline import MOST_ABANDONED, Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
-from tests.build.processes import until
+from tests.build.processes.processes import until
 
 
 def test_each_task_gives_its_value_or_its_error() -> None:

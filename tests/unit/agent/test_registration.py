@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import trustme
 from agent.registration import Registrar, make_registrars, registered
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings, Unreachable
+from tests.build.services.discovery_servers import handling
 
 
 class Collector:
@@ -43,18 +44,8 @@ def serving(collector: Collector, tls: ssl.SSLContext | None = None) -> Iterator
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with handling(Handler, tls=tls) as url:
+        yield url
 
 
 def settings(url: str, **more: Any) -> AgentSettings:

@@ -14,7 +14,7 @@ from shared.missing import Missing
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Stacks
 from shared.wire.trace import Trace
-from tests.build.processes import HERE, rank_environment, running, until
+from tests.build.processes.processes import HERE, rank_environment, running, until
 from tests.unit.agent.sources.recorder.test_recorder_source import HANDLERS, SERVER, dump, entry
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.slow]

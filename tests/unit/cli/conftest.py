@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.build.commands import FIRST, SECOND, Job, sleeping_job
+from tests.build.processes.commands import FIRST, SECOND, Job, sleeping_job
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from cli.commands import COMMANDS
 from cli.main import unhang
 from shared import VERSION
-from tests.build.commands import REPOSITORY, command, environment
+from tests.build.processes.commands import REPOSITORY, command, environment
 
 NAMES = [str(each.name) for each in COMMANDS]
 HEAVY = ("pydantic", "httpx", "fastapi", "uvicorn", "sqlalchemy", "asyncio")

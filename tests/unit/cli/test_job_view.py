@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import unhang as unhang_group
-from tests.build.commands import FIRST, NOBODY, REPOSITORY, SECOND, Job, unhang
+from tests.build.processes.commands import FIRST, NOBODY, REPOSITORY, SECOND, Job, unhang
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from collector.keep.store import Store
-from tests.build.nursery import Nursery, open_nursery
-from tests.build.postgres import Postgres, find_binaries, running_postgres
+from tests.build.processes.nursery import Nursery, open_nursery
+from tests.build.services.postgres import Postgres, find_binaries, running_postgres
 
 
 @pytest.fixture(scope="session")

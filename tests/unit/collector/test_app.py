@@ -17,7 +17,7 @@ from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.log_events import LogFile, Logs
 from shared.wire.snapshot import Fds
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks, held, make_rank, mounts, two_nodes
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, held, make_rank, mounts, two_nodes
 
 TREE = "main (/srv/train.py:10)"
 

@@ -18,7 +18,7 @@ import pytest
 from collector.serve import serve
 from collector.settings import CollectorSettings, read_settings
 from shared.errors import InvalidSettings
-from tests.build.ports import free_port
+from tests.build.processes.ports import free_port
 
 _PROGRAM = """
 import json, sys

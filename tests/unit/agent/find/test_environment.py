@@ -14,7 +14,7 @@ from agent.find.elf_symbols import find_variable
 from agent.find.environment import Environments
 from agent.find.launchers import NAMES
 from agent.proc.procfs import ProcFs
-from tests.build.processes import READY, SLEEP, rank_environment, running, until
+from tests.build.processes.processes import READY, SLEEP, rank_environment, running, until
 
 pytestmark = pytest.mark.ptrace
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.find.launchers import NAMES, identify, is_launcher, job_name
-from tests.build.proc_trees import slurm, torchrun
+from tests.build.processes.proc_trees import slurm, torchrun
 
 
 def test_rank_of_torchrun() -> None:

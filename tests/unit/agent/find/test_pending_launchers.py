@@ -14,8 +14,8 @@ from agent.find.processes import Lister
 from agent.look.node import Node
 from agent.proc.procfs import ProcFs
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
-from tests.build.proc_trees import add_process, make_tree, torchrun
-from tests.build.processes import running, until
+from tests.build.processes.proc_trees import add_process, make_tree, torchrun
+from tests.build.processes.processes import running, until
 
 TORCHRUN = (
     "python3",

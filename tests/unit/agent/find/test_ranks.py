@@ -7,8 +7,8 @@ import pytest
 from agent.find.processes import Lister
 from agent.find.ranks import FoundRanks, discover
 from agent.proc.procfs import ProcFs
-from tests.build.proc_trees import TORCH, add_process, make_tree, slurm, stat_line, torchrun
-from tests.build.processes import find
+from tests.build.processes.proc_trees import TORCH, add_process, make_tree, slurm, stat_line, torchrun
+from tests.build.processes.processes import find
 
 
 @pytest.fixture

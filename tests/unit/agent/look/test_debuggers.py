@@ -19,7 +19,7 @@ from agent.tools.strace import parse_strace, trace_syscalls
 from shared.errors import NotFound
 from shared.missing import Reason
 from shared.wire.debug_output import DeepLook, How
-from tests.build.processes import READY, SLEEP, rank_environment, running, until
+from tests.build.processes.processes import READY, SLEEP, rank_environment, running, until
 
 pytestmark = pytest.mark.ptrace
 

@@ -21,8 +21,8 @@ from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Fds, Process, RankSnapshot
 from shared.wire.stacks import Stacks
-from tests.build.looking import PLAIN, rank_of
-from tests.build.processes import READY, running
+from tests.build.processes.looking import PLAIN, rank_of
+from tests.build.processes.processes import READY, running
 
 pytestmark = pytest.mark.ptrace
 

@@ -25,8 +25,8 @@ from agent.sources.progress_counters import has_moved, take_beat, take_settled_b
 from shared.errors import InvalidSettings
 from shared.missing import Reason
 from shared.wire.snapshot import Beat, Exited
-from tests.build.proc_trees import TORCH, add_process, make_tree, stat_line, torchrun
-from tests.build.processes import HERE, READY, SLEEP, rank_environment, running, until
+from tests.build.processes.proc_trees import TORCH, add_process, make_tree, stat_line, torchrun
+from tests.build.processes.processes import HERE, READY, SLEEP, rank_environment, running, until
 
 pytestmark = pytest.mark.ptrace
 

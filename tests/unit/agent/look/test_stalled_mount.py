@@ -15,9 +15,9 @@ from agent.sources.source import LookDepth
 from shared.missing import Missing
 from shared.wire.snapshot import Fds, Process
 from shared.wire.stacks import Stacks
-from tests.build.looking import ask, rank_of
-from tests.build.processes import HERE, READY, rank_environment, running, until
-from tests.build.stalled_mounts import stalled_mount
+from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.processes import HERE, READY, rank_environment, running, until
+from tests.build.processes.stalled_mounts import stalled_mount
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
 

@@ -20,9 +20,8 @@ from agent.sources.recorder.recorder_source import RecorderSource
 from agent.tools.pyspy import dump_stacks
 from agent.tools.run_bounded import find_program
 from shared.wire.trace import Trace
-from tests.build import ports
-from tests.build.looking import ask, rank_of
-from tests.build.processes import READY, rank_environment, running, until
+from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.processes import READY, ports, rank_environment, running, until
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 

@@ -11,8 +11,8 @@ from agent.proc.file_locks import lock_holders, parse_holders
 from agent.proc.procfs import ProcFs
 from agent.sources.process import ProcessSource
 from shared.wire.snapshot import Holder, Process
-from tests.build.looking import ask, rank_of
-from tests.build.processes import READY, running, until
+from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.processes import READY, running, until
 
 TABLE = """\
 1: POSIX  ADVISORY  WRITE 100 08:01:131 0 EOF

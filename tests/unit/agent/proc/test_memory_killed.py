@@ -13,8 +13,8 @@ from agent.proc.procfs import ProcFs
 from agent.sources.kernel_log import KernelLog
 from shared.wire.kernel_events import KernelEventKind
 from shared.wire.snapshot import Exited
-from tests.build.memory_groups import JOIN, memory_group
-from tests.build.processes import HERE, READY, rank_environment, running, until
+from tests.build.processes.memory_groups import JOIN, memory_group
+from tests.build.processes.processes import HERE, READY, rank_environment, running, until
 
 pytestmark = pytest.mark.root
 

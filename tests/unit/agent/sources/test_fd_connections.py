@@ -13,8 +13,8 @@ from agent.proc.socket_tables import SocketEntry
 from agent.sources.fd_connections import leads_to_store
 from agent.sources.fds import FdsSource
 from shared.wire.snapshot import Fds, Holder, Socket
-from tests.build.looking import ask, rank_of
-from tests.build.processes import READY, running, until
+from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.processes import READY, running, until
 
 pytestmark = pytest.mark.ptrace
 

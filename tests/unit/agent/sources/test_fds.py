@@ -12,8 +12,8 @@ from agent.proc.socket_tables import SocketEntry, Sockets
 from agent.sources.fds import FdsSource
 from agent.sources.source import LookDepth
 from shared.wire.snapshot import Fds
-from tests.build.looking import PLAIN, ask, rank_of
-from tests.build.processes import READY, running
+from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.processes import READY, running
 
 pytestmark = pytest.mark.ptrace
 

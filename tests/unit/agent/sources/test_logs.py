@@ -20,9 +20,9 @@ from agent.sources.source import LookDepth
 from shared.errors import NotPermitted
 from shared.missing import Reason
 from shared.wire.log_events import EventKind, Logs
-from tests.build.looking import PLAIN, ask, rank_of
-from tests.build.processes import SLEEP
-from tests.build.processes import running as running_with_our_errors
+from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.processes import SLEEP
+from tests.build.processes.processes import running as running_with_our_errors
 
 pytestmark = pytest.mark.ptrace
 

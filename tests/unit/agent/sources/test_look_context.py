@@ -12,8 +12,8 @@ from agent.sources.look_context import AnswerLimits, LookContext, size_of
 from agent.sources.source import Answer, LookDepth, Metered
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Fds, NodeSnapshot, RankSnapshot
-from tests.build.looking import rank_of
-from tests.build.processes import HERE, READY, rank_environment, running
+from tests.build.processes.looking import rank_of
+from tests.build.processes.processes import HERE, READY, rank_environment, running
 
 PORT = 29421
 

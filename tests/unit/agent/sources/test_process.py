@@ -14,9 +14,9 @@ from agent.sources.look_context import LookContext
 from agent.sources.process import ProcessSource
 from agent.tools.syscall_names import fd_argument, syscall_name
 from shared.wire.snapshot import Process
-from tests.build.looking import ask, rank_of
-from tests.build.proc_trees import stat_line
-from tests.build.processes import READY, SLEEP, running, until
+from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.proc_trees import stat_line
+from tests.build.processes.processes import READY, SLEEP, running, until
 
 pytestmark = pytest.mark.ptrace
 

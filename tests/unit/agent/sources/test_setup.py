@@ -11,9 +11,9 @@ from agent.proc.library_versions import driver_version, read_versions
 from agent.proc.procfs import ProcFs
 from agent.sources.setup import SetupSource
 from shared.wire.setup import Setup
-from tests.build.looking import ask
-from tests.build.ports import free_port
-from tests.build.processes import READY, SLEEP, find_rank, rank_environment, running
+from tests.build.processes.looking import ask
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import READY, SLEEP, find_rank, rank_environment, running
 
 LISTENS = f"""
 import os, socket

@@ -21,8 +21,8 @@ from agent.tools.run_bounded import find_program
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child
 from shared.wire.stacks import Stacks
-from tests.build.looking import PLAIN, ask, rank_of
-from tests.build.processes import READY, SLEEP, running, until
+from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.processes import READY, SLEEP, running, until
 from tests.unit.agent.sources.test_process import UNINTERRUPTIBLE
 
 pytestmark = pytest.mark.ptrace

@@ -17,7 +17,7 @@ from collector.judge.core_file import tell_story
 from shared.errors import NotFound, UnreadableDump
 from shared.missing import Missing, Reason
 from shared.wire.stacks import Stacks
-from tests.build.processes import READY, running, until
+from tests.build.processes.processes import READY, running, until
 from tests.needed import skip_without
 
 NONE = CoreReaders(gdb=None, pystack=None)

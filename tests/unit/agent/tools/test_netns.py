@@ -16,8 +16,8 @@ from agent.proc.procfs import ProcFs
 from agent.tools.netns import connect
 from shared.missing import Missing, Reason
 from shared.server.addresses import Address
-from tests.build.ports import free_port
-from tests.build.processes import find_rank
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import find_rank
 from tests.system.ras.ranks import REPOSITORY, ask, ras_rank
 
 
@@ -58,7 +58,7 @@ def test_a_container_that_may_not_be_entered(tmp_path: Path) -> None:
     """Without CAP_SYS_ADMIN that is told, with what to do."""
     port = free_port()
     program = (
-        "import sys; from tests.system.ras.ranks import ask; from tests.build.processes import find_rank; "
+        "import sys; from tests.system.ras.ranks import ask; from tests.build.processes.processes import find_rank; "
         "print(ask([find_rank({pid})])[1][0].model_dump_json())"
     )
     drop = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")

@@ -13,7 +13,7 @@ from agent.proc.procfs import ProcFs
 from agent.tools.ptrace_access import permission_advice, trace_obstacle
 from agent.tools.pyspy import dump_stacks
 from shared.missing import Reason
-from tests.build.processes import running, until
+from tests.build.processes.processes import running, until
 
 NOBODY = 65534
 BECOME_NOBODY = f"import os\nos.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"

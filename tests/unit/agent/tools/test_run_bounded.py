@@ -9,7 +9,7 @@ import pytest
 
 from agent.deadline import Deadline
 from agent.tools.run_bounded import LARGEST_OUTPUT, run_bounded
-from tests.build.processes import until
+from tests.build.processes.processes import until
 
 
 def test_pipes_of_a_late_program_are_read_and_closed_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

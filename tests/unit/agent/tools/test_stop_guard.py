@@ -19,7 +19,7 @@ from agent.proc.procfs import ProcFs
 from agent.tools.gdb import backtrace_with_gdb, gdb_command
 from agent.tools.stop_guard import trace_process
 from shared.missing import Reason
-from tests.build.processes import READY, running, until
+from tests.build.processes.processes import READY, running, until
 
 pytestmark = pytest.mark.ptrace
 

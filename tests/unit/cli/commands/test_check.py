@@ -13,10 +13,10 @@ from cli.main import unhang as unhang_group
 from cli.sources.aspects import CHECKS
 from cli.sources.job_source import JobChoice
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.checked_jobs import job as made_job
-from tests.build.checked_jobs import rank
-from tests.build.commands import FIRST, REPOSITORY, Job, unhang
-from tests.build.processes import SLEEP, rank_environment, running
+from tests.build.jobs.checked_jobs import job as made_job
+from tests.build.jobs.checked_jobs import rank
+from tests.build.processes.commands import FIRST, REPOSITORY, Job, unhang
+from tests.build.processes.processes import SLEEP, rank_environment, running
 from tests.unit.cli.sources.test_remote import remote
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"

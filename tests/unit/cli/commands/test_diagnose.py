@@ -12,7 +12,7 @@ from cli.commands.diagnose import STATUS
 from cli.main import unhang as unhang_group
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
-from tests.build.commands import (
+from tests.build.processes.commands import (
     FIRST,
     NOBODY,
     OTHER,

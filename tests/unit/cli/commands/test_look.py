@@ -13,7 +13,7 @@ from cli.tables.deep_looks import deep_table
 from shared.errors import NotFound
 from shared.wire.debug_output import DeepLook, How, SyscallTrace
 from shared.wire.stacks import Frame, Stacks, Thread
-from tests.build.commands import FIRST, NOBODY, REPOSITORY, Job, unhang
+from tests.build.processes.commands import FIRST, NOBODY, REPOSITORY, Job, unhang
 from tests.unit.cli.sources.test_remote import problem, remote
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"

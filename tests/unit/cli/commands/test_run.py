@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.commands import command, environment, unhang
+from tests.build.processes.commands import command, environment, unhang
 
 
 def test_probe_path_is_a_directory() -> None:

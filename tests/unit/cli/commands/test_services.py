@@ -23,9 +23,9 @@ from cli.settings import read_agent_settings
 from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import InvalidSettings
-from tests.build.certificates import Authority
-from tests.build.commands import FIRST, Job, command, environment, unhang
-from tests.build.ports import free_port
+from tests.build.processes.commands import FIRST, Job, command, environment, unhang
+from tests.build.processes.ports import free_port
+from tests.build.services.certificates import Authority
 
 
 @pytest.mark.parametrize(("chosen", "settings"), [(agent, AgentSettings), (collector, CollectorSettings)])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.commands import REPOSITORY, Job, command, environment, unhang
+from tests.build.processes.commands import REPOSITORY, Job, command, environment, unhang
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 

@@ -10,7 +10,7 @@ from collector.files.read_directory import read_directory
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Stacks
-from tests.build.commands import FIRST, LOCKED, LOCKED_OUT, NOBODY, SECOND, SLEEPER, Job, sleeping_job, unhang
+from tests.build.processes.commands import FIRST, LOCKED, LOCKED_OUT, NOBODY, SECOND, SLEEPER, Job, sleeping_job, unhang
 
 
 def test_looks_become_files(tmp_path: Path, job: Job) -> None:

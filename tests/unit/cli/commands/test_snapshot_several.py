@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cli.commands.diagnose import STATUS
 from shared.answer.diagnosis import Diagnosis
-from tests.build.commands import FIRST, NOBODY, SECOND, Job, command, environment, unhang
+from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, command, environment, unhang
 
 HOSTS = ("node01", "node02", "node03")
 

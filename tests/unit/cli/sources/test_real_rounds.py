@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import launchers
-from tests.build.commands import unhang
-from tests.build.sshd import cluster
+from tests.build.processes.commands import unhang
+from tests.build.processes.processes import launchers
+from tests.build.processes.sshd import cluster
 from tests.system.live.jobs import Job
 from tests.system.live.truths import Truth
 from tests.unit.cli.sources.test_written_rounds import documented, folder_with_unhang

@@ -14,7 +14,7 @@ from cli.sources.remote import Remote
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
-from tests.build.commands import unhang
+from tests.build.processes.commands import unhang
 
 Handler = Callable[[httpx.Request], httpx.Response]
 DIAGNOSIS = Diagnosis(id="0195a1c8", job="a/b c", verdict=Verdict.HUNG, headline="Hung: x")

@@ -16,8 +16,8 @@ from cli.main import unhang as commands
 from cli.sources.slurm import hosts_of_slurm_job
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import UnhangError
-from tests.build.commands import FIRST, NOBODY, SECOND, Job, command, environment, unhang
-from tests.build.sshd import Cluster, cluster
+from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, command, environment, started, unhang
+from tests.build.processes.sshd import Cluster, cluster
 
 QUICK = ("--interval", "0.2", "--native", "never")
 
@@ -201,13 +201,7 @@ def test_file_that_is_no_zipapp(nodes: Cluster) -> None:
 def test_nothing_is_left_behind(nodes: Cluster, number: signal.Signals) -> None:
     """Neither ssh here nor the command there outlives the one who asked, however that one ends."""
     marker = f"{500 + number}.25"
-    process = subprocess.Popen(
-        command("diagnose", *nodes.options, "--hosts", "node[01-02]", "--interval", marker),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started("diagnose", *nodes.options, "--hosts", "node[01-02]", "--interval", marker)
     deadline = time.monotonic() + 60
     while len(_with_argument(marker, "--end-with-stdin")) < 2:
         assert time.monotonic() < deadline and process.poll() is None

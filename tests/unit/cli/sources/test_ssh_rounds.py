@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,19 +15,18 @@ from collector.question import NativePolicy, Question
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Stacks
-from tests.build.commands import (
+from tests.build.agents.fake_agents import make_rank
+from tests.build.processes.commands import (
     LOCKED,
     LOCKED_OUT,
     NOBODY,
     SLEEPER,
     Job,
-    command,
-    environment,
     sleeping_job,
+    started,
     unhang,
 )
-from tests.build.fake_agents import make_rank
-from tests.build.sshd import Cluster, cluster
+from tests.build.processes.sshd import Cluster, cluster
 
 pytestmark = pytest.mark.ptrace
 
@@ -135,13 +133,7 @@ def test_nothing_is_left_behind_in_the_second_round(nodes: Cluster, tmp_path: Pa
     slow.chmod(0o755)
     again = f"host=node02; exec ssh -F {nodes.folder / 'config'} $host {slow}"
     client = Client(nodes, tmp_path, again=again)
-    process = subprocess.Popen(
-        command("diagnose", *client.options, "--looks", "1"),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started("diagnose", *client.options, "--looks", "1")
     deadline = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text().strip()):
         assert time.monotonic() < deadline and process.poll() is None

@@ -10,9 +10,19 @@ import pytest
 from collector.files.read_directory import read_directory
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.stacks import Stacks
-from tests.build import launchers
-from tests.build.commands import LOCKED, LOCKED_OUT, NOBODY, REPOSITORY, SLEEPER, Job, command, sleeping_job, unhang
-from tests.build.sshd import Cluster, cluster
+from tests.build.processes.commands import (
+    LOCKED,
+    LOCKED_OUT,
+    NOBODY,
+    REPOSITORY,
+    SLEEPER,
+    Job,
+    command,
+    sleeping_job,
+    unhang,
+)
+from tests.build.processes.processes import launchers
+from tests.build.processes.sshd import Cluster, cluster
 
 pytestmark = pytest.mark.ptrace
 

@@ -13,8 +13,8 @@ from collector.files.diagnose_files import diagnose_directory
 from shared.answer.diagnosis import Diagnosis, Finding, PodEvidence
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Process, RankSnapshot
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks
-from tests.build.kubernetes_cluster import Cluster, pod
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
+from tests.build.services.kubernetes_cluster import Cluster, pod
 from tests.unit.collector.agents.test_directory import collector
 
 LABELS = {"training.kubeflow.org/job-name": "llama"}

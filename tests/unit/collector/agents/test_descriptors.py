@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collector.agents.file_sd import FileTargets
 from collector.agents.subprocess import run_program
-from tests.build.waiting import until
+from tests.build.processes.waiting import until
 
 _TRIES = 5
 

@@ -21,8 +21,8 @@ from collector.service import make_inventory
 from collector.settings import CollectorSettings
 from shared.errors import InvalidSettings, Unreachable
 from shared.missing import Reason
-from tests.build.discovery_servers import http_server, serving
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks, mounts, two_nodes
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, mounts, two_nodes
+from tests.build.services.discovery_servers import http_server, serving
 
 
 @asynccontextmanager

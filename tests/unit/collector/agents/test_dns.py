@@ -6,7 +6,7 @@ from collector.agents.dns import NamedAgents
 from collector.agents.polling import PolledSource
 from shared.errors import InvalidSettings
 from shared.missing import Reason
-from tests.build.discovery_servers import Zone, name_server
+from tests.build.services.discovery_servers import Zone, name_server
 
 URL = "https://{host}:9000"
 RECORDS = {

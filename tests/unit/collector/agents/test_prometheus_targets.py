@@ -14,7 +14,7 @@ from collector.agents.polling import PolledSource
 from collector.agents.prometheus_targets import MOST_YAML_BYTES, parse_targets
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
-from tests.build.discovery_servers import http_server
+from tests.build.services.discovery_servers import http_server
 
 GROUPS = [
     {"targets": ["node1:8471", "node2"], "labels": {"rack": "a1", "__meta_x": "y"}},

@@ -16,10 +16,10 @@ from collector.agents.registered_store import LeaseSharing
 from collector.keep.database import Database
 from collector.keep.registrations import Registrations
 from collector.keep.url import parse_store_place
-from tests.build.fake_agents import JOB, FakeAgent, two_nodes
-from tests.build.nursery import Nursery
-from tests.build.postgres import Postgres
-from tests.build.waiting import until
+from tests.build.agents.fake_agents import JOB, FakeAgent, two_nodes
+from tests.build.processes.nursery import Nursery
+from tests.build.processes.waiting import until
+from tests.build.services.postgres import Postgres
 from tests.unit.collector.agents.test_directory import collector
 from tests.unit.collector.agents.test_registered import Clock
 from tests.unit.collector.conftest import Opener

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from shared.answer.diagnosis import Diagnosis
-from tests.build.discovery_servers import Zone, http_server, name_server
-from tests.build.fake_agents import FakeAgent, case_ranks
-from tests.build.kubernetes_cluster import Cluster, pod
+from tests.build.agents.fake_agents import FakeAgent, case_ranks
+from tests.build.services.discovery_servers import Zone, http_server, name_server
+from tests.build.services.kubernetes_cluster import Cluster, pod
 from tests.unit.collector.agents.test_directory import collector
 
 JOB = "slurm-77"

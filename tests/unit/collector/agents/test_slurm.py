@@ -9,7 +9,7 @@ import pytest
 from collector.agents.polling import PolledSource
 from collector.agents.slurm import SlurmNodes
 from shared.missing import Reason
-from tests.build.waiting import until
+from tests.build.processes.waiting import until
 
 URL = "http://{host}:8471"
 

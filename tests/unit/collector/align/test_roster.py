@@ -11,7 +11,7 @@ from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 WAITING = {rank: Seen() for rank in range(4)}
 

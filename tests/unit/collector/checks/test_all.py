@@ -15,7 +15,7 @@ from shared.wire.gpus import Gpu, GpuProcess, Gpus
 from shared.wire.setup import Listener, Versions
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.trace import COLUMNS, Group, Signature, Trace
-from tests.build.checked_jobs import NOTHING, STARTED, job, nodes, rank
+from tests.build.jobs.checked_jobs import NOTHING, STARTED, job, nodes, rank
 
 STRANGER = Listener(address="0.0.0.0:29500", pid=77, name="redis-server")
 

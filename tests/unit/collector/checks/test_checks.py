@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.build.checked_jobs import job, rank
-from tests.build.fake_agents import FakeAgent
+from tests.build.agents.fake_agents import FakeAgent
+from tests.build.jobs.checked_jobs import job, rank
 from tests.unit.collector.test_app import client_of, settings
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from collector.concurrency import gc_pauses as garbage
 from collector.concurrency.gc_pauses import Garbage
-from tests.build.waiting import until
+from tests.build.processes.waiting import until
 
 
 class _Ring:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from collector.files.diagnose_files import diagnose_directory
-from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
+from tests.build.jobs.judged import judged_files
 
 BEGUN_NS = 1_750_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -40,10 +39,6 @@ def entry(sequence: int, retired: bool, created_ns: int) -> dict[str, Any]:
     }
 
 
-def judged(directory: Path) -> Diagnosis:
-    return diagnose_directory(directory).diagnosis
-
-
 def late(directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS) -> None:
     """Ranks 0 and 2 wait in operation `at`, which rank 1 has not issued."""
     for rank in (0, 2):
@@ -53,7 +48,7 @@ def late(directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS) 
 
 def test_dumps_that_were_written_after_a_moment_of_waiting_accuse_nobody(tmp_path: Path) -> None:
     late(tmp_path, 0.04)
-    answer = judged(tmp_path)
+    answer = judged_files(tmp_path)
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
     assert "0.04 s" in answer.headline
 
@@ -61,13 +56,13 @@ def test_dumps_that_were_written_after_a_moment_of_waiting_accuse_nobody(tmp_pat
 @pytest.mark.parametrize("waited", [30.0, 1e6, -5.0], ids=["a hang", "a copy made later", "a clock that is off"])
 def test_any_other_time_of_a_file_excuses_nobody(tmp_path: Path, waited: float) -> None:
     late(tmp_path, waited)
-    assert [finding.culprit_ranks for finding in judged(tmp_path).findings] == [(1,)]
+    assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == [(1,)]
 
 
 def test_dumps_of_one_rank_are_looks_and_a_rank_that_moved_between_them_runs(tmp_path: Path) -> None:
     for look in range(3):
         late(tmp_path / str(look), 0.04, at=7 + 20 * look, begun=BEGUN_NS + look * SECOND)
-    answer = judged(tmp_path)
+    answer = judged_files(tmp_path)
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
     assert "ranks 0-2 moved between the last two dumps" in answer.headline
     assert not any("trace" in gap.missing.source for gap in answer.coverage.missing)
@@ -76,14 +71,14 @@ def test_dumps_of_one_rank_are_looks_and_a_rank_that_moved_between_them_runs(tmp
 def test_a_rank_that_moved_once_may_hang_since(tmp_path: Path) -> None:
     late(tmp_path / "before", 0.04)
     late(tmp_path / "since", 60.0, at=27, begun=BEGUN_NS + 3 * SECOND)
-    (finding,) = judged(tmp_path).findings
+    (finding,) = judged_files(tmp_path).findings
     assert (finding.culprit_ranks, finding.sequence) == ((1,), 27)
 
 
 def test_dumps_that_stand_still_hang(tmp_path: Path) -> None:
     late(tmp_path / "first", 20.0)
     late(tmp_path / "second", 40.0)
-    assert [finding.culprit_ranks for finding in judged(tmp_path).findings] == [(1,)]
+    assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == [(1,)]
 
 
 def test_times_of_copies_tell_nothing(tmp_path: Path) -> None:
@@ -91,7 +86,7 @@ def test_times_of_copies_tell_nothing(tmp_path: Path) -> None:
     for look in range(2):
         late(tmp_path / "dumps" / str(look), 0.04, at=7 + 20 * look, begun=BEGUN_NS + look * SECOND)
     shutil.copytree(tmp_path / "dumps", tmp_path / "copies", copy_function=shutil.copyfile)
-    answer = judged(tmp_path / "copies")
+    answer = judged_files(tmp_path / "copies")
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
 
 
@@ -99,6 +94,6 @@ def test_what_only_its_end_has_not_been_written_down_is_no_hang(tmp_path: Path) 
     """Gloo retires an operation a moment after its call returns: the job may have ended."""
     for rank in range(3):
         write(tmp_path / f"trace_{rank}", issued=7, completed=6 if rank == 1 else 7, waited=1e6)
-    answer = judged(tmp_path)
+    answer = judged_files(tmp_path)
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
     assert "all_reduce #7 of group default_pg is unfinished on rank 1" in answer.headline

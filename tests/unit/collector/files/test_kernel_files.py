@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from collector.align.expected import Expected
 from collector.files.read_directory import read_directory
 from collector.files.sniff import FileKind, kind_of
 from collector.files.walk import Bounds
-from collector.judge.verdict import diagnose
-from shared.answer.diagnosis import Diagnosis, KernelEvidence
+from shared.answer.diagnosis import KernelEvidence
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import Exited, NodeSnapshot
-from tests.build.placed import placed, telling
-from tests.build.simulated import WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.four_ranks import looks_without
+from tests.build.jobs.judged import judged_files
+from tests.build.jobs.placed import telling
+from tests.build.jobs.simulated import Seen
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 KILLED = "Memory cgroup out of memory: Killed process 1003 (python3) total-vm:9kB, anon-rss:8kB"
@@ -37,12 +37,10 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def looks() -> list[NodeSnapshot]:
+def looks_without_kernel_log() -> list[NodeSnapshot]:
     """A job on two nodes whose last rank stays away, looked at by agents that may not read the kernel's log."""
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 6 for rank in range(4)}
-    steps[3][4:] = [Stay()]
     refused = Missing(source="kernel_events", reason=Reason.NOT_PERMITTED)
-    made = placed(live_looks(Job(steps), {rank: Seen() for rank in range(4)}), HOSTS)
+    made = looks_without({3: Seen()}, hosts=HOSTS)
     return [_in_time(look.model_copy(update={"kernel_events": refused}), at) for at, look in enumerate(made)]
 
 
@@ -86,7 +84,7 @@ FORMS = {
 def test_lines_of_every_tool_are_dated_and_go_to_their_node(form: str, tmp_path: Path) -> None:
     """By the host in the line, or the path where it names none; a second line alike is counted."""
     prefix = FORMS[form]
-    save(tmp_path, looks())
+    save(tmp_path, looks_without_kernel_log())
     (tmp_path / "node02").mkdir()
     text = f"{prefix(60)}eth0: link becomes ready\n{prefix(50)}{XID}\n{prefix(20)}{XID}\n"
     (tmp_path / "node02" / "messages").write_text(text)
@@ -112,7 +110,7 @@ BOOTED = TAKEN - 5000
 )
 def test_seconds_since_boot_are_dated_by_what_tells_both(anchor: str, tmp_path: Path) -> None:
     """The kernel's audit, or the line that sets the clock; a hung task keeps its stack."""
-    save(tmp_path, looks())
+    save(tmp_path, looks_without_kernel_log())
     hung = "INFO: task python3:1003 blocked for more than 120 seconds.\n[ 4990.000001]  nfs_wait+0x3a/0x60 [nfs]\n"
     text = f"[    0.000000] Linux version 6.1\n{anchor}[ 4980.000000] {XID}\n[ 4990.000000] {hung}"
     (tmp_path / "dmesg_node02.txt").write_text(text)
@@ -122,15 +120,6 @@ def test_seconds_since_boot_are_dated_by_what_tells_both(anchor: str, tmp_path: 
     assert missing == []
     (since,) = {s.kernel_events.since for s in read_directory(tmp_path)[0] if isinstance(s.kernel_events, KernelEvents)}
     assert since == BOOTED
-
-
-def judged(path: Path) -> Diagnosis:
-    snapshots, unreadable = read_directory(path)
-    answer = diagnose(snapshots, Expected(world_size=4, unreadable=unreadable))
-    shuffled = list(snapshots)
-    random.Random(1).shuffle(shuffled)
-    assert diagnose(shuffled, Expected(world_size=4, unreadable=unreadable)) == answer
-    return answer
 
 
 def test_rank_that_was_killed_for_want_of_memory(tmp_path: Path) -> None:
@@ -144,13 +133,13 @@ def test_rank_that_was_killed_for_want_of_memory(tmp_path: Path) -> None:
         )
         if look.host != "node01"
         else look
-        for look in looks()
+        for look in looks_without_kernel_log()
     ]
     save(tmp_path, exited)
     (tmp_path / "dmesg.node02").write_text(
         f"[   1.000000] Linux version 6.1\n[  42.000000] {KILLED}\n[ 43.000000] {XID}\n"
     )
-    answer = judged(tmp_path)
+    answer = judged_files(tmp_path)
     assert [(f.culprit_ranks, f.cause) for f in answer.findings] == [((3,), Cause.OOM)]
     told = [e.line for f in answer.findings for e in f.evidence if isinstance(e, KernelEvidence)]
     assert told == [KILLED]
@@ -159,10 +148,10 @@ def test_rank_that_was_killed_for_want_of_memory(tmp_path: Path) -> None:
 
 def test_what_happened_before_the_job_is_left_out(tmp_path: Path) -> None:
     """A syslog reaches back for weeks; its stamps name no year."""
-    save(tmp_path, looks())
+    save(tmp_path, looks_without_kernel_log())
     old, new = FORMS["journalctl"](86_400 * 20), FORMS["journalctl"](30)
     (tmp_path / "kern.log").write_text(f"{old}{XID}\n{new}nfs: server nas1 not responding, still trying\n")
-    lines = [e.line for f in judged(tmp_path).findings for e in f.evidence if isinstance(e, KernelEvidence)]
+    lines = [e.line for f in judged_files(tmp_path).findings for e in f.evidence if isinstance(e, KernelEvidence)]
     assert lines == ["nfs: server nas1 not responding, still trying"]
 
 
@@ -176,7 +165,7 @@ def test_what_happened_before_the_job_is_left_out(tmp_path: Path) -> None:
 )
 def test_log_of_no_known_node_is_told(name: str, text: str, told: str, tmp_path: Path) -> None:
     """It accuses nobody."""
-    save(tmp_path, looks())
+    save(tmp_path, looks_without_kernel_log())
     (tmp_path / name).write_text(text)
     found, missing = read(tmp_path)
     assert found == {}
@@ -194,7 +183,7 @@ def test_log_without_any_snapshot_is_told(tmp_path: Path) -> None:
 def test_what_an_agent_read_itself_goes_before_a_file(tmp_path: Path) -> None:
     """The snapshot's own events stay as they are."""
     own = KernelEvent(kind=KernelEventKind.LINK_DOWN, at=TAKEN - 5.0, interface="eth0")
-    save(tmp_path, telling(looks(), "node02.example.org", own))
+    save(tmp_path, telling(looks_without_kernel_log(), "node02.example.org", own))
     (tmp_path / "dmesg_node02.txt").write_text(f"{FORMS['dmesg -T'](30)}{XID}\n")
     told, missing = read(tmp_path)
     assert told["node02.example.org"] == (own,)
@@ -212,7 +201,7 @@ NO_KERNEL = (
 @pytest.mark.parametrize("text", NO_KERNEL)
 def test_logs_of_jobs_stay_logs_of_jobs(text: str, tmp_path: Path) -> None:
     """However they are stamped; and a job that prints a kernel's line among its own accuses no node."""
-    save(tmp_path, looks())
+    save(tmp_path, looks_without_kernel_log())
     (tmp_path / "rank_3.log").write_text(text)
     assert read(tmp_path) == ({}, [])
     (rank,) = {
@@ -234,19 +223,19 @@ def test_other_programs_lines_of_a_syslog_are_read_as_a_log(tmp_path: Path) -> N
 def test_hostile_kernel_log_costs_itself_only(seed: int, tmp_path: Path) -> None:
     """Whatever bytes follow a beginning that looks right."""
     rng = random.Random(seed)
-    save(tmp_path, looks())
+    save(tmp_path, looks_without_kernel_log())
     start = rng.choice(list(FORMS.values()))(30).encode()
     rubbish = [start + rng.randbytes(rng.randrange(80)).replace(b"\0", b"") for _ in range(300)]
     rubbish += [f"[{'9' * 10}.999999] audit({'9' * 11}.9:{'9' * 30}) {KILLED}".encode(), b"99999,1,1,-;x" + b"9" * 9000]
     (tmp_path / "dmesg_node02.txt").write_bytes(b"\n".join(rubbish))
-    assert judged(tmp_path).findings[0].culprit_ranks == (3,)
+    assert judged_files(tmp_path).findings[0].culprit_ranks == (3,)
 
 
 def test_of_a_large_kernel_log_the_end_is_read(tmp_path: Path) -> None:
     """Of what repeats there, the count is kept and no more."""
     line = f"{FORMS['dmesg -T'](30)}{XID}\n".encode()
     (tmp_path / "dmesg_node02.txt").write_bytes(line * 2000)
-    save(tmp_path, looks())
+    save(tmp_path, looks_without_kernel_log())
     snapshots, _ = read_directory(tmp_path, bounds=Bounds(log_tail_bytes=len(line) * 5 + 1))
     (events,) = {s.kernel_events.events for s in snapshots if isinstance(s.kernel_events, KernelEvents)}
     assert [event.count for event in events] == [5]

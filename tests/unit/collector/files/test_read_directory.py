@@ -24,7 +24,7 @@ from shared.wire.log_events import EventKind, Logs
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Stacks
 from shared.wire.trace import Trace
-from tests.build.fake_agents import CASES, JOB, case_ranks, make_rank
+from tests.build.agents.fake_agents import CASES, JOB, case_ranks, make_rank
 
 PYSPY_JSON = json.dumps(
     [

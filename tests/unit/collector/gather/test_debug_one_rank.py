@@ -8,7 +8,7 @@ import pytest
 from agent.app import create_app as create_agent
 from agent.settings import AgentSettings
 from collector.app import create_app
-from tests.build.processes import HERE, SLEEP, rank_environment, running
+from tests.build.processes.processes import HERE, SLEEP, rank_environment, running
 from tests.unit.collector.test_app import settings
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]

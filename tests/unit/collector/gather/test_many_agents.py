@@ -1,41 +1,28 @@
 """A job on many nodes: a survey of all, then a look at those that the verdict is about."""
 
 import time
-from typing import Any
+from functools import partial
 
 import pytest
 
-from collector.gather.fanout.fanout import make_client
-from collector.gather.sweep import Sweep, sweep
-from collector.hostlists import AgentAddress
-from collector.question import NativePolicy, Question, Stage, Step
+from collector.question import Stage, Step
 from shared.answer.words import Verdict
 from shared.errors import NotFound
 from shared.missing import Reason
 from shared.wire.snapshot import Beat, Fds, Process, RankSnapshot
 from shared.wire.trace import Trace
-from tests.build.fake_agents import (
-    JOB,
+from tests.build.agents.asking import sweep_agents
+from tests.build.agents.fake_agents import (
     FakeAgent,
     answering,
     case_ranks,
     listening,
     make_rank,
-    mounts,
     two_nodes,
 )
 
-
-async def ask(
-    *agents: FakeAgent, more: tuple[AgentAddress, ...] = (), steps: list[Step] | None = None, **question: Any
-) -> Sweep:
-    """Sweep over fake agents as over many."""
-    asked = Question.model_validate(
-        {"job": JOB, "interval_seconds": 0.01, "native": NativePolicy.NEVER, "survey_above": 1, **question}
-    )
-    async with make_client(mounts=mounts(*agents)) as client:
-        addresses = [*(agent.address for agent in agents), *more]
-        return await sweep(asked, addresses, client, progress=None if steps is None else steps.append)
+sweep_many = partial(sweep_agents, survey_above=1)
+"""As over many agents."""
 
 
 def surveys(agent: FakeAgent) -> int:
@@ -78,7 +65,7 @@ async def test_one_survey_does_where_agents_have_watched_the_job_stand_still() -
     """Nobody is asked for a list; the suspect is looked at whole, and its evidence comes from that."""
     nodes = live_nodes(idle_seconds=90.0)
     steps: list[Step] = []
-    swept = await ask(*nodes, steps=steps, interval_seconds=600.0)
+    swept = await sweep_many(*nodes, progress=steps.append, interval_seconds=600.0)
     assert swept.diagnosis.verdict is Verdict.HUNG
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
     assert [surveys(node) for node in nodes] == [1, 1, 1, 1]
@@ -92,15 +79,15 @@ async def test_one_survey_does_where_agents_have_watched_the_job_stand_still() -
 async def test_another_survey_is_taken_where_nobody_has_watched() -> None:
     """Twenty seconds after the last operation a rank may be at work still; two surveys tell that it is not."""
     nodes = live_nodes(idle_seconds=None, stalled_seconds=20.0)
-    swept = await ask(*nodes)
+    swept = await sweep_many(*nodes)
     assert swept.diagnosis.verdict is Verdict.HUNG
     assert [surveys(node) for node in nodes] == [2, 2, 2, 2]
 
 
 async def test_verdict_is_that_of_whole_looks() -> None:
     """Same culprit, same certainty, same headline; more was left out."""
-    brief = (await ask(*live_nodes(idle_seconds=90.0))).diagnosis
-    whole = (await ask(*live_nodes(idle_seconds=90.0), survey_above=100)).diagnosis
+    brief = (await sweep_many(*live_nodes(idle_seconds=90.0))).diagnosis
+    whole = (await sweep_many(*live_nodes(idle_seconds=90.0), survey_above=100)).diagnosis
     assert brief.headline == whole.headline
     assert [f.certainty for f in brief.findings] == [f.certainty for f in whole.findings]
     assert brief.coverage.answered == whole.coverage.answered == 4
@@ -110,7 +97,7 @@ async def test_agents_of_an_earlier_version_look_at_everything() -> None:
     """They know no surveys; they take part all the same."""
     old = FakeAgent("node2", case_ranks("missing_rank2", (2, 3), host="node2"), surveys=False)
     new, _ = two_nodes()
-    swept = await ask(new, old)
+    swept = await sweep_many(new, old)
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
     assert (surveys(new), surveys(old)) == (1, 0)
     assert old.asked[0]["pid"] is None
@@ -120,7 +107,7 @@ async def test_small_job_among_many_nodes_is_looked_at_whole() -> None:
     """The survey tells where it is; the other nodes are asked no more."""
     nodes = two_nodes()
     idle = [FakeAgent(f"spare{i}", ()) for i in range(4)]
-    swept = await ask(*nodes, *idle, survey_above=3)
+    swept = await sweep_many(*nodes, *idle, survey_above=3)
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
     assert [node.looks for node in idle] == [1, 1, 1, 1]
     assert [node.looks for node in nodes] == [2, 2]
@@ -131,7 +118,7 @@ async def test_ranks_of_other_jobs_are_told_but_not_looked_at() -> None:
     """A survey names them, as a list would: the job's name may be wrong."""
     node = FakeAgent("node1", [make_rank(0, host="node1", job="other")])
     with pytest.raises(NotFound) as error:
-        await ask(node, FakeAgent("node2", ()))
+        await sweep_many(node, FakeAgent("node2", ()))
     assert "other" in (error.value.advice or "")
     assert surveys(node) == 1
 
@@ -141,7 +128,7 @@ async def test_node_that_breaks_in_the_survey_is_told() -> None:
     node, _ = two_nodes()
     garbage = b'{"kind":"survey","node":{"host":"x"},"stacks":["{"],"ranks":[]}'
     async with listening(answering(garbage)) as broken:
-        swept = await ask(node, more=(broken,))
+        swept = await sweep_many(node, more=(broken,))
     (unanswered,) = swept.expected.unanswered
     assert unanswered.host == broken.host
     assert unanswered.missing.reason is Reason.UNREADABLE
@@ -157,7 +144,7 @@ async def test_node_that_dies_before_the_closer_look_is_told() -> None:
             raise ConnectionResetError
 
     nodes[2].before_snapshot = die
-    swept = await ask(*nodes)
+    swept = await sweep_many(*nodes)
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
     assert any(missing.detail.startswith("a closer look") for missing in swept.expected.unreadable)
 
@@ -165,5 +152,5 @@ async def test_node_that_dies_before_the_closer_look_is_told() -> None:
 async def test_ras_is_asked_of_two_agents_in_the_closer_look() -> None:
     """The first and the last rank's; a survey of thousands must not make each of them ask for the whole job."""
     nodes = live_nodes(idle_seconds=90.0)
-    await ask(*nodes)
+    await sweep_many(*nodes)
     assert [any(asked["ras"] for asked in node.asked) for node in nodes] == [True, False, False, True]

@@ -17,8 +17,8 @@ from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question
 from shared.answer.words import Certainty, Kind
 from shared.missing import Reason
-from tests.build.ports import free_port
-from tests.build.processes import HERE, until
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import HERE, until
 from tests.system.ras.ranks import ras_rank
 from tests.system.ras.reports import comm, json_report
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.ptrace
 DOING = ("waits", "waits", "sleeps", "sleeps")
 
 
-async def ask(folder: Path, version: str, *, looks: int = 2) -> Sweep:
+async def sweep_real_ranks(folder: Path, version: str, *, looks: int = 2) -> Sweep:
     """Start four ranks of which two are outside, the counts of rank 2 behind, and judge them."""
     port, pids = free_port(), folder / "pids"
     pids.mkdir()
@@ -49,7 +49,7 @@ async def ask(folder: Path, version: str, *, looks: int = 2) -> Sweep:
 
 async def test_counts_tell_which_of_two_outsiders_is_waited_for(tmp_path: Path) -> None:
     """By stacks both could be; RAS has counted that one of them is behind."""
-    swept = await ask(tmp_path, "2.29.2")
+    swept = await sweep_real_ranks(tmp_path, "2.29.2")
     (finding,) = swept.diagnosis.findings
     assert (finding.kind, finding.culprit_ranks) == (Kind.RANK_NOT_JOINED, (2,))
     assert finding.certainty is Certainty.SUPPORTED
@@ -58,7 +58,7 @@ async def test_counts_tell_which_of_two_outsiders_is_waited_for(tmp_path: Path) 
 
 async def test_a_refusal_is_told_beside_what_stacks_say(tmp_path: Path) -> None:
     """On 2.27.3 nobody asks, and the verdict says so."""
-    swept = await ask(tmp_path, "2.27.3", looks=1)
+    swept = await sweep_real_ranks(tmp_path, "2.27.3", looks=1)
     refused = [gap for gap in swept.diagnosis.coverage.missing if gap.missing.source == "ras"]
     assert [gap.missing.reason for gap in refused] == [Reason.REFUSED]
     assert all("NCCL RAS" not in item.text for each in swept.diagnosis.findings for item in each.evidence)

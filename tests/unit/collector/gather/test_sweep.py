@@ -2,20 +2,20 @@
 
 import asyncio
 import time
-from typing import Any
 
 import httpx
 import pytest
 
 from collector.gather.fanout.fanout import make_client
-from collector.gather.sweep import Sweep, list_jobs, sweep
+from collector.gather.sweep import list_jobs, sweep
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question, Stage, Step
 from shared.answer.words import Kind, Verdict
 from shared.errors import InvalidInput, InvalidSettings, NotFound
 from shared.missing import Reason
 from shared.wire.snapshot import Exited
-from tests.build.fake_agents import (
+from tests.build.agents.asking import sweep_agents
+from tests.build.agents.fake_agents import (
     JOB,
     FakeAgent,
     answering,
@@ -30,17 +30,10 @@ DOWN = AgentAddress(host="node3", url="http://127.0.0.1:9")
 """Nobody listens on the discard port."""
 
 
-async def ask(*agents: FakeAgent, more: tuple[AgentAddress, ...] = (), **question: Any) -> Sweep:
-    """Sweep over fake agents, and addresses of the real network."""
-    asked = Question.model_validate({"job": JOB, "interval_seconds": 0.01, "native": NativePolicy.NEVER, **question})
-    async with make_client(mounts=mounts(*agents)) as client:
-        return await sweep(asked, [*(agent.address for agent in agents), *more], client)
-
-
 async def test_verdict_over_two_nodes() -> None:
     """Two nodes, two looks, one verdict that names the culprit; with an id, a time and how long it took."""
     nodes = two_nodes()
-    swept = await ask(*nodes)
+    swept = await sweep_agents(*nodes)
     (finding, *_) = swept.diagnosis.findings
     assert swept.diagnosis.verdict is Verdict.HUNG
     assert finding.culprit_ranks == (2,)
@@ -53,13 +46,13 @@ async def test_verdict_over_two_nodes() -> None:
 async def test_ids_sort_by_time() -> None:
     """A later diagnosis has a greater id."""
     nodes = two_nodes()
-    ids = [(await ask(*nodes, looks=1)).diagnosis.id for _ in range(3)]
+    ids = [(await sweep_agents(*nodes, looks=1)).diagnosis.id for _ in range(3)]
     assert ids == sorted(set(ids))
 
 
 async def test_agent_that_is_down_is_told_and_the_rest_is_judged() -> None:
     """A node that does not answer is in the answer, with the reason; the verdict on the others stands."""
-    swept = await ask(*two_nodes(), more=(DOWN,))
+    swept = await sweep_agents(*two_nodes(), more=(DOWN,))
     assert swept.diagnosis.verdict is Verdict.HUNG
     (unanswered,) = swept.expected.unanswered
     assert (unanswered.host, unanswered.missing.reason) == ("node3", Reason.UNREACHABLE)
@@ -78,7 +71,7 @@ async def test_every_failure_at_once() -> None:
         listening(answering(b"\x00" * 100)) as garbage,
         listening(answering(b'{"host":', length=500)) as half,
     ):
-        swept = await ask(*two_nodes(), more=(DOWN, hanging, garbage, half), deadline_seconds=4.0)
+        swept = await sweep_agents(*two_nodes(), more=(DOWN, hanging, garbage, half), deadline_seconds=4.0)
     assert time.monotonic() - began < 30.0
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
     reasons = {each.missing.source: each.missing.reason for each in swept.expected.unanswered}
@@ -99,7 +92,7 @@ async def test_node_that_dies_between_the_looks() -> None:
             raise RuntimeError("gone")
 
     second.before_snapshot = die
-    swept = await ask(first, second)
+    swept = await sweep_agents(first, second)
     assert sorted(str(snapshot.host) for snapshot in swept.snapshots) == ["node1", "node1", "node2"]
     (unanswered,) = swept.expected.unanswered
     assert (unanswered.host, unanswered.ranks) == ("node2", "2-3")
@@ -108,7 +101,7 @@ async def test_node_that_dies_between_the_looks() -> None:
 async def test_node_that_fell_silent_since_the_last_sweep() -> None:
     """Ranks known from an earlier answer are told with the node that no longer gives one."""
     nodes = two_nodes()
-    before = await ask(*nodes, looks=1)
+    before = await sweep_agents(*nodes, looks=1)
     async with make_client(mounts=mounts(nodes[0])) as client:
         after = await sweep(
             Question(job=JOB, looks=1, native=NativePolicy.NEVER),
@@ -145,13 +138,13 @@ async def test_agent_that_stumbles_once_is_asked_again() -> None:
 async def test_unknown_job_names_those_that_are_there() -> None:
     """A misspelt job is not found, and the error says which jobs there are."""
     with pytest.raises(NotFound, match="'tarin'") as caught:
-        await ask(*two_nodes(), job="tarin")
+        await sweep_agents(*two_nodes(), job="tarin")
     assert JOB in caught.value.advice
 
 
 async def test_unknown_job_with_a_silent_agent_cannot_be_told() -> None:
     """It may be on the silent node: no verdict, no error, and a hint at the jobs that are known."""
-    swept = await ask(*two_nodes(), job="tarin", more=(DOWN,))
+    swept = await sweep_agents(*two_nodes(), job="tarin", more=(DOWN,))
     assert swept.diagnosis.verdict is Verdict.CANNOT_TELL
     assert swept.diagnosis.findings == ()
     assert any(JOB in step.text for step in swept.diagnosis.next_steps)
@@ -160,13 +153,13 @@ async def test_unknown_job_with_a_silent_agent_cannot_be_told() -> None:
 async def test_no_ranks_at_all() -> None:
     """Agents without ranks: not found, with what makes a process a rank."""
     with pytest.raises(NotFound, match="no ranks") as caught:
-        await ask(FakeAgent("node1", ()), job=None)
+        await sweep_agents(FakeAgent("node1", ()), job=None)
     assert "RANK" in caught.value.advice
 
 
 async def test_all_agents_down_cannot_be_told() -> None:
     """Nobody answered: nothing is known, nothing is claimed, and the silence is in the answer."""
-    swept = await ask(more=(DOWN,))
+    swept = await sweep_agents(more=(DOWN,))
     assert swept.diagnosis.verdict is Verdict.CANNOT_TELL
     assert len(swept.expected.unanswered) == 1
 
@@ -174,7 +167,7 @@ async def test_all_agents_down_cannot_be_told() -> None:
 async def test_no_agents() -> None:
     """Without agents the settings are wrong, and the advice says which."""
     with pytest.raises(InvalidSettings) as caught:
-        await ask()
+        await sweep_agents()
     assert "--agents" in caught.value.advice
 
 
@@ -182,20 +175,20 @@ async def test_several_jobs_and_none_named() -> None:
     """With two jobs on the nodes, the question must name one."""
     other = FakeAgent("node2", [make_rank(0, host="node2", job="other")])
     with pytest.raises(InvalidInput, match="other"):
-        await ask(two_nodes()[0], other, job=None)
+        await sweep_agents(two_nodes()[0], other, job=None)
 
 
 async def test_only_nodes_of_the_job_are_looked_at() -> None:
     """A node that runs another job is asked for its list and then left alone."""
     bystander = FakeAgent("node3", [make_rank(0, host="node3", job="other")])
-    await ask(*two_nodes(), bystander)
+    await sweep_agents(*two_nodes(), bystander)
     assert bystander.looks == 0
 
 
 async def test_node_where_the_job_has_died_is_looked_at() -> None:
     """Dead ranks are evidence: their node belongs to the job."""
     dead = FakeAgent("node3", (), exited=(Exited(pid=7, sibling_jobs=(JOB,)),))
-    await ask(*two_nodes(), dead)
+    await sweep_agents(*two_nodes(), dead)
     assert dead.looks == 2
 
 
@@ -223,7 +216,7 @@ async def test_ras_is_asked_of_two_agents_in_each_look() -> None:
     """Each question costs the whole job a round of messages: the nodes of the lowest and the highest rank ask."""
     ranks = case_ranks("all_joined_none_done", range(4), host="n")
     nodes = [FakeAgent(f"node{at}", [make_rank(at, host=f"node{at}", recorder=ranks[at].recorder)]) for at in range(4)]
-    await ask(*nodes)
+    await sweep_agents(*nodes)
     assert [[asked["ras"] for asked in node.asked] for node in nodes] == [
         [True, True],
         [False, False],
@@ -235,10 +228,10 @@ async def test_ras_is_asked_of_two_agents_in_each_look() -> None:
 async def test_look_deeper_at_suspects_only() -> None:
     """Native stacks are asked of those that the verdict wants them of, by pid, on their own node."""
     nodes = two_nodes()
-    await ask(*nodes, native=NativePolicy.SUSPECTS)
+    await sweep_agents(*nodes, native=NativePolicy.SUSPECTS)
     deeper = [asked for node in nodes for asked in node.asked if asked["stacks"] == "native"]
     assert all(asked["pid"] for asked in deeper)
-    await ask(*nodes, native=NativePolicy.ALL)
+    await sweep_agents(*nodes, native=NativePolicy.ALL)
     asked_pids = [asked["pid"] for node in nodes for asked in node.asked[-1:]]
     assert asked_pids == [[1000, 1001], [1002, 1003]]
 
@@ -252,7 +245,7 @@ async def test_deeper_look_that_fails_is_told() -> None:
             raise RuntimeError("no ptrace today")
 
     nodes[1].before_snapshot = fail
-    swept = await ask(*nodes, native=NativePolicy.ALL)
+    swept = await sweep_agents(*nodes, native=NativePolicy.ALL)
     assert swept.expected.unanswered == ()
     (missing,) = swept.expected.unreadable
     assert missing.source == nodes[1].address.url
@@ -263,7 +256,7 @@ async def test_deadline_cuts_the_second_look() -> None:
     """Where there is no time to wait, one look has to do."""
     nodes = two_nodes()
     began = time.monotonic()
-    await ask(*nodes, interval_seconds=60.0, deadline_seconds=4.0)
+    await sweep_agents(*nodes, interval_seconds=60.0, deadline_seconds=4.0)
     assert time.monotonic() - began < 30.0
     assert [node.looks for node in nodes] == [1, 1]
 
@@ -271,7 +264,7 @@ async def test_deadline_cuts_the_second_look() -> None:
 async def test_agents_are_told_how_long_they_may_take() -> None:
     """The deadline is passed down, shorter than our own, so that partial answers arrive in time."""
     (node, _) = two_nodes()
-    await ask(node, deadline_seconds=6.0, looks=1)
+    await sweep_agents(node, deadline_seconds=6.0, looks=1)
     assert 0.5 <= float(str(node.asked[0]["timeout"])) < 3.0
     assert (node.asked[0]["job"], node.asked[0]["window"]) == (JOB, 64)
 
@@ -313,6 +306,6 @@ async def test_jobs_are_listed_with_the_silent_agents() -> None:
 async def test_order_of_agents_changes_nothing(reverse: bool) -> None:
     """Whichever node is asked first, the findings are the same."""
     nodes = two_nodes("cross_pg_rank3_root")
-    swept = await ask(*(reversed(nodes) if reverse else nodes))
+    swept = await sweep_agents(*(reversed(nodes) if reverse else nodes))
     assert swept.diagnosis.findings[0].culprit_ranks == (3,)
     assert swept.diagnosis.findings[0].kind in (Kind.RANK_NOT_JOINED, Kind.RANK_MISSING)

@@ -11,8 +11,8 @@ from collector.gather.sweep import sweep
 from collector.gather.time_budget import LEAST_SECONDS, TimeBudget
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks
-from tests.build.served_agents import served
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
+from tests.build.agents.served_agents import served
 
 
 @pytest.mark.parametrize(

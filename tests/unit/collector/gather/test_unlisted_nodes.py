@@ -13,7 +13,7 @@ from shared.answer.diagnosis import AbsenceEvidence, Diagnosis
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList, RankSnapshot
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
 from tests.unit.collector.gather.test_sweep import ask
 
 UNREAD = Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail="some processes could not be read")

@@ -9,8 +9,8 @@ from collector.judge.verdict import diagnose
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.wire.log_events import LogFile, Logs
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.logged import caught, logs_of, signal, status
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
+from tests.build.jobs.logged import caught, logs_of, signal, status
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 BARRIER = "RuntimeError: [Rank 0]: Ranks {} failed to pass monitoredBarrier in 30000 ms"
 OUTSIDE = Seen(frames=(USER,))

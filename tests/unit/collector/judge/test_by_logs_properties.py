@@ -14,13 +14,13 @@ from shared.ranks import unfold
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.nccl_calls import LoggedCall, LoggedCommunicator
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.logged import (
+from tests.build.jobs.logged import (
     bare,
     call,
     caught,
     fingerprint,
     init,
-    judged,
+    judged_logs,
     logs_of,
     signal,
     snapshot,
@@ -67,7 +67,7 @@ def named(diagnosis: Diagnosis) -> set[int]:
 def test_nothing_breaks_it_and_every_culprit_is_grounded(
     lines: dict[int, list[str]], common: list[str], world_size: int | None
 ) -> None:
-    diagnosis = judged(lines, common=common, world_size=world_size)
+    diagnosis = judged_logs(lines, common=common, world_size=world_size)
     for finding in diagnosis.findings:
         told = {rank for evidence in finding.evidence for rank in unfold(evidence.ranks)}
         assert set(finding.culprit_ranks) <= told
@@ -145,7 +145,7 @@ def stragglers(draw: st.DrawFn) -> tuple[int, dict[int, list[str]]]:
 @settings(max_examples=100, deadline=None)
 def test_nobody_but_the_one_who_did_not_come_is_named(job: tuple[int, dict[int, list[str]]]) -> None:
     culprit, lines = job
-    told = named(judged(lines, world_size=len(lines)))
+    told = named(judged_logs(lines, world_size=len(lines)))
     assert told <= {culprit}
     if lines[culprit] and sum(any("caught" in line for line in said) for said in lines.values()):
         assert told == {culprit}
@@ -161,7 +161,7 @@ def test_where_all_came_nobody_is_named(size: int, sequence: int, data: st.DataO
         else []
         for rank in range(size)
     }
-    assert named(judged(lines, world_size=size)) == set()
+    assert named(judged_logs(lines, world_size=size)) == set()
 
 
 @given(st.integers(3, 7), st.data())
@@ -179,7 +179,7 @@ def test_of_calls_the_odd_one_or_nobody_is_named(size: int, data: st.DataObject)
         ]
         for rank in range(size)
     }
-    assert named(judged(lines)) <= {culprit}
+    assert named(judged_logs(lines)) <= {culprit}
 
 
 def test_thousands_of_ranks_are_quick() -> None:

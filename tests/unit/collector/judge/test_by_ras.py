@@ -10,7 +10,7 @@ from shared.missing import Missing, Reason
 from shared.wire.ras import RasLook, RasNetwork
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
-from tests.build.simulated import ALL_REDUCE, RECV, USER, Collective, Job, Seen, Stay, live_looks
+from tests.build.jobs.simulated import ALL_REDUCE, RECV, USER, Collective, Job, Seen, Stay, live_looks
 from tests.system.ras.looks import ADDRESS, OUTSIDE, WAITING, judge, looks, member, members, report, seen_by
 from tests.system.ras.reports import Comm
 

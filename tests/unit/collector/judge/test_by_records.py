@@ -1,6 +1,5 @@
 """Single faults put into simulated jobs: the root is named, the victims apart, and nobody else."""
 
-import random
 from array import array
 from collections.abc import Sequence
 
@@ -16,11 +15,12 @@ from shared.ranks import unfold
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
-from tests.build.dumps import bare_rank
-from tests.build.records import ISSUED, Row, trace_of
-from tests.build.records import judged as recorded
-from tests.build.simulated import (
+from tests.build.jobs.dumps import bare_rank
+from tests.build.jobs.judged import judged
+from tests.build.jobs.records import ISSUED, Row, judged_records, trace_of
+from tests.build.jobs.simulated import (
     LOADER,
+    PAIRS,
     RECV,
     USER,
     WORLD,
@@ -32,24 +32,13 @@ from tests.build.simulated import (
     Stay,
     Step,
     live_looks,
+    training,
 )
 
-PAIRS = {"tp0": (0, 1), "tp1": (2, 3)}
 
-
-def training(rank: int, steps: int = 5) -> list[Step]:
-    """Steps of tensor-parallel pairs inside a data-parallel world of four."""
-    return [Collective(f"tp{rank // 2}"), Collective(WORLD)] * steps
-
-
-def judged(job: Job, **options: object) -> Diagnosis:
-    """The verdict on bare dumps, which must not depend on their order."""
-    dumps = job.dumps(**options)  # type: ignore[arg-type]
-    shuffled = dumps[:]
-    random.Random(7).shuffle(shuffled)
-    answer = diagnose(dumps, Expected())
-    assert answer == diagnose(shuffled, Expected())
-    return answer
+def judged_dumps(job: Job, **options: object) -> Diagnosis:
+    """The verdict on bare dumps."""
+    return judged(job.dumps(**options))  # type: ignore[arg-type]
 
 
 def ranks(diagnosis: Diagnosis) -> Sequence[tuple[Kind, tuple[int, ...]]]:
@@ -61,7 +50,7 @@ def ranks(diagnosis: Diagnosis) -> Sequence[tuple[Kind, tuple[int, ...]]]:
 def test_a_rank_that_stays_away_is_the_root_and_its_partner_a_victim(root: int, members: bool) -> None:
     steps = {rank: training(rank) for rank in range(4)}
     steps[root][6:] = [Stay()]
-    diagnosis = judged(Job(steps, PAIRS), members=members)
+    diagnosis = judged_dumps(Job(steps, PAIRS), members=members)
     assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (root,))]
     assert diagnosis.findings[0].victims == ",".join(
         span for span in {0: "1-3", 1: "0,2-3", 2: "0-1,3", 3: "0-2"}[root].split(",")
@@ -72,7 +61,7 @@ def test_an_extra_collective_on_one_rank_convicts_that_rank_though_it_is_ahead()
     """Rank 1 waits in the pair for rank 0, ranks 2 and 3 took rank 0's extra operation for their own."""
     steps = {rank: training(rank) for rank in range(4)}
     steps[0].insert(4, Collective(WORLD, size=1))
-    diagnosis = judged(Job(steps, PAIRS))
+    diagnosis = judged_dumps(Job(steps, PAIRS))
     assert ranks(diagnosis) == [(Kind.COLLECTIVE_MISMATCH, (0,))]
     assert diagnosis.findings[0].victims == "1-3"
 
@@ -80,7 +69,7 @@ def test_an_extra_collective_on_one_rank_convicts_that_rank_though_it_is_ahead()
 def test_an_extra_collective_of_the_same_size_breaks_the_order_of_the_others() -> None:
     steps = {rank: training(rank) for rank in range(4)}
     steps[0].insert(4, Collective(WORLD))
-    diagnosis = judged(Job(steps, PAIRS))
+    diagnosis = judged_dumps(Job(steps, PAIRS))
     assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (0,))]
 
 
@@ -88,7 +77,7 @@ def test_a_tie_convicts_nobody() -> None:
     steps: dict[int, list[Step]] = {rank: training(rank) for rank in range(4)}
     for rank in (0, 1):
         steps[rank][5] = Collective(WORLD, op="all_gather")
-    diagnosis = judged(Job(steps, PAIRS))
+    diagnosis = judged_dumps(Job(steps, PAIRS))
     assert ranks(diagnosis) == [(Kind.COLLECTIVE_MISMATCH, ())]
     assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
 
@@ -97,14 +86,16 @@ def test_two_groups_in_crossed_order_convict_the_minority() -> None:
     groups = {"dense": (0, 1, 2, 3), "sparse": (0, 1, 2, 3)}
     steps: dict[int, list[Step]] = {rank: [Collective("dense"), Collective("sparse")] * 3 for rank in range(4)}
     steps[2][4:] = [Collective("sparse"), Collective("dense")]
-    diagnosis = judged(Job(steps, groups))
+    diagnosis = judged_dumps(Job(steps, groups))
     assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, (2,))]
     assert {wait.rank for wait in diagnosis.findings[0].cycle} >= {2}
 
 
 def test_crossed_order_between_two_ranks_is_a_tie() -> None:
     groups = {"a": (0, 1), "b": (0, 1)}
-    diagnosis = judged(Job({0: [Collective("a"), Collective("b")], 1: [Collective("b"), Collective("a")]}, groups))
+    diagnosis = judged_dumps(
+        Job({0: [Collective("a"), Collective("b")], 1: [Collective("b"), Collective("a")]}, groups)
+    )
     assert ranks(diagnosis) == [(Kind.ORDER_INVERSION, ())]
     assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
     assert [wait.rank for wait in diagnosis.findings[0].cycle] == [0, 1]
@@ -112,14 +103,14 @@ def test_crossed_order_between_two_ranks_is_a_tie() -> None:
 
 def test_a_send_that_never_comes_convicts_the_sender() -> None:
     steps: dict[int, list[Step]] = {0: [Send(1), Stay()], 1: [Recv(0), Recv(0)], 2: [Recv(1)], 3: []}
-    diagnosis = judged(Job(steps))
+    diagnosis = judged_dumps(Job(steps))
     assert diagnosis.findings[0].culprit_ranks == (0,)
     assert diagnosis.findings[0].kind is Kind.P2P_UNMATCHED
     assert diagnosis.findings[0].victims == "1-2"
 
 
 def test_a_ring_of_receives_is_a_deadlock_with_its_cycle() -> None:
-    diagnosis = judged(Job({rank: [Recv((rank - 1) % 4), Send((rank + 1) % 4)] for rank in range(4)}))
+    diagnosis = judged_dumps(Job({rank: [Recv((rank - 1) % 4), Send((rank + 1) % 4)] for rank in range(4)}))
     assert ranks(diagnosis) == [(Kind.P2P_DEADLOCK, (0, 1, 2, 3))]
     assert [wait.rank for wait in diagnosis.findings[0].cycle] == [0, 3, 2, 1]
 
@@ -129,21 +120,21 @@ def test_two_independent_faults_are_two_findings() -> None:
     steps: dict[int, list[Step]] = {rank: [Collective("left" if rank < 2 else "right")] * 4 for rank in range(4)}
     steps[1][2:] = [Stay()]
     steps[3][3:] = [Stay()]
-    diagnosis = judged(Job(steps, groups))
+    diagnosis = judged_dumps(Job(steps, groups))
     assert sorted(finding.culprit_ranks for finding in diagnosis.findings) == [(1,), (3,)]
 
 
 def test_a_small_ring_buffer_does_not_change_the_verdict() -> None:
     steps = {rank: training(rank, 40) for rank in range(4)}
     steps[2][61:] = [Stay()]
-    whole, cut = judged(Job(steps, PAIRS)), judged(Job(steps, PAIRS), window=8)
+    whole, cut = judged_dumps(Job(steps, PAIRS)), judged_dumps(Job(steps, PAIRS), window=8)
     assert ranks(whole) == ranks(cut) == [(Kind.RANK_NOT_JOINED, (2,))]
 
 
 def test_an_absent_dump_is_missing_and_no_other_rank_is_blamed() -> None:
     steps = {rank: training(rank) for rank in range(4)}
     steps[2][6:] = [Stay()]
-    diagnosis = judged(Job(steps, PAIRS), without=[2])
+    diagnosis = judged_dumps(Job(steps, PAIRS), without=[2])
     assert ranks(diagnosis) == [(Kind.RANK_MISSING, (2,))]
 
 
@@ -151,13 +142,13 @@ def test_without_a_world_size_the_last_rank_may_be_missing_and_nothing_is_proven
     """Dumps that name no members, and the highest rank left none: all that are seen have joined."""
     steps = {rank: training(rank) for rank in range(4)}
     steps[3][5:] = [Stay()]
-    finding = judged(Job(steps, PAIRS), members=False, without=[3]).findings[0]
+    finding = judged_dumps(Job(steps, PAIRS), members=False, without=[3]).findings[0]
     assert (finding.kind, finding.culprits, finding.certainty) == (Kind.STUCK_TOGETHER, (), Certainty.SUSPECTED)
     assert any("world size" in remark for remark in finding.remarks)
 
 
 def test_dumps_with_nothing_in_flight_cannot_tell() -> None:
-    diagnosis = judged(Job({rank: training(rank) for rank in range(4)}, PAIRS))
+    diagnosis = judged_dumps(Job({rank: training(rank) for rank in range(4)}, PAIRS))
     assert diagnosis.verdict is Verdict.CANNOT_TELL
     assert diagnosis.findings == ()
 
@@ -345,9 +336,9 @@ def test_a_recorder_that_counts_from_zero_is_heard_from_its_first_collective_on(
 def test_a_send_and_its_receive_that_count_as_collectives_are_no_mismatch() -> None:
     """torchcomms records no peers. That a third rank has not come proves nothing: it may have no part in it."""
     pair = {0: [Row("0", 1), Row("0", 2, ISSUED, "send")], 1: [Row("0", 1), Row("0", 2, ISSUED, "recv")]}
-    alone = recorded(pair, {"0": range(2)})
+    alone = judged_records(pair, {"0": range(2)})
     assert ranks(alone) == [(Kind.STUCK_TOGETHER, ())]
-    third = recorded(pair | {2: [Row("0", 1)]}, {"0": range(3)})
+    third = judged_records(pair | {2: [Row("0", 1)]}, {"0": range(3)})
     assert [(f.culprit_ranks, f.certainty) for f in third.findings] == [((2,), Certainty.SUSPECTED)]
 
 
@@ -356,7 +347,7 @@ def test_ranks_whose_dumps_nobody_gave_are_asked_for_and_never_blamed(absent: li
     steps = {rank: training(rank) for rank in range(4)}
     for rank in absent:
         steps[rank][6:] = [Stay()]
-    diagnosis = judged(Job(steps, PAIRS), without=absent)
+    diagnosis = judged_dumps(Job(steps, PAIRS), without=absent)
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
     assert "nobody looked at" in diagnosis.headline
     assert any("nobody looked at it" in gap.missing.detail for gap in diagnosis.coverage.missing)
@@ -366,7 +357,7 @@ def test_ranks_whose_dumps_nobody_gave_are_asked_for_and_never_blamed(absent: li
 def test_the_one_rank_of_a_job_that_left_no_dump_is_suspected_and_no_more() -> None:
     steps = {rank: training(rank) for rank in range(4)}
     steps[2][6:] = [Stay()]
-    (finding,) = judged(Job(steps, PAIRS), without=[2]).findings
+    (finding,) = judged_dumps(Job(steps, PAIRS), without=[2]).findings
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_MISSING, (2,), Certainty.SUSPECTED)
 
 
@@ -395,7 +386,7 @@ def test_a_rank_whose_own_operation_never_ends_is_named_when_all_others_have_com
     tp = {rank: "left" if rank < 2 else "right" for rank in range(4)}
     rows = {rank: [Row("0", 1), Row(tp[rank], 1), Row("0", 2, ISSUED)] for rank in (0, 1, 3)}
     rows[2] = [Row("0", 1), Row("right", 1, ISSUED)]
-    diagnosis = recorded(rows, {"0": range(4), "left": (0, 1), "right": (2, 3)})
+    diagnosis = judged_records(rows, {"0": range(4), "left": (0, 1), "right": (2, 3)})
     assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
 
 

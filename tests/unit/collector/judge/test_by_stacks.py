@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from collector.align.expected import Expected
-from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Fds, Identity, NodeSnapshot, Process, ProcessState, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
+from tests.build.jobs.judged import judged
 
 SITE = "/env/lib/python3.11/site-packages"
 STDLIB = "/usr/lib/python3.11"
@@ -59,7 +58,7 @@ def waits(*frames: Frame, groups: int = 2) -> Rank:
     return Rank((MAIN, *frames), groups=groups)
 
 
-def judged(ranks: Mapping[int, Rank], seconds: float = 6.0) -> Diagnosis:
+def judged_frozen(ranks: Mapping[int, Rank], seconds: float = 6.0) -> Diagnosis:
     """The verdict on two looks so far apart, between which nothing has changed."""
     looks = [
         NodeSnapshot(
@@ -69,7 +68,7 @@ def judged(ranks: Mapping[int, Rank], seconds: float = 6.0) -> Diagnosis:
         )
         for at in (0.0, seconds)
     ]
-    return diagnose(looks, Expected(job="j"))
+    return judged(looks)
 
 
 def _look(rank: int, one: Rank, at: float, world_size: int) -> RankSnapshot:
@@ -106,14 +105,14 @@ def all_but(odd: int, usual: Rank, other: Rank) -> dict[int, Rank]:
 
 
 def test_the_odd_rank_is_named_where_there_is_one_group() -> None:
-    diagnosis = judged(all_but(2, waits(ALL_REDUCE, groups=1), waits(BARRIER, groups=1)))
+    diagnosis = judged_frozen(all_but(2, waits(ALL_REDUCE, groups=1), waits(BARRIER, groups=1)))
     assert diagnosis.findings[0].kind is Kind.COLLECTIVE_MISMATCH
     assert named(diagnosis) == {2}
 
 
 def test_in_a_job_with_smaller_groups_the_odd_rank_may_be_a_victim_and_is_only_told() -> None:
     """Rank 3 skipped the barrier of its pair, in which rank 2 waits for it, and reduces with the others."""
-    diagnosis = judged(all_but(2, waits(ALL_REDUCE), waits(BARRIER)))
+    diagnosis = judged_frozen(all_but(2, waits(ALL_REDUCE), waits(BARRIER)))
     assert diagnosis.verdict is Verdict.HUNG
     assert named(diagnosis) == set()
     assert "rank 2 in barrier" in diagnosis.findings[0].remarks[0]
@@ -122,26 +121,26 @@ def test_in_a_job_with_smaller_groups_the_odd_rank_may_be_a_victim_and_is_only_t
 def test_where_one_stack_is_not_known_the_odd_one_among_the_rest_is_not_either() -> None:
     ranks = all_but(2, waits(ALL_REDUCE, groups=1), waits(BARRIER, groups=1))
     ranks[3] = Rank((MAIN,), groups=1, seen=False)
-    assert named(judged(ranks)) == set()
+    assert named(judged_frozen(ranks)) == set()
 
 
 def test_a_disagreement_of_stacks_needs_as_long_a_freeze_as_everything_else() -> None:
     ranks = all_but(2, waits(ALL_REDUCE, groups=1), waits(BARRIER, groups=1))
-    assert judged(ranks, seconds=3.0).verdict is Verdict.CANNOT_TELL
+    assert judged_frozen(ranks, seconds=3.0).verdict is Verdict.CANNOT_TELL
 
 
 def test_who_makes_a_group_alone_is_odd_and_who_goes_past_one_alone_is_too() -> None:
-    assert named(judged(all_but(0, waits(ALL_REDUCE), waits(NEW_GROUP)))) == {0}
-    assert named(judged(all_but(2, waits(NEW_GROUP), waits(ALL_REDUCE)))) == {2}
+    assert named(judged_frozen(all_but(0, waits(ALL_REDUCE), waits(NEW_GROUP)))) == {0}
+    assert named(judged_frozen(all_but(2, waits(NEW_GROUP), waits(ALL_REDUCE)))) == {2}
 
 
 def test_many_who_wait_for_a_store_key_convict_nobody() -> None:
-    assert named(judged(all_but(2, waits(STORE_GET), waits(ALL_REDUCE)))) == set()
+    assert named(judged_frozen(all_but(2, waits(STORE_GET), waits(ALL_REDUCE)))) == set()
 
 
 def test_receivers_are_in_a_ring_only_if_all_ranks_receive() -> None:
-    assert named(judged({rank: waits(RECV) for rank in range(4)})) == {0, 1, 2, 3}
-    assert named(judged({0: waits(ALL_REDUCE), 1: waits(ALL_REDUCE), 2: waits(RECV), 3: waits(RECV)})) == set()
+    assert named(judged_frozen({rank: waits(RECV) for rank in range(4)})) == {0, 1, 2, 3}
+    assert named(judged_frozen({0: waits(ALL_REDUCE), 1: waits(ALL_REDUCE), 2: waits(RECV), 3: waits(RECV)})) == set()
 
 
 @pytest.mark.parametrize(
@@ -156,8 +155,8 @@ def test_receivers_are_in_a_ring_only_if_all_ranks_receive() -> None:
 def test_a_long_step_in_which_all_wait_is_no_hang_yet(rank: Rank) -> None:
     """A step of twenty seconds on the GPUs, or a large transfer, leaves every main thread where it is."""
     ranks = dict.fromkeys(range(4), rank)
-    assert judged(ranks, seconds=20.0).verdict is Verdict.CANNOT_TELL
-    assert named(judged(ranks, seconds=70.0)) == set()
+    assert judged_frozen(ranks, seconds=20.0).verdict is Verdict.CANNOT_TELL
+    assert named(judged_frozen(ranks, seconds=70.0)) == set()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,7 @@ def test_a_long_step_in_which_all_wait_is_no_hang_yet(rank: Rank) -> None:
 def test_an_idle_server_is_never_hung(rank: Rank) -> None:
     """Rank 0 waits for requests, the others for what it will broadcast."""
     for seconds in (6.0, 600.0):
-        diagnosis = judged(all_but(0, waits(ALL_GATHER), rank), seconds)
+        diagnosis = judged_frozen(all_but(0, waits(ALL_GATHER), rank), seconds)
         assert (diagnosis.verdict, named(diagnosis)) == (Verdict.CANNOT_TELL, set())
 
 
@@ -190,20 +189,20 @@ def test_an_idle_server_is_never_hung(rank: Rank) -> None:
 )
 def test_where_a_healthy_rank_may_be_for_a_while_it_is_no_culprit_in_the_first_minute(rank: Rank) -> None:
     ranks = all_but(0, waits(ALL_REDUCE), rank)
-    assert judged(ranks, seconds=20.0).verdict is Verdict.CANNOT_TELL
-    assert named(judged(ranks, seconds=70.0)) == {0}
+    assert judged_frozen(ranks, seconds=20.0).verdict is Verdict.CANNOT_TELL
+    assert named(judged_frozen(ranks, seconds=70.0)) == {0}
 
 
 def test_a_stopped_rank_is_told_at_once_and_one_that_may_come_is_not_told_with_it() -> None:
     asleep = Rank((MAIN, STEP), *ASLEEP)
     stopped = Rank((MAIN, STEP), wchan="do_signal_stop", state="T")
     ranks = {0: waits(ALL_REDUCE), 1: asleep, 2: waits(ALL_REDUCE), 3: stopped}
-    assert named(judged(ranks, seconds=3.0)) == {3}
-    assert named(judged(ranks, seconds=6.0)) == {1, 3}
+    assert named(judged_frozen(ranks, seconds=3.0)) == {3}
+    assert named(judged_frozen(ranks, seconds=6.0)) == {1, 3}
 
 
 def test_a_frozen_cgroup_holds_a_rank_whatever_its_stack() -> None:
-    frozen = judged(all_but(1, waits(ALL_REDUCE), Rank((MAIN, ALL_REDUCE), wchan="do_freezer_trap")))
+    frozen = judged_frozen(all_but(1, waits(ALL_REDUCE), Rank((MAIN, ALL_REDUCE), wchan="do_freezer_trap")))
     assert (named(frozen), frozen.findings[0].cause) == ({1}, Cause.SIGNAL)
 
 
@@ -225,4 +224,4 @@ def filed(ranks: Mapping[int, Rank]) -> Diagnosis:
     nothing = Missing(source="files", reason=Reason.NOT_FOUND)
     looks = [_look(rank, one, 0.0, len(ranks)) for rank, one in ranks.items()]
     bare = [look.model_copy(update={"looked_at_ns": None, "process": nothing, "fds": nothing}) for look in looks]
-    return diagnose([NodeSnapshot(live=False, ranks=tuple(bare))], Expected())
+    return judged([NodeSnapshot(live=False, ranks=tuple(bare))])

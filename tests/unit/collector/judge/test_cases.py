@@ -14,7 +14,7 @@ from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.words import Verdict
 from shared.ranks import unfold
-from tests.build.dumps import CASES, GLOO, snapshots_of
+from tests.build.jobs.dumps import CASES, GLOO, snapshots_of
 
 RECORDED = [case for base in (CASES, GLOO) for case in sorted(base.iterdir()) if case.is_dir()]
 

@@ -29,7 +29,7 @@ def looked_at(rank: int, line: int, *, at: int, native: bool = False) -> RankSna
     )
 
 
-def looks(*lines: int) -> list[NodeSnapshot]:
+def two_looks(*lines: int) -> list[NodeSnapshot]:
     """Two looks at as many ranks, each in its line."""
     return [
         NodeSnapshot(
@@ -41,12 +41,12 @@ def looks(*lines: int) -> list[NodeSnapshot]:
 
 def test_one_of_each_stack_the_odd_ones_first() -> None:
     """Six ranks in two places: two looks, and the lone rank's comes first."""
-    assert pids_to_look_deeper(looks(7, 7, 7, 9, 7, 7), Expected()) == (("a", 103), ("a", 100))
+    assert pids_to_look_deeper(two_looks(7, 7, 7, 9, 7, 7), Expected()) == (("a", 103), ("a", 100))
 
 
 def test_many_places_are_bounded() -> None:
     """The crowd is left out before any of those that stand alone."""
-    asked = pids_to_look_deeper(looks(*[1] * 5, *range(10, 10 + MOST_DEEP_LOOKS)), Expected())
+    asked = pids_to_look_deeper(two_looks(*[1] * 5, *range(10, 10 + MOST_DEEP_LOOKS)), Expected())
     assert len(asked) == MOST_DEEP_LOOKS
     assert ("a", 100) not in asked
 
@@ -54,4 +54,4 @@ def test_many_places_are_bounded() -> None:
 def test_what_is_known_is_not_asked_again() -> None:
     """A native stack of one rank stands for all that have its Python stack."""
     deep = NodeSnapshot(host="a", taken_at_ns=3, whole=False, ranks=(looked_at(1, 7, at=3, native=True),))
-    assert pids_to_look_deeper([*looks(7, 7, 7, 9), deep], Expected()) == (("a", 103),)
+    assert pids_to_look_deeper([*two_looks(7, 7, 7, 9), deep], Expected()) == (("a", 103),)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.words import Kind, Verdict
-from tests.build.simulated import WORLD, Collective, Job, Stay, Step
+from tests.build.jobs.simulated import WORLD, Collective, Job, Stay, Step
 
 PLACES = 5
 """Iterations of the healthy program."""

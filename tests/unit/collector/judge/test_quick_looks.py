@@ -9,7 +9,7 @@ from collector.judge.next_looks import pauses_before_further_looks
 from collector.judge.verdict import diagnose
 from shared.answer.words import Verdict
 from shared.wire.snapshot import NodeSnapshot, Process
-from tests.build.simulated import USER, Job, Seen, Stay, live_looks
+from tests.build.jobs.simulated import USER, Job, Seen, Stay, live_looks
 
 INTERVAL_SECONDS = 3.0
 STRAGGLER = 2

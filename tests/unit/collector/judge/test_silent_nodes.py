@@ -18,39 +18,35 @@ from shared.wire.survey_read import SurveyReader
 from shared.wire.survey_write import survey_of
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
-from tests.build.logged import caught, logs_of
-from tests.build.placed import placed, with_rank
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
-from tests.unit.collector.align.test_node_facts import trace_without_end
+from tests.build.jobs.four_ranks import AWAY, TWO_NODES, looks_at_all_stuck, looks_without
+from tests.build.jobs.judged import judged
+from tests.build.jobs.logged import caught, logs_of
+from tests.build.jobs.placed import placed, with_rank
+from tests.build.jobs.simulated import USER, Collective, Job, Seen, Stay, Step, live_looks
 
-HOSTS = {"a": "0-1", "b": "2-3"}
 HERE = {"kind": "tcp", "local": "10.0.0.1:7", "remote": "10.0.0.8:9", "state": "ESTABLISHED"}
 
 
-def looks(
+def looks_beside(
     *astray: int, after_seconds: float = 60.0, recorder: bool = True, silent: str | None = None
 ) -> list[NodeSnapshot]:
     """Four ranks on two nodes, of which some stay away; one node does not answer."""
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 6 for rank in range(4)}
-    for rank in astray:
-        steps[rank][4:] = [Stay()]
-    seen = {rank: Seen((USER,)) if rank in astray else Seen() for rank in range(4)}
-    job = Job(steps)
-    found = live_looks(job, seen, world_size=4, after_seconds=after_seconds, interval_seconds=10.0, recorder=recorder)
-    return [look for look in placed(found, HOSTS) if look.host != silent]
+    away = dict.fromkeys(astray, AWAY)
+    found = looks_without(away, hosts=TWO_NODES, after_seconds=after_seconds, interval_seconds=10.0, recorder=recorder)
+    return [look for look in found if look.host != silent]
 
 
-def judged(snapshots: Sequence[NodeSnapshot], silent: str, *, known: bool = True) -> Diagnosis:
+def judged_beside(snapshots: Sequence[NodeSnapshot], silent: str, *, known: bool = True) -> Diagnosis:
     """The verdict where a node gave no answer, whose ranks are known from before or not."""
     missing = Missing(source=f"http://{silent}:8471", reason=Reason.TIMED_OUT)
-    node = Unanswered(host=silent, missing=missing, ranks=HOSTS[silent] if known else "")
-    return diagnose(snapshots, Expected(job="sim", world_size=4, unanswered=(node,)))
+    node = Unanswered(host=silent, missing=missing, ranks=TWO_NODES[silent] if known else "")
+    return judged(snapshots, Expected(job="sim", world_size=4, unanswered=(node,)))
 
 
 def test_whoever_is_seen_to_stay_away_is_blamed_alone() -> None:
     """By records and by stacks: those on the silent node may wait like the others."""
     for recorder in (True, False):
-        diagnosis = judged(looks(0, silent="b", recorder=recorder), "b")
+        diagnosis = judged_beside(looks_beside(0, silent="b", recorder=recorder), "b")
         (finding,) = diagnosis.findings
         assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_NOT_JOINED, (0,), "1")
         assert "b" in {gap.host for gap in diagnosis.coverage.missing}
@@ -58,17 +54,17 @@ def test_whoever_is_seen_to_stay_away_is_blamed_alone() -> None:
 
 def test_where_nobody_else_is_to_blame_the_node_is_and_nothing_is_proven() -> None:
     """Its agent may be all that has ended."""
-    (finding,) = judged(looks(3, silent="b"), "b").findings
+    (finding,) = judged_beside(looks_beside(3, silent="b"), "b").findings
     assert (finding.kind, finding.certainty) == (Kind.RANK_UNREACHABLE, Certainty.SUPPORTED)
     assert {culprit.host for culprit in finding.culprits} == {"b"}
     assert "ranks 2-3 are on b, which does not answer, and may not have joined all_reduce" in finding.summary
-    (finding,) = judged(looks(3, silent="b"), "b", known=False).findings
+    (finding,) = judged_beside(looks_beside(3, silent="b"), "b", known=False).findings
     assert finding.certainty is Certainty.SUSPECTED
 
 
 def test_ranks_that_nobody_sees_may_be_at_work_for_a_while() -> None:
     """A healthy job may take as long for a step, and its agent on one node may be gone."""
-    diagnosis = judged(looks(3, silent="b", after_seconds=20.0), "b")
+    diagnosis = judged_beside(looks_beside(3, silent="b", after_seconds=20.0), "b")
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
     assert "others have waited for ranks 2-3 on b, which does not answer, for 30.0 s" in diagnosis.headline
 
@@ -84,18 +80,18 @@ def logged(snapshots: Sequence[NodeSnapshot], *lines: str) -> list[NodeSnapshot]
 
 def test_a_silent_node_whose_rank_a_log_names_needs_no_time_to_be_told() -> None:
     """Silence alone is given a minute; that its rank ran out of memory is more than silence."""
-    snapshots = looks(3, silent="b", after_seconds=20.0)
-    assert judged(snapshots, "b").findings == ()
+    snapshots = looks_beside(3, silent="b", after_seconds=20.0)
+    assert judged_beside(snapshots, "b").findings == ()
     lines = (OUT_OF_MEMORY, caught(0, 5), caught(1, 5))
-    (finding,) = judged(logged(snapshots, *lines), "b").findings
+    (finding,) = judged_beside(logged(snapshots, *lines), "b").findings
     assert (finding.kind, {culprit.host for culprit in finding.culprits}) == (Kind.RANK_UNREACHABLE, {"b"})
     assert any(each.line == OUT_OF_MEMORY for each in finding.evidence if isinstance(each, LogEvidence))
 
 
 def test_log_lines_that_name_nobody_there_give_a_silent_node_its_time() -> None:
     """That somebody logged something is no accusation, whatever evidence it would be beside one."""
-    snapshots = looks(3, silent="b", after_seconds=20.0)
-    diagnosis = judged(logged(snapshots, "[rank0]: step 41 loss 2.31", "[rank1]: step 41 loss 2.31"), "b")
+    snapshots = looks_beside(3, silent="b", after_seconds=20.0)
+    diagnosis = judged_beside(logged(snapshots, "[rank0]: step 41 loss 2.31", "[rank1]: step 41 loss 2.31"), "b")
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
 
 
@@ -113,8 +109,8 @@ def test_connections_to_the_silent_node_tell_of_the_network() -> None:
     """Others send to an address that no rank has which is seen, and nobody acknowledges it."""
     lost = Socket.model_validate({**HERE, "fd": 30, "unsent_bytes": 96, "retransmits": 8})
     well = Socket.model_validate({**HERE, "fd": 31, "remote": "10.0.0.9:9"})
-    snapshots = with_rank(looks(3, silent="b"), 0, fds=Fds(total=2, sockets=(lost, well)))
-    (finding,) = judged(snapshots, "b").findings
+    snapshots = with_rank(looks_beside(3, silent="b"), 0, fds=Fds(total=2, sockets=(lost, well)))
+    (finding,) = judged_beside(snapshots, "b").findings
     assert (finding.kind, finding.cause) == (Kind.RANK_UNREACHABLE, "network")
     assert [(link.from_.host, link.to.host) for link in finding.links] == [("a", "10.0.0.8:9")]
     assert [unfold(e.ranks) for e in finding.evidence if isinstance(e, FdEvidence)] == [(0,)]
@@ -122,10 +118,7 @@ def test_connections_to_the_silent_node_tell_of_the_network() -> None:
 
 def under_way(after_seconds: float, **sent: int) -> Diagnosis:
     """All have joined, nobody gets out, and some of what rank 0 has sent to rank 3 may not have come."""
-    job = Job({rank: [Collective(WORLD)] * 4 for rank in range(4)})
-    snapshots = placed(live_looks(job, {rank: Seen() for rank in range(4)}, after_seconds=after_seconds), HOSTS)
-    for rank in range(4):
-        snapshots = with_rank(snapshots, rank, recorder=trace_without_end(job, rank))
+    snapshots = looks_at_all_stuck(after_seconds=after_seconds)
     here = Socket.model_validate({**HERE, "fd": 30, **sent})
     there = Socket(fd=31, kind="tcp", local="10.0.0.8:9", remote="10.0.0.1:7", state="ESTABLISHED")
     snapshots = with_rank(snapshots, 0, fds=Fds(total=1, sockets=(here,)))

@@ -17,12 +17,12 @@ from shared.answer.diagnosis import Diagnosis, SequenceEvidence
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Identity, NodeSnapshot, Process, RankSnapshot
 from shared.wire.trace import Trace
-from tests.build.records import Row, trace_of
+from tests.build.jobs.records import Row, trace_of
+from tests.build.jobs.skewed import skewed
 from tests.build.simulation.looks import LOADER, Watched, looked_at_later
 from tests.build.simulation.recorder import Recorder
 from tests.build.simulation.run import BEGUN_NS
 from tests.build.simulation.scenario import draw, draw_healthy
-from tests.build.skewed import skewed
 
 SEEDS = st.integers(0, 10**9)
 OFF = st.sampled_from([-3600, -300, 300, 3600])

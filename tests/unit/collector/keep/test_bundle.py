@@ -14,7 +14,7 @@ from collector.keep.bundle import bundle_name, write_bundle
 from collector.keep.kept import Kept
 from collector.question import NativePolicy, Question
 from shared.answer.diagnosis import Diagnosis
-from tests.build.fake_agents import CASES, JOB, mounts, two_nodes
+from tests.build.agents.fake_agents import CASES, JOB, mounts, two_nodes
 
 CASE_NAMES = sorted(path.name for path in CASES.iterdir() if path.is_dir() and path.name != "rank2_dump_absent")
 

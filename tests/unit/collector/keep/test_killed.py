@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from shared.answer.diagnosis import Diagnosis
-from tests.build.fake_agents import JOB
-from tests.build.nursery import Nursery
-from tests.build.ports import free_port
-from tests.build.served_agents import served, whole_job
+from tests.build.agents.fake_agents import JOB
+from tests.build.agents.served_agents import served, whole_job
+from tests.build.processes.nursery import Nursery
+from tests.build.processes.ports import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ import pytest
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
-from tests.build.fake_agents import JOB, FakeAgent, held, mounts, two_nodes
-from tests.build.nursery import Nursery
-from tests.build.postgres import Postgres
-from tests.build.served_agents import served, whole_job
+from tests.build.agents.fake_agents import JOB, FakeAgent, held, mounts, two_nodes
+from tests.build.agents.served_agents import served, whole_job
+from tests.build.processes.nursery import Nursery
+from tests.build.services.postgres import Postgres
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ async def replica(place: str, *agents: FakeAgent, **more: Any) -> AsyncIterator[
         yield client
 
 
-async def ask(client: httpx.AsyncClient, job: str = JOB, wait: float = 30.0) -> httpx.Response:
+async def ask_for_diagnosis(client: httpx.AsyncClient, job: str = JOB, wait: float = 30.0) -> httpx.Response:
     """Ask for a diagnosis."""
     return await client.post(f"/v1/jobs/{job}/diagnoses", params={"wait": wait})
 
@@ -49,8 +49,8 @@ async def test_replicas_share_one_run(place: str) -> None:
     nodes = two_nodes()
     go_on = held(*nodes)
     async with replica(place, *nodes) as one, replica(place, *nodes) as two:
-        asking = [asyncio.create_task(ask(client)) for client in (one, two, one, two)]
-        assert [(await ask(client, wait=0)).status_code for client in (one, two)] == [202, 202]
+        asking = [asyncio.create_task(ask_for_diagnosis(client)) for client in (one, two, one, two)]
+        assert [(await ask_for_diagnosis(client, wait=0)).status_code for client in (one, two)] == [202, 202]
         go_on.set()
         answers = await asyncio.gather(*asking)
         assert {answer.status_code for answer in answers} == {200}
@@ -67,15 +67,15 @@ async def test_run_is_told_of_at_every_replica(place: str) -> None:
     nodes = two_nodes()
     go_on = held(*nodes)
     async with replica(place, *nodes) as one, replica(place, *nodes) as two:
-        begun = await ask(one, wait=0)
+        begun = await ask_for_diagnosis(one, wait=0)
         location = begun.headers["location"]
         pending = await two.get(location)
         assert (pending.status_code, pending.json()["job"]) == (202, JOB)
         assert pending.json()["started_at"] == begun.json()["started_at"]
-        joined = await ask(two, wait=0)
+        joined = await ask_for_diagnosis(two, wait=0)
         assert joined.headers["location"] == location
-        waiting = asyncio.create_task(ask(two))
-        assert (await ask(two, wait=0)).headers["location"] == location
+        waiting = asyncio.create_task(ask_for_diagnosis(two))
+        assert (await ask_for_diagnosis(two, wait=0)).headers["location"] == location
         go_on.set()
         assert (await waiting).headers["location"] == location
         assert (await two.get(location)).json()["verdict"] == "hung"
@@ -85,10 +85,10 @@ async def test_failure_is_the_same_everywhere(place: str) -> None:
     """Whoever joined a run that fails is told what the one who began it is told, and so is who asks later."""
     slow = FakeAgent("node1", [])
     async with replica(place, slow, agents="node1") as one, replica(place, slow, agents="node1") as two:
-        answers = await asyncio.gather(ask(one, "nix"), ask(two, "nix"))
+        answers = await asyncio.gather(ask_for_diagnosis(one, "nix"), ask_for_diagnosis(two, "nix"))
         assert {answer.status_code for answer in answers} == {404}
-        begun = await ask(one, "nix", wait=0)
-        await ask(one, "nix")
+        begun = await ask_for_diagnosis(one, "nix", wait=0)
+        await ask_for_diagnosis(one, "nix")
         later = await two.get(begun.headers["location"])
     assert (later.status_code, later.json()["detail"]) == (404, "no agent knows a job 'nix'")
 
@@ -98,8 +98,8 @@ async def test_who_waits_at_another_replica_gets_an_answer_when_the_first_stops(
     nodes = two_nodes()
     async with replica(place, *nodes) as two:
         async with replica(place, *nodes, interval_seconds=15) as one:
-            begun = await ask(one, wait=0)
-            waiting = asyncio.create_task(ask(two))
+            begun = await ask_for_diagnosis(one, wait=0)
+            waiting = asyncio.create_task(ask_for_diagnosis(two))
             await asyncio.sleep(0.3)
         answer = await waiting
         old = await two.get(begun.headers["location"])

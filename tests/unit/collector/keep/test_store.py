@@ -23,7 +23,7 @@ from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.survey_read import SurveyReader
 from shared.wire.survey_write import survey_of
-from tests.build.fake_agents import case_ranks
+from tests.build.agents.fake_agents import case_ranks
 from tests.unit.collector.conftest import Opener
 
 DAY_NS = 86_400 * 10**9

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.redaction.redact import redact, redact_lines, redact_words
-from tests.build.secrets_made import NAMES, Made, made_of_names, made_of_shapes
+from tests.build.processes.secrets_made import NAMES, Made, made_of_names, made_of_shapes
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 from shared.errors import InvalidSettings
 from shared.server import connections as doorstep
 from shared.server.tls import ClientTls, TlsFiles
-from tests.build.certificates import Authority, Signed
-from tests.build.services import Service, serving
+from tests.build.services.certificates import Authority, Signed
+from tests.build.services.services import Service, serving
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.build.services import Service
+from tests.build.services.services import Service
 from tests.system.attacks.served import KINDS, serve
 
 Answer = tuple[int, dict[str, str], bytes]

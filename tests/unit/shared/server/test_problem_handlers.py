@@ -12,7 +12,7 @@ from shared.server.problem_handlers import MEDIA_TYPE, install_problem_handlers,
 from shared.server.tokens import Unauthorized
 
 
-async def ask(error: Exception | None, path: str = "/boom") -> httpx.Response:
+async def ask_failing(error: Exception | None, path: str = "/boom") -> httpx.Response:
     """Ask a service whose only route fails with `error`."""
     app = FastAPI()
     install_problem_handlers(app)
@@ -44,7 +44,7 @@ async def ask(error: Exception | None, path: str = "/boom") -> httpx.Response:
 async def test_our_errors_have_their_statuses(error: UnhangError, status: int, kind: str) -> None:
     """And their advice travels with them."""
     error.advice = "do this"
-    answer = await ask(error)
+    answer = await ask_failing(error)
     assert answer.headers["content-type"] == MEDIA_TYPE
     assert answer.status_code == status
     body = answer.json()
@@ -79,7 +79,7 @@ def test_described_problems_have_words_of_their_own() -> None:
 @pytest.mark.anyio
 async def test_unexpected_error_tells_nothing_inside() -> None:
     """Its text may hold what the caller may not see."""
-    answer = await ask(ZeroDivisionError("secret"))
+    answer = await ask_failing(ZeroDivisionError("secret"))
     assert answer.status_code == 500
     assert answer.headers["content-type"] == MEDIA_TYPE
     assert "secret" not in answer.text
@@ -89,6 +89,6 @@ async def test_unexpected_error_tells_nothing_inside() -> None:
 async def test_errors_of_the_framework_have_the_same_shape() -> None:
     """Unknown paths and wrong parameters too."""
     for path, status in (("/nowhere", 404), ("/boom?number=many", 422)):
-        answer = await ask(None, path)
+        answer = await ask_failing(None, path)
         assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE)
         assert answer.json()["status"] == status

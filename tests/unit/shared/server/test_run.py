@@ -8,7 +8,7 @@ import pytest
 
 from collector.gather.fanout.connection_pools import IDLE_SECONDS
 from shared.server.run import KEPT_SECONDS
-from tests.build.services import serving
+from tests.build.services.services import serving
 
 
 def test_a_client_gives_up_an_idle_connection_long_before_the_service_does() -> None:

@@ -22,7 +22,7 @@ from shared.wire.survey_form import Survey, exchange_quotes
 from shared.wire.survey_read import SurveyReader
 from shared.wire.survey_write import survey_of
 from shared.wire.trace import Group, Trace
-from tests.build.fake_agents import case_ranks
+from tests.build.agents.fake_agents import case_ranks
 
 CONTRACT = Path(__file__).parents[3] / "data" / "contract" / "required_fields.txt"
 CULPRIT = 2

@@ -11,7 +11,7 @@ from agent.sources.ras.known_crashes import Signs, refusal, signs_of
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
 from shared.wire.stacks import Frame, Stacks, Thread
-from tests.build.ports import free_port
+from tests.build.processes.ports import free_port
 from tests.system.ras.ranks import ras_rank
 
 

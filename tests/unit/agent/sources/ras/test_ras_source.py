@@ -18,8 +18,8 @@ from agent.sources.look_context import LookContext
 from agent.sources.ras.ras_source import RasSource, RasTargets, addresses_of
 from shared.missing import Reason
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.ports import free_port
-from tests.build.processes import HERE, find_rank, rank_environment, running
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import HERE, find_rank, rank_environment, running
 from tests.system.ras.ranks import ask, ras_rank
 
 pytestmark = pytest.mark.ptrace

@@ -25,8 +25,8 @@ from shared.errors import InvalidInput
 from shared.formats.recorder.dump import parse_dump
 from shared.missing import Reason
 from shared.wire.trace import Group, Trace
-from tests.build.looking import PLAIN, ask, rank_of
-from tests.build.processes import running, until
+from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.processes import running, until
 
 pytestmark = pytest.mark.ptrace
 

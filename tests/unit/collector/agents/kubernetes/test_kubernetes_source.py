@@ -15,8 +15,8 @@ from collector.agents.polling import PolledSource
 from shared.errors import InvalidSettings
 from shared.missing import Reason
 from shared.wire.snapshot import Identity
-from tests.build.discovery_servers import http_server
-from tests.build.kubernetes_cluster import Cluster, pod
+from tests.build.services.discovery_servers import http_server
+from tests.build.services.kubernetes_cluster import Cluster, pod
 
 URL = "http://{host}:8471"
 AGENTS = "app=unhang-agent"

@@ -13,10 +13,10 @@ from collector.agents.directory import Directory
 from collector.agents.kubernetes.kubernetes_source import KubernetesPods
 from collector.agents.static_list import StaticInventory
 from shared.missing import Reason
-from tests.build.broken_watches import BROKEN
-from tests.build.discovery_servers import Cut
-from tests.build.kubernetes_cluster import Cluster, pod
-from tests.build.waiting import until
+from tests.build.processes.waiting import until
+from tests.build.services.broken_watches import BROKEN
+from tests.build.services.discovery_servers import Cut
+from tests.build.services.kubernetes_cluster import Cluster, pod
 
 LABELS = {"app": "unhang-agent"}
 NEVER = 3600.0

@@ -1,7 +1,7 @@
 """Issued is not begun: on a device the older operation that holds a queue is followed to the rank behind it."""
 
 from shared.answer.words import Certainty, Kind
-from tests.build.records import DONE, ISSUED, STARTED, Row, judged
+from tests.build.jobs.records import DONE, ISSUED, STARTED, Row, judged_records
 
 GROUPS = {"0": range(4), "tp0": (0, 1), "tp1": (2, 3)}
 
@@ -14,7 +14,7 @@ def test_the_rank_behind_an_older_operation_is_the_root_though_all_have_issued_t
         2: [Row("tp1", 1, ISSUED), Row("0", 1, ISSUED)],
         3: [Row("0", 1, ISSUED)],
     }
-    answer = judged(rows | {3: []}, GROUPS)
+    answer = judged_records(rows | {3: []}, GROUPS)
     assert [(f.kind, f.culprit_ranks, f.victims) for f in answer.findings] == [(Kind.RANK_NOT_JOINED, (3,), "0-2")]
     assert answer.findings[0].group is not None
 
@@ -22,7 +22,7 @@ def test_the_rank_behind_an_older_operation_is_the_root_though_all_have_issued_t
 def test_where_starts_are_recorded_the_rank_whose_device_has_not_begun_is_suspected() -> None:
     begun = [Row("tp0", 1), Row("0", 1, STARTED)]
     rows = {0: begun, 1: begun, 2: [Row("tp1", 1), Row("0", 1, STARTED)], 3: [Row("tp1", 1), Row("0", 1, ISSUED)]}
-    finding = judged(rows, GROUPS, timed=True).findings[0]
+    finding = judged_records(rows, GROUPS, timed=True).findings[0]
     assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.STUCK_TOGETHER, (3,), "0-2")
     assert finding.certainty is Certainty.SUPPORTED
     assert "has not begun" in " ".join(finding.remarks)
@@ -30,7 +30,9 @@ def test_where_starts_are_recorded_the_rank_whose_device_has_not_begun_is_suspec
 
 def test_where_nobodys_device_has_begun_nobody_is_named() -> None:
     rows = {rank: [Row(f"tp{rank // 2}", 1), Row("0", 1, ISSUED)] for rank in range(4)}
-    assert [(f.kind, f.culprit_ranks) for f in judged(rows, GROUPS, timed=True).findings] == [(Kind.STUCK_TOGETHER, ())]
+    assert [(f.kind, f.culprit_ranks) for f in judged_records(rows, GROUPS, timed=True).findings] == [
+        (Kind.STUCK_TOGETHER, ())
+    ]
 
 
 def test_two_queues_filled_in_other_orders_wait_for_each_other() -> None:
@@ -38,14 +40,14 @@ def test_two_queues_filled_in_other_orders_wait_for_each_other() -> None:
     groups = {"a": range(4), "b": range(4)}
     rows = {rank: [Row("a", 1, ISSUED), Row("b", 1, ISSUED)] for rank in range(3)}
     rows[3] = [Row("b", 1, ISSUED), Row("a", 1, ISSUED)]
-    finding = judged(rows, groups).findings[0]
+    finding = judged_records(rows, groups).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.ORDER_INVERSION, (3,))
 
 
 def test_gloo_has_no_queue_so_an_older_operation_holds_nothing() -> None:
     groups = {"a": range(3), "b": range(3)}
     rows = {rank: [Row("a", 1, DONE, backend="gloo"), Row("b", 1, ISSUED, backend="gloo")] for rank in range(3)}
-    finding = judged(rows, groups).findings[0]
+    finding = judged_records(rows, groups).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.STUCK_TOGETHER, ())
 
 
@@ -56,5 +58,5 @@ def test_a_receive_waits_for_a_send_that_is_behind_a_collective() -> None:
         1: [Row("tp", 1, ISSUED), Row("0", 1, ISSUED, "send", (16,), (), (1, 0))],
         2: [],
     }
-    finding = judged(rows, groups).findings[0]
+    finding = judged_records(rows, groups).findings[0]
     assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_NOT_JOINED, (2,), "0-1")

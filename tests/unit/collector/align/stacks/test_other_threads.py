@@ -9,8 +9,9 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Finding, StackEvidence
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
-from tests.build.placed import with_rank
-from tests.build.simulated import WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.four_ranks import looks_without
+from tests.build.jobs.placed import with_rank
+from tests.build.jobs.simulated import Seen
 
 LIB = "/usr/lib/python3.11"
 MAIN = Frame("flush_metrics", "/home/ada/train.py", 40)
@@ -38,20 +39,17 @@ def stacks(main: tuple[Frame, ...], threads: Threads) -> Stacks:
     return Stacks(pid=1003, frames=table.frames, threads=tuple(made))
 
 
-def looks(main: tuple[Frame, ...], threads: Threads) -> list[NodeSnapshot]:
+def looks_at_threads(main: tuple[Frame, ...], threads: Threads) -> list[NodeSnapshot]:
     """Rank 3 of four stays away, with these threads."""
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 6 for rank in range(4)}
-    steps[3][4:] = [Stay()]
-    seen = {rank: Seen() for rank in range(4)} | {3: Seen(main)}
-    return with_rank(live_looks(Job(steps), seen, after_seconds=300.0), 3, stacks=stacks(main, threads))
+    return with_rank(looks_without({3: Seen(main)}, after_seconds=300.0), 3, stacks=stacks(main, threads))
 
 
 def finding(main: tuple[Frame, ...], threads: Threads) -> Finding:
     """The one finding, which names rank 3 and must not depend on the threads' order."""
-    answer = diagnose(looks(main, threads), Expected(world_size=4)).findings
+    answer = diagnose(looks_at_threads(main, threads), Expected(world_size=4)).findings
     shuffled = list(threads.items())
     random.Random(3).shuffle(shuffled)
-    again = diagnose(looks(main, dict(shuffled)), Expected(world_size=4)).findings
+    again = diagnose(looks_at_threads(main, dict(shuffled)), Expected(world_size=4)).findings
     assert [_told(each) for each in answer] == [_told(each) for each in again]
     assert [each.culprit_ranks for each in answer] == [(3,)]
     return answer[0]

@@ -15,7 +15,7 @@ import pytest
 
 from collector.gather.fanout import connection_pools as pools
 from collector.gather.fanout.connection_pools import POOLS, Pools
-from tests.build.misbehaving import (
+from tests.build.agents.misbehaving import (
     Behaviour,
     Seen,
     answer_of,
@@ -25,7 +25,7 @@ from tests.build.misbehaving import (
     next_request,
     say_nothing,
 )
-from tests.build.waiting import until
+from tests.build.processes.waiting import until
 
 WELL = answering_well(b"ok")
 TRUSTED = functools.cache(functools.partial(httpx.create_ssl_context, trust_env=False))

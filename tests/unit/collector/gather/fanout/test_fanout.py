@@ -6,37 +6,30 @@ import json
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from functools import partial
 
 import httpx
 import pytest
 
 from collector.gather.fanout.fanout import Fanout, make_client
-from collector.gather.fanout.values import Answered, Request, RequestDeadline, RoundOutcome
+from collector.gather.fanout.values import Answered, Request, RequestDeadline
 from collector.hostlists import AgentAddress
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList
-from tests.build.fake_agents import FakeAgent, Handler, answering, case_ranks, listening, mounts
-from tests.build.ports import free_port
-from tests.build.waiting import undisturbed
+from tests.build.agents.asking import GOOD, ask_agents
+from tests.build.agents.fake_agents import FakeAgent, Handler, answering, case_ranks, listening, mounts
+from tests.build.processes.ports import free_port
+from tests.build.processes.waiting import undisturbed
 
-GOOD = RankList(host="node1").model_dump_json().encode()
-
-
-async def ask(
-    addresses: Sequence[AgentAddress], *, seconds: float = 5.0, most_bytes: int = 1_000_000, node_seconds: float = 15.0
-) -> RoundOutcome[RankList]:
-    """Ask real sockets for their ranks."""
-    async with make_client() as client:
-        fanout = Fanout(client, most_bytes=most_bytes, node_seconds=node_seconds)
-        requests = [Request(address, "/v1/ranks", {}) for address in addresses]
-        return await fanout.ask(requests, RankList, deadline=RequestDeadline.within(seconds))
+ask = partial(ask_agents, seconds=5.0, most_bytes=1_000_000)
+"""Within bounds that a test can reach."""
 
 
 async def why(handle: Handler, **bounds: float) -> Missing:
     """Ask one misbehaving agent beside a good one, and return why the former gave nothing."""
     async with listening(handle) as bad, listening(answering(GOOD)) as good:
-        outcome = await undisturbed(lambda: ask([bad, good], **bounds))  # type: ignore[arg-type]
+        outcome = await undisturbed(lambda: ask([bad, good], **bounds))
         assert [answer.address for answer in outcome.answered] == [good]
         (silent,) = outcome.silent
         assert silent.missing.source == bad.url

@@ -6,17 +6,18 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from collector.gather.failures import Again
-from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.one_request import Parameters
-from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcome
+from collector.gather.fanout.values import RoundOutcome
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.wire.snapshot import RankList
-from tests.build.misbehaving import (
+from tests.build.agents.asking import GOOD, ask_agents
+from tests.build.agents.misbehaving import (
     Behaviour,
     Seen,
     answer_of,
@@ -30,9 +31,8 @@ from tests.build.misbehaving import (
     say_nothing,
     sending,
 )
-from tests.build.waiting import until
+from tests.build.processes.waiting import until
 
-GOOD = RankList(host="node1").model_dump_json().encode()
 WELL = answering_well(GOOD)
 
 
@@ -43,26 +43,14 @@ class Counted:
         self.again: Counter[Again] = Counter()
         self.helped: Counter[Again] = Counter()
 
-    async def ask(
-        self,
-        addresses: Sequence[AgentAddress],
-        *,
-        seconds: float = 20.0,
-        path: str = "/v1/ranks",
-        parameters: Parameters | None = None,
-        rounds: int = 1,
-    ) -> RoundOutcome[RankList]:
-        """Ask all, as often as told, and return what the last round gave."""
-        async with make_client() as client:
-            fanout = Fanout(
-                client,
-                on_again=lambda why: self.again.update([why]),
-                on_second_answer=lambda why: self.helped.update([why]),
-            )
-            requests = [Request(address, path, parameters or {}) for address in addresses]
-            for _ in range(rounds):
-                outcome = await fanout.ask(requests, RankList, deadline=RequestDeadline.within(seconds))
-        return outcome
+    async def ask(self, addresses: Sequence[AgentAddress], **how: Any) -> RoundOutcome[RankList]:
+        """Ask all as `ask_agents` does."""
+        return await ask_agents(
+            addresses,
+            on_again=lambda why: self.again.update([why]),
+            on_second_answer=lambda why: self.helped.update([why]),
+            **how,
+        )
 
 
 async def test_a_late_agent_is_asked_again_on_another_connection() -> None:

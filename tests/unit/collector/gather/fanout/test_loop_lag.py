@@ -4,20 +4,21 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from fastapi import Response
 
-from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.loop_lag import LoopLag
-from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcome
+from collector.gather.fanout.values import RoundOutcome
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.wire.snapshot import RankList
-from tests.build.fake_agents import FakeAgent, case_ranks
-from tests.build.misbehaving import behaving, dropping_packets, say_nothing
-from tests.build.served_agents import served
-from tests.build.waiting import undisturbed
+from tests.build.agents.asking import ask_agents
+from tests.build.agents.fake_agents import FakeAgent, case_ranks
+from tests.build.agents.misbehaving import behaving, dropping_packets, say_nothing
+from tests.build.agents.served_agents import served
+from tests.build.processes.waiting import undisturbed
 
 BLOCKED_SECONDS = 1.5
 
@@ -29,17 +30,14 @@ async def block(after_seconds: float, *, seconds: float = BLOCKED_SECONDS, times
         time.sleep(seconds)  # noqa: ASYNC251 - that is the point
 
 
-async def ask(
-    addresses: Sequence[AgentAddress], *, seconds: float, node_seconds: float = 15.0, blocking: asyncio.Task[None]
+async def ask_while_blocked(
+    addresses: Sequence[AgentAddress], *, blocking: asyncio.Task[None], **how: Any
 ) -> RoundOutcome[RankList]:
-    """Ask real sockets for their ranks, while something blocks the loop."""
-    async with make_client() as client:
-        fanout = Fanout(client, node_seconds=node_seconds)
-        requests = [Request(address, "/v1/ranks", {}) for address in addresses]
-        try:
-            return await fanout.ask(requests, RankList, deadline=RequestDeadline.within(seconds))
-        finally:
-            blocking.cancel()
+    """Ask while something blocks the loop."""
+    try:
+        return await ask_agents(addresses, **how)
+    finally:
+        blocking.cancel()
 
 
 class SlowAgent(FakeAgent):
@@ -77,7 +75,7 @@ async def test_an_answer_that_came_while_the_loop_did_not_run_is_read(seconds: f
     with served(agent) as url:
         blocking = asyncio.create_task(block_until_late())
         address = AgentAddress(host="node1", url=url)
-        outcome = await ask([address], seconds=seconds, node_seconds=node_seconds, blocking=blocking)
+        outcome = await ask_while_blocked([address], seconds=seconds, node_seconds=node_seconds, blocking=blocking)
     assert [answer.address.host for answer in outcome.answered] == ["node1"]
 
 
@@ -86,7 +84,7 @@ async def test_whom_the_collector_was_too_busy_to_hear_is_not_said_to_be_down() 
     with dropping_packets(3) as dead:
         async with behaving(say_nothing) as mute:
             blocking = asyncio.create_task(block(0.01, seconds=0.4, times=100))
-            outcome = await ask([*dead, mute.address], seconds=2.5, blocking=blocking)
+            outcome = await ask_while_blocked([*dead, mute.address], seconds=2.5, blocking=blocking)
     assert len(outcome.silent) == 4
     for silent in outcome.silent:
         assert silent.missing.reason is Reason.TIMED_OUT
@@ -98,7 +96,7 @@ async def test_a_collector_that_was_busy_for_a_moment_excuses_nobody() -> None:
     """A host that has had all the time that a connection may take is told as before."""
     with dropping_packets(1) as dead:
         outcome = await undisturbed(
-            lambda: ask(dead, seconds=60.0, blocking=asyncio.create_task(block(0.2, seconds=0.3)))
+            lambda: ask_while_blocked(dead, seconds=60.0, blocking=asyncio.create_task(block(0.2, seconds=0.3)))
         )
     assert "the host is down, or something on the way drops packets" in outcome.silent[0].missing.detail
 

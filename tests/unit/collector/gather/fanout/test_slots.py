@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -15,29 +15,21 @@ from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcom
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from shared.wire.snapshot import RankList
-from tests.build.misbehaving import answering_well, behaving, dropping_packets, say_nothing
-from tests.build.waiting import undisturbed, until
+from tests.build.agents.asking import GOOD, ask_agents
+from tests.build.agents.misbehaving import answering_well, behaving, dropping_packets, say_nothing
+from tests.build.processes.waiting import undisturbed, until
 
-GOOD = RankList(host="node1").model_dump_json().encode()
 
-
-async def ask(
-    addresses: Sequence[AgentAddress], *, seconds: float, most_at_once: int, again: Counter[Again] | None = None
-) -> RoundOutcome[RankList]:
-    """Ask all for their ranks; `again` counts who was asked more than once, and why."""
-    async with make_client(most_at_once=most_at_once) as client:
-        fanout = Fanout(
-            client, most_at_once=most_at_once, on_again=None if again is None else lambda why: again.update([why])
-        )
-        requests = [Request(address, "/v1/ranks", {}) for address in addresses]
-        return await fanout.ask(requests, RankList, deadline=RequestDeadline.within(seconds))
+def counted_in(again: Counter[Again]) -> Callable[[Again], None]:
+    """Count who was asked more than once, and why."""
+    return lambda why: again.update([why])
 
 
 async def test_connections_are_bounded() -> None:
     """A server that counts sees as many asked at once as may be; beside these a few connections are kept."""
     again: Counter[Again] = Counter()
     async with behaving(answering_well(GOOD, after_seconds=0.1)) as server:
-        outcome = await ask(server.addresses(200), seconds=60.0, most_at_once=10, again=again)
+        outcome = await ask_agents(server.addresses(200), seconds=60.0, most_at_once=10, on_again=counted_in(again))
     assert len(outcome.answered) == 200
     assert server.accepted == 200 + again.total()
     assert 5 < server.most_asked <= 10
@@ -47,7 +39,7 @@ async def test_connections_are_bounded() -> None:
 async def test_connections_are_bounded_where_agents_hang() -> None:
     """Those that are given up to ask others are closed, and count no more."""
     async with behaving(say_nothing) as hanging:
-        outcome = await ask(hanging.addresses(60), seconds=2.0, most_at_once=10)
+        outcome = await ask_agents(hanging.addresses(60), seconds=2.0, most_at_once=10)
         assert len(outcome.silent) == 60
         assert hanging.most_open <= 10
 
@@ -60,7 +52,7 @@ async def test_hosts_that_drop_packets_keep_nobody_from_being_asked(last: bool) 
         with dropping_packets(300) as dead:
             good = healthy.addresses(300)
             asked = [*good, *dead] if last else [*dead, *good]
-            outcome = await undisturbed(lambda: ask(asked, seconds=6.0, most_at_once=64))
+            outcome = await undisturbed(lambda: ask_agents(asked, seconds=6.0, most_at_once=64))
     assert {answer.address for answer in outcome.answered} == set(good)
     assert {silent.missing.reason for silent in outcome.silent} == {Reason.TIMED_OUT}
     assert all("no connection within" in silent.missing.detail for silent in outcome.silent)
@@ -72,7 +64,7 @@ async def test_agents_that_are_stopped_keep_nobody_from_being_asked() -> None:
     async with behaving(answering_well(GOOD)) as healthy, behaving(say_nothing) as stopped:
         good = healthy.addresses(100)
         asked = [*stopped.addresses(100), *good]
-        outcome = await undisturbed(lambda: ask(asked, seconds=6.0, most_at_once=32, again=again))
+        outcome = await undisturbed(lambda: ask_agents(asked, seconds=6.0, most_at_once=32, on_again=counted_in(again)))
     assert {answer.address for answer in outcome.answered} == set(good)
     assert again[Again.GAVE_WAY] > 0
 
@@ -81,7 +73,7 @@ async def test_a_host_that_drops_packets_is_given_up_before_the_deadline() -> No
     """It tells nothing by being waited for: some seconds, whatever the deadline."""
     began = time.monotonic()
     with dropping_packets(1) as dead:
-        outcome = await undisturbed(lambda: ask(dead, seconds=60.0, most_at_once=4))
+        outcome = await undisturbed(lambda: ask_agents(dead, seconds=60.0, most_at_once=4))
     (silent,) = outcome.silent
     took_seconds = time.monotonic() - began
     said = re.match(r"no connection within (\d+\.\d) s: the host is down, or something", silent.missing.detail)
@@ -94,7 +86,7 @@ async def test_agents_that_are_all_slow_keep_their_turns() -> None:
     """Where everybody needs long, nobody hangs: no look is thrown away and begun anew."""
     again: Counter[Again] = Counter()
     async with behaving(answering_well(GOOD, after_seconds=0.6)) as server:
-        outcome = await ask(server.addresses(40), seconds=30.0, most_at_once=8, again=again)
+        outcome = await ask_agents(server.addresses(40), seconds=30.0, most_at_once=8, on_again=counted_in(again))
     assert len(outcome.answered) == 40
     assert (server.accepted, again[Again.GAVE_WAY]) == (40, 0)
 
@@ -106,7 +98,12 @@ async def test_a_slow_one_among_the_quick_is_waited_for() -> None:
         behaving(answering_well(GOOD, after_seconds=0.01)) as quick,
     ):
         again: Counter[Again] = Counter()
-        outcome = await ask([slow.address, *quick.addresses(200)], seconds=30.0, most_at_once=4, again=again)
+        outcome = await ask_agents(
+            [slow.address, *quick.addresses(200)],
+            seconds=30.0,
+            most_at_once=4,
+            on_again=counted_in(again),
+        )
     assert len(outcome.answered) == 201
     assert again[Again.GAVE_WAY] == 0
 

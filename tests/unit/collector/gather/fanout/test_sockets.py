@@ -14,17 +14,17 @@ import pytest
 from collector.gather.fanout.sockets import Backend
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
-from tests.build.asking import GOOD, MOST, ask, connect
-from tests.build.fake_agents import listening
-from tests.build.misbehaving import (
+from tests.build.agents.asking import GOOD, MOST, ask_agent, connect
+from tests.build.agents.fake_agents import listening
+from tests.build.agents.misbehaving import (
     answering_well,
     behaving,
     dropping_packets,
     pouring,
     say_nothing,
 )
-from tests.build.ports import free_port
-from tests.build.waiting import until
+from tests.build.processes.ports import free_port
+from tests.build.processes.waiting import until
 
 
 def sockets() -> int:
@@ -178,11 +178,11 @@ async def test_an_ipv6_address() -> None:
     try:
         listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:
-        outcome = await ask("http://[::1]:1")
+        outcome = await ask_agent("http://[::1]:1")
         assert outcome.silent[0].missing.reason is Reason.UNREACHABLE
         return
     async with behaving(answering_well(GOOD), listener=listener) as agent:
-        outcome = await ask(f"http://[::1]:{agent.port}")
+        outcome = await ask_agent(f"http://[::1]:{agent.port}")
     assert len(outcome.answered) == 1
 
 
@@ -200,7 +200,7 @@ async def test_a_name_with_several_addresses(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_a_name_none_of_whose_addresses_takes_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     await _named(monkeypatch, _refusing(), _refusing())
-    outcome = await ask("http://node1:1")
+    outcome = await ask_agent("http://node1:1")
     assert outcome.silent[0].missing.detail == "the connection was refused: no agent listens there"
 
 

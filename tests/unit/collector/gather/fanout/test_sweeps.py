@@ -19,10 +19,10 @@ from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question, Stage, Step
 from shared.answer.words import Kind, Verdict
 from shared.missing import Reason
-from tests.build.agent_process import agent_process
-from tests.build.fake_agents import JOB, FakeAgent, case_ranks
-from tests.build.misbehaving import dropping_packets
-from tests.build.served_agents import served
+from tests.build.agents.agent_process import agent_process
+from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
+from tests.build.agents.misbehaving import dropping_packets
+from tests.build.agents.served_agents import served
 
 CASE = "missing_rank2"
 DEADLINE_SECONDS = 3.0
@@ -50,7 +50,7 @@ class HangingAgent(FakeAgent):
         return await super()._list()
 
 
-async def ask(
+async def sweep_in_time(
     agents: Sequence[AgentAddress],
     *,
     deadline_seconds: float = DEADLINE_SECONDS,
@@ -95,7 +95,7 @@ async def test_an_agent_that_hangs_costs_its_own_part(stage: Stage, look: int) -
         HangingAgent("node1", (0, 1), stage=stage, look=look),
     )
     with served(well) as first, served(hanging) as second:
-        swept = await ask([at("node1", second), at("node2", first)])
+        swept = await sweep_in_time([at("node1", second), at("node2", first)])
     culprits = {rank for finding in swept.diagnosis.findings for rank in finding.culprit_ranks}
     assert culprits <= {2}
     told = [gap.missing for gap in swept.diagnosis.coverage.missing if gap.missing.source == second]
@@ -110,7 +110,7 @@ async def test_where_all_agents_hang_the_verdict_still_comes(stage: Stage, look:
             at(f"node{n}", stack.enter_context(served(HangingAgent(f"node{n}", ranks, stage=stage, look=look))))
             for n, ranks in ((1, (0, 1)), (2, (2, 3)))
         ]
-        swept = await ask(agents)
+        swept = await sweep_in_time(agents)
     if stage is Stage.FINDING or look == 1:
         assert swept.diagnosis.verdict is Verdict.CANNOT_TELL
         assert swept.diagnosis.findings == ()
@@ -135,7 +135,7 @@ async def test_a_node_that_dies_between_the_looks(dying: str, end: signal.Signal
                 os.kill(pids[dying], end)
 
         agents = [at(host, url) for host, url in urls.items()]
-        swept = await ask(
+        swept = await sweep_in_time(
             agents,
             deadline_seconds=8.0,
             interval_seconds=0.5,
@@ -155,7 +155,7 @@ async def test_a_node_that_dies_between_the_looks(dying: str, end: signal.Signal
 async def test_dead_hosts_among_the_agents_are_told_and_the_rest_is_judged() -> None:
     """A third of the agents' hosts drop packets: the verdict stands, in time, with every one of them named."""
     with served(FakeAgent("node1", case_ranks(CASE, range(4), host="node1"))) as url, dropping_packets(40) as dead:
-        swept = await ask([*dead, at("node1", url)], deadline_seconds=12.0)
+        swept = await sweep_in_time([*dead, at("node1", url)], deadline_seconds=12.0)
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
     assert {each.host for each in swept.expected.unanswered} == {address.host for address in dead}
     assert {each.missing.reason for each in swept.expected.unanswered} == {Reason.TIMED_OUT}
@@ -172,7 +172,7 @@ async def test_an_address_that_leads_to_another_node_does_not_hide_a_node(monkey
     node1 = FakeAgent("node1", case_ranks(CASE, (0, 1), host="node1"))
     with served(node1) as url:
         port = url.rpartition(":")[2]
-        swept = await ask([at(host, f"http://{host}:{port}") for host in ("node1", "node3")])
+        swept = await sweep_in_time([at(host, f"http://{host}:{port}") for host in ("node1", "node3")])
     (unanswered,) = swept.expected.unanswered
     assert unanswered.host == "node3"
     assert "leads to 'node1'" in unanswered.missing.detail
@@ -197,7 +197,9 @@ async def test_names_that_no_server_answers_hold_up_neither_other_names_nor_the_
     try:
         with served(FakeAgent("node1", case_ranks(CASE, range(4), host="node1"))) as url:
             names = [at(f"n{n}", f"http://n{n}.dead:8471") for n in range(80)]
-            swept = await ask([*names, at("node1", url.replace("127.0.0.1", "node1.alive"))], deadline_seconds=8.0)
+            swept = await sweep_in_time(
+                [*names, at("node1", url.replace("127.0.0.1", "node1.alive"))], deadline_seconds=8.0
+            )
     finally:
         ended.set()
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)

@@ -14,10 +14,10 @@ from collector.gather.failures import Again
 from collector.gather.fanout.fanout import make_client
 from shared.missing import Missing, Reason
 from shared.server.tls import ClientTls, ServerTls, TlsFiles
-from tests.build.asking import GOOD, MOST, ask, connect
-from tests.build.certificates import Authority
-from tests.build.fake_agents import Handler, listening
-from tests.build.misbehaving import Seen, answer_of, answering_well
+from tests.build.agents.asking import GOOD, MOST, ask_agent, connect
+from tests.build.agents.fake_agents import Handler, listening
+from tests.build.agents.misbehaving import Seen, answer_of, answering_well
+from tests.build.services.certificates import Authority
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ async def test_tls_with_certificates_of_both_sides(authority: Authority) -> None
         make_client(tls=ClientTls(authority.files(mine))) as client,
     ):
         for _ in range(3):
-            outcome = await ask(agent.url, client=client)
+            outcome = await ask_agent(agent.url, client=client)
             assert len(outcome.answered) == 1
     assert accepted == 1
 
@@ -171,15 +171,15 @@ async def test_a_renewed_certificate_is_used_for_the_next_connection(authority: 
         listening(_answer, _server(authority, "127.0.0.1", clients=authority)) as agent,
         make_client(tls=ClientTls(authority.files(own))) as client,
     ):
-        assert len((await ask(agent.url, client=client)).silent) == 1
+        assert len((await ask_agent(agent.url, client=client)).silent) == 1
         authority.sign("collector.example", file="renewed")
-        assert len((await ask(agent.url, client=client)).answered) == 1
+        assert len((await ask_agent(agent.url, client=client)).answered) == 1
 
 
 async def _why(url: str, files: TlsFiles | None, *, again: Sequence[Again] = ()) -> Missing:
     tried: list[Again] = []
     async with make_client(tls=None if files is None else ClientTls(files)) as client:
-        outcome = await ask(url, client=client, again=tried)
+        outcome = await ask_agent(url, client=client, on_again=tried.append)
     assert tried == list(again)
     return outcome.silent[0].missing
 

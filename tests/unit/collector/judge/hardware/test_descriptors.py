@@ -1,5 +1,7 @@
 """What one rank's descriptors show that the others' do not is told beside a finding, and convicts nobody."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from collector.align.expected import Expected
@@ -7,20 +9,16 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Kind
 from shared.wire.snapshot import Fds, NodeSnapshot, NotableFile, Pipe, Process, Socket, Syscall
-from tests.build.placed import placed, with_rank
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
-from tests.unit.collector.align.test_node_facts import stuck
+from tests.build.jobs.four_ranks import AWAY, TWO_NODES, looks_at_all_stuck, looks_without
+from tests.build.jobs.placed import with_rank
+from tests.build.jobs.simulated import Seen
 
 STORE = Socket(fd=9, kind="tcp", local="10.0.0.2:41000", remote="10.0.0.1:29500", state="ESTABLISHED", to_store=True)
 
 
-def looks(*, faulty: bool = True) -> list[NodeSnapshot]:
-    """Four ranks of which, if any, the last stays away; all are connected to the store."""
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 6 for rank in range(4)}
-    if faulty:
-        steps[3][4:] = [Stay()]
-    seen = {rank: Seen() for rank in range(4)} | {3: Seen((USER,))}
-    found = placed(live_looks(Job(steps), seen), {"a": "0-1", "b": "2-3"})
+def connected(away: Mapping[int, Seen]) -> list[NodeSnapshot]:
+    """Four ranks of which some are `away`; all are connected to the store."""
+    found = looks_without(away, hosts=TWO_NODES)
     for rank in range(4):
         found = with_rank(found, rank, fds=Fds(total=20, limit=1024, sockets=(STORE,)))
     return found
@@ -37,12 +35,14 @@ def told(changed: list[NodeSnapshot]) -> list[str]:
 
 def with_fds(**fds: object) -> list[NodeSnapshot]:
     """Rank 3 holds something else than the others."""
-    return with_rank(looks(), 3, fds=Fds.model_validate({"total": 20, "limit": 1024, "sockets": (STORE,), **fds}))
+    return with_rank(
+        connected({3: AWAY}), 3, fds=Fds.model_validate({"total": 20, "limit": 1024, "sockets": (STORE,), **fds})
+    )
 
 
 def test_what_all_hold_alike_is_no_evidence() -> None:
     """A connection to the store, a few descriptors."""
-    assert told(looks()) == []
+    assert told(connected({3: AWAY})) == []
 
 
 def test_connection_that_nobody_answers() -> None:
@@ -131,20 +131,22 @@ def test_stuck_together_over_a_link_that_loses_everything() -> None:
         fd=30, kind="tcp", local="10.0.0.1:7", remote="10.0.0.8:9", state="ESTABLISHED", unsent_bytes=9, retransmits=8
     )
     there = Socket(fd=31, kind="tcp", local="10.0.0.8:9", remote="10.0.0.1:7", state="ESTABLISHED")
-    changed = with_rank(stuck(), 0, fds=Fds(total=1, sockets=(here,)))
+    changed = with_rank(looks_at_all_stuck(), 0, fds=Fds(total=1, sockets=(here,)))
     (finding,) = diagnose(with_rank(changed, 3, fds=Fds(total=1, sockets=(there,))), Expected(world_size=4)).findings
     assert (finding.kind, finding.cause, finding.culprits) == (Kind.STUCK_TOGETHER, Cause.NETWORK, ())
     assert [(link.from_.rank, link.to.rank, link.to.host) for link in finding.links] == [(0, 3, "b")]
     barely = here.model_copy(update={"retransmits": 3})
-    (finding,) = diagnose(with_rank(stuck(), 0, fds=Fds(total=1, sockets=(barely,))), Expected(world_size=4)).findings
+    (finding,) = diagnose(
+        with_rank(looks_at_all_stuck(), 0, fds=Fds(total=1, sockets=(barely,))), Expected(world_size=4)
+    ).findings
     assert (finding.cause, finding.links) == (Cause.UNKNOWN, ())
 
 
 def test_descriptors_alone_convict_nobody() -> None:
     """A job in which nobody strays is not accused for a connection."""
     trying = Socket(fd=31, kind="tcp", remote="10.9.0.7:42307", state="SYN_SENT", retransmits=5)
-    changed = with_rank(looks(faulty=False), 3, fds=Fds(total=1020, limit=1024, sockets=(trying,)))
-    without = diagnose(looks(faulty=False), Expected(world_size=4))
+    changed = with_rank(connected({}), 3, fds=Fds(total=1020, limit=1024, sockets=(trying,)))
+    without = diagnose(connected({}), Expected(world_size=4))
     assert [f.culprit_ranks for f in diagnose(changed, Expected(world_size=4)).findings] == [
         f.culprit_ranks for f in without.findings
     ]

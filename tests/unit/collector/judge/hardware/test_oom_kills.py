@@ -6,17 +6,15 @@ from shared.answer.diagnosis import KernelEvidence
 from shared.answer.words import Cause, Kind
 from shared.wire.kernel_events import KernelEvent
 from shared.wire.snapshot import NodeSnapshot, Process, RankSnapshot
-from tests.build.placed import event, placed, telling, with_rank
-from tests.build.simulated import WORLD, Collective, Job, Seen, Step, live_looks
-from tests.unit.collector.align.test_node_facts import judged
+from tests.build.jobs.four_ranks import TWO_NODES, looks_without
+from tests.build.jobs.judged import judged
+from tests.build.jobs.placed import event, telling, with_rank
 
 
-def looks(*lacking: int, uid: int | None = 7) -> list[NodeSnapshot]:
+def looks_lacking(*lacking: int, uid: int | None = 7) -> list[NodeSnapshot]:
     """Four ranks on two nodes wait in vain for those that lack on the second; all run `python` as one user."""
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 6 for rank in range(4)}
-    present = [rank for rank in range(4) if rank not in lacking]
-    made = placed(live_looks(Job(steps), {rank: Seen() for rank in present}, world_size=4), {"a": "0-1", "b": "2-3"})
-    for rank in present:
+    made = looks_without({}, absent=lacking, hosts=TWO_NODES)
+    for rank in {0, 1, 2, 3} - set(lacking):
         process = Process(pid=1000 + rank, state="S", name="python", uid=uid)
         made = with_rank(made, rank, process=process)
     return [look.model_copy(update={"ranks": tuple(_local(rank) for rank in look.ranks)}) for look in made]
@@ -36,7 +34,7 @@ def kill(
 
 def ground(found: list[KernelEvent], *lacking: int, uid: int | None = 7) -> tuple[Cause, int, bool]:
     """The finding's cause, how many of the lines it shows, and whether it says why they are taken for the ranks'."""
-    answer = judged(telling(looks(*lacking, uid=uid), "b", *found))
+    answer = judged(telling(looks_lacking(*lacking, uid=uid), "b", *found))
     (finding,) = answer.findings
     assert finding.culprit_ranks == lacking
     assert finding.kind is Kind.RANK_MISSING

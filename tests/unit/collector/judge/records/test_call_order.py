@@ -9,8 +9,8 @@ from collector.judge.records.call_order import CallOrders
 from collector.judge.verdict import set_scene
 from shared.answer.words import Certainty, Kind
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.dumps import bare_rank
-from tests.build.records import ISSUED, Row, judged, trace_of
+from tests.build.jobs.dumps import bare_rank
+from tests.build.jobs.records import ISSUED, Row, judged_records, trace_of
 
 TEAMS = {"0": range(6), "tp0": (0, 1), "tp1": (2, 3), "tp2": (4, 5)}
 
@@ -100,6 +100,6 @@ def test_a_stray_among_those_who_are_stuck_together_is_suspected_and_no_more() -
     rows = {rank: [*usual(rank, 2), Row(f"tp{rank // 2}", 3), Row("0", 3, ISSUED)] for rank in range(6)}
     rows[3] = [*usual(3, 2), Row("0", 3, ISSUED)]
     rows[2] = [*usual(2, 2), Row("tp1", 3), Row("0", 3, ISSUED)]
-    finding = judged(rows, TEAMS).findings[0]
+    finding = judged_records(rows, TEAMS).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (3,))
     assert finding.certainty is Certainty.SUSPECTED

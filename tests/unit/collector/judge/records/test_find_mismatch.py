@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.words import Certainty, Kind
-from tests.build.records import DONE, ISSUED, Row, judged
+from tests.build.jobs.records import DONE, ISSUED, Row, judged_records
 
 WORLD = {"0": range(4)}
 
@@ -15,7 +15,7 @@ def lists(sent: list[int], expected: list[int]) -> list[Row]:
 def test_the_rank_that_fits_nobody_in_an_all_to_all_is_named() -> None:
     rows = {rank: lists([4, 4, 4, 4], [4, 4, 4, 4]) for rank in range(4)}
     rows[2] = lists([5, 5, 4, 5], [4, 4, 4, 4])
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (2,))
     assert "rank 2 sends 5 elements to rank 0, which expects 4" in finding.remarks
 
@@ -23,19 +23,19 @@ def test_the_rank_that_fits_nobody_in_an_all_to_all_is_named() -> None:
 def test_one_pair_that_does_not_fit_convicts_neither_side() -> None:
     rows = {rank: lists([4, 4, 4, 4], [4, 4, 4, 4]) for rank in range(4)}
     rows[2] = lists([5, 4, 4, 4], [4, 4, 4, 4])
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
 
 
 def test_uneven_splits_that_fit_are_no_mismatch() -> None:
     rows = {rank: lists([rank + 1] * 4, [1, 2, 3, 4]) for rank in range(4)}
-    assert judged(rows, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
+    assert judged_records(rows, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
 
 
 def test_sums_that_do_not_fit_name_the_one_who_differs_from_all_others() -> None:
     rows = {rank: [Row("0", 1, ISSUED, "all_to_all_single", [8], [8])] for rank in range(4)}
     rows[1] = [Row("0", 1, ISSUED, "all_to_all_single", [9], [8])]
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (
         Kind.COLLECTIVE_MISMATCH,
         (1,),
@@ -45,7 +45,7 @@ def test_sums_that_do_not_fit_name_the_one_who_differs_from_all_others() -> None
 
 def test_two_roots_of_a_gather_are_told_and_neither_is_convicted() -> None:
     rows = {rank: [Row("0", 1, ISSUED, "gather", [4], [4, 4, 4, 4] if rank < 2 else [])] for rank in range(4)}
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
     assert finding.remarks == ("ranks 0-1 each act as the root",)
 
@@ -66,7 +66,7 @@ def test_of_two_roots_of_a_gather_the_one_that_never_was_is_named(
     }
     for sender in (1, 3):
         rows[sender].append(Row("0", last + 1, ISSUED, "barrier"))
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, culprits)
     assert "ranks 0,2 each act as the root" in finding.remarks
 
@@ -75,7 +75,7 @@ def test_a_disagreement_that_all_have_left_behind_is_not_the_root() -> None:
     """Whatever differed at #1, all agreed on #2 and completed it: rank 3, who is absent at #3, holds the job."""
     rows = {rank: [Row("0", 1, inputs=[rank]), Row("0", 2), Row("0", 3, ISSUED)] for rank in range(3)}
     rows[3] = [Row("0", 1, inputs=[9]), Row("0", 2)]
-    assert [(f.kind, f.culprit_ranks) for f in judged(rows, WORLD).findings] == [(Kind.RANK_NOT_JOINED, (3,))]
+    assert [(f.kind, f.culprit_ranks) for f in judged_records(rows, WORLD).findings] == [(Kind.RANK_NOT_JOINED, (3,))]
 
 
 def test_a_pair_that_disagrees_is_judged_by_its_sibling() -> None:
@@ -83,7 +83,7 @@ def test_a_pair_that_disagrees_is_judged_by_its_sibling() -> None:
     program = [Row("tp0", 1), Row("tp0", 2), Row("tp0", 3, ISSUED)]
     sibling = [Row("tp1", 1), Row("tp1", 2), Row("tp1", 3)]
     rows = {0: program, 1: [*program[:2], Row("tp0", 3, ISSUED, "all_gather")], 2: sibling, 3: sibling}
-    finding = judged(rows, groups).findings[0]
+    finding = judged_records(rows, groups).findings[0]
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (
         Kind.COLLECTIVE_MISMATCH,
         (1,),
@@ -96,7 +96,7 @@ def test_a_sibling_that_runs_another_program_is_no_witness() -> None:
     program = [Row("tp0", 1), Row("tp0", 2), Row("tp0", 3, ISSUED)]
     other_stage = [Row("tp1", 1, inputs=[99]), Row("tp1", 2, inputs=[99]), Row("tp1", 3)]
     rows = {0: program, 1: [*program[:2], Row("tp0", 3, ISSUED, "all_gather")], 2: other_stage, 3: other_stage}
-    assert judged(rows, groups).findings[0].culprit_ranks == ()
+    assert judged_records(rows, groups).findings[0].culprit_ranks == ()
 
 
 def test_a_skipped_call_is_traced_to_its_line_though_the_operations_look_alike() -> None:
@@ -104,7 +104,7 @@ def test_a_skipped_call_is_traced_to_its_line_though_the_operations_look_alike()
     rows = {rank: [Row("0", s, DONE if s < 8 else ISSUED, line=line) for s, line in calls] for rank in range(4)}
     skipped = [line for sequence, line in calls if sequence != 4]
     rows[2] = [Row("0", sequence, DONE, line=line) for sequence, line in enumerate(skipped, 1)]
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.RANK_NOT_JOINED, (2,))
     assert any("skipped one all_reduce (/srv/train.py:11) at #4" in remark for remark in finding.remarks)
 
@@ -116,7 +116,7 @@ def test_an_extra_call_is_traced_too() -> None:
     lines = [line for _, line in calls]
     longer = [*lines[:3], 77, *lines[3:]]
     rows[1] = [Row("0", s, DONE if s < 8 else ISSUED, line=line) for s, line in enumerate(longer, 1)]
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (1,))
     assert any("issued in excess one all_reduce (/srv/train.py:77) at #4" in remark for remark in finding.remarks)
 
@@ -124,7 +124,7 @@ def test_an_extra_call_is_traced_too() -> None:
 def test_where_most_have_not_come_and_nothing_tells_why_nobody_is_named() -> None:
     rows = {rank: [Row("0", 1)] for rank in range(4)}
     rows[1] = [Row("0", 1), Row("0", 2, ISSUED)]
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_NOT_JOINED, (), Certainty.SUSPECTED)
 
 
@@ -133,7 +133,7 @@ def test_in_a_pair_the_one_who_came_is_no_ground_where_no_other_pair_came_so_far
     groups = {"tp0": (0, 1), "tp1": (2, 3), "tp2": (4, 5)}
     rows = {rank: [Row(f"tp{rank // 2}", 1)] for rank in range(6)}
     rows[0] = [Row("tp0", 1), Row("tp0", 2, ISSUED)]
-    assert judged(rows, groups).findings[0].culprit_ranks == ()
+    assert judged_records(rows, groups).findings[0].culprit_ranks == ()
 
 
 def test_in_a_pair_the_absent_one_is_named_where_the_other_pairs_have_gone_on() -> None:
@@ -141,25 +141,25 @@ def test_in_a_pair_the_absent_one_is_named_where_the_other_pairs_have_gone_on() 
     rows = {rank: [Row(f"tp{rank // 2}", 1), Row(f"tp{rank // 2}", 2)] for rank in range(6)}
     rows[0] = [Row("tp0", 1), Row("tp0", 2, ISSUED)]
     rows[1] = [Row("tp0", 1)]
-    assert judged(rows, groups).findings[0].culprit_ranks == (1,)
+    assert judged_records(rows, groups).findings[0].culprit_ranks == (1,)
 
 
 @pytest.mark.parametrize("op", ["_broadcast_oop", "_reduce_oop"])
 def test_parts_of_an_uneven_collective_are_compared_by_size(op: str) -> None:
     rows = {rank: [Row("0", 1, ISSUED, op), Row("0", 1, ISSUED, op, [6], [6])] for rank in range(4)}
     rows[2][1] = Row("0", 1, ISSUED, op, [5], [5])
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (2,))
 
 
 def test_an_all_reduce_that_expects_another_size_back_is_a_mismatch() -> None:
     rows = {rank: [Row("0", 1, ISSUED, outputs=[20 if rank == 3 else 16])] for rank in range(4)}
-    assert judged(rows, WORLD).findings[0].culprit_ranks == (3,)
+    assert judged_records(rows, WORLD).findings[0].culprit_ranks == (3,)
 
 
 def test_of_an_operation_that_no_row_knows_equal_arguments_are_not_claimed() -> None:
     rows = {rank: [Row("0", 1, ISSUED, "all_shuffle", [rank], [rank])] for rank in range(4)}
-    finding = judged(rows, WORLD).findings[0]
+    finding = judged_records(rows, WORLD).findings[0]
     assert finding.kind is Kind.STUCK_TOGETHER
     assert "do not differ" not in finding.summary
     assert "none are compared" in finding.remarks[0]
@@ -168,13 +168,13 @@ def test_of_an_operation_that_no_row_knows_equal_arguments_are_not_claimed() -> 
 @pytest.mark.parametrize("beside", [[4], [], [0]], ids=["its own share", "nothing", "an empty tensor"])
 def test_who_brings_no_share_for_every_member_is_not_taken_for_a_root(beside: list[int]) -> None:
     rows = {rank: [Row("0", 1, ISSUED, "gather", [4], [4] * 4 if rank == 1 else beside)] for rank in range(4)}
-    assert judged(rows, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
+    assert judged_records(rows, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
     nobody = {rank: [Row("0", 1, ISSUED, "scatter", [4], [4])] for rank in range(4)}
-    assert judged(nobody, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
+    assert judged_records(nobody, WORLD).findings[0].kind is Kind.STUCK_TOGETHER
 
 
 def test_who_expects_another_size_of_an_all_reduce_than_put_in_is_told_with_all_who_do() -> None:
     rows = {rank: [Row("0", 1, ISSUED, inputs=[16], outputs=[20])] for rank in range(2)}
-    finding = judged(rows, {"0": range(2)}).findings[0]
+    finding = judged_records(rows, {"0": range(2)}).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
     assert finding.remarks == ("ranks 0-1 expect another size than put in",)

@@ -12,7 +12,9 @@ from shared.missing import Missing, Reason
 from shared.wire.snapshot import RankSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
-from tests.build.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.four_ranks import looks_without
+from tests.build.jobs.judged import judged
+from tests.build.jobs.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 TORCH = "/env/lib/python3.11/site-packages/torch/distributed"
 WAIT_TENSOR = Frame("wait_tensor", f"{TORCH}/_functional_collectives.py", 129)
@@ -20,13 +22,9 @@ NEW_GROUP = Frame("new_group", f"{TORCH}/distributed_c10d.py", 5610)
 RENDEZVOUS = Frame("rendezvous", f"{TORCH}/rendezvous.py", 90)
 
 
-def judged(away: dict[int, Frame]) -> Diagnosis:
+def judged_in(away: dict[int, Frame]) -> Diagnosis:
     """The verdict where the ranks `away` are in a frame of their own, and the others in the next reduction."""
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 4 for rank in range(4)}
-    for rank in away:
-        steps[rank][3:] = [Stay()]
-    seen = {rank: Seen(frames=(USER, away[rank])) if rank in away else Seen() for rank in range(4)}
-    return diagnose(live_looks(Job(steps), seen), Expected())
+    return judged(looks_without({rank: Seen((USER, frame)) for rank, frame in away.items()}))
 
 
 def told(diagnosis: Diagnosis) -> list[tuple[Kind, tuple[int, ...], str]]:
@@ -37,22 +35,22 @@ def told(diagnosis: Diagnosis) -> list[tuple[Kind, tuple[int, ...], str]]:
 @pytest.mark.parametrize("away", [(2,), (2, 3)], ids=["one", "a chain"])
 def test_who_waits_for_an_unknown_peer_is_a_victim(away: tuple[int, ...], frame: Frame) -> None:
     """Rank 2 may wait for a send of rank 1, which went on to the reduction, and rank 3 for one of rank 2."""
-    assert told(judged(dict.fromkeys(away, frame))) == [(Kind.P2P_UNMATCHED, (), "0-3")]
+    assert told(judged_in(dict.fromkeys(away, frame))) == [(Kind.P2P_UNMATCHED, (), "0-3")]
 
 
 def test_who_makes_a_group_alone_is_the_odd_one() -> None:
-    assert told(judged({0: NEW_GROUP})) == [(Kind.RANK_NOT_JOINED, (0,), "1-3")]
+    assert told(judged_in({0: NEW_GROUP})) == [(Kind.RANK_NOT_JOINED, (0,), "1-3")]
 
 
 def test_who_went_past_a_group_that_all_others_make_is_the_odd_one() -> None:
-    assert told(judged(dict.fromkeys((0, 1, 3), NEW_GROUP))) == [(Kind.RANK_NOT_JOINED, (2,), "0-1,3")]
+    assert told(judged_in(dict.fromkeys((0, 1, 3), NEW_GROUP))) == [(Kind.RANK_NOT_JOINED, (2,), "0-1,3")]
 
 
 @pytest.mark.parametrize(
     "away", [dict.fromkeys((0, 1, 3), RENDEZVOUS), dict.fromkeys((0, 1), NEW_GROUP)], ids=["a key", "half of them"]
 )
 def test_many_who_wait_in_the_store_convict_nobody_else(away: dict[int, Frame]) -> None:
-    assert told(judged(away)) == [(Kind.STUCK_TOGETHER, (), "0-3")]
+    assert told(judged_in(away)) == [(Kind.STUCK_TOGETHER, (), "0-3")]
 
 
 @pytest.mark.parametrize(("switches_per_second", "found"), [(0.0, None), (50.0, 2)])

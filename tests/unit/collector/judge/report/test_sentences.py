@@ -6,7 +6,7 @@ from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.words import Verdict
 from shared.wire.stacks import Frame
-from tests.build.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 READ = Frame("read_shard", "/home/ada/data.py", 12)
 JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)

@@ -9,8 +9,8 @@ from collector.align.groups.process_groups import line_up
 from collector.judge.slow.straggler import Straggler, find_straggler
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.trace import Trace
-from tests.build.dumps import bare_rank
-from tests.build.records import BEGUN_NS, Row, trace_of
+from tests.build.jobs.dumps import bare_rank
+from tests.build.jobs.records import BEGUN_NS, Row, trace_of
 
 RANKS = range(4)
 STEPS = 12

@@ -11,8 +11,8 @@ from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.values import Request, RequestDeadline
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import RankList
-from tests.build.misbehaving import Behaviour, answer_of, answering_well, behaving, pouring, sending, trickling
-from tests.build.waiting import undisturbed
+from tests.build.agents.misbehaving import Behaviour, answer_of, answering_well, behaving, pouring, sending, trickling
+from tests.build.processes.waiting import undisturbed
 
 GOOD = RankList(host="node1").model_dump_json().encode()
 _OK = b"HTTP/1.1 200 OK\r\n"

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from collector.show.text.markdown import escaped, fenced_text, render_markdown
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
-from tests.build.samples import EVIL, SAMPLES
+from tests.build.jobs.hostile import EVIL
+from tests.build.jobs.verdicts import VERDICTS
 
 
 @pytest.mark.parametrize(
@@ -46,11 +47,11 @@ def test_fence_cannot_be_closed(lines: list[str]) -> None:
     assert "<!" not in block
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", VERDICTS)
 def test_fences_come_in_pairs(name: str) -> None:
     """Every fence that is opened is closed, and outside of them there is no HTML."""
     outside, inside = [], False
-    for line in render_markdown(SAMPLES[name]()).splitlines():
+    for line in render_markdown(VERDICTS[name]()).splitlines():
         if line.strip().startswith("```"):
             inside = not inside
         elif not inside:

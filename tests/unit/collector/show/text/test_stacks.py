@@ -3,8 +3,17 @@
 from typing import NamedTuple
 
 from collector.show.text.stacks import render_classes, render_folded, render_tree, speedscope
-from shared.answer.diagnosis import Place
-from tests.build.samples import EVIL, IN_LOADER, IN_REDUCE, LOAD, MAIN, REDUCE, STEP
+from shared.answer.diagnosis import Place, StackClass
+from tests.build.jobs.hostile import EVIL
+
+PACKAGES = "/opt/venv/lib/python3.11/site-packages"
+MAIN = Place(function="main", file="/home/ann/train.py", line=88)
+STEP = Place(function="train_step", file="/home/ann/train.py", line=41)
+LOAD = Place(function="load_batch", file="/home/ann/data/shards.py", line=17)
+POLL = Place(function="poll", file="/usr/lib/python3.11/selectors.py", line=415)
+REDUCE = Place(function="all_reduce", file=f"{PACKAGES}/torch/distributed/distributed_c10d.py", line=3252)
+IN_REDUCE = StackClass(ranks="0-1,3", frames=(MAIN, STEP, REDUCE), label="in a collective")
+IN_LOADER = StackClass(ranks="2", frames=(MAIN, LOAD, POLL), label="waiting for its DataLoader")
 
 
 class Node(NamedTuple):

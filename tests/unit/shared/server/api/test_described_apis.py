@@ -21,9 +21,9 @@ import schemathesis
 from collector.app import create_app
 from collector.settings import CollectorSettings
 from shared.wire.debug_output import DeepLook, How
-from tests.build.fake_agents import FakeAgent, make_rank, mounts
-from tests.build.processes import SLEEP, rank_environment, running
-from tests.build.services import running as running_service
+from tests.build.agents.fake_agents import FakeAgent, make_rank, mounts
+from tests.build.processes.processes import SLEEP, rank_environment, running
+from tests.build.services.services import running as running_service
 from tests.system.attacks.served import TOKEN, serve
 
 pytestmark = [pytest.mark.slow]

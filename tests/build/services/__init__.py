@@ -1,0 +1,1 @@
+"""Collectors and what stands beside them: databases, certificates, clusters, discovery."""
