@@ -38,8 +38,12 @@ _MOST_EVENTS = 100_000
 
 # run_4242/none_k3j/attempt_1/3/stderr.log                  torchrun --log-dir; the number is the rank on its node
 _TORCHRUN = re.compile(r"(?P<run>(?:.*/)?)attempt_(?P<attempt>\d{1,6})/(?P<local>\d{1,7})/[^/]+$")
-_NAMING = ("ranks", "never_joined", "speaker", "waiter")
-"""Fields of events that hold ranks."""
+_NAMING = ("ranks", "never_joined", "speaker", "waiter", "failed_rank")
+_NAMING_BY_KIND = {
+    EventKind.COLLECTIVE_MISMATCH: ("rank", "other_rank"),
+    EventKind.TRANSPORT_ERROR: ("local_rank",),
+}
+"""Fields of events that hold ranks. Where there is a local rank, there are as many ranks at least."""
 
 
 class LogText(NamedTuple):
@@ -163,8 +167,7 @@ def add_named_ranks(bares: dict[int, BareRank], unowned: Logs | None) -> None:
 
 
 def _named_in(event: LogEvent) -> Iterable[int]:
-    names = _NAMING if event.kind is not EventKind.COLLECTIVE_MISMATCH else ("rank", "other_rank")
-    for name in names:
+    for name in _NAMING_BY_KIND.get(event.kind, _NAMING):
         for part in event.fields.get(name, "").split(","):
             if part.strip().isdecimal() and len(part.strip()) < 8 and int(part) < MOST_RANKS:
                 yield int(part)

@@ -91,7 +91,7 @@ def _is_earlier(event: LogEvent, newest: str) -> bool:
 
 def _put_with_the_told(groups: dict[GroupKey, GroupMarks]) -> None:
     """Lines of one operation that lack their group, where others name one group alone for that same operation."""
-    by_operation = sorted((key for key in groups if not key.told and key != UNTOLD), key=str)
+    by_operation = sorted(key for key in groups if not key.told and key != UNTOLD)
     for key in by_operation:
         _move(UNTOLD, {operation: {key} for operation in _operations(groups[key])}, groups)
     homes: dict[_Operation, set[GroupKey]] = defaultdict(set)

@@ -37,6 +37,10 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
 
 
+_Found = tuple[int, EventKind, str, dict[str, str]]
+"""A line's number, what it tells, the line, and what was read from it."""
+
+
 def clean_line(line: str) -> str:
     """Return a line without colours, control characters and Ray's notes, cut to 4000 characters."""
     if line.isprintable() and "[repeated " not in line:
@@ -67,15 +71,10 @@ def find_events(
     text = "\n".join(pieces)
     matchers = tuple(matcher for matcher in MATCHERS if matcher.hint in text)
     found = [*_matched(pieces, matchers), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
-    if TRACEBACK_HINT in text or (MARKED_HINT in text and "[rank" in text):
-        told = find_exceptions(pieces, labels)
-        known = {number for number, *_ in found}
-        found += [(n, EventKind.EXCEPTION, pieces[n], fields) for n, fields, cut in told if not cut or n not in known]
+    if MARKED_HINT in text or TRACEBACK_HINT in text:
+        found = list(_with_exceptions(found, pieces, labels))
     found.sort(key=lambda event: event[0])
-    events = (
-        _event(*event[1:], path=path, owner=_owner(event[2], labels[event[0]], rank, naming), label=labels[event[0]])
-        for event in found[-most:]
-    )
+    events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
 
 
@@ -84,25 +83,31 @@ def _may_tell(text: str) -> bool:
     return "\x1b" in text or any(hint in text for hint in _HINTS)
 
 
-_Found = tuple[int, EventKind, str, dict[str, str]]
+def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[_Found]:
+    """Add the tracebacks' ends. What else such a line tells gets the operation from the traceback's frames."""
+    endings = {ending.number: ending for ending in find_exceptions(pieces, labels)}
+    for number, kind, line, fields in found:
+        call = endings[number].call if number in endings else None
+        yield number, kind, line, fields if call is None else {"op": call} | fields
+    known = {number for number, *_ in found}
+    for number, ending in endings.items():
+        if ending.framed or number not in known:
+            yield number, EventKind.EXCEPTION, pieces[number], ending.fields
 
 
-def _owner(line: str, label: str, rank: int | None, naming: Naming) -> int | None:
+def _event(found: _Found, label: str, *, path: str, rank: int | None, naming: Naming) -> LogEvent:
+    number, kind, line, fields = found
     own = rank_of_line(line)
-    if own is not None:
-        return own
-    return naming.rank_of(line, label) if rank is None else rank
-
-
-def _event(kind: EventKind, line: str, fields: dict[str, str], *, path: str, owner: int | None, label: str) -> LogEvent:
-    short = {name: redact(value)[:300] for name, value in fields.items()}
+    if own is None:
+        own = naming.rank_of(line, label) if rank is None else rank
     host = {} if label == "" or label.isdecimal() else {"writer_host": label}
     return LogEvent(
         kind=kind,
-        rank=owner,
+        rank=own,
         text=redact(line)[:_LONGEST_TEXT],
-        fields=short | host | process_of_line(line),
+        fields={name: redact(value)[:300] for name, value in fields.items()} | host | process_of_line(line),
         path=path,
+        number=number,
         stamp=stamp_of(line),
     )
 
