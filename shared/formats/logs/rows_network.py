@@ -150,7 +150,7 @@ CONNECTIONS = (
     row(
         EventKind.RENDEZVOUS,
         "ddress already in use",
-        r"(?:(?:port: |[\]\w]:)(?P<port>\d{1,5})[^\n]{0,100})?(?P<taken>[Aa]ddress already in use)",
+        r"(?:(?:port: | to \S{0,80}[\]\w]:)(?P<port>\d{1,5})[^\n]{0,100})?(?P<taken>[Aa]ddress already in use)",
     ),
     # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
     row(EventKind.RENDEZVOUS, "no socket interface found", r"(?P<type>Bootstrap ?: no socket interface found)"),
