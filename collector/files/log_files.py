@@ -1,6 +1,7 @@
 """Bare log files: which rank each is of, and what a directory of nothing but logs tells of the job.
 
 1. Whose file: its name, torchrun's directories, or the one process whose NCCL lines it holds; else the lines' marks.
+   Marks that are not always the global rank count where no file of the job speaks against it.
 2. Of several attempts in torchrun's directories, the last one counts.
 3. Where there are logs only, the ranks that lines name are known to exist, and the world is as large as they say.
 """
@@ -16,6 +17,7 @@ from collector.files.rank_of_file import rank_of_log
 from collector.judge.logs.nccl_calls import ranks_of_processes
 from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events
+from shared.formats.logs.writers import Naming, naming_of
 from shared.missing import Missing, Reason
 from shared.ranks import MOST_RANKS
 from shared.redaction.redact import redact_lines
@@ -36,8 +38,12 @@ _MOST_EVENTS = 100_000
 
 # run_4242/none_k3j/attempt_1/3/stderr.log                  torchrun --log-dir; the number is the rank on its node
 _TORCHRUN = re.compile(r"(?P<run>(?:.*/)?)attempt_(?P<attempt>\d{1,6})/(?P<local>\d{1,7})/[^/]+$")
-_NAMING = ("ranks", "never_joined", "speaker", "waiter")
-"""Fields of events that hold ranks."""
+_NAMING = ("ranks", "never_joined", "speaker", "waiter", "failed_rank")
+_NAMING_BY_KIND = {
+    EventKind.COLLECTIVE_MISMATCH: ("rank", "other_rank"),
+    EventKind.TRANSPORT_ERROR: ("local_rank",),
+}
+"""Fields of events that hold ranks. Where there is a local rank, there are as many ranks at least."""
 
 
 class LogText(NamedTuple):
@@ -85,6 +91,7 @@ def assign_logs(
             called[text.name] = find_communicators(text.lines, ended=text.ended, whole=text.whole)
     processes = ranks_of_processes(tuple(each for told in called.values() for each in told), None)
     local = _local_ranks(current)
+    naming = naming_of(text.lines for text in current)
     unowned: list[Logs] = []
     for text in current:
         if clock.left <= 0:
@@ -92,7 +99,7 @@ def assign_logs(
             continue
         named = rank_of_log(text.name, known)
         owner = named if named is not None else local.get(text.name, _one_process(called[text.name], processes))
-        own = _share(text, owner, called[text.name], processes, bares)
+        own = _share(text, owner, called[text.name], processes, bares, naming)
         (unowned if owner is None else bares[owner].logs).append(own)
     return join_logs(unowned) if unowned else None, left_out
 
@@ -126,9 +133,10 @@ def _share(
     called: tuple[LoggedCommunicator, ...],
     processes: Mapping[tuple[str, int], int],
     bares: dict[int, BareRank],
+    naming: Naming,
 ) -> Logs:
     """1. Hand out what others wrote into this file; return the rest."""
-    events = find_events(text.lines, path=text.name, rank=owner, most=_MOST_EVENTS)
+    events = find_events(text.lines, path=text.name, rank=owner, most=_MOST_EVENTS, naming=naming)
     others: dict[int, list[LogEvent]] = defaultdict(list)
     for event in events:
         if event.rank is not None and event.rank != owner and event.rank < MOST_RANKS:
@@ -159,8 +167,7 @@ def add_named_ranks(bares: dict[int, BareRank], unowned: Logs | None) -> None:
 
 
 def _named_in(event: LogEvent) -> Iterable[int]:
-    names = _NAMING if event.kind is not EventKind.COLLECTIVE_MISMATCH else ("rank", "other_rank")
-    for name in names:
+    for name in _NAMING_BY_KIND.get(event.kind, _NAMING):
         for part in event.fields.get(name, "").split(","):
             if part.strip().isdecimal() and len(part.strip()) < 8 and int(part) < MOST_RANKS:
                 yield int(part)

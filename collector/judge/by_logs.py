@@ -18,6 +18,7 @@ often than not, and have no vote.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
@@ -28,6 +29,7 @@ from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.connections import opinions_by_transport
 from collector.judge.logs.debug_detail import opinions_by_fingerprints
 from collector.judge.logs.desync_and_barrier import opinions_by_reports
+from collector.judge.logs.job_failures import opinions_by_failures
 from collector.judge.logs.nccl_calls import opinions_by_calls
 from collector.judge.logs.own_failures import opinions_by_own_words
 from collector.judge.logs.rendezvous import opinions_by_rendezvous
@@ -97,14 +99,16 @@ def conflicts_by_logs(findings: Iterable[Finding], scene: Observations) -> tuple
 
 def _opinions(heard: Statements, scene: Observations) -> list[Opinion]:
     membership = membership_of(scene, heard)
+    aftermath = Aftermath(heard)
     opinions = [
+        *opinions_by_failures(heard, scene, aftermath),
         *opinions_by_counters(heard, membership),
         *opinions_by_fingerprints(heard, membership),
         *opinions_by_calls(heard, scene.roster.world_size),
         *opinions_by_reports(heard, membership),
         *opinions_by_own_words(heard, scene),
         *opinions_by_rendezvous(heard, membership),
-        *opinions_by_transport(heard, scene),
+        *opinions_by_transport(heard, scene, aftermath),
     ]
     known = scene.roster.ranks.keys()
     return [opinion for opinion in opinions if set(opinion.culprits) <= known]

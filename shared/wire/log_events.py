@@ -40,6 +40,7 @@ class LogEvent(Value):
     text: str = Field(description="The line, secrets redacted, cut to 500 characters.")
     fields: dict[str, str] = Field(default_factory=dict, description="Named parts, e.g. sequence, op, peer, type.")
     path: str = Field(default="", description="The file it stands in.")
+    number: int = Field(default=0, description="Its line among those that were read of the file, from 0.")
     stamp: str = Field(default="", description="The time as the line has it, by the writer's clock and zone.")
     at: float | None = Field(default=None, description="The same as Unix seconds, where the node's zone is known.")
 

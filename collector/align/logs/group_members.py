@@ -31,7 +31,7 @@ class GroupKey:
 
     def __str__(self) -> str:
         if not self.told:
-            return "the default group, as it seems"
+            return "a group that the lines do not name" if self.name else "the default group, as it seems"
         return f"group {self.name} ({self.description})" if self.description else f"group {self.name}"
 
 
@@ -64,13 +64,13 @@ class Membership:
 
     def size_of(self, key: GroupKey) -> int | None:
         """How many members the group has, where that is known."""
-        if key.is_default or not key.told:
+        if key.is_default or key == UNTOLD:
             return self.world_size
         return None
 
     def ref(self, key: GroupKey, ranks: Iterable[int]) -> GroupRef:
         """The group for the answer, with the members that are known."""
-        name, description = (key.name, key.description) if key.told else ("0", "")
+        name, description = (key.name, key.description) if key.told else ("" if key.name else "0", "")
         return GroupRef(name=name, description=description, ranks=fold(ranks))
 
     def translate(self, named: Iterable[int], speakers: Mapping[int, int]) -> tuple[int, ...] | None:

@@ -5,7 +5,7 @@ N looks the same as one that never came. A completed count above the enqueued on
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collector.align.groups.signature_rules import Facts, facts_of
@@ -50,6 +50,8 @@ class GroupMarks:
     enqueued: dict[int, int] = field(default_factory=dict)
     lines: dict[int, LogEvent] = field(default_factory=dict)
     """The line that tells the rank's last enqueued operation."""
+    mixed: bool = False
+    """Did one rank wait for two operations at one sequence, so that its lines are of two groups?"""
 
 
 def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
@@ -67,8 +69,7 @@ def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
             key = key_of(event) or _key_by_neighbour(event, rank, groups_at)
             if key is not None:
                 _add(groups[key], rank, event)
-    if UNTOLD in groups:
-        _put_with_the_told(groups)
+    _put_with_the_told(groups)
     for marks in groups.values():
         marks.stuck.update({rank: told[min(told)] for rank, told in marks.timeouts.items()})
     return dict(sorted(groups.items()))
@@ -89,18 +90,38 @@ def _is_earlier(event: LogEvent, newest: str) -> bool:
 
 
 def _put_with_the_told(groups: dict[GroupKey, GroupMarks]) -> None:
-    """Lines of one operation that lack their group, where others name the default group for that same operation."""
-    told = next((marks for key, marks in groups.items() if key.is_default and key.told), None)
-    if told is None:
+    """Lines of one operation that lack their group, where others name one group alone for that same operation."""
+    by_operation = sorted(key for key in groups if not key.told and key != UNTOLD)
+    for key in by_operation:
+        _move(UNTOLD, {operation: {key} for operation in _operations(groups[key])}, groups)
+    homes: dict[_Operation, set[GroupKey]] = defaultdict(set)
+    for key, marks in groups.items():
+        for operation in _operations(marks) if key.told else ():
+            homes[operation].add(key)
+    for key in (UNTOLD, *by_operation):
+        _move(key, homes, groups)
+
+
+_Operation = tuple[int, Facts | None]
+
+
+def _operations(marks: GroupMarks) -> set[_Operation]:
+    return {(t.sequence, t.facts) for timeouts in marks.timeouts.values() for t in timeouts.values()}
+
+
+def _move(source: GroupKey, homes: Mapping[_Operation, set[GroupKey]], groups: dict[GroupKey, GroupMarks]) -> None:
+    """Give the timeouts of one group to the one other group that has the same operation."""
+    if source not in groups:
         return
-    known = {(t.sequence, t.facts) for timeouts in told.timeouts.values() for t in timeouts.values()}
-    for rank, timeouts in groups[UNTOLD].timeouts.items():
-        same = {s: t for s, t in timeouts.items() if (s, t.facts) in known}
-        if same:
-            told.timeouts[rank].update(same)
-    untold = groups[UNTOLD].timeouts.items()
-    left = {rank: {s: t for s, t in each.items() if (s, t.facts) not in known} for rank, each in untold}
-    groups[UNTOLD].timeouts = defaultdict(dict, {rank: each for rank, each in left.items() if each})
+    left: dict[int, dict[int, Timeout]] = defaultdict(dict)
+    for rank, timeouts in groups[source].timeouts.items():
+        for sequence, timeout in timeouts.items():
+            home = homes.get((sequence, timeout.facts), set())
+            if len(home) == 1:
+                groups[next(iter(home))].timeouts[rank].setdefault(sequence, timeout)
+            else:
+                left[rank][sequence] = timeout
+    groups[source].timeouts = left
 
 
 def _groups_by_sequence(events: list[LogEvent]) -> dict[str, set[GroupKey]]:
@@ -113,22 +134,30 @@ def _groups_by_sequence(events: list[LogEvent]) -> dict[str, set[GroupKey]]:
 
 
 def _key_by_neighbour(event: LogEvent, rank: int, groups_at: dict[str, set[GroupKey]]) -> GroupKey | None:
-    """The line that tells the operation names no group: one about the same sequence does, in newer torch."""
+    """The line that tells the operation names no group: one about the same sequence does, in newer torch.
+
+    Else the default group is meant where the place is the rank, and where it is not, whatever group was in an operation
+    of that sequence, type and size: more it is not compared with.
+    """
     sequence = event.fields.get("sequence")
     if sequence is None or "op" not in event.fields:
         return None
     near = groups_at.get(sequence, set())
-    if len(near) == 1:
-        return next(iter(near))
-    same_place = event.fields.get("group_rank") == str(rank)
-    return UNTOLD if not near and not groups_at and same_place else None
+    if near:
+        return next(iter(near)) if len(near) == 1 else None
+    if event.fields.get("group_rank") == str(rank) and not groups_at:
+        return UNTOLD
+    sizes = " ".join(event.fields.get(name, "") for name in ("numel_in", "numel_out"))
+    return GroupKey(f"{event.fields['op']} {sequence} {sizes}", told=False) if sizes.strip() else None
 
 
 def _add(marks: GroupMarks, rank: int, event: LogEvent) -> None:
     fields = event.fields
-    if "sequence" in fields:
-        timeout = _timeout(event)
+    timeout = _timeout(event)
+    if timeout is not None:
         known = marks.timeouts[rank].get(timeout.sequence)
+        if known is not None and None not in (known.facts, timeout.facts) and known.facts != timeout.facts:
+            marks.mixed = True
         if known is None or known.op is None:
             marks.timeouts[rank][timeout.sequence] = timeout
     if "enqueued" in fields and int(fields["enqueued"]) >= marks.enqueued.get(rank, -1):
@@ -136,10 +165,16 @@ def _add(marks: GroupMarks, rank: int, event: LogEvent) -> None:
         marks.lines[rank] = event
 
 
-def _timeout(event: LogEvent) -> Timeout:
+def _timeout(event: LogEvent) -> Timeout | None:
+    """What a line says its rank waited for; the first operation that was called and not completed, by its counters."""
     fields = event.fields
-    op = fields.get("op") if "numel_in" in fields or "elapsed_ms" in fields else None
-    return Timeout(int(fields["sequence"]), op, (fields.get("numel_in"), fields.get("numel_out")), event)
+    if "sequence" in fields:
+        op = fields.get("op") if "numel_in" in fields or "elapsed_ms" in fields else None
+        return Timeout(int(fields["sequence"]), op, (fields.get("numel_in"), fields.get("numel_out")), event)
+    enqueued, completed = int(fields.get("enqueued", "-1")), fields.get("completed", "-1")
+    if not completed.isdecimal() or not 0 < int(completed) < enqueued:
+        return None
+    return Timeout(int(completed) + 1, None, (None, None), event)
 
 
 def comparable(marks: GroupMarks) -> Iterator[tuple[int, Timeout]]:

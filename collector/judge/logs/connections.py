@@ -3,11 +3,13 @@
 "Connection closed", IB status 12 and NCCL's remote error look the same for a dead peer and a bad link. First see
 whether the peer's process lives: one that is known to be gone is the root, otherwise both ends of the link are told.
 Status 5 is what follows on a broken queue, and counts only where nothing else is told of the pair.
+What fails after a wait that lasted until its timeout is a consequence: whoever gives up takes its connections along.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 
+from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
@@ -20,6 +22,7 @@ from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
 _FLUSHED = "5"
+_Said = tuple[int | None, LogEvent]
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,88 @@ class _Broken:
     event: LogEvent
 
 
-def opinions_by_transport(heard: Statements, scene: Observations) -> list[Opinion]:
-    """Return the links on which errors were logged, or the dead at their other end."""
-    errors = list(heard.of_kind(EventKind.TRANSPORT_ERROR))
+def opinions_by_transport(heard: Statements, scene: Observations, aftermath: Aftermath) -> list[Opinion]:
+    """Return the links on which errors were logged, or the dead at their other end, or who left the others alone."""
+    every = list(heard.of_kind(EventKind.TRANSPORT_ERROR))
+    errors = [(rank, event) for rank, event in every if not aftermath.holds(event)]
     homes = _homes(scene.roster) if errors else {}
     broken = _broken(errors, scene, homes)
-    if not broken or _only_parted(broken, heard):
+    if not broken:
+        return [*_of_fabric(errors, heard), *_of_timeouts(errors)]
+    if _only_parted(broken, heard):
         return []
+    left = _left(errors, heard)
+    if left is not None:
+        return [left]
     dead = _dead(broken, scene, homes)
     return [_of_the_dead(dead, broken, scene) if dead else _of_links(broken, heard, scene)]
+
+
+def _left(errors: list[_Said], heard: Statements) -> Opinion | None:
+    """The one local rank that NCCL's service threads missed, on the only node that speaks."""
+    parted = [(rank, event) for rank, event in errors if "local_rank" in event.fields]
+    told = {int(event.fields["local_rank"]) for _, event in parted}
+    hosts = {event.fields["writer_host"] for _, event in heard.all() if "writer_host" in event.fields}
+    lost = [(rank, event) for rank, event in errors if "peer" in event.fields]
+    if len(told) != 1 or len(hosts) != 1 or not lost or told & (heard.waited | {rank for rank, _ in lost}):
+        return None
+    (rank,) = told
+    others = tuple(sorted({who for who, _ in lost if who is not None} | heard.waited))
+    return Opinion(
+        witness=Witness.TRANSPORT,
+        kind=Kind.RANK_EXITED,
+        culprits=(rank,),
+        victims=others,
+        said=f"rank {rank} went away, and the others lost their connections to it",
+        ground=tuple(line_of(event, who, (rank,)) for who, event in [*parted[:2], *lost[:4]]),
+        cause=Cause.UNKNOWN,
+        remarks=("it is named by its local rank, on the only node of which there are lines",),
+    )
+
+
+def _of_fabric(errors: list[_Said], heard: Statements) -> list[Opinion]:
+    """Errors of the network's own libraries, which do not say who was at the other end."""
+    told = [(rank, event) for rank, event in errors if "transport" in event.fields]
+    if not told:
+        return []
+    hosts = sorted({event.fields["writer_host"] for _, event in told if "writer_host" in event.fields})
+    where = f" on {', '.join(hosts[:4])}" if hosts else ""
+    return [
+        Opinion(
+            witness=Witness.TRANSPORT,
+            kind=Kind.STUCK_TOGETHER,
+            culprits=(),
+            victims=tuple(sorted({rank for rank, _ in told if rank is not None} | heard.waited)),
+            said=f"the network failed{where} ({told[0][1].fields['transport']}: {told[0][1].fields['type'][:120]})",
+            ground=tuple(line_of(event, rank) for rank, event in told[:4]),
+            cause=Cause.NETWORK,
+            remarks=("such an error does not tell a dead peer from a bad link",),
+        )
+    ]
+
+
+def _of_timeouts(errors: list[_Said]) -> list[Opinion]:
+    """Who waited over Gloo until its timeout, which does not say for whom."""
+    told = [(rank, event) for rank, event in errors if "timeout_ms" in event.fields]
+    if not told:
+        return []
+    ranks = tuple(sorted({rank for rank, _ in told if rank is not None}))
+    fields = told[0][1].fields
+    who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
+    op = next((event.fields["op"] for _, event in told if "op" in event.fields), None)
+    where = f" in {op}" if op else ""
+    return [
+        Opinion(
+            witness=Witness.TRANSPORT,
+            kind=Kind.RANK_NOT_JOINED,
+            culprits=(),
+            victims=ranks,
+            said=f"{who} waited {int(fields['timeout_ms']) / 1000:.0f} s for another rank{where} over Gloo, in vain",
+            ground=tuple(line_of(event, rank) for rank, event in told[:4]),
+            op=op,
+            remarks=("the line does not say for which rank: that of the one who did not come is not here or silent",),
+        )
+    ]
 
 
 def _only_parted(broken: list[_Broken], heard: Statements) -> bool:
@@ -67,7 +143,7 @@ def _short(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
 
 
-def _broken(errors: list[tuple[int | None, LogEvent]], scene: Observations, homes: dict[str, str]) -> list[_Broken]:
+def _broken(errors: list[_Said], scene: Observations, homes: dict[str, str]) -> list[_Broken]:
     found = []
     for rank, event in errors:
         peer = _address(event.fields.get("peer", ""))

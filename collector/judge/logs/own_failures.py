@@ -28,6 +28,18 @@ _CAUSES = {
     EventKind.DEVICE_ERROR: Cause.GPU_FAULT,
     EventKind.SIGNAL: Cause.SIGNAL,
 }
+# CUDA error: an illegal memory access was encountered        CUDA error: device-side assert triggered
+_REPORTED_LATER = re.compile(
+    r"illegal (?:memory access|address|instruction)|device-side assert|misaligned address|unspecified launch failure"
+    r"|Memory access fault"
+)
+# Cuda failure 101 'invalid device ordinal'        CUDA error: invalid configuration argument
+_OF_THE_PROGRAM = re.compile(_REPORTED_LATER.pattern + r"|invalid|not permitted|not supported|no kernel image")
+_LOST = re.compile(
+    r"[Cc]onnection (?:was likely )?(?:closed|reset|refused)|Broken pipe|got 0 bytes|emote process exited"
+)
+_STORAGE = re.compile(r"No space left on device|\[Errno (?:5|28|30|95|116|121|122)\]")
+"""EIO, ENOSPC, EROFS, EOPNOTSUPP, ESTALE, EREMOTEIO, EDQUOT."""
 
 
 def opinions_by_own_words(heard: Statements, scene: Observations) -> list[Opinion]:
@@ -43,8 +55,9 @@ def opinions_by_own_words(heard: Statements, scene: Observations) -> list[Opinio
     if not failed or len(failed) > len(waiting):
         return []
     culprits = tuple(sorted(failed))
-    kinds = {kind_of(rank, scene) for rank in culprits} if scene.roster.live else {Kind.RANK_NOT_JOINED}
-    causes = {_cause(event) for event in failed.values()}
+    ended = Kind.RANK_EXITED if has_lost_peers(heard) else Kind.RANK_NOT_JOINED
+    kinds = {kind_of(rank, scene) for rank in culprits} if scene.roster.live else {ended}
+    causes = {cause_of_failure(event) for event in failed.values()}
     cause = causes.pop() if len(causes) == 1 else Cause.UNKNOWN
     return [
         Opinion(
@@ -56,9 +69,18 @@ def opinions_by_own_words(heard: Statements, scene: Observations) -> list[Opinio
             ground=tuple(line_of(event, rank) for rank, event in sorted(failed.items()))
             + tuple(_wait_line(rank, heard) for rank in waiting[:1]),
             cause=cause,
-            remarks=(f"{is_are(culprits)} named by what was logged before any wait; times are not compared",),
+            remarks=(
+                f"{is_are(culprits)} named by what was logged before any wait; times are not compared",
+                *dict.fromkeys(remark for event in failed.values() for remark in remarks_on(event)),
+            ),
         )
     ]
+
+
+def has_lost_peers(heard: Statements) -> bool:
+    """Did connections end, as they do when the process at their other end does?"""
+    told = heard.of_kind(EventKind.TRANSPORT_ERROR, EventKind.RENDEZVOUS, EventKind.EXCEPTION)
+    return any(_LOST.search(event.text) for _, event in told)
 
 
 def _wait_line(rank: int, heard: Statements) -> LogEvidence:
@@ -87,5 +109,19 @@ def is_own_failure(event: LogEvent) -> bool:
     return event.kind in (EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR)
 
 
-def _cause(event: LogEvent) -> Cause:
-    return Cause.OOM if "out of memory" in event.text.lower() else _CAUSES[event.kind]
+def cause_of_failure(event: LogEvent) -> Cause:
+    """Return why a process failed. What its program asks of the device wrongly is no fault of the device."""
+    if "out of memory" in event.text.lower():
+        return Cause.OOM
+    if event.kind is EventKind.DEVICE_ERROR and _OF_THE_PROGRAM.search(event.fields.get("what", "")):
+        return Cause.USER_CODE
+    if event.kind is EventKind.EXCEPTION and _STORAGE.search(event.text):
+        return Cause.FILESYSTEM
+    return _CAUSES[event.kind]
+
+
+def remarks_on(event: LogEvent) -> tuple[str, ...]:
+    """Return what helps to read a failure."""
+    if event.kind is EventKind.DEVICE_ERROR and _REPORTED_LATER.search(event.fields.get("what", "")):
+        return ("such an error is reported later than it happens: CUDA_LAUNCH_BLOCKING=1 shows the call that made it",)
+    return ()

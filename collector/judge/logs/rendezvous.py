@@ -4,7 +4,7 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.words import Cause, Kind
-from shared.ranks import ranks_in_words
+from shared.ranks import MOST_RANKS, ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _Said = tuple[int | None, LogEvent]
@@ -13,7 +13,10 @@ _Said = tuple[int | None, LogEvent]
 def opinions_by_rendezvous(heard: Statements, membership: Membership) -> list[Opinion]:
     """Return what store and rendezvous lines say."""
     lines = list(heard.of_kind(EventKind.RENDEZVOUS))
-    found = (_unpublished(lines, heard, membership), _incomplete(lines))
+    unconnected = [(rank, event) for rank, event in lines if "client socket" in event.text and "peer" in event.fields]
+    found = [_unpublished(lines, heard, membership), _incomplete(lines, unconnected)]
+    if not any(found):
+        found += [_unconnected(unconnected), _never_listened(lines)]
     return [opinion for opinion in found if opinion is not None]
 
 
@@ -41,8 +44,11 @@ def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) 
     )
 
 
-def _incomplete(lines: list[_Said]) -> Opinion | None:
-    """A start that timed out with fewer, or with more, than were expected."""
+def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
+    """A start that timed out with fewer, or with more, than were expected.
+
+    Where all who came are those who say so, the others are the ones who did not come.
+    """
     timed_out = [(rank, event) for rank, event in lines if "imed out" in event.text]
     counts = [(rank, event) for rank, event in timed_out if {"joined", "expected"} <= event.fields.keys()]
     if not counts:
@@ -51,14 +57,72 @@ def _incomplete(lines: list[_Said]) -> Opinion | None:
     joined, expected = int(event.fields["joined"]), int(event.fields["expected"])
     if joined == expected:
         return None
+    came = {int(event.fields["waiter"]) for _, event in counts if "waiter" in event.fields}
+    known = len(came) == joined < expected <= MOST_RANKS and max(came) < expected
+    missing = tuple(sorted(set(range(expected)) - came)) if known else ()
     too_many = ("more came than belong to it: a store of an earlier start, or a job started twice",)
+    who = f": {ranks_in_words(missing)} did not" if missing else ""
+    return Opinion(
+        witness=Witness.STORE,
+        kind=Kind.STARTUP_INCOMPLETE,
+        culprits=missing,
+        victims=tuple(sorted({who for who, _ in counts if who is not None} | (came if known else set()))),
+        said=f"the job did not start: {joined} of {expected} came to the rendezvous before it timed out{who}"
+        + "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
+        ground=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),
+        cause=Cause.RENDEZVOUS,
+        remarks=too_many if joined > expected else () if missing else (_UNTOLD,),
+    )
+
+
+_UNTOLD = "who it is that did not come, these lines do not tell"
+
+
+def _unconnected(unconnected: list[_Said]) -> Opinion | None:
+    """Ranks that could not reach the store, where nothing is heard of who did."""
+    if not unconnected:
+        return None
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
         culprits=(),
-        victims=tuple(sorted({who for who, _ in counts if who is not None})),
-        said=f"the job did not start: {joined} of {expected} came to the rendezvous before it timed out",
-        ground=(line_of(event, rank),),
+        victims=tuple(sorted({rank for rank, _ in unconnected if rank is not None})),
+        said=f"the job did not start: {_unconnected_in_words(unconnected)}",
+        ground=tuple(line_of(event, rank) for rank, event in unconnected[:4]),
         cause=Cause.RENDEZVOUS,
-        remarks=too_many if joined > expected else ("who it is that did not come, these lines do not tell",),
+        remarks=("nothing listened there, or the way to it is closed: the lines look the same",),
     )
+
+
+def _unconnected_in_words(unconnected: list[_Said]) -> str:
+    ranks = tuple(sorted({rank for rank, _ in unconnected if rank is not None}))
+    peers = sorted({event.fields["peer"].replace(", ", ":") for _, event in unconnected})
+    return f"{ranks_in_words(ranks) if ranks else 'a rank'} could not connect to {', '.join(peers[:4])}"
+
+
+def _never_listened(lines: list[_Said]) -> Opinion | None:
+    """A port that somebody else holds, or a network interface that is not there."""
+    told = [(rank, event) for rank, event in lines if "taken" in event.fields or _NO_INTERFACE in event.text]
+    if not told:
+        return None
+    event = told[0][1]
+    ranks = tuple(sorted({who for who, _ in told if who is not None}))
+    who = ranks_in_words(ranks) if ranks else "a process"
+    port = f"port {event.fields['port']}" if "port" in event.fields else "the port that it needs"
+    taken = "taken" in event.fields
+    said = f"{port} was already in use" if taken else "NCCL found no network interface to start with"
+    return Opinion(
+        witness=Witness.STORE,
+        kind=Kind.STARTUP_INCOMPLETE,
+        culprits=(),
+        victims=(),
+        said=f"the job did not start: {said} where {who} ran",
+        ground=tuple(line_of(event, rank) for rank, event in told[:4]),
+        cause=Cause.RENDEZVOUS if taken else Cause.NETWORK,
+        remarks=(_CHANGE_PORT if taken else _CHANGE_INTERFACE,),
+    )
+
+
+_NO_INTERFACE = "no socket interface found"
+_CHANGE_PORT = "another job or one that has not ended holds the port: end it, or change --master-port or MASTER_PORT"
+_CHANGE_INTERFACE = "NCCL_SOCKET_IFNAME must name an interface that the node has: `ip -br addr` lists them"

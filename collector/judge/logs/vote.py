@@ -18,6 +18,7 @@ class Witness(StrEnum):
     BARRIER = "a monitored barrier"
     CALLS = "NCCL's call lines"
     OWN_WORD = "what the rank itself logged"
+    ENDED = "what ended, by the launcher, Slurm or the kernel"
     STORE = "store and rendezvous lines"
     TRANSPORT = "transport errors"
 

@@ -27,7 +27,7 @@ _Sides = list[tuple[tuple[int, ...], Timeout]]
 
 def opinions_by_counters(heard: Statements, membership: Membership) -> list[Opinion]:
     """Return what the watchdog lines of each group say."""
-    groups = {key: marks for key, marks in marks_of(heard).items() if not membership.is_mixed(key)}
+    groups = {key: marks for key, marks in marks_of(heard).items() if not (membership.is_mixed(key) or marks.mixed)}
     mismatches = [opinion for key, marks in groups.items() if (opinion := _mismatch(key, marks, membership))]
     if mismatches:
         return mismatches

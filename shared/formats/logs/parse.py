@@ -2,11 +2,12 @@
 
 Logs are dirty: colours, several processes in one line, launchers' prefixes, lines repeated or cut. A line is
 first cleaned and, where lines of several ranks were glued together, cut apart at the ranks' marks. Which
-rank wrote a line is told by its `[rankN]:` mark (PyTorch 2.2 on), else by whoever knows whose file it is.
+rank wrote a line is told by its `[rankN]:` mark (PyTorch 2.2 on), else by whoever knows whose file it is, else by the
+marks of which the caller knows that they name ranks in this job.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from shared.formats.logs.row import Matcher
 from shared.formats.logs.rows_all import (
@@ -20,8 +21,8 @@ from shared.formats.logs.rows_all import (
 )
 from shared.formats.logs.timestamps import moment_of, stamp_of
 from shared.formats.logs.tracebacks import HINT as TRACEBACK_HINT
-from shared.formats.logs.tracebacks import find_exceptions
-from shared.formats.logs.writers import cut_apart, process_of_line, rank_of_line
+from shared.formats.logs.tracebacks import MARKED_HINT, find_exceptions
+from shared.formats.logs.writers import NO_NAMING, Naming, cut_apart, labels_of, process_of_line, rank_of_line
 from shared.redaction.redact import redact
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -29,11 +30,15 @@ MOST_EVENTS = 1000
 LONGEST_LINE = 4000
 _LONGEST_TEXT = 500
 _MOST_WRAPPED = 3
-_HINTS = (TRACEBACK_HINT, FINGERPRINT_HINT, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
+_HINTS = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 # … [repeated 15x across cluster]
 _REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
+
+
+_Found = tuple[int, EventKind, str, dict[str, str]]
+"""A line's number, what it tells, the line, and what was read from it."""
 
 
 def clean_line(line: str) -> str:
@@ -44,7 +49,13 @@ def clean_line(line: str) -> str:
 
 
 def find_events(
-    lines: Iterable[str], *, path: str, rank: int | None, written_at: float | None = None, most: int = MOST_EVENTS
+    lines: Iterable[str],
+    *,
+    path: str,
+    rank: int | None,
+    written_at: float | None = None,
+    most: int = MOST_EVENTS,
+    naming: Naming = NO_NAMING,
 ) -> tuple[LogEvent, ...]:
     """Return the last events of some lines, oldest first.
 
@@ -54,14 +65,16 @@ def find_events(
     lines = list(lines)
     if not _may_tell("\n".join(lines)):
         return ()
-    pieces = [piece for line in lines for piece in cut_apart(clean_line(line))]
+    labelled = labels_of([clean_line(line) for line in lines])
+    cut = [(label, piece) for label, line in labelled for piece in cut_apart(line)]
+    labels, pieces = [label for label, _ in cut], [piece for _, piece in cut]
     text = "\n".join(pieces)
     matchers = tuple(matcher for matcher in MATCHERS if matcher.hint in text)
     found = [*_matched(pieces, matchers), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
-    if TRACEBACK_HINT in text:
-        found += [(number, EventKind.EXCEPTION, pieces[number], told) for number, told in find_exceptions(pieces)]
+    if MARKED_HINT in text or TRACEBACK_HINT in text:
+        found = list(_with_exceptions(found, pieces, labels))
     found.sort(key=lambda event: event[0])
-    events = (_event(*event[1:], path=path, rank=rank) for event in found[-most:])
+    events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
 
 
@@ -70,18 +83,31 @@ def _may_tell(text: str) -> bool:
     return "\x1b" in text or any(hint in text for hint in _HINTS)
 
 
-_Found = tuple[int, EventKind, str, dict[str, str]]
+def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[_Found]:
+    """Add the tracebacks' ends. What else such a line tells gets the operation from the traceback's frames."""
+    endings = {ending.number: ending for ending in find_exceptions(pieces, labels)}
+    for number, kind, line, fields in found:
+        call = endings[number].call if number in endings else None
+        yield number, kind, line, fields if call is None else {"op": call} | fields
+    known = {number for number, *_ in found}
+    for number, ending in endings.items():
+        if ending.framed or number not in known:
+            yield number, EventKind.EXCEPTION, pieces[number], ending.fields
 
 
-def _event(kind: EventKind, line: str, fields: dict[str, str], *, path: str, rank: int | None) -> LogEvent:
+def _event(found: _Found, label: str, *, path: str, rank: int | None, naming: Naming) -> LogEvent:
+    number, kind, line, fields = found
     own = rank_of_line(line)
-    short = {name: redact(value)[:300] for name, value in fields.items()}
+    if own is None:
+        own = naming.rank_of(line, label) if rank is None else rank
+    host = {} if label == "" or label.isdecimal() else {"writer_host": label}
     return LogEvent(
         kind=kind,
-        rank=rank if own is None else own,
+        rank=own,
         text=redact(line)[:_LONGEST_TEXT],
-        fields=short | process_of_line(line),
+        fields={name: redact(value)[:300] for name, value in fields.items()} | host | process_of_line(line),
         path=path,
+        number=number,
         stamp=stamp_of(line),
     )
 
@@ -91,7 +117,7 @@ def _dated(event: LogEvent, written_at: float) -> LogEvent:
     return event if at is None else event.model_copy(update={"at": at})
 
 
-def _matched(lines: list[str], matchers: tuple[Matcher, ...]) -> Iterator[_Found]:
+def _matched(lines: Sequence[str], matchers: tuple[Matcher, ...]) -> Iterator[_Found]:
     for number, line in enumerate(lines) if matchers else ():
         for kind, hint, pattern in matchers:
             match = _search(pattern, lines, number) if hint in line else None
@@ -104,7 +130,7 @@ def _group(line: str) -> dict[str, str]:
     return {} if match is None else {name: value for name, value in match.groupdict().items() if value}
 
 
-def _search(pattern: re.Pattern[str], lines: list[str], number: int) -> re.Match[str] | None:
+def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.Match[str] | None:
     """Search a line, and where that is in vain the line with those that it may have been wrapped into."""
     return pattern.search(lines[number]) or pattern.search("\n".join(lines[number : number + _MOST_WRAPPED]))
 

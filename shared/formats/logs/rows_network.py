@@ -50,6 +50,42 @@ CONNECTIONS = (
         "connect to ",
         r"connect to (?P<peer>\S{1,200}) returned (?P<type>[A-Z][\w ]{1,60}),\s{1,30}exceeded error retry count",
     ),
+    # node1:42:51 [0] NCCL WARN Net : Call to recv from 10.1.2.3<40123> failed : Connection reset by peer
+    # node1:42:51 [0] NCCL WARN Call to connect to 10.1.2.3<40123> failed : Connection refused
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Call to ",
+        r"Call to (?:recv|send|connect)(?: (?:from|to) (?P<peer>[^\s<]{1,100}<\d{1,5}>))? (?:failed|returned) ?: "
+        r"(?P<type>[A-Z][\w ]{1,60})",
+    ),
+    # socketStartConnect: Connect to 10.1.2.3<40123> failed : No route to host                        NCCL 2.16 on
+    # socketPollConnect: Connect to 10.1.2.3<40123> returned 113(No route to host) errno 115 - …
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Connect to ",
+        r"Connect to (?P<peer>[^\s<]{1,100}<\d{1,5}>) (?:failed : |returned \d{1,5}\()(?P<type>[A-Z][\w ]{1,60})",
+    ),
+    # NCCL WARN NET/OFI Request 0x7f00 completed with error. RC: 5. Error: 12 (Input/output error). Completed length: 0
+    # NCCL WARN NET/OFI Request completed with error: Connection timed out
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "NET/OFI ",
+        r"(?P<transport>NET/OFI) Request (?:0x[0-9a-f]{1,16} )?completed with error[.:] {0,2}(?P<type>[^\n]{1,200})",
+    ),
+    # libfabric:4242:1763716211::cxi:ep_data:cxip_report_send_err():85<warn> node1: … Request error: 0x1c (err: 5, …)
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "libfabric:",
+        r"(?P<transport>libfabric):\d{1,10}:\d{1,12}:[^:\s]{0,60}:\w{1,30}:\w{1,30}:[^\n]{0,300}?"
+        r"(?P<type>\(?err(?:or)?: (?!0\b)[^\n]{1,200})",
+    ),
+    # node1:42:51 [0] NCCL WARN NET/IB : mlx5_0:1 Got async error event: port error       older: async event
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Got async ",
+        r"(?P<transport>NET/IB) : (?:(?P<interface>\w{1,40}):\d{1,3} )?Got async (?:error )?event ?: "
+        r"(?P<type>port error|local catastrophic error|[a-z ]{0,40}fatal[a-z ]{0,40})",
+    ),
     # ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
     row(EventKind.TRANSPORT_ERROR, "ncclRemoteError:", r"(?P<type>ncclRemoteError): A call failed possibly"),
     # … watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, …
@@ -107,6 +143,14 @@ CONNECTIONS = (
         "failed on SocketImpl(",
         r"(?:sendBytes|recv\w{1,30}) failed on SocketImpl\([^()]{0,200}remote=(?P<peer>[^,()]{1,100})\): "
         r"(?P<type>[^\n]{1,200})",
+    ),
+    # The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).            torch 1.11 on
+    # … failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: …
+    # OSError: [Errno 98] Address already in use            misc/socket.cc:410 NCCL WARN Call to bind failed : Address …
+    row(
+        EventKind.RENDEZVOUS,
+        "ddress already in use",
+        r"(?:(?:port: | to \S{0,80}[\]\w]:)(?P<port>\d{1,5})[^\n]{0,100})?(?P<taken>[Aa]ddress already in use)",
     ),
     # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
     row(EventKind.RENDEZVOUS, "no socket interface found", r"(?P<type>Bootstrap ?: no socket interface found)"),

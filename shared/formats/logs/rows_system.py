@@ -26,6 +26,14 @@ ENDINGS = (
         "Cuda failure",
         r"Cuda failure (?:(?P<status>\d{1,5}) )?'(?P<what>[^'\n]{1,200})'",
     ),
+    # HW Exception by GPU node-2 (Agent handle: 0x55d0) reason :GPU Hang                                        ROCm
+    # Memory access fault by GPU node-2 (Agent handle: 0x55d0) on address 0x7f00. Reason: Page not present …    ROCm
+    row(
+        EventKind.DEVICE_ERROR,
+        " by GPU node-",
+        r"(?P<what>HW Exception by GPU node-\d{1,4}[^\n]{0,60}reason ?: ?[^\n]{1,60}"
+        r"|Memory access fault by GPU node-\d{1,4})",
+    ),
     # RuntimeError: CUDA error: an illegal memory access was encountered                HIP error: out of memory
     row(EventKind.DEVICE_ERROR, "CUDA error: ", r"CUDA error: (?P<what>[^\n]{1,200})"),
     row(EventKind.DEVICE_ERROR, "HIP error: ", r"HIP error: (?P<what>[^\n]{1,200})"),
@@ -35,6 +43,18 @@ ENDINGS = (
         EventKind.SIGNAL,
         "failed (exitcode:",
         r"failed \(exitcode: (?P<exit_code>-?\d{1,9})\) local_rank: (?P<local_rank>\d{1,7}) \(pid: (?P<pid>\d{1,10})\)",
+    ),
+    #   exitcode  : -9 (pid: 4245)                                           torchelastic's table of who ended
+    row(
+        EventKind.SIGNAL,
+        "exitcode",
+        r"(?:^|\s)exitcode {0,4}: (?P<exit_code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)",
+    ),
+    #   traceback : Signal 9 (SIGKILL) received by PID 4245
+    row(
+        EventKind.SIGNAL,
+        ") received by PID ",
+        r"Signal (?P<signal>\d{1,3}) \(SIG[A-Z0-9]{2,10}\) received by PID (?P<pid>\d{1,10})",
     ),
     #   rank      : 2 (local_rank: 2)             torchelastic's "Root Cause (first observed failure)": the first to end
     row(
@@ -54,4 +74,10 @@ ENDINGS = (
     row(EventKind.SIGNAL, "Node failure on", r"Node failure on (?P<host>[\w.-]{1,255})"),
     # Fatal Python error: Segmentation fault
     row(EventKind.SIGNAL, "Fatal Python error:", r"Fatal Python error: (?P<what>[^\n]{1,200})"),
+    # terminate called after throwing an instance of 'c10::CUDAError'        what ends it is said on the next line
+    row(EventKind.SIGNAL, "terminate called", r"terminate called[^\n]{0,120}c10::(?P<terminated>CUDAError)'"),
+    # OSError: [Errno 28] No space left on device: '/scratch/ckpt'            … failed: No space left on device (28)
+    row(EventKind.EXCEPTION, "No space left on device", r"(?P<type>No space left on device)"),
+    # AssertionError: Rank 3: found NaN in local grad norm in backward pass before data-parallel …          Megatron
+    row(EventKind.EXCEPTION, ": found NaN in ", r"[Rr]ank (?P<speaker>\d{1,7}): (?P<type>found NaN) in "),
 )

@@ -2,26 +2,78 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from shared.formats.logs.writers import writer_of
+from shared.formats.logs.writers import Writer, writer_of
 
 HINT = "Traceback (most recent call last):"
+MARKED_HINT = "Error: "
+FRAME_HINT = '", line '
+
 _LONGEST = 4000
 """Lines from a traceback's first to its last, those of other ranks in between included."""
 
 # RuntimeError: no such shard        torch.distributed.DistBackendError: NCCL error in: …        KeyboardInterrupt
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?:: (?P<message>.*))?")
 
+#   File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 4627, in barrier
+_FRAME = re.compile(
+    r'\s{1,12}File "(?:[^"\n]{0,400}torch/distributed/distributed_c10d\.py", line \d{1,7}, in (?P<call>[a-z]\w{2,60})$'
+    r'|[^"\n]{1,500}", line \d{1,7}, in )'
+)
 
-def find_exceptions(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield where each traceback ends: the line's index, and the type and message of the exception."""
-    begun: dict[str, int] = {}
-    for number, line in enumerate(lines):
+
+class Ending(NamedTuple):
+    """Where a traceback ends: the line, and the exception's type and message, with the collective that raised it."""
+
+    number: int
+    fields: dict[str, str]
+    call: str | None
+    """The function of torch.distributed that was called, where a frame tells it."""
+    framed: bool
+    """Was anything of the traceback there before it?"""
+
+
+def find_exceptions(lines: Sequence[str], labels: Sequence[str]) -> Iterator[Ending]:
+    """Yield where each traceback ends.
+
+    Where its head was cut away, frames are enough, or a rank's mark of PyTorch, before what has an error's form.
+    `labels`: what the launcher put before each line.
+    """
+    begun: dict[tuple[str, str], _Begun] = {}
+    for number, (line, label) in enumerate(zip(lines, labels, strict=True)):
         writer = writer_of(line)
+        mark = (label, writer.mark)
         if writer.body.endswith(HINT):
-            begun[writer.mark] = number
-        elif writer.mark in begun and writer.body and not writer.body.startswith((" ", "\t")):
-            match = _EXCEPTION.fullmatch(writer.body)
-            if match is not None and number - begun[writer.mark] <= _LONGEST:
-                yield number, {name: value for name, value in match.groupdict().items() if value is not None}
-            del begun[writer.mark]
+            begun[mark] = _Begun(number, True, None)
+        elif writer.body.startswith((" ", "\t")):
+            frame = _FRAME.match(writer.body) if FRAME_HINT in writer.body else None
+            if frame is not None:
+                known = begun.setdefault(mark, _Begun(number, False, None))
+                if known.call is None and frame["call"] is not None:
+                    begun[mark] = known._replace(call=frame["call"])
+        elif writer.body:
+            ending = _ending(number, writer, begun.pop(mark, None))
+            if ending is not None:
+                yield ending
+
+
+class _Begun(NamedTuple):
+    number: int
+    whole: bool
+    call: str | None
+
+
+def _ending(number: int, writer: Writer, begun: _Begun | None) -> Ending | None:
+    match = _EXCEPTION.fullmatch(writer.body)
+    if match is None or (begun is not None and number - begun.number > _LONGEST):
+        return None
+    whole = begun is not None and begun.whole
+    if not whole and not (_is_error(match) and (begun is not None or writer.rank is not None)):
+        return None
+    fields = {name: value for name, value in match.groupdict().items() if value is not None}
+    return Ending(number, fields, None if begun is None else begun.call, begun is not None)
+
+
+def _is_error(match: re.Match[str]) -> bool:
+    return match["message"] is not None and match["type"].endswith(("Error", "Exception"))

@@ -1,18 +1,45 @@
-"""Who wrote a line: the marks that PyTorch and launchers put before it, and the header of NCCL."""
+"""Who wrote a line: the marks that PyTorch, launchers and trainers put before it, and the header of NCCL.
+
+Some marks name the global rank wherever they stand: `[rank3]:` of PyTorch, and mpirun's. Others may as well be a place
+in a group (`[Rank 3]`), a local rank (torchrun's roles, `host:3`) or a task that runs several ranks (srun's labels).
+They tell whose lines belong together; for ranks they are taken only by who has read all files of a job: see `Naming`.
+"""
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 _CUT = re.compile(r"(?=\[rank\d{1,7}\]:)")
 # 12%|##  | 3/25 [00:09<01:08][rank0]:[E1121 09:10:11.123456789 ProcessGroupNCCL.cpp:655] …      [rank3]: ValueError: …
 _RANK = re.compile(r"\[rank(\d{1,7})\]:")
-# [default3]:Traceback (most recent call last):                                        torchrun --tee, local rank
-# [1,3]<stderr>:Traceback (most recent call last):                                     mpirun --tag-output, job and rank
+# [default3]:Traceback (most recent call last):          [trainer3]:…        torchrun --tee, --role; the local rank
+# [1,3]<stderr>:Traceback (most recent call last):                            mpirun --tag-output, job and rank
 # (RayTrainWorker pid=615, ip=10.72.7.6) Traceback (most recent call last):
 _LAUNCHERS = re.compile(
-    r"(?:\[default\d{1,7}\]:|\[\d{1,7},(?P<rank>\d{1,7})\]<std(?:out|err)>: ?"
+    r"(?:\[(?!(?:rank|Rank|RANK))[A-Za-z][A-Za-z_.-]{0,40}(?P<local>\d{1,7})\]:"
+    r"|\[\d{1,7},(?P<rank>\d{1,7})\]<std(?:out|err)>: ?"
     r"|\([\w:.]{1,100} pid=\d{1,10}[^()]{0,60}\) )"
 )
+# [E ProcessGroupNCCL.cpp:828] [Rank 3] Watchdog caught …                                          PyTorch up to 2.1
+# [rank: 3] Seed set to 1234            [rank=3] step 9                [RANK 3] saving            rank 3: no such shard
+_PLACE = re.compile(r"\[(?:rank ?[:=] ?|Rank[ :=] ?|RANK[ :=] ?)(?P<rank>\d{1,7})\]|^(?:rank|Rank|RANK) ?(\d{1,7}): ")
+_PLACE_WITHIN = 100
+# [node1:3]: ValueError: no shard          2026-11-21 09:10:11.123<tab>node1:3<tab>trainer:648<tab>ERROR<tab>no shard
+_HOST_AND_NUMBER = re.compile(
+    r"(?:\[(?=[^\]:]{0,254}\d)|(?<=\t)(?=[^\t:]{0,254}\d))(?P<host>[A-Za-z][\w-]{0,63}(?:\.(?!py:)[\w-]{1,63}){0,6}):"
+    r"(?P<rank>\d{1,4})(?:\]:|(?=\t))"
+)
+# node04: [rank3]:[E1121 …                                                                   pdsh, clush, dsh
+#   3: [rank3]:[E1121 …                                                                      srun --label
+_LABEL = re.compile(
+    r" {0,6}(?:(?P<task>\d{1,6})|(?P<host>(?!rank\d)(?=[\w.-]{0,253}\d)[A-Za-z][\w.-]{0,253})):(?: (?P<rest>.*)|$)"
+)
+_LABELLED = 0.9
+_TRIED = 200
 # [2026-11-21 09:10:11] node1:4242:4250 [3] transport/net_ib.cc:1296 NCCL WARN …         node1:4242:4250 [3] NCCL INFO …
 _NCCL = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[\d{1,4}\] ")
 
@@ -24,6 +51,30 @@ class Writer(NamedTuple):
     rank: int | None
     body: str
     """The line behind the marks."""
+
+
+class Mark(StrEnum):
+    """A mark with a number that is not always the global rank."""
+
+    PLACE = "[Rank N]"
+    LOCAL = "[roleN]:"
+    HOST = "host:N"
+    TASK = "N:"
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Which marks of a job's files name global ranks."""
+
+    marks: frozenset[Mark] = frozenset()
+
+    def rank_of(self, line: str, label: str = "") -> int | None:
+        """Return the rank that a line, less its label, is from by the surest of these marks."""
+        said = dict(_numbers(line, label))
+        return next((said[mark] for mark in Mark if mark in self.marks and mark in said), None)
+
+
+NO_NAMING = Naming()
 
 
 def cut_apart(line: str) -> list[str]:
@@ -49,7 +100,8 @@ def writer_of(line: str) -> Writer:
         body = rest[rank.end() :]
         return Writer(rank[0], int(rank[1]), body.removeprefix(" "))
     if launcher is None:
-        return Writer("", None, line)
+        place = _PLACE.match(line)
+        return Writer("", None, line) if place is None else Writer(place[0], None, line[place.end() :].lstrip(": "))
     return Writer(launcher[0], None if launcher["rank"] is None else int(launcher["rank"]), rest)
 
 
@@ -57,3 +109,78 @@ def process_of_line(line: str) -> dict[str, str]:
     """Return host and pid of the NCCL header of a line, as fields of an event; empty where it has none."""
     match = _NCCL.search(line) if "NCCL " in line else None
     return {} if match is None else {"writer_host": match["host"], "writer_pid": match["pid"]}
+
+
+def labels_of(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each line's label, "" for none, and what is behind it: a file has labels on nearly all lines, or on none.
+
+    Numbers that only count the lines are no labels.
+    """
+    if not _is_labelled([line for line in lines[:_TRIED] if line.strip()]):
+        return [("", line) for line in lines]
+    found = [(_LABEL.match(line), line) for line in lines]
+    return [
+        ("", line) if match is None else (match["task"] or match["host"], match["rest"] or "") for match, line in found
+    ]
+
+
+def _is_labelled(spoken: Sequence[str]) -> bool:
+    matches = [match for line in spoken if (match := _LABEL.match(line)) is not None]
+    numbers = [int(match["task"]) for match in matches if match["task"] is not None]
+    rises = len(numbers) > 1 and all(later > earlier for earlier, later in pairwise(numbers))
+    only_counts = rises and numbers[-1] - numbers[0] >= 2 * len(numbers)
+    return bool(matches) and len(matches) >= _LABELLED * len(spoken) and not only_counts
+
+
+def naming_of(files: Iterable[Sequence[str]]) -> Naming:
+    """Return which marks name global ranks in all files of one job.
+
+    1. With PyTorch's own marks beside them, `[Rank 3]` is a place in a group.
+    2. No mark is believed where a rank that PyTorch names itself contradicts it.
+    3. A local rank is the rank on a job's only node: where one file has such marks, and no two hosts.
+    4. A number behind a host is local where two hosts have the same; a task is local to its step where two files do.
+    """
+    seen: dict[Mark, set[int]] = defaultdict(set)
+    homes: set[tuple[int, str]] = set()
+    hosts: set[str] = set()
+    wrong: set[Mark] = set()
+    for number, lines in enumerate(files):
+        for label, line in labels_of(lines):
+            if label == "" and "[" not in line and "\t" not in line and "ank" not in line:
+                continue
+            sure = rank_of_line(line)
+            wrong |= set() if sure is None else {Mark.PLACE}  # 1
+            for mark, rank in _numbers(line, label):
+                seen[mark].add(number)
+                wrong |= {mark} if sure not in (None, rank) else set()  # 2
+                homes |= {(rank, _host(line, label))} if mark is Mark.HOST else set()
+                hosts |= {_host(line, label)} if mark is Mark.LOCAL else set()
+    if len(seen[Mark.LOCAL]) > 1 or len(hosts) > 1:  # 3
+        wrong.add(Mark.LOCAL)
+    if len({rank for rank, _ in homes}) < len(homes):  # 4
+        wrong.add(Mark.HOST)
+    if len(seen[Mark.TASK]) > 1:
+        wrong.add(Mark.TASK)
+    return Naming(frozenset(mark for mark, numbers in seen.items() if numbers) - wrong)
+
+
+def _host(line: str, label: str) -> str:
+    match = _HOST_AND_NUMBER.search(line[:_PLACE_WITHIN])
+    if match is not None:
+        return match["host"]
+    return "" if label.isdecimal() else label
+
+
+def _numbers(line: str, label: str) -> Iterable[tuple[Mark, int]]:
+    if "ank" in line or "RANK" in line:
+        place = _PLACE.search(line[:_PLACE_WITHIN])
+        if place is not None:
+            yield Mark.PLACE, int(place[1] or place[2])
+    launcher = _LAUNCHERS.match(line)
+    if launcher is not None and launcher["local"] is not None:
+        yield Mark.LOCAL, int(launcher["local"])
+    host = _HOST_AND_NUMBER.search(line[:_PLACE_WITHIN]) if ":" in line else None
+    if host is not None:
+        yield Mark.HOST, int(host["rank"])
+    if label.isdecimal():
+        yield Mark.TASK, int(label)

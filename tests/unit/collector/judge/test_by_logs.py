@@ -141,6 +141,31 @@ class TestCounters:
         lines[3] = [signal(3, 0, 39, "9(tp)", 1), signal(3, 0, 11)]
         assert reading(judged_logs(lines))[:2] == (Kind.RANK_NOT_JOINED, (3,))
 
+    def test_counters_alone_are_a_timeout(self) -> None:
+        """Who is notified tells its counters: called and not completed is a wait, all completed is not come."""
+
+        def told(rank: int, enqueued: int, completed: int) -> str:
+            return signal(rank, 0, enqueued).replace(
+                f"completed NCCL work: {enqueued}", f"completed NCCL work: {completed}"
+            )
+
+        lines = {rank: [told(rank, 15, 11)] for rank in (0, 1, 3)} | {2: [told(2, 11, 11)]}
+        assert reading(judged(lines, world_size=4))[:2] == (Kind.RANK_NOT_JOINED, (2,))
+        lines = {rank: [told(rank, 11, 11)] for rank in range(4)}
+        assert judged(lines, world_size=4).verdict is Verdict.CANNOT_TELL
+
+    def test_equal_operations_are_of_one_group_without_a_tag(self) -> None:
+        lines = {rank: [caught(rank, 12, group_rank=rank % 2)] for rank in (0, 2)}
+        finding = only(judged(lines))
+        assert (finding.culprits, finding.victims) == ((), "0,2")
+        assert "a group that the lines do not name" in finding.summary
+        lines[1] = [caught(1, 12, group_rank=0), status(1, 12, 13, "9(tp)", 3, 0)]
+        assert "0-2 timed out in all_reduce of 64 elements #12 of group 9 (tp)" in only(judged(lines)).summary
+
+    def test_other_operations_without_a_tag_are_not_compared(self) -> None:
+        lines = {rank: [caught(rank, 12, "BROADCAST" if rank == 2 else "ALLREDUCE", group_rank=1)] for rank in range(4)}
+        assert all(not finding.culprits for finding in judged(lines).findings)
+
     def test_all_in_one_operation_is_no_divergence(self) -> None:
         lines = {rank: [caught(rank, 1, "BROADCAST"), status(rank, 1, 547)] for rank in range(2)}
         finding = only(judged_logs(lines, world_size=2))

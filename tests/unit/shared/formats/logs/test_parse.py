@@ -277,6 +277,101 @@ LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
     ),
     ("  rank      : 2 (local_rank: 2)", EventKind.SIGNAL, None, {"failed_rank": "2"}),
     ("Fatal Python error: Segmentation fault", EventKind.SIGNAL, None, {"what": "Segmentation fault"}),
+    (
+        "HW Exception by GPU node-2 (Agent handle: 0x55d0) reason :GPU Hang",
+        EventKind.DEVICE_ERROR,
+        None,
+        {"what": "HW Exception by GPU node-2 (Agent handle: 0x55d0) reason :GPU Hang"},
+    ),
+    (
+        "Memory access fault by GPU node-2 (Agent handle: 0x55d0) on address 0x7f00. Reason: Page not present or",
+        EventKind.DEVICE_ERROR,
+        None,
+        {"what": "Memory access fault by GPU node-2"},
+    ),
+    ("  exitcode  : -9 (pid: 4245)", EventKind.SIGNAL, None, {"exit_code": "-9", "pid": "4245"}),
+    (
+        "  traceback : Signal 9 (SIGKILL) received by PID 4245",
+        EventKind.SIGNAL,
+        None,
+        {"signal": "9", "pid": "4245"},
+    ),
+    (
+        "terminate called after throwing an instance of 'c10::CUDAError'",
+        EventKind.SIGNAL,
+        None,
+        {"terminated": "CUDAError"},
+    ),
+    (
+        "node1:42:51 [0] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device",
+        EventKind.EXCEPTION,
+        None,
+        {"type": "No space left on device", "writer_host": "node1"},
+    ),
+    (
+        "AssertionError: Rank 3: found NaN in local grad norm in backward pass before data-parallel communication",
+        EventKind.EXCEPTION,
+        None,
+        {"speaker": "3", "type": "found NaN"},
+    ),
+    (
+        "node1:42:51 [0] NCCL WARN Net : Call to recv from 10.1.2.3<40123> failed : Connection reset by peer",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "10.1.2.3<40123>", "type": "Connection reset by peer"},
+    ),
+    (
+        "node1:42:51 [0] NCCL WARN Call to connect to 10.1.2.3<40123> failed : Connection refused",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "10.1.2.3<40123>", "type": "Connection refused"},
+    ),
+    (
+        "node1:42:51 [0] NCCL WARN socketStartConnect: Connect to 10.1.2.3<40123> failed : No route to host",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "10.1.2.3<40123>", "type": "No route to host"},
+    ),
+    (
+        "node1:42:51 [0] NCCL WARN socketPollConnect: Connect to 10.1.2.3<40123> returned 113(No route to host)",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"peer": "10.1.2.3<40123>", "type": "No route to host"},
+    ),
+    (
+        "node1:42:51 [0] nccl_net_ofi.c:120 NCCL WARN NET/OFI Request 0x7f00 completed with error. RC: 5. Error: 12 "
+        "(Input/output error). Completed length: 0",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"transport": "NET/OFI", "writer_host": "node1"},
+    ),
+    (
+        "libfabric:4242:1763716211::cxi:ep_data:cxip_report_send_err():85<warn> node1: TXC (0x12:0): Request dest_addr"
+        ": 3 error: 0x1c (err: 5, ENTRY_NOT_FOUND)",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"transport": "libfabric"},
+    ),
+    (
+        "node1:42:51 [0] ibvwrap.cc:120 NCCL WARN NET/IB : mlx5_0:1 Got async error event: port error",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"transport": "NET/IB", "interface": "mlx5_0", "type": "port error"},
+    ),
+    (
+        "[W1121 socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already "
+        "in use).",
+        EventKind.RENDEZVOUS,
+        None,
+        {"port": "29500", "taken": "Address already in use"},
+    ),
+    (
+        "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, "
+        "code: -98, name: EADDRINUSE, message: address already in use",
+        EventKind.RENDEZVOUS,
+        None,
+        {"port": "29500"},
+    ),
 ]
 
 
@@ -313,6 +408,18 @@ def test_lines(line: str, kind: EventKind, rank: int | None, fields: dict[str, s
         "local_rank: 2 is up (local_rank: 2)",
         "collective mismatch error: none",
         "rank 3 is a number, [rank] is not",
+        "exitcode is 0 (pid: 4245)",
+        "Signal handlers received by PID file",
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+        "space left on device: 3 GiB",
+        "Rank 3: no NaN found in gradients",
+        "loss: nan",
+        "node1:42:51 [0] NCCL INFO Call to connect returned Connection refused, retrying",
+        "node1:42:51 [0] NCCL INFO Connect to peer done",
+        "NET/OFI Selected Provider is efa (found 4 nics)",
+        "libfabric:4242:1763716211::core:core:fi_getinfo():1368<info> Found provider with the highest priority cxi",
+        "NET/IB : mlx5_0:1 Got async event : GID table change",
+        "the address is already in use by the model",
         "",
     ],
 )

@@ -1,0 +1,47 @@
+"""What came after a rank had waited in vain: whoever gives up ends its process, and its peers lose their connections.
+
+A line counts as later by its stamp, or by its place in the same file; where neither tells, it does not.
+"""
+
+from collector.align.logs.attributed_lines import Statements
+from shared.formats.logs.timestamps import seconds_between
+from shared.wire.log_events import EventKind, LogEvent
+
+_INCIDENT_SECONDS = 900.0
+"""What comes later than that is of another incident."""
+_AT_ONCE_SECONDS = 0.5
+"""Within which the lines of two writers have no order."""
+_FULL = 0.95
+"""Share of its timeout that a wait has lasted when it is one: below it a peer has died or given up."""
+
+
+class Aftermath:
+    """The waits that lasted until their timeout, and what followed them."""
+
+    def __init__(self, heard: Statements) -> None:
+        told = heard.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.TRANSPORT_ERROR, EventKind.BARRIER_FAILED)
+        self._waits = [event for _, event in told if _is_full_wait(event)]
+
+    def holds(self, event: LogEvent) -> bool:
+        """Was a line written after somebody had waited in vain?"""
+        return any(_is_later(event, wait) for wait in self._waits)
+
+
+def _is_full_wait(event: LogEvent) -> bool:
+    fields = event.fields
+    if event.kind is EventKind.BARRIER_FAILED:
+        return "timeout_ms" in fields
+    if event.kind is EventKind.TRANSPORT_ERROR:
+        return "timeout_ms" in fields
+    if "elapsed_ms" in fields and "timeout_ms" in fields:
+        return float(fields["elapsed_ms"]) >= _FULL * float(fields["timeout_ms"])
+    return False
+
+
+def _is_later(event: LogEvent, wait: LogEvent) -> bool:
+    if event is wait:
+        return False
+    if event.path == wait.path and event.path != "" and event.at is None:
+        return event.number > wait.number
+    apart = seconds_between(wait.stamp, event.stamp)
+    return apart is not None and _AT_ONCE_SECONDS < apart <= _INCIDENT_SECONDS

@@ -1,0 +1,177 @@
+"""What ended by itself, and what only followed: votes by launchers, Slurm, networks and stores."""
+
+import pytest
+
+from shared.answer.words import Cause, Kind, Verdict
+from tests.build.logged import caught, judged, status
+from tests.unit.collector.judge.test_by_logs import TRACEBACK, only
+
+CLOSED = "[rank{}]: RuntimeError: [/src/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.2.3]:40123"
+WAITED = (
+    "[rank{}]: RuntimeError: [/src/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete"
+)
+
+
+class TestWhatEnded:
+    @pytest.mark.parametrize(
+        ("lines", "kind", "cause", "said"),
+        [
+            (["srun: error: Node failure on node7"], Kind.RANK_UNREACHABLE, Cause.UNKNOWN, "node node7 failed"),
+            (["srun: error: node7: task 13: Killed"], Kind.RANK_EXITED, Cause.SIGNAL, "task 13 on node7 ended"),
+            (
+                ["slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks"],
+                Kind.RANK_EXITED,
+                Cause.OOM,
+                "for want of memory",
+            ),
+            (["  exitcode  : -11 (pid: 42)"], Kind.RANK_EXITED, Cause.SIGNAL, "process 42 was killed by signal 11"),
+            (
+                [
+                    "terminate called after throwing an instance of 'c10::CUDAError'",
+                    "  what():  CUDA error: unknown error",
+                ],
+                Kind.RANK_EXITED,
+                Cause.GPU_FAULT,
+                "",
+            ),
+        ],
+    )
+    def test_speaks_for_itself(self, lines: list[str], kind: Kind, cause: Cause, said: str) -> None:
+        finding = only(judged({}, common=lines))
+        assert (finding.kind, finding.cause, finding.culprits) == (kind, cause, ())
+        assert said in finding.summary
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "  exitcode  : -6 (pid: 42)",
+            "  exitcode  : -15 (pid: 42)",
+            "  exitcode  : 1 (pid: 42)",
+            "  traceback : Signal 6 (SIGABRT) received by PID 42",
+            "srun: error: node7: task 13: Aborted (core dumped)",
+            "srun: error: node7: task 13: Terminated",
+            "RuntimeError: CUDA error: unknown error",
+        ],
+    )
+    def test_what_a_watchdog_or_a_launcher_ends_does_not(self, line: str) -> None:
+        assert judged({}, common=[line]).verdict is Verdict.CANNOT_TELL
+
+    def test_a_process_that_failed_before_others_lost_it(self) -> None:
+        lines = [
+            "node2:42:43 [0] p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'",
+            "node2:44:45 [1] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer node2<40123>",
+        ]
+        finding = only(judged({}, common=lines))
+        assert (finding.kind, finding.cause) == (Kind.RANK_EXITED, Cause.USER_CODE)
+        assert "process 42 on node2 failed: invalid device ordinal" in finding.summary
+
+    def test_torchelastic_tells_the_rank_of_a_signal(self) -> None:
+        table = ["  rank      : 2 (local_rank: 2)", "  exitcode  : -9 (pid: 42)"]
+        finding = only(judged({rank: [] for rank in range(4)}, common=table, world_size=4))
+        assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.RANK_EXITED, Cause.SIGNAL, (2,))
+
+    def test_the_rank_that_found_nan(self) -> None:
+        line = "AssertionError: Rank 3: found NaN in local grad norm in backward pass before data-parallel"
+        lines = {rank: [caught(rank, 12), status(rank, 12, 13)] for rank in (0, 1)}
+        finding = only(judged(lines | {3: []}, common=[line]))
+        assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.RANK_EXITED, Cause.EXCEPTION, (3,))
+
+    def test_after_a_wait_it_is_a_consequence(self) -> None:
+        waits = {rank: [caught(rank, 12), status(rank, 12, 12)] for rank in range(2)}
+        kill = "[2026-11-21T09:{}] error: Detected 1 oom_kill event in StepId=4242.0."
+        assert only(judged(waits, common=[kill.format("12:00.1")])).cause is Cause.UNKNOWN
+        assert only(judged(waits, common=[kill.format("08:00.1")])).cause is Cause.OOM
+
+
+class TestWhatTheProgramAsked:
+    @pytest.mark.parametrize(
+        ("what", "cause", "later"),
+        [
+            ("an illegal memory access was encountered", Cause.USER_CODE, True),
+            ("device-side assert triggered", Cause.USER_CODE, True),
+            ("invalid device ordinal", Cause.USER_CODE, False),
+            ("uncorrectable ECC error encountered", Cause.GPU_FAULT, False),
+        ],
+    )
+    def test_is_not_the_fault_of_its_device(self, what: str, cause: Cause, later: bool) -> None:
+        lines = {rank: [caught(rank, 12), status(rank, 12, 13)] for rank in (0, 1)}
+        finding = only(judged(lines | {2: [*TRACEBACK[:2], f"RuntimeError: CUDA error: {what}"]}))
+        assert (finding.culprit_ranks, finding.cause) == ((2,), cause)
+        assert any("CUDA_LAUNCH_BLOCKING=1" in remark for remark in finding.remarks) is later
+
+    @pytest.mark.parametrize("number", [5, 28, 95])
+    def test_what_storage_refuses_is_the_file_systems(self, number: int) -> None:
+        lines = {0: [caught(0, 12), status(0, 12, 13)], 2: [f"[rank2]: OSError: [Errno {number}] No: '/scratch'"]}
+        assert only(judged(lines)).cause is Cause.FILESYSTEM
+
+    def test_whose_peers_lost_it_has_ended(self) -> None:
+        lines = {0: [CLOSED.format(0)], 2: ["[rank2]: KeyError: 'a'"]}
+        assert only(judged(lines)).kind is Kind.RANK_EXITED
+        lines = {0: [WAITED.format(0)], 2: ["[rank2]: KeyError: 'a'"]}
+        assert only(judged(lines)).kind is Kind.RANK_NOT_JOINED
+
+
+class TestNetwork:
+    def test_what_closes_after_a_wait_is_a_consequence(self) -> None:
+        closed = CLOSED.format(1)
+        waits = {0: [caught(0, 12), status(0, 12, 13)]}
+        later = closed.replace("[rank1]: ", "[rank1]:[E1121 09:10:14.2 x] ")
+        finding = only(judged(waits | {1: [later]}, world_size=4))
+        assert (finding.cause, finding.links) == (Cause.UNKNOWN, ())
+        earlier = closed.replace("[rank1]: ", "[rank1]:[E1121 09:10:02.2 x] ")
+        assert any(finding.links for finding in judged({1: [earlier, *TRACEBACK]}).findings)
+
+    def test_a_fabric_that_does_not_name_the_peer(self) -> None:
+        line = "node1:42:51 [0] nccl_net_ofi.c:120 NCCL WARN NET/OFI Request completed with error: Input/output error"
+        finding = only(judged({}, common=[line]))
+        assert (finding.kind, finding.cause) == (Kind.STUCK_TOGETHER, Cause.NETWORK)
+        assert "the network failed on node1" in finding.summary
+
+    def test_a_wait_over_gloo_tells_the_call(self) -> None:
+        frame = '  File "/venv/torch/distributed/distributed_c10d.py", line 4627, in barrier'
+        lines = [f"[rank3]: {TRACEBACK[0]}", f"[rank3]: {frame}", WAITED.format(3)]
+        finding = only(judged({3: lines}))
+        assert (finding.culprits, finding.op) == ((), "barrier")
+        assert "rank 3 waited 1800 s for another rank in barrier over Gloo" in finding.summary
+
+    def test_who_left_its_node(self) -> None:
+        left = "node1:42:51 [3] NCCL INFO [Service thread] Connection closed by localRank 0"
+        lines = {
+            rank: [*(f"[rank{rank}]: {line}" for line in TRACEBACK[:2]), CLOSED.format(rank)] for rank in (1, 2, 3)
+        }
+        finding = only(judged({0: []} | lines, common=[left]))
+        assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_EXITED, (0,), "1-3")
+        two = left.replace("node1", "node2")
+        assert not only(judged({0: []} | lines, common=[left, two])).culprits
+
+
+class TestStart:
+    def test_the_others_did_not_come_where_all_who_came_say_so(self) -> None:
+        line = (
+            "RuntimeError: Timed out initializing process group in store based barrier on rank: {}, for key: "
+            "store_based_barrier_key:1 (world_size=4, worker_count={}, timeout=0:30:00)"
+        )
+        finding = only(judged({rank: [] for rank in range(4)}, common=[line.format(0, 2), line.format(2, 2)]))
+        assert (finding.kind, finding.culprit_ranks) == (Kind.STARTUP_INCOMPLETE, (1, 3))
+        assert only(judged({rank: [] for rank in range(4)}, common=[line.format(0, 2)])).culprits == ()
+
+    @pytest.mark.parametrize(
+        ("line", "cause", "said"),
+        [
+            (
+                "The client socket has timed out after 60000ms while trying to connect to (node1.example, 29500).",
+                Cause.RENDEZVOUS,
+                "could not connect to node1.example:29500",
+            ),
+            ("bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "no network interface"),
+            (
+                "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+                Cause.RENDEZVOUS,
+                "port 29500 was already in use",
+            ),
+        ],
+    )
+    def test_that_came_to_nothing(self, line: str, cause: Cause, said: str) -> None:
+        finding = only(judged({}, common=[line]))
+        assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, cause, ())
+        assert said in finding.summary
