@@ -2,8 +2,9 @@
 
 from cli.tables.deep_looks import threads_lines
 from cli.tables.table import text
-from collector.show.text.printable import counted, printable
+from collector.show.text.printable import printable
 from shared.missing import Missing
+from shared.plural import counted
 from shared.wire.core_report import CoreReport
 from shared.wire.stacks import Stacks
 

@@ -104,7 +104,7 @@ def rank_not_joined() -> Diagnosis:
         ),
         next_steps=(
             NextStep(text="check the NFS server behind /mnt/nfs"),
-            NextStep(text="see all threads of rank 2 on node07", command="py-spy dump --native --pid 4711"),
+            NextStep(text="show all threads of rank 2 on node07", command="py-spy dump --native --pid 4711"),
         ),
     )
     return hung(
