@@ -21,8 +21,8 @@ def read_agent_settings(flags: Mapping[str, Any] | None = None) -> AgentSettings
     for variable in sorted(os.environ):
         if variable.upper().startswith(PREFIX) and variable.upper() not in known:
             raise InvalidSettings(
-                f"the variable {quoted(variable)} is no setting of the agent",
-                advice=f"known are: {', '.join(sorted(known))}",
+                f"the variable {quoted(variable)} is not a setting of the agent",
+                advice=f"known settings: {', '.join(sorted(known))}",
             )
     try:
         return AgentSettings(**{name: value for name, value in (flags or {}).items() if value is not None})
@@ -31,5 +31,5 @@ def read_agent_settings(flags: Mapping[str, Any] | None = None) -> AgentSettings
         name = ".".join(str(part) for part in first["loc"])
         raise InvalidSettings(
             f"the setting {name} cannot be {quoted(str(first['input']))}: {first['msg']}",
-            advice=f"correct the flag, or the variable {PREFIX}{name.upper()}",
+            advice=f"correct the flag or the variable {PREFIX}{name.upper()}",
         ) from error

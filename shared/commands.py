@@ -6,7 +6,7 @@ from collections.abc import Sequence
 MOST_CHARACTERS = 1_000
 """A longer command is left out: whoever shows text may cut it, and a cut command is another one."""
 
-WHY_NONE = "no command is given: a name in it is too long, or holds characters that a terminal does not show"
+WHY_NONE = "no command is given: a name in it is too long, or contains characters that a terminal does not show"
 
 
 def copyable(*words: str, operands: tuple[str, ...] = ()) -> str | None:

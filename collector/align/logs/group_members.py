@@ -31,7 +31,7 @@ class GroupKey:
 
     def __str__(self) -> str:
         if not self.told:
-            return "the default group, as it seems"
+            return "apparently the default group"
         return f"group {self.name} ({self.description})" if self.description else f"group {self.name}"
 
 

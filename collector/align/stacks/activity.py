@@ -120,7 +120,7 @@ def _at_home(seen: Activity) -> Activity:
     if seen.label not in _PLAIN_LABELS or not seen.frames:
         return seen
     if any(waits_for_work(frame.function, frame.file) for frame in _called(seen)):
-        return replace(seen, label="waiting for work to come", may_pass=True, may_be_idle=True)
+        return replace(seen, label="waiting for work", may_pass=True, may_be_idle=True)
     if waits_for_thread(seen):
         return replace(seen, label=OWN_THREAD, may_pass=True)
     return seen
@@ -166,8 +166,8 @@ def _with_gil(seen: Activity) -> Activity:
     if not seen.keeps_gil or seen.doing is not Doing.OUTSIDE:
         return seen
     if seen.label in _PLAIN_LABELS and not seen.kernel_tells:
-        return replace(seen, cause=Cause.GIL, label="asleep and keeps the GIL")
-    return replace(seen, label=f"{seen.label} without letting go of the GIL")
+        return replace(seen, cause=Cause.GIL, label="asleep and holding the GIL")
+    return replace(seen, label=f"{seen.label} without releasing the GIL")
 
 
 def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:

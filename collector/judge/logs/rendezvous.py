@@ -37,7 +37,7 @@ def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) 
         victims=victims,
         said=f"{who} never published the id of a communicator, for which {ranks_in_words(victims)} waited",
         ground=tuple(line_of(event, rank, culprits) for rank, event in waits[:4]),
-        remarks=("the line looks like a network error; it says the same where the rank never came or has ended",),
+        remarks=("the line looks like a network error, but also appears when the rank never arrived or has exited",),
     )
 
 
@@ -51,14 +51,14 @@ def _incomplete(lines: list[_Said]) -> Opinion | None:
     joined, expected = int(event.fields["joined"]), int(event.fields["expected"])
     if joined == expected:
         return None
-    too_many = ("more came than belong to it: a store of an earlier start, or a job started twice",)
+    too_many = ("more arrived than belong to it: a store left from an earlier start, or a job started twice",)
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
         culprits=(),
         victims=tuple(sorted({who for who, _ in counts if who is not None})),
-        said=f"the job did not start: {joined} of {expected} came to the rendezvous before it timed out",
+        said=f"the job did not start: {joined} of {expected} arrived at the rendezvous before it timed out",
         ground=(line_of(event, rank),),
         cause=Cause.RENDEZVOUS,
-        remarks=too_many if joined > expected else ("who it is that did not come, these lines do not tell",),
+        remarks=too_many if joined > expected else ("these lines do not show which ranks did not arrive",),
     )

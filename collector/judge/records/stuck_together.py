@@ -94,11 +94,9 @@ def _completed_by(edge: Edge) -> tuple[str, ...]:
 
 def _no_divergence(op: str) -> str:
     if op in ROOTED:
-        return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
+        return "every member has issued it with fitting sizes and types; the root each rank passed is not recorded"
     if not is_compared(op):
-        return (
-            f"every member has issued it; which arguments of {op} must agree is not known here, and none are compared"
-        )
+        return f"every member has issued it; which arguments of {op} must match is unknown, so none are compared"
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
 
 
@@ -113,4 +111,4 @@ def _open_world(edge: Edge, scene: Observations) -> tuple[str, ...]:
     """Dumps that name no members do not show that the rank above the highest seen has left none."""
     if not edge.group.inferred or scene.roster.world_size is not None:
         return ()
-    return ("nothing tells the world size: a rank that left no dump may be the one that is missing",)
+    return ("the world size is unknown: a rank that left no dump may be the missing one",)

@@ -158,7 +158,7 @@ def test_connection_that_breaks_off_after_the_first_look(nodes: Cluster) -> None
     done = unhang("diagnose", *options, "--hosts", "node01", "--json", *QUICK)
     diagnosis = Diagnosis.model_validate_json(done.out)
     assert diagnosis.coverage.seen == 1
-    assert "only 1 of its looks came" in done.out
+    assert "only 1 of its looks arrived" in done.out
 
 
 def bringing(nodes: Cluster, zipapp: Path) -> tuple[str, ...]:
@@ -272,10 +272,10 @@ def test_hosts_of_a_slurm_job(nodes: Cluster, tmp_path: Path) -> None:
     ("script", "job_id", "complaint"),
     [
         ("exit 1", "4242", "knows no job 4242"),
-        ("exit 0", "4242", "does not run"),
+        ("exit 0", "4242", "is not running"),
         ("exit 0", "42;reboot", "no Slurm job"),
         ("exit 0", "--all", "no Slurm job"),
-        (None, "4242", "squeue is not there"),
+        (None, "4242", "squeue is not installed here"),
     ],
 )
 def test_slurm_has_no_such_job(

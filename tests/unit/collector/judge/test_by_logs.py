@@ -185,7 +185,7 @@ class TestReports:
         lines = ["Not all ranks joining collective 9 at entry 8", "missing ranks: {1}", "expected ranks: 4"]
         found = judged({0: [], 1: [], 2: [], 3: []}, common=lines)
         assert found.findings[0].culprit_ranks == (1,)
-        assert "by the desync report of torchfrtrace" in found.headline
+        assert "according to the desync report of torchfrtrace" in found.headline
         many = judged({0: [], 1: [], 2: [], 3: []}, common=["missing ranks: {1, 2, 3}"])
         assert not any(finding.culprits for finding in many.findings)
 
@@ -448,7 +448,7 @@ def test_voices_for_different_ranks_name_nobody() -> None:
     }
     finding = only(judged(lines))
     assert finding.culprits == ()
-    assert "accuse different ranks" in finding.summary
+    assert "blame different ranks" in finding.summary
 
 
 @pytest.mark.parametrize(
