@@ -124,7 +124,7 @@ def _is_address(host: str) -> bool:
 def _conflict(known: _Merging, seen: Sighting) -> Missing:
     sources = ", ".join(known.sources)
     detail = (
-        f"{known.address.host} is at {known.address.url} by {sources}, and at {seen.address.url} by {seen.source}; "
+        f"{known.address.host} is at {known.address.url} by {sources} and at {seen.address.url} by {seen.source}; "
         "the first is asked"
     )
     return Missing(source=seen.source, reason=Reason.UNREADABLE, detail=detail)
@@ -134,5 +134,5 @@ def _too_many(seen: Sighting) -> Missing:
     return Missing(
         source=seen.source,
         reason=Reason.REFUSED,
-        detail=f"all sources together name more than {MOST_SIGHTINGS} agents; the rest is left out",
+        detail=f"all sources together name more than {MOST_SIGHTINGS} agents; the rest are left out",
     )

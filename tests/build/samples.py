@@ -136,7 +136,7 @@ def chain_of_victims() -> Diagnosis:
         answered=4,
         with_trace=4,
         missing=tuple(
-            Gap(ranks="0-3", missing=Missing(source=source, reason=Reason.NOT_FOUND, detail="no file gives it"))
+            Gap(ranks="0-3", missing=Missing(source=source, reason=Reason.NOT_FOUND, detail="no file contains it"))
             for source in ("process", "stacks", "fds", "logs")
         ),
     )

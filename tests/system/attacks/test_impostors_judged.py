@@ -178,7 +178,7 @@ def test_jobs_of_one_name_are_listed_with_their_users() -> None:
         ("demo@1002", "1002", "0"),
         ("x", "7", "0"),
     ]
-    with pytest.raises(InvalidInput, match="jobs of 2 users go by the name 'demo'") as caught:
+    with pytest.raises(InvalidInput, match="2 users have a job named 'demo'") as caught:
         user_of("demo", lists)
     assert "demo@1001, demo@1002" in caught.value.advice
     assert user_of("demo@1002", lists) == "1002"

@@ -94,15 +94,15 @@ TRICKLES: dict[str, tuple[Behaviour, str]] = {
     "head": (trickling(_OK + b"X-Slow: yes\r\n"), "no answer within {} s"),
     "body": (
         sending(_OK + b"Content-Length: 1000\r\n\r\n", then=trickling(b" ")),
-        "the answer had not ended within {} s: ",
+        "the answer was not complete within {} s: ",
     ),
     "nothing after the head": (
         sending(_OK + b"Content-Length: 1000\r\n\r\n", then=trickling(b" ", every_seconds=100)),
-        "the answer had not ended within {} s: ",
+        "the answer was not complete within {} s: ",
     ),
     "compressed": (
         sending(_OK + _ZIPPED + b"\r\n" + gzip.compress(GOOD)[:20], then=trickling(b"\0", every_seconds=100)),
-        "the answer had not ended within {} s: ",
+        "the answer was not complete within {} s: ",
     ),
 }
 
