@@ -26,7 +26,7 @@ class KnownAgent(Value):
     address: AgentAddress
     learnt_from: tuple[str, ...] = Field(description="The sources that name it, e.g. `agents`, `slurm`.")
     labels: dict[str, str] = Field(default_factory=dict)
-    lost_at: float | None = Field(default=None, description="When it was last heard of, where its lease has run out.")
+    lost_at: float | None = Field(default=None, description="When it last registered, if its lease has run out.")
     asked: bool = Field(default=True, description="False: it is lost for so long that it is only remembered.")
 
 

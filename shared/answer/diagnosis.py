@@ -57,7 +57,7 @@ class Place(Contract):
 class Where(Contract):
     """Where the culprit is now."""
 
-    user: Place | None = Field(default=None, description="Innermost frame of the user's own code.")
+    user: Place | None = Field(default=None, description="Innermost frame of the user's code.")
     library: Place | None = Field(default=None, description="Innermost frame of all.")
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
