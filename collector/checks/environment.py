@@ -14,6 +14,7 @@ from collector.checks.facts import (
     told,
     variable_of,
     who_in_words,
+    who_with,
 )
 from shared.answer.checks import Check, CheckId, Severity
 from shared.wire.setup import Setup
@@ -144,7 +145,7 @@ def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
             CheckId.RECORDER_OFF,
             Severity.NOTE,
             who,
-            seen=f"{who_in_words(who)} run PyTorch {who[0].setup.versions.torch}, whose recorder is off by default",
+            seen=f"{who_with(who, 'run')} PyTorch {who[0].setup.versions.torch}, whose recorder is off by default",
             why="without a flight record a hang can be suspected from stacks, but seldom proven",
             change="set TORCH_NCCL_TRACE_BUFFER_SIZE=2000, or start with `unhang run --`",
         )

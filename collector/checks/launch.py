@@ -14,6 +14,7 @@ from collector.checks.facts import (
     shown,
     told,
     who_in_words,
+    who_with,
 )
 from shared.answer.checks import Check, CheckId, Severity
 from shared.wire.setup import Setup
@@ -118,7 +119,7 @@ def device_beyond_visible(facts: JobFacts) -> Iterator[Check]:
             CheckId.DEVICE_BEYOND_VISIBLE,
             Severity.WRONG,
             lost,
-            seen=f"{who_in_words(lost)} have LOCAL_RANK {_values(lost, 'LOCAL_RANK')} with CUDA_VISIBLE_DEVICES "
+            seen=f"{who_with(lost, 'have')} LOCAL_RANK {_values(lost, 'LOCAL_RANK')} with CUDA_VISIBLE_DEVICES "
             f"{_values(lost, _VISIBLE)}",
             why="no device has that number there (invalid device ordinal)",
             change="set CUDA_VISIBLE_DEVICES to as many devices as the node has ranks, or start fewer ranks there",

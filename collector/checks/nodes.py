@@ -13,6 +13,7 @@ from collector.checks.facts import (
     shown,
     told,
     who_in_words,
+    who_with,
 )
 from collector.checks.rendezvous import is_local
 from shared.answer.checks import Check, CheckId, Severity
@@ -34,7 +35,7 @@ def master_is_local(facts: JobFacts) -> Iterator[Check]:
             CheckId.MASTER_IS_LOCAL,
             Severity.WRONG,
             lost,
-            seen=f"{who_in_words(lost)} look for rank 0 at {shown(address)}{named}: their own machine",
+            seen=f"{who_with(lost, 'look')} for rank 0 at {shown(address)}{named}: their own machine",
             why="rank 0 is on another node, and nothing answers at this address",
             change="set MASTER_ADDR, or --rdzv-endpoint, to rank 0's host name or address as the other nodes reach it",
         )
@@ -167,7 +168,7 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
             CheckId.HCA_MISSING,
             Severity.RISKY,
             lost,
-            seen=f"NCCL_IB_HCA is {shown(lost[0].variable('NCCL_IB_HCA') or '')}; {who_in_words(lost)} find no such "
+            seen=f"NCCL_IB_HCA is {shown(lost[0].variable('NCCL_IB_HCA') or '')}; {who_with(lost, 'find')} no such "
             "device, other nodes do",
             why="these nodes fall back to TCP or fail, and the others wait for them",
             change="check the node's RDMA devices (ibv_devices), or name devices that every node has",

@@ -16,6 +16,7 @@ from collector.checks.facts import (
     who_in_words,
 )
 from shared.answer.checks import Check, CheckId, Severity
+from shared.plural import ranks_with
 from shared.ranks import fold, ranks_in_words, unfold
 
 _AS_ONE = "start all nodes with the same --nnodes, --rdzv-id and --rdzv-endpoint HEAD:29500, and without --standalone"
@@ -68,7 +69,7 @@ def duplicates(facts: JobFacts) -> Iterator[Check]:
         CheckId.DUPLICATE_RANKS,
         Severity.RISKY if apart else Severity.WRONG,
         who,
-        seen=f"{ranks_in_words(twice)} {'is' if len(twice) == 1 else 'are'} claimed by several processes: {pids}"
+        seen=f"{ranks_with(twice, 'is', 'are')} claimed by several processes: {pids}"
         + (", in different Slurm steps" if apart else ""),
         why="two processes of one rank overwrite each other in the store, and the others wait for the one left out",
         change="end the one left over from an earlier start, or set a different RANK for each process",
