@@ -154,7 +154,7 @@ def explain_tls(error: ssl.SSLError) -> str:
 _WORDS = {
     "peer_did_not_return_a_certificate": "no certificate was presented",
     "http_request": "the client used plain HTTP; this service requires TLS",
-    "wrong_version_number": "the client did not use TLS",
+    "wrong_version_number": "the other side did not use TLS",
     "tlsv13_alert_certificate_required": "it requires a certificate",
     "sslv3_alert_certificate_expired": "it says that our certificate has expired",
     "tlsv1_alert_unknown_ca": "it does not trust the signer of our certificate",

@@ -173,7 +173,7 @@ def rank_unreachable() -> Diagnosis:
         op="broadcast",
         sequence=120,
         evidence=(AbsenceEvidence(ranks="16-23", text="node03 does not answer", reason=Reason.TIMED_OUT),),
-        next_steps=(NextStep(text="look at the node", command="ssh node03 dmesg -T"),),
+        next_steps=(NextStep(text="check the node", command="ssh node03 dmesg -T"),),
     )
     coverage = Coverage(
         expected=32,

@@ -141,7 +141,7 @@ def test_world_size_of_another_container_proves_nothing() -> None:
     added = [look.model_copy(update={"ranks": look.ranks[:1]}) for look in more]
     diagnosis = diagnose([*job, *added], Expected(job="sim"))
     assert Certainty.PROVEN not in verdict(diagnosis)[2]
-    assert any("another world size" in conflict.text for conflict in diagnosis.conflicts)
+    assert any("disagree on the world size" in conflict.text for conflict in diagnosis.conflicts)
 
 
 def test_host_process_among_containers_proves_nothing() -> None:

@@ -150,7 +150,7 @@ def test_files_that_are_no_core(tmp_path: Path, data: bytes, said: str) -> None:
 
 def test_programs_are_no_cores() -> None:
     """The same format, and another kind of file."""
-    with pytest.raises(UnreadableDump, match="not a core"):
+    with pytest.raises(UnreadableDump, match="not a readable core"):
         read_core(Path(sys.executable).resolve(), NONE, Deadline(5.0))
 
 

@@ -169,8 +169,8 @@ def test_what_happened_before_the_job_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("dmesg.txt", f"[ 1.000000] {XID}\n", "nothing says of which node"),
-        ("node02_and_node01.txt", f"[ 1.000000] {XID}\n", "nothing says of which node"),
+        ("dmesg.txt", f"[ 1.000000] {XID}\n", "its node is unknown"),
+        ("node02_and_node01.txt", f"[ 1.000000] {XID}\n", "its node is unknown"),
         ("kern.log", f"Jun 15 15:00:00 login1 kernel: {XID}\n", "a kernel log of login1"),
     ],
 )

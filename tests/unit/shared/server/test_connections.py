@@ -245,7 +245,7 @@ def test_files_that_cannot_be_used(ours: Authority, foreign: Authority, tmp_path
         ({"client_names": "x"}, "needs a certificate"),
         (
             {"tls_cert_file": good.certificate, "tls_key_file": good.key, "client_names": "x"},
-            "none are asked for",
+            "none are requested",
         ),
         (
             {"tls_cert_file": good.certificate, "tls_key_file": good.key, "client_ca_file": good.key},
