@@ -64,7 +64,7 @@ def read_notes(core: int) -> CoreNotes:
     about = next((desc for kind, desc in notes if kind == _PRPSINFO and len(desc) >= 136), None)
     files = tuple(file for kind, desc in notes if kind == _FILE for file in _files(desc))
     if not status:
-        cut = f": it is truncated, {size} of {end} bytes are there" if end > size else ""
+        cut = f": it is cut off, {size} of {end} bytes are there" if end > size else ""
         raise UnreadableDump(
             f"the core file contains no thread{cut}", advice="see `ulimit -c`, and the space on the disk"
         )

@@ -90,7 +90,7 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
         return NoAnswer(Reason.UNREACHABLE, f"the agent {HUNG_UP}", again=Again.BROKE_OFF)
     if isinstance(error, httpx.RemoteProtocolError):
         again = Again.BROKE_OFF if any(words in str(error) for words in _CUT) else None
-        return NoAnswer(Reason.UNREADABLE, "what answered does not speak HTTP, or disconnected", again=again)
+        return NoAnswer(Reason.UNREADABLE, "what answered does not speak HTTP, or broke off", again=again)
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
         return NoAnswer(
             Reason.UNREACHABLE, "the connection broke off in the middle of the answer", again=Again.BROKE_OFF
