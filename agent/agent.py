@@ -186,4 +186,4 @@ class Agent:
 
 
 def _no_such_rank(host: str, pid: int) -> NotFound:
-    return NotFound(f"no rank on {host} has the pid {pid}", advice="ask GET /v1/ranks who is here")
+    return NotFound(f"no rank on {host} has pid {pid}", advice="ask GET /v1/ranks who is here")

@@ -57,7 +57,7 @@ Timeout = Annotated[
     Query(
         ge=_SMALLEST_LOOK_SECONDS,
         le=300,
-        description="Seconds this look may take; not more than the agent's own limit.",
+        description="Seconds this look may take; at most the agent's own limit.",
     ),
 ]
 Stacking = Annotated[
@@ -67,10 +67,10 @@ Stacking = Annotated[
 Window = Annotated[int, Query(ge=0, le=1_000_000, description="Finished flight records to keep per group and lane.")]
 Job = Annotated[str | None, Query(max_length=212, description="Only this job: its name, or `NAME@USER`.")]
 User = Annotated[str | None, Query(max_length=11, description="Only this user's job of that name.")]
-Full = Annotated[bool, Query(description="Everything: all records, all descriptors, all lines of the tails.")]
+Full = Annotated[bool, Query(description="Everything: all records, all descriptors, all lines of log tails.")]
 Ras = Annotated[
     bool,
-    Query(description="Ask NCCL RAS about the whole job, too, where that is safe; ask one node of a job, not all."),
+    Query(description="Also ask NCCL RAS about the whole job, where that is safe; ask one node of a job, not all."),
 ]
 Pid = Annotated[int, Path(ge=1, le=2**31, description="Process id of the rank on this node.")]
 
@@ -107,7 +107,7 @@ _routes = APIRouter()
 _rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND))
 
 
-@_open_routes.get("/healthz", response_model=AgentHealth, summary="Does the agent answer?")
+@_open_routes.get("/healthz", response_model=AgentHealth, summary="Whether the agent answers.")
 def health(agent: Asked) -> Response:
     """Say that the agent lives. Needs no token and looks at nobody."""
     return _json(AgentHealth(host=agent.node.host))
@@ -124,7 +124,7 @@ def metrics(agent: Asked) -> Response:
     return Response(agent.metrics.page(), media_type=CONTENT_TYPE)
 
 
-@_routes.get("/v1/ranks", response_model=RankList, summary="Who is on this node?")
+@_routes.get("/v1/ranks", response_model=RankList, summary="Ranks on this node")
 def ranks(agent: Asked) -> Response:
     """List the living ranks and those that have exited, without looking at anyone."""
     return _json(agent.ranks())
@@ -204,7 +204,7 @@ def deep_of(
             description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
         ),
     ],
-    seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
+    seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are traced.")] = 3.0,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it: only where the setting `debuggers` allows."""
     taken = agent.deep(pid, how, seconds)

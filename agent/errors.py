@@ -35,11 +35,11 @@ def missing_for(source: str, error: Exception) -> Missing:
         case NotPermitted():
             return Missing(source=source, reason=Reason.NOT_PERMITTED, detail=detail)
         case Late():
-            return Missing(source=source, reason=Reason.TIMED_OUT, detail="it was not done by the deadline")
+            return Missing(source=source, reason=Reason.TIMED_OUT, detail="it did not finish by the deadline")
         case TooManyAbandoned():
-            return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks never came back")
+            return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks have not returned")
         case NoThread():
-            return Missing(source=source, reason=Reason.REFUSED, detail=f"it was not begun: {error}")
+            return Missing(source=source, reason=Reason.REFUSED, detail=f"it was not started: {error}")
         case _:
             told = f"unexpected {type(error).__name__}: {error}"
             return Missing(source=source, reason=Reason.UNREADABLE, detail=told[:500])

@@ -26,12 +26,10 @@ class Metrics:
             buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.3, 1, 3, 10),
         )
         self._missing = Counter(
-            "unhang_agent_source_missing", "Looks in which a source had nothing.", ["source", "reason"],
+            "unhang_agent_source_missing", "Looks in which a source returned nothing.", ["source", "reason"],
             registry=self.registry,
         )  # fmt: skip
-        self._snapshots = Counter(
-            "unhang_agent_snapshots", "Snapshots of this node that were asked for.", registry=self.registry
-        )
+        self._snapshots = Counter("unhang_agent_snapshots", "Snapshots of this node requested.", registry=self.registry)
         self._refusals = Counter(
             "unhang_agent_problems", "Requests answered with a problem.", ["status"], registry=self.registry
         )
@@ -68,7 +66,7 @@ class _Ranks(Collector):
         watch = self._node.watch
         count = GaugeMetricFamily("unhang_ranks", "Living ranks on this node.", labels=["job"])
         idle = GaugeMetricFamily("unhang_rank_idle_seconds", "Time without progress of a rank.", labels=["job", "rank"])
-        late = GaugeMetricFamily("unhang_agent_abandoned_tasks", "Looks that never came back.")
+        late = GaugeMetricFamily("unhang_agent_abandoned_tasks", "Looks that never returned.")
         jobs: dict[str, int] = {}
         for rank in watch.ranks:
             job = rank.identity.job or ""

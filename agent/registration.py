@@ -92,7 +92,7 @@ class Registrar:
         try:
             return Lease.model_validate_json(said)
         except ValidationError as error:
-            raise Unreachable(f"what answers at {self._url} is no collector") from error
+            raise Unreachable(f"what answers at {self._url} is not a collector") from error
 
     def _note(self, error: UnhangError | None) -> None:
         """Write a line when it begins to fail and when it works again."""
@@ -125,7 +125,7 @@ def make_registrars(settings: AgentSettings) -> tuple[Registrar, ...]:
     """Return one registrar for each collector. Raises InvalidSettings."""
     urls = dict.fromkeys(settings.collectors.replace(",", " ").split())
     if len(urls) > _MOST_COLLECTORS:
-        raise InvalidSettings(f"{len(urls)} collectors are too many", advice=f"name {_MOST_COLLECTORS} at most")
+        raise InvalidSettings(f"{len(urls)} collectors are too many", advice=f"name at most {_MOST_COLLECTORS}")
     return tuple(Registrar(url, settings) for url in urls)
 
 
@@ -136,9 +136,9 @@ def _parse(url: str) -> tuple[bool, str, int, str]:
         port = parts.port
         (parts.hostname or "").encode("idna")  # as it is looked up: what cannot be would end the thread that registers
     except ValueError as error:
-        raise InvalidSettings(f"{quoted(url)} is no URL of a collector: {error}", advice=_ADVICE) from error
+        raise InvalidSettings(f"{quoted(url)} is not the URL of a collector: {error}", advice=_ADVICE) from error
     if parts.scheme not in ("http", "https") or not parts.hostname or not parts.path.isprintable():
-        raise InvalidSettings(f"{quoted(url)} is no URL of a collector", advice=_ADVICE)
+        raise InvalidSettings(f"{quoted(url)} is not the URL of a collector", advice=_ADVICE)
     secure = parts.scheme == "https"
     return secure, parts.hostname, port or (443 if secure else 80), parts.path.rstrip("/")
 
@@ -148,7 +148,7 @@ def _registration(settings: AgentSettings) -> Registration:
     url = _advertised(settings.advertise)
     port = parse_address(settings.listen).port
     if port == 0:
-        raise InvalidSettings("no collector can be told of port 0", advice="name the port to listen on with --listen")
+        raise InvalidSettings("port 0 cannot be registered", advice="name the port to listen on with --listen")
     return Registration.model_validate({"url": url, "scheme": scheme, "port": port})
 
 
@@ -156,10 +156,10 @@ def _advertised(url: str) -> str | None:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise InvalidSettings(f"{quoted(url)} is no URL: {error}", advice=_ADVERTISE_ADVICE) from error
+        raise InvalidSettings(f"{quoted(url)} is not a URL: {error}", advice=_ADVERTISE_ADVICE) from error
     if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise InvalidSettings(
-            f"{quoted(url)} cannot be told to collectors: they take a scheme, a host and a port",
+            f"{quoted(url)} cannot be registered: collectors take a scheme, a host and a port",
             advice=_ADVERTISE_ADVICE,
         )
     return url or None

@@ -46,5 +46,5 @@ def _listen(address: Address) -> socket.socket:
     except OSError as error:
         raise InvalidSettings(
             f"cannot listen on {address}: {error.strerror or error}",
-            advice="choose another address with --listen, or stop whoever listens there",
+            advice="choose another address with --listen, or stop the process that listens there",
         ) from error

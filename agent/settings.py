@@ -21,20 +21,20 @@ class AgentSettings(AccessSettings):
         default=128,
         ge=8,
         le=65_536,
-        description="Connections held at once. For one more, an idle one goes of whichever address holds most.",
+        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
     )
     most_connections_per_client: int = Field(
         default=64,
         ge=8,
         le=65_536,
-        description="Of these, for one address, or one /64 network of IPv6. For one more, an idle one of its own goes.",
+        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
     )
     host_name: str | None = Field(
         default=None, description="The name of this node in answers; by default the machine's own."
     )
     collectors: str = Field(
         default="",
-        description="URLs of collectors, parted by commas, at which to register: each counts this node as lost when "
+        description="URLs of collectors, separated by commas, at which to register: each counts this node as lost when "
         "it hears of it no more.",
     )
     advertise: str = Field(
@@ -46,14 +46,14 @@ class AgentSettings(AccessSettings):
     )
     collector_ca_file: Path | None = Field(
         default=None,
-        description="CA certificates that have signed those of the collectors; by default the machine's own.",
+        description="CA certificates that signed those of the collectors; by default the machine's own.",
     )
     only_ranks: FoldedRanks | None = Field(
         default=None,
-        description="Tell of these global ranks alone, e.g. `0-3`: two agents can share one machine.",
+        description="Report only these global ranks, e.g. `0-3`: two agents can share one machine.",
     )
     only_users: str = Field(
-        default="", description="Tell of these users' processes alone, by name or id, e.g. `alice,1234`."
+        default="", description="Report only these users' processes, by name or id, e.g. `alice,1234`."
     )
     py_spy: Path | None = Field(
         default=None, description="The py-spy program; by default the one beside our Python, else on PATH."
@@ -71,7 +71,7 @@ class AgentSettings(AccessSettings):
         default=10.0,
         gt=0,
         le=300,
-        description="How long one snapshot may take unless the question says less.",
+        description="How long one snapshot may take unless the request says less.",
     )
     beat_seconds: float = Field(
         default=5.0,
@@ -80,7 +80,7 @@ class AgentSettings(AccessSettings):
         description="How often to check whether ranks make progress; 0 switches it off.",
     )
     discover_seconds: float = Field(
-        default=20.0, gt=0, le=3600, description="How often to search for new ranks while nobody asks."
+        default=20.0, gt=0, le=3600, description="How often to search for new ranks between requests."
     )
 
     @property

@@ -59,7 +59,7 @@ class Unhang(click.Group):
 
 
 EPILOG = """\b
-Begin here:
+Start here:
   unhang diagnose                      the only job on this machine
   unhang diagnose JOB --collector URL  a job on a cluster
   unhang diagnose --from DIR           dumps and logs of a job that is gone

@@ -18,7 +18,7 @@ job_argument = click.argument("job", required=False)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Say on stderr how far it is.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show progress on stderr.")
 
 colour_option = click.option(
     "--color",
@@ -40,8 +40,8 @@ def source_options(command: F) -> F:
     """Add the options that say where to look: this machine by default, a collector, or files."""
     for option in (
         _tls_option("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
-        _tls_option("--cert", "UNHANG_CERT", "Certificate to show to the collector."),
-        _tls_option("--cacert", "UNHANG_CACERT", "CA certificates to believe of the collector."),
+        _tls_option("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
+        _tls_option("--cacert", "UNHANG_CACERT", "CA certificates to trust for the collector."),
         click.option(
             "--token-file",
             type=click.Path(path_type=Path, dir_okay=False),
@@ -91,17 +91,25 @@ def ssh_options(command: F) -> F:
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SSH_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--ssh", {"is_flag": True, "help": "Look at hosts over your own ssh, configured as yours is; needs no agent."}),
+    ("--ssh", {"is_flag": True, "help": "Look at hosts over your own ssh and its configuration; needs no agent."}),
     ("--hosts", {"metavar": "LIST", "help": "With --ssh: the hosts, e.g. 'node[01-64],gpu7'."}),
     ("--slurm", {"metavar": "JOBID", "help": "With --ssh: the hosts of this Slurm job, by squeue."}),
-    ("--fanout", {"type": click.IntRange(1, 1024), "default": 64, "show_default": True, "help": "Hosts at once."}),
+    (
+        "--fanout",
+        {
+            "type": click.IntRange(1, 1024),
+            "default": 64,
+            "show_default": True,
+            "help": "Hosts to visit at the same time.",
+        },
+    ),
     ("--ssh-command", {"metavar": "CMD", "default": "ssh", "show_default": True, "help": "The ssh client."}),
     ("--ssh-option", {"metavar": "OPT", "multiple": True, "help": "For its -o, e.g. User=alice; may be repeated."}),
     (
         "--remote-command",
         {"metavar": "CMD", "help": "How unhang, or Python with --with-zipapp, is called there. [default: unhang]"},
     ),
-    ("--with-zipapp", {"type": _FILE, "metavar": "FILE", "help": "Bring unhang.pyz along; needs Python there."}),
+    ("--with-zipapp", {"type": _FILE, "metavar": "FILE", "help": "Copy unhang.pyz there; needs Python there."}),
 )
 
 
@@ -118,7 +126,7 @@ def _hosts_over_ssh() -> "JobSource | None":
     hosts, job_id = meta.get("--hosts"), meta.get("--slurm")
     if not meta.get("--ssh"):
         if hosts is not None or job_id is not None:
-            raise click.UsageError("--hosts and --slurm are looked at over ssh: add --ssh")
+            raise click.UsageError("--hosts and --slurm need ssh: add --ssh")
         return None
     if (hosts is None) == (job_id is None):
         raise click.UsageError("--ssh needs one of --hosts and --slurm")
@@ -142,12 +150,12 @@ def choose_source(collector: str | None, directory: Path | None, token_file: Pat
     if over_ssh is not None:
         said = click.get_current_context().get_parameter_source("collector")
         if directory is not None or said is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--ssh, --from and --collector exclude each other")
+            raise click.UsageError("--ssh, --from and --collector cannot be combined")
         return over_ssh
     if directory is not None:
         said = click.get_current_context().get_parameter_source("collector")
         if collector is not None and said is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--from and --collector exclude each other")
+            raise click.UsageError("--from and --collector cannot be combined")
         from cli.sources.files import Files
 
         return Files(directory)

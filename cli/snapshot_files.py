@@ -87,7 +87,7 @@ async def _look(looks: Looks, agents: Sequence[AgentAddress], client: httpx.Asyn
         requests, NodeSnapshot, deadline=RequestDeadline.within(_LOOK_SECONDS)
     )
     for silent in answers.silent:
-        raise Unreachable(f"this machine cannot be looked at: {silent.missing.detail}")
+        raise Unreachable(f"this machine cannot be examined: {silent.missing.detail}")
     return answers.answered[0].value
 
 
@@ -106,7 +106,7 @@ def _write(directory: Path, seen: NodeSnapshot, data: bytes) -> Path:
 
 def _nobody(job: str | None, seen: NodeSnapshot) -> NotFound:
     details = "; ".join(sorted({missing.detail for missing in seen.missing if missing.detail})[:3])
-    what = "no ranks" if job is None else f"no ranks of a job {quoted(job)}"
+    what = "no ranks" if job is None else f"no ranks of job {quoted(job)}"
     return NotFound(
         f"{what} were found on this machine",
         advice=details or "a rank is a process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK set; see unhang jobs",

@@ -47,7 +47,7 @@ _FORGET_AFTER = 200_000
 _UNKEPT = 16
 """Diagnoses that the store did not take, for those who come for them; a bound on memory."""
 
-_NOT_KEPT = NextStep(text="save this answer: the collector's store failed, so the diagnosis is not kept there")
+_NOT_KEPT = NextStep(text="save this answer: the collector's store failed, so the diagnosis is not kept")
 
 
 class Service:

@@ -38,13 +38,13 @@ class CollectorSettings(AccessSettings):
         default=2048,
         ge=8,
         le=65_536,
-        description="Connections held at once. For one more, an idle one goes of whichever address holds most.",
+        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
     )
     most_connections_per_client: int = Field(
         default=1536,  # a thousand agents behind one address may register at once
         ge=8,
         le=65_536,
-        description="Of these, for one address, or one /64 network of IPv6. For one more, an idle one of its own goes.",
+        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
     )
     agents: str = Field(
         default="", description="The agents, as a host list: `node[01-16]:8471,gpu[1,3-5]` or URLs; the port is 8471."
@@ -54,21 +54,21 @@ class CollectorSettings(AccessSettings):
     )
     agent_url: str = Field(
         default="http://{host}:8471",
-        description="How an agent is asked that DNS, Slurm or Kubernetes names by host or address alone.",
+        description="The URL of an agent that DNS, Slurm or Kubernetes names only by host or address.",
     )
     file_sd: str = Field(
         default="",
-        description="Files of agents in Prometheus' format, JSON or YAML (by their ending), parted by commas; `*` and "
-        "`?` as in a shell. Read again when they change.",
+        description="Files of agents in Prometheus' format, JSON or YAML (by their ending), separated by commas; `*` "
+        "and `?` as in a shell. Read again when they change.",
     )
     http_sd: str = Field(
-        default="", description="URLs that answer with agents in Prometheus' http_sd format, parted by commas."
+        default="", description="URLs that answer with agents in Prometheus' http_sd format, separated by commas."
     )
     http_sd_token_file: Path | None = Field(default=None, description="The bearer token to send to them.")
     dns: str = Field(
         default="",
-        description="Names, parted by commas: `_unhang._tcp.example.org` is asked for SRV records, any other, such as "
-        "that of a headless service, for its addresses.",
+        description="Names, separated by commas: `_unhang._tcp.example.org` is asked for SRV records, any other, such "
+        "as that of a headless service, for its addresses.",
     )
     dns_server: str = Field(default="", description="The name server, ADDRESS:PORT; by default the machine's own.")
     slurm: bool = Field(
@@ -80,7 +80,7 @@ class CollectorSettings(AccessSettings):
     kubernetes_namespace: str = Field(default="", description="Where these pods are; by default where ours is.")
     kubernetes_job_namespaces: str = Field(
         default="",
-        description="Where the pods of jobs are, parted by commas, `*` for everywhere: names are told with ranks.",
+        description="Where the pods of jobs are, separated by commas, `*` for everywhere: pods are named with ranks.",
     )
     kubernetes_api: str = Field(default="", description="The API server's URL; by default that of our own cluster.")
     kubernetes_account: Path = Field(
@@ -91,12 +91,12 @@ class CollectorSettings(AccessSettings):
         default=0.0,
         ge=0.0,
         le=86_400.0,
-        description="Let agents register themselves (`PUT /v1/agents/{host}`), and count one as lost that has not done "
-        "so again for so long; 0: they may not.",
+        description="Agents may register themselves (`PUT /v1/agents/{host}`); one that has not done so again for this "
+        "long counts as lost. 0: they may not.",
     )
     registration_token_file: Path | None = Field(
         default=None,
-        description="Only callers with a token of this file may register agents. It must stand in `token_file` too.",
+        description="Only callers with a token of this file may register agents. It must be in `token_file`, too.",
     )
     discovery_seconds: float = Field(
         default=15.0,
@@ -112,11 +112,11 @@ class CollectorSettings(AccessSettings):
     )
     agent_ca_file: Path | None = Field(
         default=None,
-        description="CA certificates that have signed those of the agents; by default the machine's own. "
+        description="CA certificates that signed those of the agents; by default the machine's own. "
         "Agents that serve HTTPS are named by URL: `https://node[01-16]:8471`.",
     )
     agent_cert_file: Path | None = Field(
-        default=None, description="The certificate to show to the agents. Read again when it changes."
+        default=None, description="The certificate to present to the agents. Read again when it changes."
     )
     agent_key_file: Path | None = Field(
         default=None, description="Its private key; by default in the certificate's file."
@@ -139,7 +139,7 @@ class CollectorSettings(AccessSettings):
     keep_bytes: int = Field(
         default=2 * 1024**3, ge=1, description="How many bytes the diagnoses and their snapshots may take, compressed."
     )
-    looks: int = Field(default=2, ge=1, le=10, description="Looks per diagnosis; two tell what moves.")
+    looks: int = Field(default=2, ge=1, le=10, description="Looks per diagnosis; two show what moves.")
     interval_seconds: float = Field(default=3.0, ge=0.0, le=600.0, description="Pause between two looks.")
     deadline_seconds: float = Field(
         default=30.0, gt=0.0, le=3600.0, description="When a verdict is due, whatever has answered by then."
@@ -147,8 +147,8 @@ class CollectorSettings(AccessSettings):
     survey_above: int = Field(
         default=SURVEY_ABOVE,
         ge=0,
-        description="Where more agents than this have ranks of a job, they look briefly at first, and wholly at those "
-        "ranks that the verdict is about.",
+        description="Where more agents than this have ranks of a job, they look briefly first, and in full only at "
+        "the ranks that the verdict is about.",
     )
     most_at_once: int = Field(default=256, ge=1, le=65_536, description="Agents asked at the same time.")
 

@@ -9,7 +9,7 @@ MOST_CHARACTERS = 1_000
 
 _NO_TWO_SHELLS_AGREE = re.compile(r"([\\'!])")
 
-WHY_NONE = "no command is given: a name in it is too long, or holds characters that a terminal does not show"
+WHY_NONE = "no command is given: a name in it is too long, or contains characters that a terminal does not show"
 
 
 def shell_word(word: str) -> str:

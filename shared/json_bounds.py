@@ -64,5 +64,5 @@ def _check(data: bytes, cost: int, most_bytes: int) -> None:
     if cost > most_bytes and len(data) > _SMALL:
         raise TooCostly(
             f"{len(data)} bytes of JSON that would take up to {cost // _MEBI} MiB of memory; "
-            f"at most {most_bytes // _MEBI} MiB are given to it"
+            f"at most {most_bytes // _MEBI} MiB are allowed"
         )

@@ -11,17 +11,17 @@ class Reason(StrEnum):
     """Why a source has nothing to say."""
 
     NOT_ENABLED = "not_enabled"
-    """The job, or the question, did not switch it on."""
+    """Not switched on by the job or the request."""
     NOT_PERMITTED = "not_permitted"
     NOT_FOUND = "not_found"
     GONE = "gone"
-    """It was there and ended while being looked at."""
+    """It was there and ended during the look."""
     TIMED_OUT = "timed_out"
     UNREADABLE = "unreadable"
-    """It answered with something that makes no sense."""
+    """Its answer made no sense."""
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
-    """Looking was judged unsafe, or a limit of ours was reached."""
+    """Looking was judged unsafe, or a limit of unhang's was reached."""
 
 
 class Missing(Value):
@@ -29,8 +29,8 @@ class Missing(Value):
 
     source: str = Field(description="What was asked: a source of the agent, a file, or an agent's address.")
     reason: Reason
-    detail: str = Field(default="", description="One sentence for a person, with what to do where that is known.")
+    detail: str = Field(default="", description="One sentence for a person, with what to do if that is known.")
 
 
 WAITING_LAUNCHERS = "launchers"
-"""The `source` of what an agent tells of launchers that have started no rank yet."""
+"""The `source` of what an agent reports of launchers that have started no rank yet."""

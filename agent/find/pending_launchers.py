@@ -78,7 +78,7 @@ def _words(arguments: Sequence[str]) -> Iterator[str]:
 def _missing(stat: Stat, age: float, words: str) -> Missing:
     met = f" ({words})" if words else ""
     detail = (
-        f"the launcher with pid {stat.pid} has run for {age:.0f} s and has started nobody{met}: as a rule it waits in "
-        "rendezvous for nodes that have not come"
+        f"the launcher with pid {stat.pid} has run for {age:.0f} s and has started no rank{met}: usually it waits in "
+        "rendezvous for nodes that have not arrived"
     )
     return Missing(source=WAITING_LAUNCHERS, reason=Reason.NOT_FOUND, detail=detail)

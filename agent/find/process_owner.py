@@ -39,7 +39,7 @@ def _uid(word: str) -> int:
         return pwd.getpwnam(word).pw_uid
     except KeyError as error:
         raise InvalidSettings(
-            f"{quoted(word)} is no user of this machine", advice="write names or user ids, e.g. alice,1234"
+            f"{quoted(word)} is not a user of this machine", advice="write names or user ids, e.g. alice,1234"
         ) from error
 
 

@@ -226,5 +226,5 @@ def _mistaken(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
     shown = "; ".join(f"pid {pid}: {what}" for pid, what in wrong[:_MOST_SHOWN]) + (
         "; …" if wrong[_MOST_SHOWN:] else ""
     )
-    detail = f"the environment of {len(wrong)} Python processes has what is no number of ranks ({shown})"
+    detail = f"the environment of {len(wrong)} Python processes has an invalid number of ranks ({shown})"
     return (Missing(source="ranks", reason=Reason.UNREADABLE, detail=detail),)

@@ -23,7 +23,9 @@ from shared.wire.debug_output import DeepLook, How
 DEEP_SECONDS = 40.0
 """For a look with a debugger: reading the symbols of PyTorch and CUDA takes it most of that on a busy node."""
 
-_NOT_ALLOWED = "this agent runs no debuggers; set UNHANG_AGENT_DEBUGGERS=true for it, or run `unhang look` on the node"
+_NOT_ALLOWED = (
+    "this agent runs no debuggers; set UNHANG_AGENT_DEBUGGERS=true to allow them, or run `unhang look` on the node"
+)
 _PROGRAMS = {How.GDB: "gdb", How.PYSTACK: "pystack", How.SYSCALLS: "strace"}
 
 

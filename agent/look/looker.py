@@ -97,7 +97,7 @@ class Looker:
             if not mine:
                 flight.done.wait(deadline.left())
         if not mine:
-            raise Late("the rank was looked at all the time")
+            raise Late("other looks at this rank were in progress the whole time")
         try:
             require_own(scene.procfs, rank.stat.pid)
             before = _last_beat(rank, scene)
@@ -181,7 +181,7 @@ def _timed(
         give_way()
     try:
         if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
-            raise Gone(f"process {rank.stat.pid} ended, and another has its number now")
+            raise Gone(f"process {rank.stat.pid} exited, and another process has its pid now")
         require_own(scene.procfs, rank.stat.pid)
         answer = source.look(rank, scene, question, deadline)
         with suppress(Gone):

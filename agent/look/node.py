@@ -104,5 +104,5 @@ class Node:
         if not self._avoided:
             return ()
         pids = ", ".join(str(pid) for pid, _ in sorted(self._avoided))
-        detail = f"reading about processes {pids} blocked; they are left out, or told of as last known"
+        detail = f"reading about processes {pids} blocked; they are left out, or reported as last known"
         return (Missing(source="ranks", reason=Reason.TIMED_OUT, detail=detail),)

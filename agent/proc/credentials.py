@@ -68,7 +68,7 @@ def read_credentials(procfs: ProcFs, pid: int) -> Credentials:
             parent_pid=int(status["PPid"]),
         )
     except (KeyError, ValueError) as error:
-        raise NotPermitted(f"it is not clear as which user process {pid} runs") from error
+        raise NotPermitted(f"it is unclear as which user process {pid} runs") from error
 
 
 def require_own(procfs: ProcFs, pid: int) -> Credentials:
@@ -87,7 +87,7 @@ def require_below(procfs: ProcFs, pid: int, rank: int) -> None:
     """Raise NotPermitted unless a process that a rank has started is its user's own, and that of the rank's user."""
     found, above = require_own(procfs, pid), read_credentials(procfs, rank)
     if above.uids[0] not in (0, found.uids[0]):
-        raise NotPermitted(f"process {pid} is another user's than the rank's: nothing of it is read")
+        raise NotPermitted(f"process {pid} belongs to another user than the rank: nothing of it is read")
 
 
 def has_borrowed_rights(procfs: ProcFs, pid: int) -> bool:
@@ -118,7 +118,7 @@ def _gained(found: Credentials, procfs: ProcFs, pid: int) -> str | None:
     more = found.permitted & ~found.ambient
     if found.uids[0] != 0 and more and is_in_our_user_namespace(procfs, pid):
         return f"it has capabilities {more:#x} of its own"
-    return "its program gained them when it was started" if _was_secured(procfs, pid) else None
+    return "its program gained them at start" if _was_secured(procfs, pid) else None
 
 
 def _was_secured(procfs: ProcFs, pid: int) -> bool:
@@ -143,7 +143,7 @@ def auxiliary_values(procfs: ProcFs, pid: int) -> dict[int, int]:
     """Return what the kernel noted when a program was started (getauxval(3)). Raises Gone or NotPermitted."""
     data = procfs.read(pid, "auxv", most=4096)
     if not data:
-        raise Gone(f"process {pid} ended")
+        raise Gone(f"process {pid} has exited")
     for layout in ("=QQ", "=II"):  # a program of 32 bits has words of 32 bits
         size = struct.calcsize(layout)
         found = dict(struct.iter_unpack(layout, data[: len(data) // size * size]))

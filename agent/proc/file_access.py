@@ -119,7 +119,7 @@ def permissions_of(held: int) -> Permissions:
     """Return what the file behind a descriptor says. Raises NotPermitted where it does not say, or not all of it."""
     kind = _OF_THE_KERNEL.get(_file_system_of(held))
     if kind is not None:
-        raise NotPermitted(f"a file of {kind} says only in part who may read it")
+        raise NotPermitted(f"the mode of a file in {kind} does not fully say who may read it")
     found = os.fstat(held)
     return Permissions(found.st_mode, found.st_uid, found.st_gid, _entries_of(held))
 

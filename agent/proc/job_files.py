@@ -67,14 +67,14 @@ def _require(readers: Readers, held: int, wanted: int, what: str) -> None:
     try:
         permissions = permissions_of(held)
     except NotPermitted as error:
-        raise NotPermitted(f"it is not clear who may {what}: {error}") from error
+        raise NotPermitted(f"it is unclear who may {what}: {error}") from error
     for reader in readers:
         if not reader.may(permissions, wanted):
             raise NotPermitted(f"{_named(reader)} may not {what}, and may have started the job")
 
 
 def _named(reader: Reader) -> str:
-    return "somebody who is not known" if reader.uid is None else f"the user with id {reader.uid}"
+    return "an unknown user" if reader.uid is None else f"user {reader.uid}"
 
 
 def read_tail(opened: int, most: int) -> bytes:

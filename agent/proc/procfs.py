@@ -167,7 +167,7 @@ def reading(pid: int) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, ProcessLookupError, NotADirectoryError) as error:
-        raise Gone(f"process {pid} ended, or has no such file: {error.filename}") from error
+        raise Gone(f"process {pid} has exited, or has no such file: {error.filename}") from error
     except PermissionError as error:
         raise NotPermitted(
             f"not allowed to read {error.filename or f'about process {pid}'}",
@@ -175,7 +175,7 @@ def reading(pid: int) -> Iterator[None]:
         ) from error
     except OSError as error:
         if error.errno in (errno.EIO, errno.EINVAL, errno.ENXIO):
-            raise Gone(f"process {pid} has no memory or file there any more: {error.strerror}") from error
+            raise Gone(f"process {pid} no longer has memory or a file there: {error.strerror}") from error
         raise
 
 

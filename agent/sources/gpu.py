@@ -21,7 +21,7 @@ from shared.wire.gpus import Gpus
 _CHILD = Path(__file__).parents[1] / "tools" / "nvml_child.py"
 _DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 _SECONDS = 3.0
-_NOT_INSTALLED = "there is an NVIDIA driver, and nvidia-ml-py is not installed: `pip install 'unhang[gpu]'`"
+_NOT_INSTALLED = "there is an NVIDIA driver, but nvidia-ml-py is not installed: `pip install 'unhang[gpu]'`"
 
 
 def read_gpus(deadline: Deadline, drivers: Sequence[Path] = _DRIVERS) -> Gpus:
@@ -34,7 +34,9 @@ def read_gpus(deadline: Deadline, drivers: Sequence[Path] = _DRIVERS) -> Gpus:
     limit = deadline.at_most(_SECONDS)
     output = run_bounded(command, limit, keep=("LD_LIBRARY_PATH",))
     if output.status is None:
-        raise Unavailable(Reason.TIMED_OUT, f"NVML was not done after {limit.seconds:.1f} s: the driver may be stuck")
+        raise Unavailable(
+            Reason.TIMED_OUT, f"NVML had not finished after {limit.seconds:.1f} s: the driver may be stuck"
+        )
     if output.status != 0:
         complaint = output.stderr.decode(errors="replace").strip()[-200:]
         reason = Reason.NOT_FOUND if output.status == NOT_FOUND else Reason.UNREADABLE

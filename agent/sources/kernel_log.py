@@ -31,7 +31,7 @@ _BETWEEN_DEADLINE_CHECKS = 256
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENXIO)
 """The last is what systemd's ProtectKernelLogs puts in the place of the device."""
 _ADVICE = (
-    "run the agent as root or with CAP_SYSLOG, under systemd by the drop-in kernel-log.conf, or set "
+    "run the agent as root or with CAP_SYSLOG (under systemd: the drop-in kernel-log.conf), or set "
     "kernel.dmesg_restrict=0"
 )
 

@@ -82,7 +82,7 @@ def _nothing(refusals: list[UnhangError]) -> Unavailable:
     """Say why there is nothing to read, first of all where a file is there and may not be read."""
     forbidden = [str(error) for error in refusals if isinstance(error, NotPermitted)]
     told = [*forbidden, *(str(error) for error in refusals if not isinstance(error, NotPermitted))]
-    detail = "standard output and error go to no file that can be read"
+    detail = "standard output and error do not go to a readable file"
     reason = Reason.NOT_PERMITTED if forbidden else Reason.NOT_FOUND
     return Unavailable(reason, f"{detail} ({'; '.join(told[:3])})" if told else detail)
 

@@ -30,7 +30,7 @@ _MOST_AT_ONCE = 8
 _MOST_KEPT = 12 * 1024 * 1024
 _MOST_KEPT_OF_CHILD = 3 * 1024 * 1024
 """Of memory, for the stacks of one process: 300 threads of 60 frames take a third of the first."""
-_ONE_OF_MANY = "the rank has many children, and others in the same state were looked at"
+_ONE_OF_MANY = "the rank has many children; others in the same state were examined"
 _WITHHELD = {"wchan": None, "syscall": None, "kernel_stack": (), "lock_holders": (), "before": None, "after": None}
 """What /proc shows to none but a process's own user: left out of what the job has started with other rights."""
 _PLAIN_SECONDS = 3.0
@@ -53,7 +53,7 @@ class StacksSource:
 
     def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         if question.stacks == "none":
-            raise Unavailable(Reason.NOT_ENABLED, "the question asked for no stacks")
+            raise Unavailable(Reason.NOT_ENABLED, "the request asked for no stacks")
         native = question.stacks == "native"
         stacks = self._stacks(rank.stat.pid, scene, native=native, deadline=deadline, fallback=self._fallback)
         stacks = _within(stacks, _MOST_KEPT)
@@ -64,7 +64,7 @@ class StacksSource:
     ) -> Stacks | Missing:
         try:
             if not self._turns.acquire(timeout=deadline.left()):
-                raise Unavailable(Reason.TIMED_OUT, "other processes were looked at all the time")
+                raise Unavailable(Reason.TIMED_OUT, "other processes were being examined the whole time")
             try:
                 return self._dump(pid, scene, native=native, deadline=deadline, fallback=fallback)
             finally:
@@ -122,7 +122,7 @@ def _within(stacks: Stacks | Missing, most: int) -> Stacks | Missing:
     if cost <= most:
         return stacks
     return missing_for(
-        "stacks", Unavailable(Reason.REFUSED, f"they would take {cost} bytes of memory, at most {most} are kept")
+        "stacks", Unavailable(Reason.REFUSED, f"they would take {cost} bytes of memory; at most {most} are kept")
     )
 
 

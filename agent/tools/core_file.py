@@ -75,7 +75,7 @@ def _notes(path: Path) -> CoreNotes:
         finally:
             os.close(held)
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}") from error
+        raise NotFound(f"no such file: {path}") from error
     except PermissionError as error:
         raise NotPermitted(f"not allowed to read {path}", advice="run as its owner or as root") from error
     except (NotPlain, OSError) as error:

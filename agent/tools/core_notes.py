@@ -65,7 +65,9 @@ def read_notes(core: int) -> CoreNotes:
     files = tuple(file for kind, desc in notes if kind == _FILE for file in _files(desc))
     if not status:
         cut = f": it is cut off, {size} of {end} bytes are there" if end > size else ""
-        raise UnreadableDump(f"the core file holds no thread{cut}", advice="see `ulimit -c`, and the space on the disk")
+        raise UnreadableDump(
+            f"the core file contains no thread{cut}", advice="see `ulimit -c`, and the space on the disk"
+        )
     return CoreNotes(
         size_bytes=size,
         missing_bytes=max(0, end - size),
@@ -92,7 +94,7 @@ def _headers(core: int) -> Iterator[tuple[int, int, int]]:
     headers_at, sections_at = struct.unpack_from("<QQ", head, 32)
     size, count = struct.unpack_from("<HH", head, 54)
     if kind != _ET_CORE or machine not in _MACHINES or size != 56:
-        raise UnreadableDump("an ELF file, and not a core file that we can read")
+        raise UnreadableDump("an ELF file, but not a readable core file")
     if count == _MANY_HEADERS:
         section = os.pread(core, 64, sections_at) if sections_at < 1 << 62 else b""
         count = struct.unpack_from("<I", section, 44)[0] if len(section) == 64 else 0

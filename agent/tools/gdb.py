@@ -25,7 +25,7 @@ HOW_TO_INSTALL = "gdb is not installed: `apt-get install gdb`, `dnf install gdb`
 
 _NOT_OURS = (
     "gdb opens the memory of a process for writing, too, which only its own user, root or a holder of CAP_DAC_OVERRIDE "
-    "may; run `unhang look` as one of them on the node, or let the agent (the drop-in debuggers.conf), or take "
+    "may; run `unhang look` as one of them on the node, or allow the agent (the drop-in debuggers.conf), or use "
     "`--with pystack` or `unhang stacks --native`"
 )
 _NOWHERE = "/nonexistent"
@@ -75,7 +75,7 @@ def backtrace_with_gdb(procfs: ProcFs, pid: int, program: Path | None, deadline:
 def read_gdb(output: Output, deadline: Deadline, *, pid: int | None) -> Stacks:
     """Return the frames in what gdb printed. Raises Unavailable."""
     if output.status is None:
-        raise Unavailable(Reason.TIMED_OUT, f"gdb was not done after {deadline.seconds:.1f} s")
+        raise Unavailable(Reason.TIMED_OUT, f"gdb had not finished after {deadline.seconds:.1f} s")
     try:
         return parse_gdb_text(output.stdout.decode(errors="replace"), pid=pid)
     except UnreadableDump as error:

@@ -42,7 +42,7 @@ class Memory:
     def parsing(self, deadline: Deadline) -> Iterator[None]:
         """Wait for the turn to parse what a stranger has sent. Raises Unavailable."""
         if not self._parsing.acquire(timeout=deadline.left()):
-            raise Unavailable(Reason.TIMED_OUT, "what other ranks had sent was being read all the time")
+            raise Unavailable(Reason.TIMED_OUT, "answers of other ranks were being read the whole time")
         try:
             yield
         finally:
@@ -61,7 +61,7 @@ class Receipt:
         if self._has_turn or size <= SMALL_ANSWER:
             return deadline
         if not self._turn.acquire(timeout=deadline.left()):
-            told = f"it is larger than {SMALL_ANSWER} bytes, and other answers of such a size came all the time"
+            told = f"it is larger than {SMALL_ANSWER} bytes, and other answers of such a size kept arriving"
             raise Unavailable(Reason.TIMED_OUT, told)
         self._has_turn = True
         return deadline.at_most(_LARGE_SECONDS)

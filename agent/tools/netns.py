@@ -19,7 +19,7 @@ from shared.server.addresses import Address
 _CHILD = Path(__file__).with_name("netns_child.py")
 _NO_RIGHT = (
     "the rank is in another network namespace, which only CAP_SYS_ADMIN may enter; give it to the agent "
-    "(under systemd also take RestrictNamespaces=yes out of its unit), or run the agent inside the container"
+    "(under systemd also remove RestrictNamespaces=yes from its unit), or run the agent inside the container"
 )
 
 

@@ -14,9 +14,9 @@ from shared.errors import NotPermitted
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _CAP_SYS_PTRACE = 19
 _SCOPES = {
-    "1": "only parents may look at a process",
-    "2": "only processes with CAP_SYS_PTRACE may look at others",
-    "3": "nobody may look at another process until the machine is booted anew",
+    "1": "only parents may trace a process",
+    "2": "only processes with CAP_SYS_PTRACE may trace others",
+    "3": "no process may trace another until the machine is rebooted",
 }
 
 
@@ -39,7 +39,7 @@ def permission_advice(procfs: ProcFs, pid: int, yama: Path = YAMA) -> str:
     status = procfs.fields(pid, "status")
     tracer = status.get("TracerPid", "0")
     if tracer != "0":
-        return f"process {pid} is traced already by process {tracer} (a debugger or strace)"
+        return f"process {pid} is already traced by process {tracer} (a debugger or strace)"
     mine = procfs.fields(os.getpid(), "status")
     own, other = _effective_uid(mine), _effective_uid(status)
     scope = _yama_scope(yama)
@@ -47,9 +47,9 @@ def permission_advice(procfs: ProcFs, pid: int, yama: Path = YAMA) -> str:
         remedy = "" if scope == "3" else "; run `sysctl kernel.yama.ptrace_scope=0` or give the agent CAP_SYS_PTRACE"
         return f"kernel.yama.ptrace_scope is {scope}: {_SCOPES[scope]}{remedy}"
     if own == other and own != "0" and _is_undumpable(procfs, pid, other):
-        return f"process {pid} has forbidden others to look at it (PR_SET_DUMPABLE); give the agent CAP_SYS_PTRACE"
+        return f"process {pid} does not let others trace it (PR_SET_DUMPABLE); give the agent CAP_SYS_PTRACE"
     if own == other or own == "0":
-        has = "has CAP_SYS_PTRACE, and a security module or a user namespace is in the way"
+        has = "has CAP_SYS_PTRACE, but a security module or a user namespace is in the way"
         told = f"the agent {has if _may_trace(mine) else 'lacks CAP_SYS_PTRACE'}"
         return (
             f"{told}; in a container add `--cap-add SYS_PTRACE` "

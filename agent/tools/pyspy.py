@@ -51,7 +51,7 @@ def dump_stacks(
     if pausing and (output.status is None or output.status < 0):  # killed, at the deadline or by who ends this process
         let_go(procfs, pid, begun)
     if output.status is None:
-        raise Unavailable(Reason.TIMED_OUT, f"py-spy was not done after {deadline.seconds:.1f} s")
+        raise Unavailable(Reason.TIMED_OUT, f"py-spy had not finished after {deadline.seconds:.1f} s")
     if output.status != 0:
         raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
     if len(output.stdout) > LARGEST_OUTPUT:
@@ -117,12 +117,12 @@ def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
     # Error: Failed to suspend process / Reason: EPERM: Operation not permitted
     # Permission Denied: Try running again with elevated permissions by going 'sudo env "PATH=$PATH" !!'
     text = complaint.strip()
-    last = text.splitlines()[-1] if text else "it said nothing"
+    last = text.splitlines()[-1] if text else "it printed nothing"
     lower = text.lower()
     if "permission denied" in lower or "not permitted" in lower or "eperm" in lower:
         return Unavailable(Reason.NOT_PERMITTED, permission_advice(procfs, pid))
     if "no such process" in lower or "os error 3)" in lower:
-        return Gone(f"process {pid} ended while it was looked at")
+        return Gone(f"process {pid} exited during the look")
     if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
         return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {redact(last)[:200]}")
     return Unavailable(Reason.UNREADABLE, f"py-spy failed: {redact(last)[:300]}")

@@ -30,11 +30,11 @@ def require_traceable(procfs: ProcFs, pid: int) -> None:
         raise Unavailable(Reason.NOT_PERMITTED, obstacle)
     tracer = procfs.fields(pid, "status").get("TracerPid", "0")
     if tracer != "0":
-        raise Unavailable(Reason.REFUSED, f"process {pid} is traced already by process {tracer} (a debugger or strace)")
+        raise Unavailable(Reason.REFUSED, f"process {pid} is already traced by process {tracer} (a debugger or strace)")
     if not may_be_paused(procfs, pid):
         raise Unavailable(
             Reason.REFUSED,
-            f"process {pid} is stopped or blocked in the kernel: attaching could wait for ever, or wake it",
+            f"process {pid} is stopped or blocked in the kernel: attaching could wait forever, or wake it",
         )
 
 

@@ -45,7 +45,7 @@ def trace_syscalls(
     output = trace_process(procfs, pid, command, limit, end_with=signal.SIGINT)
     text = output.stdout.decode(errors="replace")
     if not text and output.status not in (None, 0):
-        said = output.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        said = output.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"]
         raise Unavailable(Reason.UNREADABLE, f"strace failed: {redact(said[-1])[:200]}")
     return parse_strace(text.splitlines(), pid=pid, seconds=limit.seconds)
 

@@ -23,7 +23,7 @@ Examples:
   unhang check --from looks/ --json | jq '.checks[].id'
 
 Status: 0 nothing wrong (there may be notes), 10 something is wrong, 11 something is risky, 12 nothing could be
-checked; 1 it failed, 2 called wrongly.""",
+checked; 1 failed, 2 usage.""",
 )
 @job_argument
 @source_options

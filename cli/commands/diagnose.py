@@ -35,14 +35,14 @@ Examples:
   unhang diagnose --from dumps/ --json | jq .headline
   unhang diagnose --markdown --output ticket.md
 
-Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 it failed, 2 called wrongly.""",
+Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
 )
 @job_argument
 @source_options
 @ssh_options
 @json_option
 @click.option("--markdown", is_flag=True, help="Print Markdown for a chat or a ticket.")
-@click.option("--looks", type=click.IntRange(1, 10), help="Looks to take; two tell what moves. [default: 2]")
+@click.option("--looks", type=click.IntRange(1, 10), help="Looks to take; two show what moves. [default: 2]")
 @click.option("--interval", type=click.FloatRange(0, 600), help="Seconds between two looks. [default: 3]")
 @click.option(
     "--timeout",
@@ -59,7 +59,7 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 it failed, 2 called wron
     "--save",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep everything that the verdict rests on as a bundle in DIR, for --from.",
+    help="Keep everything the verdict rests on as a bundle in DIR, for --from.",
 )
 @colour_option
 @verbose_option
@@ -87,7 +87,7 @@ def diagnose(
     out where there is only one. Needs the right to trace the ranks: the same user, root, or CAP_SYS_PTRACE.
     """
     if as_json and markdown:
-        raise click.UsageError("--json and --markdown exclude each other")
+        raise click.UsageError("--json and --markdown cannot be combined")
     source = choose_source(collector, directory, token_file)
     from cli.sources.job_source import Wanted
 

@@ -15,7 +15,7 @@ from cli.terminal import emit, emit_json
 @source_options
 @json_option
 @rank_option
-@click.option("--all", "every", is_flag=True, help="All sockets and pipes, not the first ones alone.")
+@click.option("--all", "every", is_flag=True, help="All sockets and pipes, not only the first ones.")
 def fds(
     job: str | None,
     collector: str | None,

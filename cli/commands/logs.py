@@ -13,7 +13,7 @@ from cli.terminal import emit, emit_json
     epilog="""\b
 Examples:
   unhang logs JOB -n 20 --rank 2
-  unhang logs JOB --events       only lines that tell of an error, a time-out, a mismatch""",
+  unhang logs JOB --events       only lines that report an error, a timeout, a mismatch""",
 )
 @job_argument
 @source_options

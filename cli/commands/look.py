@@ -16,7 +16,7 @@ Examples:
   unhang look JOB --rank 3 --with pystack      Python and C frames of Python's threads
   unhang look JOB --rank 3 --with syscalls --seconds 5
 
-Status: 0, or 1 where the look was not possible; 2 called wrongly.""",
+Status: 0, or 1 if the look was not possible; 2 usage.""",
 )
 @job_argument
 @source_options
@@ -28,7 +28,7 @@ Status: 0, or 1 where the look was not possible; 2 called wrongly.""",
     type=click.Choice(["gdb", "pystack", "syscalls"]),
     default="gdb",
     show_default=True,
-    help="gdb: all threads' native frames; pystack: Python's threads; syscalls: what it asks of the kernel (strace).",
+    help="gdb: all threads' native frames; pystack: Python's threads; syscalls: its system calls (strace).",
 )
 @click.option(
     "--seconds",

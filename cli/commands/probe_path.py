@@ -5,7 +5,7 @@ import click
 
 @click.command(
     "probe-path",
-    short_help="Print where the probe lies, for PYTHONPATH.",
+    short_help="Print the probe's directory, for PYTHONPATH.",
     epilog="Example: PYTHONPATH=$(unhang probe-path) torchrun train.py",
 )
 def probe_path() -> None:

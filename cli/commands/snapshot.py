@@ -31,16 +31,16 @@ Examples:
     default="suspects",
     show_default=True,
     help="plain stops a rank for about 10 ms, native for about a second; suspects is plain, and native once for the "
-    "few whose plain stacks do not tell what they wait for.",
+    "few whose plain stacks do not show what they wait for.",
 )
 @click.option(
     "--pid", "pids", type=click.IntRange(1), metavar="N", multiple=True, help="Only this process; repeatable."
 )
-@click.option("--looks", type=click.IntRange(1, 100), default=2, show_default=True, help="Looks; two tell what moves.")
+@click.option("--looks", type=click.IntRange(1, 100), default=2, show_default=True, help="Looks; two show what moves.")
 @click.option("--interval", type=click.FloatRange(0, 600), default=6.0, show_default=True, help="Seconds between.")
-@click.option("--ras", is_flag=True, help="Ask NCCL RAS about the whole job, too; on one node of a job, not on all.")
-@click.option("--allow-empty", is_flag=True, help="Keep a look that finds no rank, too, and do not fail for it.")
-@click.option("--end-with-stdin", is_flag=True, help="End once standard input does, as when the ssh above is gone.")
+@click.option("--ras", is_flag=True, help="Also ask NCCL RAS about the whole job; on one node of a job, not on all.")
+@click.option("--allow-empty", is_flag=True, help="Also keep a look that finds no rank, and do not fail.")
+@click.option("--end-with-stdin", is_flag=True, help="Exit when standard input closes, as when the ssh above is gone.")
 @verbose_option
 def snapshot(
     job: str | None,

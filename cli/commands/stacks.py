@@ -21,7 +21,7 @@ from cli.terminal import emit, emit_json, wants_colour, width
 if TYPE_CHECKING:
     from cli.sources.job_source import JobChoice, JobSource
 
-_NOTHING = "no rank gave a stack\n"
+_NOTHING = "no stack could be read from any rank\n"
 
 
 @click.command(
@@ -45,7 +45,7 @@ Examples:
     help="tree: where ranks part; classes: ranks at the same place; folded: for flame graphs.",
 )
 @json_option
-@click.option("--native", is_flag=True, help="C and C++ frames too; this stops each rank for about a second.")
+@click.option("--native", is_flag=True, help="Also C and C++ frames; this stops each rank for about a second.")
 @rank_option
 @colour_option
 def stacks(

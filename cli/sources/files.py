@@ -37,7 +37,7 @@ class Files:
 
     def look_closely(self, choice: DeepChoice) -> DeepLook:
         """Files hold no process to look at. Raises NotFound."""
-        raise NotFound("files hold no process to look at", advice="unhang core FILE reads a core file")
+        raise NotFound("files contain no process to look at", advice="unhang core FILE reads a core file")
 
     def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Return one aspect of what was recorded."""

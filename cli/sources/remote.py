@@ -105,7 +105,7 @@ class Remote:
             return names[0]
         if names:
             raise InvalidInput(f"{len(names)} jobs are there: {listed(names)}", advice="say which of them to look at")
-        raise NotFound("the collector's agents see no job", advice="unhang jobs tells which agents do not answer")
+        raise NotFound("the collector's agents see no job", advice="`unhang jobs` lists the agents that do not answer")
 
     def _save(self, directory: Path, diagnosis: Diagnosis) -> Path:
         answer = self._get(f"/v1/diagnoses/{_segment(diagnosis.id)}/bundle")
@@ -144,7 +144,7 @@ class Remote:
 
 
 _HOST = re.compile(r"[\w.:%-]+")
-_ADVICE = "check the address and that `unhang collector` runs there; without --collector this machine is looked at"
+_ADVICE = "check the address and that `unhang collector` runs there; without --collector, this machine is examined"
 
 
 def _base_url(text: str) -> str:
@@ -165,11 +165,11 @@ def _refuse(text: str) -> str:
 def _token(file: Path) -> str:
     tokens = TokenFile(file).tokens()
     if not tokens:
-        raise InvalidSettings(f"token file {file} holds no token", advice="write the collector's token into it")
+        raise InvalidSettings(f"token file {file} contains no token", advice="write the collector's token into it")
     try:
         return tokens[0].decode("ascii")
     except UnicodeDecodeError as error:
-        raise InvalidSettings(f"token file {file} holds no usable token", advice="tokens are ASCII") from error
+        raise InvalidSettings(f"token file {file} contains no usable token", advice="tokens are ASCII") from error
 
 
 def _segment(text: str) -> str:
@@ -181,7 +181,7 @@ def _read(answer: httpx.Response, model: type[T]) -> T:
         return model.model_validate_json(answer.content)
     except ValidationError as error:
         raise Unreachable(
-            f"what {answer.url.host} answers is no {model.__name__}: {quoted(answer.content)}",
+            f"what {answer.url.host} answers is not a {model.__name__}: {quoted(answer.content)}",
             advice="is it an unhang collector of this version?",
         ) from error
 
@@ -203,7 +203,7 @@ def _why(error: httpx.HTTPError, over_tls: bool) -> str:
     cause: BaseException | None = error
     for _ in range(16):
         if isinstance(cause, ssl.SSLError):
-            return f"cannot be asked over TLS: {explain_tls(cause)}"
+            return f"cannot be reached over TLS: {explain_tls(cause)}"
         if isinstance(cause, OSError) and cause.errno is not None:
             refused = cause.errno == errno.ECONNREFUSED
             return "refuses the connection" if refused else f"cannot be reached: {cause.strerror}"

@@ -102,7 +102,7 @@ def read_program(path: Path) -> bytes:
     except OSError as error:
         raise InvalidSettings(f"{path} cannot be read: {error.strerror}", advice="make zipapp builds it") from error
     if len(program) > LARGEST_ZIPAPP or b"PK\x05\x06" not in program[-65_600:]:
-        raise InvalidSettings(f"{path} is no zipapp", advice="make zipapp builds dist/unhang.pyz")
+        raise InvalidSettings(f"{path} is not a zipapp", advice="make zipapp builds dist/unhang.pyz")
     return program
 
 

@@ -25,7 +25,7 @@ _ROWS = (
     _Row(
         re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED"),
         Reason.REFUSED,
-        "its host key is not the one that known_hosts has; find out why before you change that",
+        "its host key differs from the one in known_hosts; find out why before you change it",
     ),
     # Host key verification failed.
     _Row(
@@ -37,7 +37,7 @@ _ROWS = (
     _Row(
         re.compile(r"Permission denied \([\w,.@-]{1,200}\)"),
         Reason.NOT_PERMITTED,
-        "ssh was refused; log in by key or agent, for nobody can be asked for a password",
+        "ssh was refused; log in by key or ssh agent: no password can be asked for",
     ),
     # ssh: Could not resolve hostname node99: Name or service not known
     _Row(re.compile(r"Could not resolve hostname"), Reason.UNREACHABLE, "the host name does not resolve"),
@@ -68,11 +68,11 @@ def explain_ssh(status: int, said: bytes) -> NoAnswer:
         return NoAnswer(Reason.UNREACHABLE, f"ssh failed, or what it ran was killed{_quoted_end(text)}")
     if status == _NOT_FOUND:
         advice = "name it by --remote-command, or bring it along by --with-zipapp"
-        return NoAnswer(Reason.NOT_FOUND, f"the command is not there; {advice}{_quoted_end(text)}")
+        return NoAnswer(Reason.NOT_FOUND, f"the command does not exist there; {advice}{_quoted_end(text)}")
     if status == _NOT_EXECUTABLE:
         return NoAnswer(Reason.NOT_PERMITTED, f"the command may not be run there{_quoted_end(text)}")
     if status == 0:
-        return NoAnswer(Reason.UNREADABLE, f"what answered is no unhang: it gave no look{_quoted_end(text)}")
+        return NoAnswer(Reason.UNREADABLE, f"what answered is not unhang: it sent no look{_quoted_end(text)}")
     how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
     return NoAnswer(Reason.UNREADABLE, f"the command {how}{_quoted_end(text)}")
 

@@ -84,5 +84,5 @@ def _without_second_names(visits: Sequence[HostVisit], lists: Mapping[str, RankL
 def _only_some(visit: HostVisit, told: RankList, job: str | None) -> Missing | None:
     if visit.missing is None:
         return None
-    detail = f"only {len(visit.looks)} of its looks came (ranks {ranks_of(told, job)}): {visit.missing.detail}"
+    detail = f"only {len(visit.looks)} of its looks arrived (ranks {ranks_of(told, job)}): {visit.missing.detail}"
     return visit.missing.model_copy(update={"detail": detail})

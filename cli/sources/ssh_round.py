@@ -80,7 +80,7 @@ class SshRound:
         looks, broken = await asyncio.to_thread(_read_looks, bytes(out), look.count)
         if len(looks) == look.count:
             return HostVisit(host, looks)
-        why = cut or broken or ended or NoAnswer(Reason.UNREADABLE, f"{len(looks)} looks came, not {look.count}")
+        why = cut or broken or ended or NoAnswer(Reason.UNREADABLE, f"{len(looks)} looks arrived, not {look.count}")
         return HostVisit(host, looks, Missing(source=f"ssh {host}", reason=why.reason, detail=str(why)))
 
     async def _run(self, command: Sequence[str], out: bytearray) -> NoAnswer:
@@ -137,7 +137,7 @@ async def _started(command: Sequence[str]) -> _Ssh:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise InvalidSettings(
-            f"{command[0]} cannot be run: {why}", advice="install an ssh client, or name one by --ssh-command"
+            f"{command[0]} cannot be run: {why}", advice="install an ssh client, or name one with --ssh-command"
         ) from error
 
 
@@ -181,16 +181,16 @@ def _read_looks(out: bytes, most: int) -> tuple[tuple[NodeSnapshot, ...], NoAnsw
     looks: list[NodeSnapshot] = []
     for line in _objects(out):
         if len(looks) == most:
-            return (), NoAnswer(Reason.UNREADABLE, f"more than {most} looks came")
+            return (), NoAnswer(Reason.UNREADABLE, f"more than {most} looks arrived")
         try:
             look = read_answer(line, NodeSnapshot)
         except NoAnswer as error:
             return tuple(looks), error
         if look.host is None:  # every field may be absent, so that any JSON would do
-            return tuple(looks), NoAnswer(Reason.UNREADABLE, f"what answered is no unhang: {quoted(line)}")
+            return tuple(looks), NoAnswer(Reason.UNREADABLE, f"what answered is not unhang: {quoted(line)}")
         looks.append(look)
     if out and not looks and not out.startswith(b"{") and b"\n{" not in out:
-        return (), NoAnswer(Reason.UNREADABLE, f"what answered is no unhang: {quoted(out)}")
+        return (), NoAnswer(Reason.UNREADABLE, f"what answered is not unhang: {quoted(out)}")
     return tuple(looks), None
 
 

@@ -2,8 +2,9 @@
 
 from cli.tables.deep_looks import threads_lines
 from cli.tables.table import text
-from collector.show.text.printable import counted, printable
+from collector.show.text.printable import printable
 from shared.missing import Missing
+from shared.plural import counted
 from shared.wire.core_report import CoreReport
 from shared.wire.stacks import Stacks
 
@@ -23,7 +24,9 @@ def core_table(report: CoreReport) -> str:
 def _facts(report: CoreReport) -> list[tuple[str, str]]:
     cut = f", {report.missing_bytes} bytes are cut off (see ulimit -c)" if report.missing_bytes else ""
     here = "" if report.executable_found else " (not here: name it with --exe)"
-    signal = f"{report.signal_name} to thread {report.thread}" if report.signal is not None else "none: it was alive"
+    signal = (
+        f"{report.signal_name} to thread {report.thread}" if report.signal is not None else "none: it was still running"
+    )
     return [
         ("file", f"{report.file}, {report.size_bytes} bytes{cut}"),
         ("process", f"pid {report.pid}: {report.command}" if report.pid is not None else report.command),
@@ -38,7 +41,7 @@ def _lost(report: CoreReport) -> str:
     if not lost:
         return "all are here"
     more = f" and {len(lost) - _MOST_MISSING} more" if len(lost) > _MOST_MISSING else ""
-    return f"{counted(len(lost), 'file')} not here: {', '.join(lost[:_MOST_MISSING])}{more}"
+    return f"{counted(len(lost), 'file')} missing here: {', '.join(lost[:_MOST_MISSING])}{more}"
 
 
 def _missing(part: Missing) -> list[str]:

@@ -2,6 +2,7 @@
 
 from cli.tables.table import table, text
 from collector.show.text.printable import printable
+from shared.plural import either
 from shared.wire.debug_output import DeepLook, SyscallTrace
 from shared.wire.stacks import Stacks, Thread
 
@@ -30,7 +31,7 @@ def threads_lines(stacks: Stacks) -> list[str]:
         names = ", ".join(dict.fromkeys(printable(each.name, most=40) for each in threads if each.name))
         tids = ", ".join(str(each.tid) for each in threads[:8]) + (" …" if len(threads) > 8 else "")
         main = " (main)" if stacks.main in threads else ""
-        lines += ["", f"thread{'s' if len(threads) > 1 else ''} {tids}{main} {names}".rstrip()]
+        lines += ["", f"{either(threads, 'thread', 'threads')} {tids}{main} {names}".rstrip()]
         frames = stacks.stack(threads[0])
         cut = len(frames) - _MOST_FRAMES
         lines += [f"    … {cut} frames"] if cut > 0 else []

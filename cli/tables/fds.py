@@ -12,7 +12,7 @@ _FIRST = 12
 
 def fds_table(view: FdsView, *, every: bool) -> str:
     """Return a block per rank: counts, sockets, pipes, devices; the first ones unless `every`."""
-    return "\n".join(_rank(each, None if every else _FIRST) for each in view.ranks) or "no rank tells of any\n"
+    return "\n".join(_rank(each, None if every else _FIRST) for each in view.ranks) or "no rank reports any\n"
 
 
 def _rank(each: RankFds, most: int | None) -> str:
@@ -48,4 +48,4 @@ def _other_end(pipe: Pipe, own: int | None) -> str:
     if set(pipe.other_end) == {own}:
         return "itself"
     pids = ", ".join(str(pid) for pid in pipe.other_end[:8])
-    return f"pid {pids}" if pids else "nobody that is seen"
+    return f"pid {pids}" if pids else "no visible process"

@@ -12,14 +12,14 @@ _HEADS = ("RANKS", "ISSUED", "COMPLETED", "PENDING", "")
 def sequences_table(view: SequencesView) -> str:
     """Return one table per process group."""
     if not view.groups:
-        return "no flight record tells of a process group\n"
+        return "no flight record names a process group\n"
     return "\n".join(_group(group) for group in view.groups)
 
 
 def _group(group: GroupTable) -> str:
     inferred = ", members inferred" if group.members_inferred else ""
-    behind = f"; behind: {ranks_text(group.behind)}" if group.behind else "; nobody is behind"
-    unknown = f"; not known: {ranks_text(group.unknown)}" if group.unknown else ""
+    behind = f"; behind: {ranks_text(group.behind)}" if group.behind else "; no rank is behind"
+    unknown = f"; unknown: {ranks_text(group.unknown)}" if group.unknown else ""
     title = f"{group_text(group.group)}{inferred}: issued up to #{group.issued_most}{behind}{unknown}"
     return text([title, *table(_HEADS, _rows(group), indent=2)])
 

@@ -149,7 +149,7 @@ class SourceMetrics(Collector):
     def collect(self) -> list[GaugeMetricFamily]:
         """Say of each source whether its last answer could be used, and how many agents it knows."""
         up = GaugeMetricFamily("unhang_collector_source_up", "1 while a source of agents answers.", labels=["source"])
-        agents = GaugeMetricFamily("unhang_collector_source_agents", "Agents that a source knows.", labels=["source"])
+        agents = GaugeMetricFamily("unhang_collector_source_agents", "Agents known from a source.", labels=["source"])
         lost = GaugeMetricFamily("unhang_collector_agents_lost", "Agents whose registration has run out.")
         # Two URLs that differ in what is not shown have one name, and Prometheus takes no label twice.
         by_name: dict[str, tuple[bool, int]] = {}

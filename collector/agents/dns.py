@@ -27,7 +27,7 @@ class NamedAgents:
         """Raise InvalidSettings where dnspython is absent, or the name or the server's address cannot be used."""
         _require_dnspython()
         if not 0 < len(name) <= _LONGEST_NAME or not name.isascii():
-            raise InvalidSettings(f"{quoted(name)} is no name to ask DNS for")
+            raise InvalidSettings(f"{quoted(name)} is not a DNS name")
         self.name = f"dns {name}"
         self._name = name
         self._agent_url = agent_url
@@ -44,7 +44,7 @@ class NamedAgents:
                 return SourceReading(self._services(await self._ask(resolver, "SRV")))
             both = await asyncio.gather(self._ask(resolver, "A"), self._ask(resolver, "AAAA"))
         except (dns.exception.DNSException, OSError) as error:
-            raise NoAnswer(_reason(error), f"the name servers gave nothing: {quoted(str(error), most=200)}") from error
+            raise NoAnswer(_reason(error), f"DNS lookup failed: {quoted(str(error), most=200)}") from error
         found = [str(record.address) for answer in both for record in _records(answer)]
         if not found:
             raise NoAnswer(Reason.NOT_FOUND, "the name has no addresses")
@@ -100,6 +100,7 @@ def _server(text: str) -> tuple[str, int]:
         ipaddress.ip_address(host)
     except ValueError as error:
         raise InvalidSettings(
-            f"{quoted(text)} is no address of a name server", advice="write its IP address and port, e.g. 10.0.0.2:53"
+            f"{quoted(text)} is not the address of a name server",
+            advice="write its IP address and port, e.g. 10.0.0.2:53",
         ) from error
     return host, port

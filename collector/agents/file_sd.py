@@ -43,9 +43,9 @@ class FileTargets:
         named = [] if glob.has_magic(self._pattern) else [self._pattern]
         files = [Path(name) for name in sorted({*glob.iglob(self._pattern), *named})]
         if len(files) > _MOST_FILES:
-            raise InvalidInput(f"more than {_MOST_FILES} files are there")
+            raise InvalidInput(f"more than {_MOST_FILES} files match")
         if not files:
-            raise InvalidInput("no such file is there")
+            raise InvalidInput("no such file")
         known, missing = {}, []
         for file in files:
             before = self._known.get(file, (None, ()))

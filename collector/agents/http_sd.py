@@ -47,7 +47,7 @@ async def fetch(url: str, *, headers: dict[str, str], tls: ssl.SSLContext | None
             return await read_body(response, most_bytes=most_bytes)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         if isinstance(error, httpx.InvalidURL):
-            raise NoAnswer(Reason.UNREADABLE, f"it is no URL: {error}") from error
+            raise NoAnswer(Reason.UNREADABLE, f"it is not a URL: {error}") from error
         raise explain_transport(error) from error
 
 
@@ -63,6 +63,6 @@ def _without_secrets(url: str) -> str:
     except ValueError:
         host, port = None, None
     if host is None or parts.scheme not in ("http", "https"):
-        raise InvalidSettings(f"{quoted(url)} is no URL to ask for agents", advice="write http://HOST:PORT/PATH")
+        raise InvalidSettings(f"{quoted(url)} is not the URL of a list of agents", advice="write http://HOST:PORT/PATH")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}{parts.path}"

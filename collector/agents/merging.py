@@ -26,7 +26,7 @@ class KnownAgent(Value):
     address: AgentAddress
     learnt_from: tuple[str, ...] = Field(description="The sources that name it, e.g. `agents`, `slurm`.")
     labels: dict[str, str] = Field(default_factory=dict)
-    lost_at: float | None = Field(default=None, description="When it was last heard of, where its lease has run out.")
+    lost_at: float | None = Field(default=None, description="When it last registered, if its lease has run out.")
     asked: bool = Field(default=True, description="False: it is lost for so long that it is only remembered.")
 
 
@@ -124,7 +124,7 @@ def _is_address(host: str) -> bool:
 def _conflict(known: _Merging, seen: Sighting) -> Missing:
     sources = ", ".join(known.sources)
     detail = (
-        f"{known.address.host} is at {known.address.url} by {sources}, and at {seen.address.url} by {seen.source}; "
+        f"{known.address.host} is at {known.address.url} by {sources} and at {seen.address.url} by {seen.source}; "
         "the first is asked"
     )
     return Missing(source=seen.source, reason=Reason.UNREADABLE, detail=detail)
@@ -134,5 +134,5 @@ def _too_many(seen: Sighting) -> Missing:
     return Missing(
         source=seen.source,
         reason=Reason.REFUSED,
-        detail=f"all sources together name more than {MOST_SIGHTINGS} agents; the rest is left out",
+        detail=f"all sources together name more than {MOST_SIGHTINGS} agents; the rest are left out",
     )

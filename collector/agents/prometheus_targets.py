@@ -35,11 +35,11 @@ _GROUPS = TypeAdapter(list[_Group])
 def parse_targets(content: bytes, *, source: str, yaml: bool = False) -> tuple[Sighting, ...]:
     """Return the agents that a list of target groups names. Raises InvalidInput, which says what is wrong where."""
     if len(content) > (MOST_YAML_BYTES if yaml else MOST_BYTES):
-        raise InvalidInput(f"the list of targets has {len(content)} bytes, which is too much")
+        raise InvalidInput(f"the list of targets has {len(content)} bytes, which is too large")
     try:
         groups = _GROUPS.validate_python(_load_yaml(content)) if yaml else _GROUPS.validate_json(content)
     except ValidationError as error:
-        raise InvalidInput(f"it is no list of target groups: {first_mistake(error)}") from error
+        raise InvalidInput(f"it is not a list of target groups: {first_mistake(error)}") from error
     return tuple(_sightings(groups, source))
 
 
@@ -76,10 +76,10 @@ def _load_yaml(content: bytes) -> Any:
             opens = isinstance(event, yaml.CollectionStartEvent)
             depth += 1 if opens else -1 if isinstance(event, yaml.CollectionEndEvent) else 0
             if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
-                raise InvalidInput("YAML with aliases, or nested deeply, is no list of target groups")
+                raise InvalidInput("YAML with aliases, or deeply nested, is not a list of target groups")
         return yaml.load(content, Loader=loader)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-99-99
-        raise InvalidInput(f"it is no YAML: {' '.join(str(error).split())[:200]}") from error
+        raise InvalidInput(f"it is not YAML: {' '.join(str(error).split())[:200]}") from error
 
 
 def require_yaml() -> ModuleType:

@@ -64,7 +64,7 @@ class LeaseSharing:
             self._leases.learn(told)
             self._known = len(told)
             if self._leases.trouble is not None:
-                _log.info("registrations are shared and kept again")
+                _log.info("registrations are shared and stored again")
             self._leases.trouble = None
 
     async def keep_on(self, stop: asyncio.Event) -> None:
@@ -82,11 +82,11 @@ class LeaseSharing:
 
     def _fail(self, why: str) -> None:
         if self._leases.trouble is None:
-            _log.warning("registrations are neither shared nor kept: %s", why)
+            _log.warning("registrations are neither shared nor stored: %s", why)
         self._leases.trouble = Missing(
             source=SOURCE,
             reason=Reason.UNREACHABLE,
-            detail="the store fails: who registers at other collectors is not known, those known before are kept",
+            detail="the store fails: registrations at other collectors are unknown; those known before are kept",
         )
 
 

@@ -29,10 +29,10 @@ def parse_registrant(host: str, registration: Registration, *, sender: str) -> A
     """Return where a registrant wants to be asked. Raises InvalidHostlist."""
     name = parse_one(host)
     if ":" in host:
-        raise InvalidHostlist(f"{quoted(host)} is no name of a node")
+        raise InvalidHostlist(f"{quoted(host)} is not a node name")
     found = parse_one(registration.url or _where_from(sender, registration))
     if urlsplit(found.url).path:
-        raise InvalidHostlist(f"{quoted(found.url)} has a path, and an agent that registers has none", advice=_ADVICE)
+        raise InvalidHostlist(f"{quoted(found.url)} has a path; an agent registers without one", advice=_ADVICE)
     return found.model_copy(update={"host": name.host})
 
 
@@ -46,7 +46,8 @@ async def refuse_own_places(address: AgentAddress, *, sender: str) -> None:
     for found in await _meant_by(host):
         if _is_near(found) and not (here is not None and (here == found or (here.is_loopback and found.is_loopback))):
             raise NotPermitted(
-                f"{quoted(host)} is {found}, which is not asked for who registers from {quoted(sender)}", advice=_ADVICE
+                f"{quoted(host)} is {found}, which is not accepted from an agent that registers from {quoted(sender)}",
+                advice=_ADVICE,
             )
 
 

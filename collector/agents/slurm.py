@@ -44,7 +44,7 @@ class SlurmNodes:
             jobs[f"slurm-{job}"] = hosts
             nodes.update(dict.fromkeys(hosts))
             if len(nodes) > MOST_SIGHTINGS or len(jobs) > _MOST_JOBS:
-                raise NoAnswer(Reason.REFUSED, "Slurm tells of more jobs and nodes than make sense")
+                raise NoAnswer(Reason.REFUSED, "Slurm reports an implausible number of jobs and nodes")
         agents = tuple(Sighting(address_at(node, self._agent_url), self.name) for node in nodes)
         return SourceReading(agents, tuple(missing), jobs)
 
@@ -57,7 +57,7 @@ class SlurmNodes:
         nodes = variables.get("SLURM_JOB_NODELIST") or variables.get("SLURM_NODELIST")
         found = _LINE.fullmatch(f"{variables.get('SLURM_JOB_ID', '')}|{nodes or ''}")
         if found is None:
-            raise NoAnswer(Reason.NOT_FOUND, "there is no squeue on PATH, and we run in no allocation of Slurm's")
+            raise NoAnswer(Reason.NOT_FOUND, "squeue is not on PATH, and the collector runs in no Slurm allocation")
         return [(found[1], found[2])]
 
     async def _hosts(self, hostlist: str, missing: list[Missing]) -> tuple[str, ...]:

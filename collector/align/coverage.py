@@ -12,13 +12,13 @@ from shared.wire.snapshot import NodeSnapshot
 
 _SOURCES = ("process", "stacks", "recorder", "fds", "logs")
 _ABSENT = {
-    Presence.EXITED: (Reason.GONE, "its process has ended"),
-    Presence.ABSENT: (Reason.NOT_FOUND, "no process or dump of it was found"),
-    Presence.LEFT_OUT: (Reason.NOT_FOUND, "no process or dump of it was found"),
+    Presence.EXITED: (Reason.GONE, "its process has exited"),
+    Presence.ABSENT: (Reason.NOT_FOUND, "no process or dump was found for it"),
+    Presence.LEFT_OUT: (Reason.NOT_FOUND, "no process or dump was found for it"),
     Presence.UNREACHABLE: (Reason.UNREACHABLE, "its node did not answer"),
     Presence.UNSEEN: (
         Reason.NOT_FOUND,
-        "nobody looked at it: it is in none of the files and on none of the nodes given",
+        "it was not examined: found in no given file and on no given node",
     ),
 }
 

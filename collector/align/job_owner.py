@@ -106,7 +106,7 @@ def _several(ranks: Mapping[str, set[int]], user: str | None) -> Iterator[Confli
 def _unknown(unknown: set[int], user: str | None) -> Iterator[Conflict]:
     if unknown and user is not None:
         yield _conflict(
-            f"ranks {fold(unknown)} may be another user's than the rest: the agents there are too old to say"
+            f"ranks {fold(unknown)} may belong to another user than the rest: their agents are too old to report it"
         )
 
 
@@ -125,14 +125,14 @@ def _elsewhere(snapshots: Sequence[NodeSnapshot], job: str | None) -> Iterator[C
         homes[identity.rank].add(identity.container_id)
         sizes[identity.container_id].add(identity.world_size)
     if outside := {each.rank for each in every if each.container_id is None}:
-        yield _conflict(f"ranks {fold(outside)} run in no container, and others do: they may be of another job")
+        yield _conflict(f"ranks {fold(outside)} run in no container, but others do: they may belong to another job")
     if left := {each.rank for each in mine if each.attempt < newest and each.container_id not in here}:
         what = f"attempt {newest} runs in other containers than ranks {fold(left)} before it"
         yield _conflict(f"{what}: it may be another job")
     if len(set(map(frozenset, sizes.values()))) > 1:
-        yield _conflict("some containers know of another world size than others: they may be of another job")
+        yield _conflict("containers disagree on the world size: they may belong to different jobs")
     if twice := {rank for rank, containers in homes.items() if len(containers) > 1}:
-        yield _conflict(f"ranks {fold(twice)} run in several containers at once: some may be of another job")
+        yield _conflict(f"ranks {fold(twice)} run in several containers at once: some may belong to another job")
 
 
 def _conflict(text: str) -> Conflict:

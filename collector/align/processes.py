@@ -40,7 +40,7 @@ def impossible_ranks(snapshots: Sequence[NodeSnapshot], job: str | None) -> list
         return []
     told = ", ".join(f"rank {_number(rank)} by pid {pid} on {host}" for rank, host, pid in mine[:_MOST_TOLD])
     more = f" and {len(mine) - _MOST_TOLD} more" if len(mine) > _MOST_TOLD else ""
-    text = f"no job has such ranks: {told}{more}; they were left out"
+    text = f"these rank numbers are implausible: {told}{more}; they were left out"
     return [Conflict(sources=("process", "process"), text=text)]
 
 
@@ -126,7 +126,7 @@ def world_size_of(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expecte
 
 def _not_believed(claims: Mapping[int, set[int]]) -> Conflict:
     told = [f"ranks {fold(ranks)} say {_number(size)}" for size, ranks in sorted(claims.items()) if size > MOST_RANKS]
-    text = f"a world size above {MOST_RANKS} is not believed: " + ", ".join(told[:_MOST_TOLD])
+    text = f"ignored a world size above {MOST_RANKS}: " + ", ".join(told[:_MOST_TOLD])
     return Conflict(sources=("process", "process"), text=text)
 
 

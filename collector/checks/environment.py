@@ -14,6 +14,7 @@ from collector.checks.facts import (
     told,
     variable_of,
     who_in_words,
+    who_with,
 )
 from shared.answer.checks import Check, CheckId, Severity
 from shared.wire.setup import Setup
@@ -72,7 +73,7 @@ SETTINGS: tuple[Setting, ...] = (
         Severity.RISKY,
         ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),
         _nobody_handles,
-        "a collective that fails or times out ends nothing: the ranks wait for ever",
+        "a collective that fails or times out ends nothing: the ranks wait forever",
         "leave TORCH_NCCL_ASYNC_ERROR_HANDLING unset (3, the default), or set it to 1",
     ),
     Setting(
@@ -80,7 +81,7 @@ SETTINGS: tuple[Setting, ...] = (
         Severity.NOTE,
         ("TORCH_NCCL_ENABLE_MONITORING",),
         _off,
-        "nobody notices when PyTorch's watchdog itself is stuck in a CUDA or NCCL call",
+        "nothing notices when PyTorch's watchdog itself is stuck in a CUDA or NCCL call",
         "leave TORCH_NCCL_ENABLE_MONITORING unset, or set it to 1",
     ),
     Setting(
@@ -96,7 +97,7 @@ SETTINGS: tuple[Setting, ...] = (
         Severity.NOTE,
         ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
         lambda _, value: value == "0",
-        "without a flight record a hang can be suspected from stacks, and seldom proven",
+        "without a flight record a hang can be suspected from stacks, but seldom proven",
         "set it to 2000, or start with `unhang run --`",
         of_nccl=False,
         untraced=True,
@@ -106,8 +107,8 @@ SETTINGS: tuple[Setting, ...] = (
         Severity.NOTE,
         ("CUDA_LAUNCH_BLOCKING",),
         _on,
-        "each kernel is waited for: right for a search, slow for training, and it changes where a hang shows",
-        "leave CUDA_LAUNCH_BLOCKING unset when the search is over",
+        "the CPU waits for each kernel: good for debugging, slow, and it changes where a hang shows",
+        "unset CUDA_LAUNCH_BLOCKING after debugging",
     ),
 )
 
@@ -144,8 +145,8 @@ def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
             CheckId.RECORDER_OFF,
             Severity.NOTE,
             who,
-            seen=f"{who_in_words(who)} run PyTorch {who[0].setup.versions.torch}, whose recorder is off by default",
-            why="without a flight record a hang can be suspected from stacks, and seldom proven",
+            seen=f"{who_with(who, 'run')} PyTorch {who[0].setup.versions.torch}, whose recorder is off by default",
+            why="without a flight record a hang can be suspected from stacks, but seldom proven",
             change="set TORCH_NCCL_TRACE_BUFFER_SIZE=2000, or start with `unhang run --`",
         )
 
@@ -175,8 +176,8 @@ def timeouts(facts: JobFacts) -> Iterator[Check]:
             Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
             [facts.processes[position] for position, _, _ in long],
             seen=f"an operation of group {shown(name)} may take {min(hours, 1e6):.0f} hours",
-            why="so long a hang costs the whole job before PyTorch ends it",
-            change="give init_process_group and new_group a timeout of two hours at most; give slow steps their group",
+            why="a hang blocks the whole job that long before PyTorch ends it",
+            change="give init_process_group and new_group two hours at most; put slow steps in a group of their own",
         )
 
 
@@ -191,8 +192,8 @@ def nccl_silent(facts: JobFacts) -> Iterator[Check]:
             Severity.NOTE,
             who,
             seen=f"NCCL_DEBUG is not set for {who_in_words(who)}",
-            why="NCCL then keeps even its warnings, such as a lost connection with the peer's name, to itself",
-            change="set NCCL_DEBUG=WARN; INFO with NCCL_DEBUG_SUBSYS=INIT,NET while a fault is looked for",
+            why="NCCL then does not log even its warnings, such as a lost connection with the peer's name",
+            change="set NCCL_DEBUG=WARN; INFO with NCCL_DEBUG_SUBSYS=INIT,NET while debugging",
         )
 
 
@@ -206,8 +207,8 @@ def settings_differ(facts: JobFacts) -> Iterator[Check]:
                 Severity.RISKY,
                 minority(sides),
                 seen=in_sides(sides, of=name),
-                why="ranks that choose differently how to talk wait for messages that nobody sends",
-                change=f"set one {name} for all ranks, in the job's script and not in a login profile",
+                why="ranks that choose different transports or protocols wait for messages that are never sent",
+                change=f"set the same {name} for all ranks, in the job's script and not in a login profile",
             )
 
 

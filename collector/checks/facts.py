@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from collector.align.expected import Expected, Neighbour
 from collector.align.processes import MOST_RANKS
 from shared.answer.checks import Check, CheckId, Severity
+from shared.plural import either
 from shared.ranks import fold, ranks_in_words
 from shared.wire.gpus import Gpu, Gpus
 from shared.wire.setup import Setup
@@ -216,17 +217,16 @@ def sorted_sides(values: Mapping[str, list[RankFacts]]) -> list[Side]:
 def in_sides(sides: Sequence[tuple[str, Sequence[RankFacts]]], *, verb: str = "have", of: str = "") -> str:
     """Say `ranks 0-3 on node1 have a, rank 4 on node2 has b`; `of` stands before each value."""
     word = f" {of}" if of else ""
-    told = [f"{who_in_words(who)} {_agreeing(verb, who)}{word} {shown(value)}" for value, who in sides[:_MOST_SIDES]]
+    named = [f"{who_with(who, verb)}{word} {shown(value)}" for value, who in sides[:_MOST_SIDES]]
     more = [f"and {len(sides) - _MOST_SIDES} more values"] if len(sides) > _MOST_SIDES else []
-    return ", ".join([*told, *more])
+    return ", ".join([*named, *more])
 
 
-def _agreeing(verb: str, who: Sequence[RankFacts]) -> str:
-    """Put a verb for one rank or for several; that of `meet at` is the first word."""
-    if len({each.rank for each in who}) != 1:
-        return verb
+def who_with(who: Sequence[RankFacts], verb: str) -> str:
+    """Say `rank 3 on node1 has`, `ranks 0-2 meet at`: `verb` is the form for several, its first word agrees."""
     first, _, rest = verb.partition(" ")
-    return " ".join(part for part in ("has" if first == "have" else f"{first}s", rest) if part)
+    agreeing = either({each.rank for each in who}, "has" if first == "have" else f"{first}s", first)
+    return " ".join(part for part in (who_in_words(who), agreeing, rest) if part)
 
 
 def shown(value: str) -> str:

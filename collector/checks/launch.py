@@ -14,6 +14,7 @@ from collector.checks.facts import (
     shown,
     told,
     who_in_words,
+    who_with,
 )
 from shared.answer.checks import Check, CheckId, Severity
 from shared.wire.setup import Setup
@@ -41,7 +42,7 @@ def one_process_of_many(facts: JobFacts) -> Iterator[Check]:
             [only],
             seen=f"one process of WORLD_SIZE {size} is seen"
             + (", started in the batch script of a Slurm job and not by srun" if slurm else ", started by no launcher"),
-            why="it waits for ranks that nobody has started",
+            why="it waits for ranks that were never started",
             change="write `srun` before `python` in the batch script"
             if slurm
             else "start with torchrun --nproc-per-node N, or start each RANK on its node",
@@ -64,7 +65,7 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
                     CheckId.DEVICES_SHARED,
                     Severity.RISKY,
                     sharing,
-                    seen=f"{who_in_words(sharing)} come to the same device, {shown(str(device))}, by LOCAL_RANK "
+                    seen=f"{who_in_words(sharing)} use the same device, {shown(str(device))}, by LOCAL_RANK "
                     f"{_local_ranks(sharing)} and CUDA_VISIBLE_DEVICES {_values(sharing, _VISIBLE)}",
                     why="NCCL refuses two ranks of one communicator on one device, or they wait for each other there",
                     change="give each process of a node its own LOCAL_RANK, and call torch.cuda.set_device(LOCAL_RANK)",
@@ -118,9 +119,9 @@ def device_beyond_visible(facts: JobFacts) -> Iterator[Check]:
             CheckId.DEVICE_BEYOND_VISIBLE,
             Severity.WRONG,
             lost,
-            seen=f"{who_in_words(lost)} have LOCAL_RANK {_values(lost, 'LOCAL_RANK')} with CUDA_VISIBLE_DEVICES "
+            seen=f"{who_with(lost, 'have')} LOCAL_RANK {_values(lost, 'LOCAL_RANK')} with CUDA_VISIBLE_DEVICES "
             f"{_values(lost, _VISIBLE)}",
-            why="the device with that number does not exist there (invalid device ordinal)",
+            why="no device has that number there (invalid device ordinal)",
             change="set CUDA_VISIBLE_DEVICES to as many devices as the node has ranks, or start fewer ranks there",
         )
 
@@ -154,7 +155,7 @@ def versions_differ(facts: JobFacts) -> Iterator[Check]:
                 severity,
                 minority(sides),
                 seen=in_sides(sides, verb="run", of=_NAMES[name]),
-                why="versions that differ speak differently, and fail or wait where they do",
+                why="different versions may use different protocols, and then fail or hang",
                 change=change,
             )
 
@@ -166,7 +167,7 @@ _VERSIONS = (
     ("nccl", Severity.WRONG, _ONE_IMAGE + "; look for a second libnccl.so.2 in LD_LIBRARY_PATH"),
     ("cuda", Severity.RISKY, _ONE_IMAGE),
     ("python", Severity.NOTE, _ONE_IMAGE),
-    ("driver", Severity.NOTE, "bring the nodes to one driver, or keep the odd ones out of this job"),
+    ("driver", Severity.NOTE, "install the same driver on all nodes, or keep the odd ones out of this job"),
 )
 
 
@@ -186,8 +187,8 @@ def cpus(facts: JobFacts) -> Iterator[Check]:
                 Severity.NOTE,
                 fed,
                 seen=f"{who_in_words(fed)} may use one CPU",
-                why="the rank, its DataLoader's workers and NCCL's threads take turns on it and come late",
-                change="ask for more: --cpus-per-task in Slurm, cpu requests in Kubernetes",
+                why="the rank, its DataLoader workers and NCCL's threads share it and run late",
+                change="request more: --cpus-per-task in Slurm, cpu requests in Kubernetes",
             )
         yield from _too_many_threads(who, sum(threads.get(id(each.setup), 0) for each in who))
 
@@ -200,7 +201,7 @@ def _too_many_threads(who: list[RankFacts], threads: int) -> Iterator[Check]:
             Severity.NOTE,
             who,
             seen=f"OMP_NUM_THREADS of {who_in_words(who)} make {threads} threads for {there} CPUs",
-            why="threads that wait for CPUs make ranks late to collectives",
+            why="threads that wait for CPUs make ranks late for collectives",
             change=f"set OMP_NUM_THREADS to {max(1, there // len(who))}",
         )
 

@@ -13,6 +13,7 @@ from collector.checks.facts import (
     shown,
     told,
     who_in_words,
+    who_with,
 )
 from collector.checks.rendezvous import is_local
 from shared.answer.checks import Check, CheckId, Severity
@@ -34,8 +35,8 @@ def master_is_local(facts: JobFacts) -> Iterator[Check]:
             CheckId.MASTER_IS_LOCAL,
             Severity.WRONG,
             lost,
-            seen=f"{who_in_words(lost)} look for rank 0 at {shown(address)}{named}: their own machine",
-            why="rank 0 is on another node, and nobody answers there",
+            seen=f"{who_with(lost, 'look')} for rank 0 at {shown(address)}{named}: their own machine",
+            why="rank 0 is on another node, and nothing answers at this address",
             change="set MASTER_ADDR, or --rdzv-endpoint, to rank 0's host name or address as the other nodes reach it",
         )
 
@@ -65,8 +66,8 @@ def host_name_is_local(facts: JobFacts) -> Iterator[Check]:
             Severity.NOTE,
             told_home,
             seen=f"{_HOSTS_FILE} of {who_in_words(told_home)} gives the node's own name a loopback address",
-            why="Gloo tells the other nodes the address of the host's name, and they then talk to themselves",
-            change=f"set GLOO_SOCKET_IFNAME to the interface between the nodes, or mend that line of {_HOSTS_FILE}",
+            why="Gloo gives the other nodes the address of the host's name, so they connect to themselves",
+            change=f"set GLOO_SOCKET_IFNAME to the interface between the nodes, or correct that line of {_HOSTS_FILE}",
         )
 
 
@@ -96,10 +97,10 @@ def port_taken(facts: JobFacts) -> Iterator[Check]:
                 CheckId.PORT_TAKEN,
                 Severity.WRONG,
                 [each],
-                seen=f"pid {listener.pid} ({shown(listener.name)}), which is not of the job, listens on "
+                seen=f"pid {listener.pid} ({shown(listener.name)}), which is not part of the job, listens on "
                 f"{listener.address} of {each.host or 'its host'}; MASTER_PORT is {each.port}",
-                why="rank 0 cannot open its store there, and the other ranks talk to a stranger",
-                change="choose another MASTER_PORT, or end that process",
+                why="rank 0 cannot open its store there, and the other ranks connect to that process",
+                change="choose another MASTER_PORT, or stop that process",
             )
 
 
@@ -116,7 +117,7 @@ def interface_missing(facts: JobFacts) -> Iterator[Check]:
             Severity.WRONG,
             lost,
             seen=f"{name} is {shown(lost[0].variable(name) or '')} for {who_in_words(lost)}, where there are {there}",
-            why="the library finds no interface to talk over, and fails or waits",
+            why="the library finds no interface to use, and fails or hangs",
             change=f"set {name} to an interface that every node has, or leave it unset",
         )
 
@@ -151,8 +152,8 @@ def interfaces_differ(facts: JobFacts) -> Iterator[Check]:
                 Severity.RISKY if partly else Severity.NOTE,
                 minority(sides),
                 seen=in_sides(sides, of=name),
-                why="interfaces of different names may be of different networks, between which nothing is routed",
-                change=f"set one {name} for all nodes, or make sure that these interfaces are on one network",
+                why="interfaces with different names may be on different networks with no route between them",
+                change=f"set the same {name} for all nodes, or make sure that these interfaces are on one network",
             )
 
 
@@ -167,10 +168,10 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
             CheckId.HCA_MISSING,
             Severity.RISKY,
             lost,
-            seen=f"NCCL_IB_HCA is {shown(lost[0].variable('NCCL_IB_HCA') or '')}; {who_in_words(lost)} find no such "
+            seen=f"NCCL_IB_HCA is {shown(lost[0].variable('NCCL_IB_HCA') or '')}; {who_with(lost, 'find')} no such "
             "device, other nodes do",
             why="these nodes fall back to TCP or fail, and the others wait for them",
-            change="look at the node's RDMA devices (ibv_devices), or name devices that every node has",
+            change="check the node's RDMA devices (ibv_devices), or name devices that every node has",
         )
 
 

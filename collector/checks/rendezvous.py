@@ -16,6 +16,7 @@ from collector.checks.facts import (
     who_in_words,
 )
 from shared.answer.checks import Check, CheckId, Severity
+from shared.plural import ranks_with
 from shared.ranks import fold, ranks_in_words, unfold
 
 _AS_ONE = "start all nodes with the same --nnodes, --rdzv-id and --rdzv-endpoint HEAD:29500, and without --standalone"
@@ -35,8 +36,8 @@ def world_sizes(facts: JobFacts) -> Iterator[Check]:
             Severity.WRONG,
             minority(sides),
             seen=in_sides(sides, of="WORLD_SIZE"),
-            why="each waits for as many ranks as it was told of, and not all of them will come",
-            change="set one WORLD_SIZE for all ranks, or the same --nnodes and --nproc-per-node on every node",
+            why="each waits for the number of ranks it was given, and not all of them will arrive",
+            change="set the same WORLD_SIZE for all ranks, or the same --nnodes and --nproc-per-node on every node",
         )
 
 
@@ -50,8 +51,8 @@ def ranks_beyond(facts: JobFacts) -> Iterator[Check]:
             Severity.WRONG,
             beyond,
             seen=f"{who_in_words(beyond)} with WORLD_SIZE {sizes}; ranks count from 0",
-            why="such a rank belongs to no group, and the rank whose place it should have is missed",
-            change="count RANK from 0 to WORLD_SIZE - 1",
+            why="such a rank belongs to no group, and the rank it should have been is missing",
+            change="number RANK from 0 to WORLD_SIZE - 1",
         )
 
 
@@ -68,10 +69,10 @@ def duplicates(facts: JobFacts) -> Iterator[Check]:
         CheckId.DUPLICATE_RANKS,
         Severity.RISKY if apart else Severity.WRONG,
         who,
-        seen=f"{ranks_in_words(twice)} {'is' if len(twice) == 1 else 'are'} claimed by several processes: {pids}"
+        seen=f"{ranks_with(twice, 'is', 'are')} claimed by several processes: {pids}"
         + (", in different Slurm steps" if apart else ""),
-        why="two processes of one rank take each other's place in the store, and the others wait for who is left out",
-        change="end the one that is left over from an earlier start, or set RANK anew for each process",
+        why="two processes of one rank overwrite each other in the store, and the others wait for the one left out",
+        change="end the one left over from an earlier start, or set a different RANK for each process",
     )
 
 
@@ -89,8 +90,8 @@ def two_rendezvous(facts: JobFacts) -> Iterator[Check]:
         Severity.RISKY if whole else Severity.WRONG,
         who,
         seen=f"{in_sides(parts, verb='meet at')}{', started with --standalone' if alone else ''}: {what}",
-        why="each part trains or waits by itself, and none of them is the job that was asked for",
-        change=_AS_ONE + ("; two jobs on purpose need an --rdzv-id each" if whole else ""),
+        why="each part trains or waits by itself, and none of them is the intended job",
+        change=_AS_ONE + ("; if two jobs are intended, give each its own --rdzv-id" if whole else ""),
     )
 
 
@@ -115,10 +116,10 @@ def split_job(facts: JobFacts) -> Iterator[Check]:
                 CheckId.TWO_RENDEZVOUS,
                 Severity.WRONG,
                 facts.processes,
-                seen=f"{ranks_in_words(mine)} of {size} are here, and {ranks_in_words(theirs)} of {size} are the job "
+                seen=f"{ranks_in_words(mine)} of {size} are here, and {ranks_in_words(theirs)} of {size} are in job "
                 f"{shown(other.job)} on {', '.join(other.hosts[:4])}",
-                why="each half waits for the other at another meeting place",
-                change="give all nodes one MASTER_ADDR and one MASTER_PORT, or one --rdzv-endpoint and --rdzv-id",
+                why="each half waits for the other at a different rendezvous",
+                change="give all nodes the same MASTER_ADDR and MASTER_PORT, or the same --rdzv-endpoint and --rdzv-id",
             )
 
 
@@ -139,9 +140,9 @@ def restarted_alone(facts: JobFacts) -> Iterator[Check]:
             CheckId.RESTARTED_ALONE,
             Severity.WRONG,
             late,
-            seen=f"{who_in_words(late)} began after other ranks of the job had already worked together",
-            why="it was started anew, and meets nobody: the others still are in the groups of the process before it",
-            change="start all ranks anew; torchrun does so by itself with --max-restarts",
+            seen=f"{who_in_words(late)} started after other ranks of the job had already communicated",
+            why="it was restarted alone: the others are still in the groups of the process before it",
+            change="restart all ranks; torchrun does so by itself with --max-restarts",
         )
 
 
@@ -176,9 +177,9 @@ def masters(facts: JobFacts) -> Iterator[Check]:
             Severity.WRONG if ports else Severity.RISKY,
             lost,
             seen=in_sides(sides, of=name),
-            why="who looks for rank 0 elsewhere waits there until its time is over"
+            why="a rank that looks for rank 0 at another address waits there until it times out"
             + ("" if ports else "; harmless if these are names of one host"),
-            change=f"set one {name} for all ranks",
+            change=f"set the same {name} for all ranks",
         )
 
 

@@ -51,7 +51,7 @@ class ReadDeadline:
     @property
     def told(self) -> str:
         """Why a file was left out."""
-        return f"left out: the {self._seconds:.0f} s for all files together were over; --timeout gives them more"
+        return f"left out: the {self._seconds:.0f} s for all files together had passed; raise it with --timeout"
 
 
 class Guarded(io.RawIOBase):

@@ -265,9 +265,9 @@ def _time(line: KernelLine, offsets: Mapping[str | None, float]) -> float | None
 
 
 def _untimed(name: str) -> Missing:
-    advice = "its lines tell only seconds since boot, so only those that name a process of the job count"
+    advice = "its lines have only seconds since boot, so only those that name a process of the job count"
     return Missing(
-        source=name, reason=Reason.UNREADABLE, detail=f"{advice}; `dmesg -T` and `journalctl -k` tell the time"
+        source=name, reason=Reason.UNREADABLE, detail=f"{advice}; `dmesg -T` and `journalctl -k` print the time"
     )
 
 
@@ -277,8 +277,8 @@ def _stranger(name: str, hosts: Sequence[str]) -> Missing:
 
 
 def _nameless(name: str, nodes: Collection[str]) -> Missing:
-    why = "nothing says of which node: its name should hold the node's, as in dmesg_node01.txt"
-    detail = why if nodes else "there is no snapshot of a node that it could belong to"
+    why = "its node is unknown: its name should contain the node's, as in dmesg_node01.txt"
+    detail = why if nodes else "there is no snapshot of a node it could belong to"
     return Missing(source=name, reason=Reason.UNREADABLE, detail=f"a kernel log, and {detail}")
 
 
@@ -286,5 +286,5 @@ def _not_needed(host: str) -> Missing:
     return Missing(
         source="kernel_events",
         reason=Reason.REFUSED,
-        detail=f"the snapshots of {host} tell of its kernel log themselves",
+        detail=f"the snapshots of {host} already contain its kernel log",
     )

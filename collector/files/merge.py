@@ -111,7 +111,7 @@ def empty_rank(rank: int) -> RankSnapshot:
     """A rank of which nothing has been seen yet."""
 
     def nothing(source: str) -> Missing:
-        return Missing(source=source, reason=Reason.NOT_FOUND, detail="no file gives it")
+        return Missing(source=source, reason=Reason.NOT_FOUND, detail="no file contains it")
 
     return RankSnapshot(
         identity=Identity(rank=rank),

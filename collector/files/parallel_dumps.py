@@ -117,7 +117,7 @@ class DumpReaders:
         try:
             worker.pipe.send_bytes(data)
         except OSError:
-            self._lose(worker, "the process that should read it has died")
+            self._lose(worker, "the process reading it died")
 
     def _collect(self) -> None:
         """Take the answers that are there; wait for the first."""
@@ -134,7 +134,7 @@ class DumpReaders:
         try:
             self._keep(worker.slot, worker.pipe.recv())
         except (EOFError, OSError):
-            self._lose(worker, "the process that read it has died of it")
+            self._lose(worker, "the process reading it died of it")
             return
         self._busy.remove(worker)
         self._idle.append(worker)

@@ -100,7 +100,7 @@ def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
         if reading.count == 0:
             raise NotFound(
                 f"there are no files in {path}",
-                advice="it should hold snapshots (unhang snapshot -o DIR), flight-recorder dumps, py-spy dumps or logs",
+                advice="give one with snapshots (unhang snapshot -o DIR), flight-recorder dumps, py-spy dumps or logs",
             )
         return reading.finish()
 
@@ -192,15 +192,13 @@ class _Reading:
             alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
             rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
             if rank is None:
-                self._unnamed(name, "its name should hold the rank, as in stacks_rank_3.json")
+                self._unnamed(name, "its name should contain the rank, as in stacks_rank_3.json")
             else:
                 bares[rank].stacks[name] = stacks
         return bares
 
     def _unnamed(self, name: str, advice: str) -> None:
-        self._missing.append(
-            Missing(source=name, reason=Reason.UNREADABLE, detail=f"nothing says which rank it is of: {advice}")
-        )
+        self._missing.append(Missing(source=name, reason=Reason.UNREADABLE, detail=f"its rank is unknown: {advice}"))
 
     def _add_snapshot(self, found: FoundFile) -> None:
         for look in _looks(found.data):
@@ -263,8 +261,8 @@ class _Reading:
 
 
 _UNUSED = {
-    FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of no known kind"),
-    FileKind.BINARY: (Reason.UNREADABLE, "a binary file of no known kind"),
+    FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of an unknown kind"),
+    FileKind.BINARY: (Reason.UNREADABLE, "a binary file of an unknown kind"),
 }
 """Kinds that are told as missing. Empty files and finished diagnoses are passed over without a word."""
 
@@ -282,7 +280,7 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise UnreadableDump(f"not a whole {kind.__name__}: {place}: {first['msg'][:200]}") from error
+        raise UnreadableDump(f"not a complete {kind.__name__}: {place}: {first['msg'][:200]}") from error
 
 
 def _parse_stacks(found: FoundFile) -> list[Stacks]:

@@ -86,7 +86,7 @@ def _header(archive: ByteSource) -> _Header | None:
     except tarfile.HeaderError as error:
         raise BrokenTar(str(error)) from error
     if info.size < 0:
-        raise BrokenTar("a member of less than nothing")
+        raise BrokenTar("a member of negative size")
     info.block = block
     return info
 

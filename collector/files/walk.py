@@ -93,7 +93,7 @@ class _Reader:
         for path in paths:
             if self._files_left <= 0 or self._bytes_left <= 0:
                 name = path.source if isinstance(path, Missing) else self._name(path)
-                yield _refused(name, "from here on nothing was read: there are too many or too large files")
+                yield _refused(name, "nothing was read from here on: there are too many files, or they are too large")
                 return
             self._files_left -= 1
             if isinstance(path, Missing):

@@ -53,7 +53,7 @@ async def read_body(
         if room < 0 or came > most_bytes + _MOST_OVERHEAD_BYTES:  # compressed nothing is endless, too
             raise NoAnswer(Reason.REFUSED, f"the answer is larger than {most_bytes} bytes")
         if pieces > _MOST_CRUMBS and came < pieces * _CRUMB_BYTES:
-            raise NoAnswer(Reason.REFUSED, f"the answer comes in crumbs: {came} bytes in {pieces} pieces")
+            raise NoAnswer(Reason.REFUSED, f"the answer arrives in too small pieces: {came} bytes in {pieces}")
     if not cut:
         decode.end()
     body = Body(b"".join(parts))
@@ -77,11 +77,11 @@ class _Gzip:
 
     def more(self, raw: bytes, most: int) -> bytes:
         if self._inflate.eof:
-            raise NoAnswer(Reason.UNREADABLE, "the answer goes on after its end")
+            raise NoAnswer(Reason.UNREADABLE, "the answer continues after its end")
         try:
             return self._inflate.decompress(raw, max(1, most))
         except zlib.error as error:
-            raise NoAnswer(Reason.UNREADABLE, f"the answer's compression is broken: {error}") from error
+            raise NoAnswer(Reason.UNREADABLE, f"the answer's compression is corrupt: {error}") from error
 
     def end(self) -> None:
         if not self._inflate.eof:

@@ -58,7 +58,7 @@ def clocks_apart(clocks: Iterable[Clock]) -> tuple[Conflict, ...]:
     against = (
         f"that of {quoted(usual.host)}" if len(known) - len(off) == 1 else f"those of {len(known) - len(off)} others"
     )
-    text = f"clocks of nodes differ: {', '.join(told)}{more}, against {against}; times in their logs differ as well"
+    text = f"node clocks differ: {', '.join(told)}{more}, against {against}; times in their logs differ as well"
     return (Conflict(sources=("clock", "clock"), text=text),)
 
 

@@ -41,7 +41,7 @@ async def look_closely(
     for answer in answers.answered:
         return answer.value.model_copy(update={"rank": rank})
     missing = answers.silent[0].missing
-    raise Unreachable(f"the agent on {address.host} gave no closer look: {missing.detail}", advice="ask on the node")
+    raise Unreachable(f"the agent on {address.host} gave no closer look: {missing.detail}", advice="run it on the node")
 
 
 def _home(job: str | None, rank: int, found: RankLists) -> tuple[str, Identity]:
@@ -61,7 +61,7 @@ def _home(job: str | None, rank: int, found: RankLists) -> tuple[str, Identity]:
             first = found.silent[0]
             silent = f"{first.address.host} ({first.missing.detail})"
             more = f" and {len(found.silent) - 1} more" if len(found.silent) > 1 else ""
-            raise Unreachable(f"no agent that answered sees {sought}", advice=f"no answer came from {silent}{more}")
-        raise NotFound(f"no agent sees {sought}", advice="unhang jobs tells who is there")
+            raise Unreachable(f"no agent that answered sees {sought}", advice=f"{silent}{more} did not answer")
+        raise NotFound(f"no agent sees {sought}", advice="`unhang jobs` lists what is running")
     *_, url, identity = max(here, key=lambda each: each[:3])
     return url, identity

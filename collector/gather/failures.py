@@ -23,7 +23,7 @@ _BY_ERRNO = {
     errno.ENETUNREACH: "the network cannot be reached",
     errno.ETIMEDOUT: "the connection timed out",
     errno.ECONNRESET: "the connection was reset",
-    errno.EPIPE: "the connection was closed by the other side",
+    errno.EPIPE: "the other side closed the connection",
     errno.EMFILE: "the collector has no file descriptors left",
 }
 
@@ -66,12 +66,12 @@ def no_connection(seconds: float) -> NoAnswer:
 
 def not_heard(behind_seconds: float) -> NoAnswer:
     """Return why there is no answer where that is no fault of the agent's: our event loop did not run."""
-    return NoAnswer(Reason.TIMED_OUT, f"the collector was too busy to hear it ({behind_seconds:.1f} s behind)")
+    return NoAnswer(Reason.TIMED_OUT, f"the collector was too busy to read the answer ({behind_seconds:.1f} s behind)")
 
 
 def no_address(seconds: float) -> NoAnswer:
     """Return why a host was not asked whose name nobody has told the address of."""
-    return NoAnswer(Reason.TIMED_OUT, f"no name server told the host's address within {seconds:.1f} s")
+    return NoAnswer(Reason.TIMED_OUT, f"DNS lookup failed: no answer within {seconds:.1f} s")
 
 
 def explain_transport(error: httpx.HTTPError) -> NoAnswer:
@@ -92,7 +92,9 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
         again = Again.BROKE_OFF if any(words in str(error) for words in _CUT) else None
         return NoAnswer(Reason.UNREADABLE, "what answered does not speak HTTP, or broke off", again=again)
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
-        return NoAnswer(Reason.UNREACHABLE, "the connection broke off in mid-answer", again=Again.BROKE_OFF)
+        return NoAnswer(
+            Reason.UNREACHABLE, "the connection broke off in the middle of the answer", again=Again.BROKE_OFF
+        )
     return NoAnswer(Reason.UNREACHABLE, f"the agent cannot be reached: {type(error).__name__}")
 
 

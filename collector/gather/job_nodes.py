@@ -28,7 +28,7 @@ def without_agent(nodes: Mapping[str, str], known: Iterable[str]) -> tuple[Unans
             missing=Missing(
                 source="agents",
                 reason=Reason.NOT_FOUND,
-                detail=f"no agent is known on this node, where {what} runs; GET /v1/agents may tell why",
+                detail=f"no agent is known on this node, where {what} runs; see GET /v1/agents",
             ),
         )
         for node, what in sorted(nodes.items())

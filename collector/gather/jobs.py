@@ -31,17 +31,17 @@ class JobSummary(Value):
     """One job as the agents see it now. The counts are of its newest attempt."""
 
     name: str = Field(description="What to ask for, e.g. `slurm-4242`.", examples=["slurm-4242"])
-    world_size: int | None = Field(default=None, description="How many ranks there should be, as the ranks say.")
-    ranks: FoldedRanks = Field(default="", description="Ranks that run.")
+    world_size: int | None = Field(default=None, description="The world size, as the ranks report it.")
+    ranks: FoldedRanks = Field(default="", description="Running ranks.")
     absent: FoldedRanks = Field(default="", description="Ranks that no agent sees, where the world size is known.")
-    exited: FoldedRanks = Field(default="", description="Ranks that ran and are known to have ended.")
+    exited: FoldedRanks = Field(default="", description="Ranks that ran and are known to have exited.")
     hosts: tuple[str, ...] = ()
     attempt: int = Field(default=0, description="The launcher's restart count.")
-    older_attempts: tuple[OlderAttempt, ...] = Field(default=(), description="Left-over processes, newest first.")
+    older_attempts: tuple[OlderAttempt, ...] = Field(default=(), description="Left-over attempts, newest first.")
     launcher: str | None = None
     started_at: float | None = Field(default=None, description="Start of its oldest running rank, Unix seconds.")
     user: str | None = Field(
-        default=None, description="Whose it is: a user id, `c1000` in a container's own count; None: not known."
+        default=None, description="The job's owner: a user id, `c1000` as numbered inside a container; None: unknown."
     )
 
 
@@ -107,11 +107,11 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
             user_of(job, lists)
             return job
         there = listed([summary.name for summary in jobs]) or "none"
-        advice = "; ".join((f"the jobs that are there: {there}", *_waiting(lists)))
-        raise NotFound(f"no agent knows a job {quoted(job)}", advice=advice)
+        advice = "; ".join((f"running jobs: {there}", *_waiting(lists)))
+        raise NotFound(f"no agent knows job {quoted(job)}", advice=advice)
     running = [summary.name for summary in jobs if summary.ranks] or [summary.name for summary in jobs]
     if len(running) > 1:
-        raise InvalidInput(f"{len(running)} jobs are there: {listed(running)}", advice="say which of them to look at")
+        raise InvalidInput(f"{len(running)} jobs are running: {listed(running)}", advice="name one of them")
     if running or some_silent or any(found.ranks for found in lists):
         return running[0] if running else None
     raise NotFound("no ranks were found", advice=_why_no_ranks(lists))

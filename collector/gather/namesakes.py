@@ -33,7 +33,7 @@ def user_of(job: str | None, lists: Iterable[RankList]) -> str | None:
         return next(iter(users), None)
     names = sorted({qualified(identity.job or "", identity.user) for identity in ranks})
     raise InvalidInput(
-        f"jobs of {len(users)} users go by the name {quoted(job)}",
+        f"{len(users)} users have a job named {quoted(job)}",
         advice=f"ask for one of them: {listed(names)}",
     )
 

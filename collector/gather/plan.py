@@ -148,8 +148,8 @@ class SweepPlan:
         chosen = asking.processes_of(unfold(self._question.ranks) or None)
         if len(chosen) > MOST_WHOLE_LOOKS:
             raise InvalidInput(
-                f"{len(chosen)} ranks on {len(targets)} nodes are too many to look at wholly",
-                advice=f"say which, at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
+                f"{len(chosen)} ranks on {len(targets)} nodes are too many to examine in full",
+                advice=f"name at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
             )
         asking.drop_looks()
         stacks = "native" if native else self._question.stacks

@@ -70,7 +70,7 @@ def weighed(logged: list[Fault], seen: list[Fault], scene: Observations) -> list
         return _with_lines(seen, logged) if proven else logged
     if scene.roster.live:
         return seen
-    told = f"by the stacks it is {ranks_in_words(sorted(by_stacks))}"
+    told = f"according to the stacks it is {ranks_in_words(sorted(by_stacks))}"
     return [replace(fault, remarks=(*fault.remarks, told)) for fault in logged]
 
 
@@ -90,7 +90,7 @@ def conflicts_by_logs(findings: Iterable[Finding], scene: Observations) -> tuple
     others = [fault for fault in (faults_by_logs(scene) if told else []) if fault.culprits]
     named = ranks_in_words(sorted(culprits)) if culprits else "nobody"
     against = tuple(
-        Conflict(sources=("logs", "verdict"), text=f"by the logs {fault.said}; the finding names {named}")
+        Conflict(sources=("logs", "verdict"), text=f"according to the logs, {fault.said}; the finding names {named}")
         for fault in others
         if not set(fault.culprits) & culprits
     )
@@ -207,7 +207,7 @@ def _undecided(faults: list[Fault]) -> Fault:
         culprits=(),
         victims=tuple(sorted(victims)),
         certainty=Certainty.SUSPECTED,
-        said="the logs accuse different ranks: " + "; or ".join(fault.said for fault in faults[:4]),
+        said="the logs blame different ranks: " + "; or ".join(fault.said for fault in faults[:4]),
         ground=tuple(item for fault in faults for item in fault.ground)[:_MOST_GROUND],
         ref=None,
         sequence=None,

@@ -91,7 +91,7 @@ def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: Ras
         named_by=_BY_RAS,
         ground=tuple(_absence(rank, ras) for rank in ranks),
         said=f"{_places(ranks, ras)} {_answers(ranks)} NCCL RAS; {_wait_for(victims, ranks)}" if unseen else "",
-        remarks=("RAS cannot tell an ended process from one that is stopped or cut off",) if unseen else (),
+        remarks=("RAS cannot distinguish an exited process from one that is stopped or cut off",) if unseen else (),
     )
 
 
@@ -185,7 +185,10 @@ def _left_faults(ras: RasView, scene: Observations) -> list[Fault]:
                     op=None,
                     edges=fault.edges,
                     certainty=Certainty.SUSPECTED,
-                    remarks=(f"{_has(gone)} left or not made communicator {group.name[:SHORT]}, by NCCL RAS", BLIND),
+                    remarks=(
+                        f"{_has(gone)} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS",
+                        BLIND,
+                    ),
                     group=None,
                     ref=group.ref,
                 )
@@ -244,7 +247,7 @@ def _root_fault(
         group=first.group,
         op=first.signature.op,
         sequence=first.sequence,
-        remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked once: counts differ for a moment in any job"),
+        remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked only once: counts differ for a moment in any job"),
     )
 
 

@@ -28,7 +28,7 @@ _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
 _ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|habana)")
 """/dev/nvidia0, /dev/kfd, /dev/dri/renderD128, /dev/accel/accel0, /dev/davinci0."""
 
-NO_RECORD = "no recorder tells which operation each rank is in; this rests on stacks"
+NO_RECORD = "no flight record shows which operation each rank is in; this rests on stacks alone"
 
 
 def faults_by_stacks(scene: Observations) -> list[Fault]:
@@ -113,7 +113,7 @@ def _alone_in_a_collective(outside: tuple[int, ...], waiting: tuple[int, ...], s
     if len(seen) < len(outside):
         return None
     others = tuple(sorted({*waiting, *outside} - {*inside}))
-    remark = f"nobody else is in its {scene.activities[inside[0]].op}; devices may hold the others where they are"
+    remark = f"no other rank is in its {scene.activities[inside[0]].op}; the others may be waiting for their devices"
     return Fault(
         Kind.RANK_NOT_JOINED,
         tuple(inside),
@@ -161,7 +161,7 @@ def _in_rendezvous(waiting: tuple[int, ...], scene: Observations) -> Fault | Non
     if odd is others and not all(makes_group(rank, scene) for rank in storing):
         return None
     where = f"{ranks_in_words(storing)} wait in the store, {ranks_in_words(others)} in collectives"
-    rule = "; all ranks must make a new group" if odd is others else ""
+    rule = "; all ranks must take part in creating a new group" if odd is others else ""
     return Fault(
         Kind.RANK_NOT_JOINED,
         odd,
@@ -189,7 +189,7 @@ def _odd_fault(waiting: tuple[int, ...], scene: Observations) -> Fault | None:
         return None
     remark = f"{ranks_in_words(odd)} in {scene.activities[odd[0]].op}, the others in {scene.activities[largest[0]].op}"
     if not _has_one_group(waiting, scene):
-        told = f"{remark}: perhaps a victim in a smaller group; {NO_RECORD}"
+        told = f"{remark}: it may be a victim in a smaller group; {NO_RECORD}"
         return replace(_shared_fault(waiting, scene), remarks=(told,))
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH if not scene.groups else Kind.RANK_NOT_JOINED,
@@ -222,5 +222,5 @@ def _shared_fault(
         certainty=Certainty.SUSPECTED,
         cause=cause,
         op=_common_op(waiting, scene),
-        remarks=(f"all ranks wait and none is outside; {NO_RECORD}",),
+        remarks=(f"all ranks are waiting in communication; {NO_RECORD}",),
     )

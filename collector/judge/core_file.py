@@ -33,22 +33,22 @@ _ENDINGS: tuple[_Ending, ...] = (
         "SIGABRT",
         r"c10d::ProcessGroup\w+::.*([Ww]atchdog|heartbeatMonitor|HeartbeatMonitor|Heartbeat)",
         Cause.COMMUNICATION,
-        "PyTorch's watchdog ended it: a collective failed or waited too long; the fault is with who did not come",
+        "PyTorch's watchdog ended it: a collective failed or timed out; the fault is in a rank that did not join",
     ),
     # __assert_fail (libc.so.6); __GI___assert_fail
     _ending("SIGABRT", r"__assert_fail", Cause.EXCEPTION, "an assertion in native code failed"),
     # std::terminate() () from libstdc++.so.6; __cxxabiv1::__terminate
     _ending("SIGABRT", r"(std::terminate|__cxxabiv1::__terminate)", Cause.EXCEPTION, "a C++ exception was not caught"),
     # malloc_printerr (libc.so.6); __libc_message
-    _ending("SIGABRT", r"malloc_printerr|__libc_message", Cause.EXCEPTION, "native code spoilt the heap"),
+    _ending("SIGABRT", r"malloc_printerr|__libc_message", Cause.EXCEPTION, "native code corrupted the heap"),
     # fatal_error (Python/pylifecycle.c:2737); Py_FatalError
-    _ending("SIGABRT", r"^(fatal_error\w*|_?Py_FatalError\w*)$", Cause.EXCEPTION, "Python ended itself: a fatal error"),
-    _ending("SIGABRT", r"", Cause.EXCEPTION, "it ended itself (abort)"),
+    _ending("SIGABRT", r"^(fatal_error\w*|_?Py_FatalError\w*)$", Cause.EXCEPTION, "Python aborted: a fatal error"),
+    _ending("SIGABRT", r"", Cause.EXCEPTION, "it aborted (abort())"),
     _ending("SIGBUS", r"", Cause.OOM, "it read or wrote a mapped file that is shorter, or /dev/shm is full"),
-    _ending("SIGSEGV", r"", Cause.EXCEPTION, "it read or wrote memory that is not its own"),
-    _ending("SIGILL", r"", Cause.EXCEPTION, "it came to an instruction that this CPU does not have"),
+    _ending("SIGSEGV", r"", Cause.EXCEPTION, "it accessed memory that it does not own"),
+    _ending("SIGILL", r"", Cause.EXCEPTION, "it executed an instruction this CPU does not support"),
     _ending("SIGFPE", r"", Cause.EXCEPTION, "it divided by zero"),
-    _ending("SIGQUIT SIGXCPU SIGXFSZ SIGSYS SIGTRAP", r"", Cause.SIGNAL, "somebody, or a limit, ended it"),
+    _ending("SIGQUIT SIGXCPU SIGXFSZ SIGSYS SIGTRAP", r"", Cause.SIGNAL, "a user or a resource limit ended it"),
 )
 """Rows that stand further up win. Over each with a frame stands a real one, as gdb prints it."""
 
@@ -59,11 +59,11 @@ def tell_story(report: CoreReport) -> CoreReport:
     where = (
         f"its main thread was {here.label}{_at(here)}{_inside(report)}"
         if here is not None
-        else "where it was cannot be told"
+        else "its position is unknown"
     )
     if report.signal is None:
         cause = Cause.UNKNOWN if here is None else here.cause
-        return _told(report, f"taken of a living process; {where}", cause)
+        return _told(report, f"taken from a running process; {where}", cause)
     frames = _dead_frames(report)
     row = next((row for row in _ENDINGS if report.signal_name in row.signals and _fits(row, frames)), None)
     what = "a signal ended it" if row is None else row.story

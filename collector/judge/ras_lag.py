@@ -106,22 +106,26 @@ def remark_of(ras: RasView | None) -> str:
     for group in ras.groups:
         for op, levels in group.levels.items():
             if len(levels) > 1:
-                once = "" if ras.still else " (asked once: any job may show that for a moment)"
+                once = "" if ras.still else " (asked once: any job may show this for a moment)"
                 return f"NCCL RAS: {_in_words(op, levels)} in communicator {group.name[:SHORT]}{once}"
     if ras.whole and ras.still and any(group.levels for group in ras.groups):
-        return "by NCCL RAS every rank has launched each communicator's collectives equally often; " + BLIND
+        return "according to NCCL RAS, every rank has launched each communicator's collectives equally often; " + BLIND
     return ""
 
 
 def doubt_of(scene: Observations) -> str:
     """Why files that hold unequal counts, or ranks without an answer, are no verdict; empty where there are none."""
     remark = remark_of(scene.roster.ras)
-    counted = f"{remark}; counts that a second report repeats would tell" if remark and not _is_still(scene) else remark
+    counted = (
+        f"{remark}; a second report with the same counts would confirm it"
+        if remark and not _is_still(scene)
+        else remark
+    )
     silent = () if scene.roster.ras is None else tuple(scene.roster.ras.trouble)
     if not silent:
         return counted
     answers = "does not answer" if len(silent) == 1 else "do not answer"
-    asked = f"{ranks_in_words(silent)} {answers} NCCL RAS (asked once: a second report would tell whether that lasts)"
+    asked = f"{ranks_in_words(silent)} {answers} NCCL RAS (asked once: a second report would show whether that lasts)"
     return f"{asked}; {counted}" if counted else asked
 
 

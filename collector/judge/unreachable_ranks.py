@@ -14,6 +14,7 @@ from collector.align.roster import Presence
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from shared.answer.words import Certainty, Kind
+from shared.plural import either
 from shared.ranks import ranks_in_words
 
 _MOST_HOSTS = 6
@@ -53,9 +54,7 @@ def _blames_somebody(fault: Fault) -> bool:
 
 def _remark(fault: Fault, scene: Observations) -> str:
     who, where = ranks_in_words(fault.culprits), on_silent_nodes(fault.culprits, scene)
-    return (
-        f"others wait for {who}, too, on {where} and may wait as {'it does' if len(fault.culprits) == 1 else 'they do'}"
-    )
+    return f"others also wait for {who} on {where} and {either(fault.culprits, 'it', 'they')} may be waiting, too"
 
 
 def on_silent_nodes(ranks: Sequence[int], scene: Observations) -> str:

@@ -161,11 +161,11 @@ def _decided_after(doubt: Interpretation) -> float:
 
 def _nobody_left(scene: Observations) -> Interpretation:
     if scene.roster.live and scene.roster.ranks and all(v.presence is Presence.EXITED for v in scene.roster.gone()):
-        return Interpretation(Verdict.NOT_HUNG, "all its ranks ended while they were looked at", state="finished")
+        return Interpretation(Verdict.NOT_HUNG, "all its ranks exited during the diagnosis", state="finished")
     if scene.roster.lost_by_ras:
         lost = ", ".join(scene.roster.lost_by_ras)
         return Interpretation(
-            Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; nothing says which ranks these are"
+            Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; it is unknown which ranks these are"
         )
     return Interpretation(Verdict.CANNOT_TELL, "no rank was seen")
 
@@ -193,8 +193,7 @@ def _moving(scene: Observations) -> Interpretation:
 
 def _unseen(fault: Fault) -> Interpretation:
     """All that is seen is that others wait for ranks that nobody looked at."""
-    them = "it" if len(fault.culprits) == 1 else "them"
-    reason = f"{waiting_for(fault.victims, fault.culprits)}, and nobody looked at {them}"
+    reason = f"{waiting_for(fault.victims, fault.culprits)}, which nobody examined"
     return Interpretation(Verdict.CANNOT_TELL, reason, unseen=fault.culprits)
 
 
@@ -205,7 +204,7 @@ def _quiet(scene: Observations) -> Interpretation:
     busy = scene.motion.ranks(Motion.BUSY)
     if busy and not scene.roster.gone():
         return Interpretation(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")
-    return Interpretation(Verdict.CANNOT_TELL, "no rank is seen to wait for another, and none moves")
+    return Interpretation(Verdict.CANNOT_TELL, "no rank is seen waiting for another, and none moves")
 
 
 def _nothing_shown(scene: Observations) -> str:
@@ -222,7 +221,9 @@ def _nothing_shown(scene: Observations) -> str:
 def _left_unfinished(edges: list[Edge]) -> str:
     who, first = sorted({edge.waiter for edge in edges}), edges[0]
     what = f"{first.signature.op} #{first.sequence} of group {first.group.ref.description or first.group.name}"
-    return f"{what} is unfinished on {ranks_in_words(who)}, all others completed it, and nobody issued anything since"
+    return (
+        f"{what} is unfinished on {ranks_in_words(who)}, all others completed it, and no rank has issued anything since"
+    )
 
 
 def _doubt(fault: Fault, scene: Observations) -> Interpretation | None:
@@ -243,7 +244,7 @@ def _doubt(fault: Fault, scene: Observations) -> Interpretation | None:
     if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
-        return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than its usual ones", state="running")
+        return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than usual", state="running")
     return Interpretation(
         Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall, sent=sent
     )
@@ -262,11 +263,11 @@ def _doubt_of_files(fault: Fault, scene: Observations) -> Interpretation | None:
     moved = scene.motion.between_files
     if (waited is None and not moved) or (waited is not None and waited >= needed):
         return None
-    since = "" if waited is None else f", and nobody had waited for {waited:.2f} s when the last was written"
+    since = "" if waited is None else f", and no rank had waited for {waited:.2f} s when the last was written"
     if moved:
         who = ranks_in_words(sorted(moved))
         return Interpretation(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
-    reason = f"when the dumps were written nobody had waited for longer than {waited:.2f} s, as in any job that runs"
+    reason = f"when the dumps were written, no rank had waited for longer than {waited:.2f} s, as in any job that runs"
     return Interpretation(Verdict.CANNOT_TELL, reason)
 
 

@@ -109,7 +109,7 @@ class AsyncStore:
         await self._threads.acquire()
         if self._is_closed:
             self._threads.release()
-            raise StoreTrouble("the collector ends", advice="ask again once it has started anew")
+            raise StoreTrouble("the collector ends", advice="ask again once it has restarted")
         call = asyncio.create_task(run_in_thread(what), name="store")
         self._under_way.add(call)
         call.add_done_callback(self._end)

@@ -146,7 +146,10 @@ class Runs:
         try:
             await asyncio.wait([making, holding], return_when=asyncio.FIRST_COMPLETED)
             if not making.done():
-                _log.warning("another collector has taken over %s: we were not heard of", quoted(str(run.question.job)))
+                _log.warning(
+                    "another collector has taken over %s: this one did not renew its lease in time",
+                    quoted(str(run.question.job)),
+                )
                 return None
             if (error := making.exception()) is not None:
                 await self._tell_failure(run, error)

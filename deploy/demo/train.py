@@ -36,7 +36,7 @@ class Place:
 
 
 class Samples(Dataset[torch.Tensor]):
-    """Random samples; with the fault `dataloader`, one of them lies on storage that does not answer."""
+    """Random samples; with the fault `dataloader`, one of them lies on storage that does not respond."""
 
     def __init__(self, place: Place, batch: int) -> None:
         self._blocked = FAULT_STEP * batch if place.fault == "dataloader" and place.astray else None

@@ -12,11 +12,11 @@ class Severity(StrEnum):
     """How much it matters."""
 
     WRONG = "wrong"
-    """It keeps ranks from meeting or from working together."""
+    """It prevents ranks from rendezvousing or communicating."""
     RISKY = "risky"
-    """It may: whoever knows the job can tell. Or a fault, once it comes, will be waited on for ever."""
+    """It may: the job's owner can judge. Or, after a fault, the ranks will wait forever."""
     NOTE = "note"
-    """It hangs nothing; it makes the next hang harder to tell, or the job slower."""
+    """It causes no hang; it makes the next one harder to diagnose, or the job slower."""
 
 
 class CheckId(StrEnum):
@@ -56,8 +56,8 @@ class Check(Value):
 
     id: CheckId
     severity: Severity
-    ranks: FoldedRanks = Field(description="The ranks that it was seen on.")
+    ranks: FoldedRanks = Field(description="The ranks it was found on.")
     hosts: tuple[str, ...] = ()
-    seen: str = Field(description="What was seen, and on whom.")
+    seen: str = Field(description="What was found, and on which ranks.")
     why: str = Field(description="Why it matters.")
-    change: str = Field(description="The line to change.")
+    change: str = Field(description="What to change.")

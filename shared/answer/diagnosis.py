@@ -29,7 +29,7 @@ class Culprit(Contract):
     host: str | None = None
     pid: int | None = None
     gpu: str | None = Field(
-        default=None, description="The device it computes on: by the driver's number, else what its environment names."
+        default=None, description="The device it computes on: by the driver's number, else as named in its environment."
     )
     pod: str | None = Field(default=None, description="`NAMESPACE/NAME` of the pod that it runs in, on Kubernetes.")
     container: str | None = Field(default=None, description="The container within the pod, by its name.")
@@ -57,7 +57,7 @@ class Place(Contract):
 class Where(Contract):
     """Where the culprit is now."""
 
-    user: Place | None = Field(default=None, description="Innermost frame of the user's own code.")
+    user: Place | None = Field(default=None, description="Innermost frame of the user's code.")
     library: Place | None = Field(default=None, description="Innermost frame of all.")
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
@@ -214,7 +214,7 @@ class PodEvidence(_Evidence):
     container: str | None = None
     host: str | None = Field(default=None, description="Its node.")
     phase: str = Field(default="", description="Running, Pending, Failed …")
-    reason: str = Field(default="", description="What is wrong with it or was before: `OOMKilled`, `Evicted` …")
+    reason: str = Field(default="", description="What is or was wrong with it: `OOMKilled`, `Evicted` …")
     restarts: int = 0
 
 
@@ -258,7 +258,9 @@ class Finding(Contract):
     links: tuple[Link, ...] = ()
     where: Where | None = None
     summary: str = Field(default="", description="The finding in one sentence.")
-    remarks: tuple[str, ...] = Field(default=(), description="What limits the finding, or what it was inferred from.")
+    remarks: tuple[str, ...] = Field(
+        default=(), description="Caveats: what limits the finding, or what it was inferred from."
+    )
     evidence: tuple[Evidence, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
 
@@ -308,7 +310,7 @@ class Diagnosis(Contract):
     id: str = ""
     job: str | None = None
     user: str | None = Field(
-        default=None, description="Whose job it is: a user id, `c1000` in a container's own count; None: not known."
+        default=None, description="The job's owner: a user id, `c1000` as numbered inside a container; None: unknown."
     )
     made_at: str = Field(default="", description="RFC 3339, UTC.")
     took_seconds: float = 0.0

@@ -15,8 +15,8 @@ class Problem(Value):
     title: str = Field(description="The same for every problem of this type.", examples=["Not Found"])
     status: int = Field(description="The HTTP status, repeated.", examples=[404])
     detail: str = Field(default="", description="What went wrong this time.", examples=["no rank has the pid 4711"])
-    advice: str = Field(default="", description="What to do about it, where that is known.")
-    instance: str = Field(default="", description="The path that was asked for.")
+    advice: str = Field(default="", description="What to do about it, if known.")
+    instance: str = Field(default="", description="The requested path.")
 
 
 def detail_of(body: bytes) -> str:

@@ -57,7 +57,7 @@ class Certainty(StrEnum):
     """How firm a finding stands. Three words with a definition, not a number."""
 
     PROVEN = "proven"
-    """Sequence marks or process state show it directly."""
+    """Sequence numbers or process state show it directly."""
     SUPPORTED = "supported"
     """Two independent weaker sources agree."""
     SUSPECTED = "suspected"

@@ -60,7 +60,7 @@ def parse_pyspy_json(data: bytes, *, native: bool, paused: bool) -> Stacks:
     try:
         read = tuple(_json_thread(thread, table) for thread in threads[:MOST_THREADS])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UnreadableDump(f"py-spy dump with a thread that makes no sense: {error!r}") from error
+        raise UnreadableDump(f"py-spy dump with an invalid thread: {error!r}") from error
     pid = next((t["pid"] for t in threads if isinstance(t.get("pid"), int)), None)
     return Stacks(pid=pid, native=native, paused=paused, frames=table.frames, threads=read)
 

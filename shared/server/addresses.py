@@ -51,7 +51,7 @@ def _host(word: str) -> str:
     authority = parse_authority(f"[{word}]" if word.count(":") > 1 and not word.startswith("[") else word)
     if authority is None or authority[1] is not None:
         raise InvalidSettings(
-            f"{quoted(word)} is no name of a host",
+            f"{quoted(word)} is not a host name",
             advice="write names or addresses without ports, e.g. unhang.example,10.1.2.3",
         )
     return authority[0]
@@ -91,6 +91,6 @@ def _network(word: str) -> Network:
         return ipaddress.ip_network(word)
     except ValueError as error:
         raise InvalidSettings(
-            f"{quoted(word)} is no network: {str(error)[-100:]}",
+            f"{quoted(word)} is not a network: {str(error)[-100:]}",
             advice="write addresses or networks, e.g. 10.0.0.0/8,192.168.1.5",
         ) from error

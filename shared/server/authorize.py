@@ -94,7 +94,7 @@ class Gate:
             async with asyncio.timeout(_BODY_SECONDS):
                 return await _read(receive)
         except TimeoutError as error:
-            raise TooSlow(f"the body did not come within {_BODY_SECONDS:.0f} s") from error
+            raise TooSlow(f"the body did not arrive within {_BODY_SECONDS:.0f} s") from error
 
 
 async def _read(receive: Receive) -> bytes:

@@ -148,7 +148,7 @@ class _Doorstep(asyncio.Protocol):
         transport.abort()
 
     def _make_room(self, transport: asyncio.Transport, client: str) -> None:
-        self._turn_away(transport, client, Refused.TOO_MANY, "it was idle, and another one came")
+        self._turn_away(transport, client, Refused.TOO_MANY, "idle, closed in favour of a new connection")
 
     def _leave(self) -> None:
         if self._guest is not None:
@@ -265,5 +265,5 @@ def _explain(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return explain_tls(error)
     if isinstance(error, asyncio.CancelledError):
-        return "this service ended meanwhile"
+        return "this service shut down meanwhile"
     return str(error) or type(error).__name__

@@ -86,9 +86,9 @@ def rejection_of(request: Request, names: Names) -> _Rejection | None:
         return _Rejection(
             Refused.HOST,
             HTTPStatus.MISDIRECTED_REQUEST,
-            f"this service is not known by the name {quoted(host)}",
-            "ask for localhost or 127.0.0.1; if this service is meant to be reached by this name, add it to the "
-            "setting `allow_hosts`",
+            f"this service does not answer to the name {quoted(host)}",
+            "use localhost or 127.0.0.1; if this service should be reachable by this name, add it to the setting "
+            "`allow_hosts`",
         )
     if request.scope["path"] in OPEN:
         return None
@@ -96,9 +96,11 @@ def rejection_of(request: Request, names: Names) -> _Rejection | None:
     if site == "same-origin":  # 2.
         return None
     if site not in (None, "none"):
-        return _cross_site(f"a browser asks on behalf of a page elsewhere: Sec-Fetch-Site is {quoted(site)}", _DIRECTLY)
+        return _cross_site(
+            f"a browser sent this on behalf of another site's page: Sec-Fetch-Site is {quoted(site)}", _DIRECTLY
+        )
     if origin is not None and not _is_own(origin, host, names):  # 3.
-        return _cross_site(f"a browser asks on behalf of a page elsewhere: Origin is {quoted(origin)}", _PROXY)
+        return _cross_site(f"a browser sent this on behalf of another site's page: Origin is {quoted(origin)}", _PROXY)
     return None
 
 

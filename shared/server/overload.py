@@ -24,11 +24,11 @@ class Crowded:
         if scope["type"] != "http" or scope["path"] == _ALWAYS or not self._door.connections.is_full(client):
             await self._app(scope, receive, send)
             return
-        self._door.refuse(client, Refused.TOO_MANY, "all connections are being answered")
+        self._door.refuse(client, Refused.TOO_MANY, "all connections are busy")
         answer = problem_response(
             HTTPStatus.SERVICE_UNAVAILABLE,
-            detail="too many requests are being answered",
-            advice="ask again in a moment, or raise most_connections",
+            detail="too many requests are in progress",
+            advice="retry in a moment, or raise most_connections",
             instance=scope["path"][:_LONGEST_PATH],
         )
         answer.headers["Retry-After"] = "1"

@@ -118,6 +118,6 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:
     return problem_response(
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        detail=f"unexpected {type(error).__name__}; the log of this service tells more",
+        detail=f"unexpected {type(error).__name__}; see the log of this service",
         instance=request.scope["path"],
     )

@@ -43,7 +43,7 @@ class AccessSettings(BaseSettings):
     listen: str
     token_file: Path | None = Field(
         default=None,
-        description="File of bearer tokens, one a line, of which callers must send one. Needed to listen beyond "
+        description="File of bearer tokens, one per line; callers must send one of them. Needed to listen beyond "
         "loopback, unless client certificates are asked for. Read again when it changes; refused where others may "
         "read it.",
     )
@@ -54,35 +54,35 @@ class AccessSettings(BaseSettings):
         default=None, description="Its private key; by default in the certificate's file. Refused like a token file."
     )
     client_ca_file: Path | None = Field(
-        default=None, description="CA certificates: callers must show a certificate that one of these has signed."
+        default=None, description="CA certificates: callers must present a certificate signed by one of these."
     )
     client_names: str = Field(
         default="",
-        description="Only callers whose certificate has one of these names (CN or SAN), parted by commas.",
+        description="Only callers whose certificate has one of these names (CN or SAN), separated by commas.",
     )
     allow_clients: str = Field(
         default="", description="Only callers from these addresses or networks, e.g. `10.0.0.0/8,192.168.1.5`."
     )
     allow_hosts: str = Field(
         default="",
-        description="Further names or addresses by which this service may be asked, parted by commas, e.g. that of a "
-        "proxy before it. Without `token_file` or `client_ca_file` it answers requests for these and for localhost "
-        "alone.",
+        description="Further names or addresses by which callers may reach this service, separated by commas, e.g. "
+        "that of a proxy in front of it. Without `token_file` or `client_ca_file` it answers only requests for these "
+        "and for localhost.",
     )
     most_connections: int = Field(
         default=512,
         ge=8,
         le=65_536,
-        description="Connections held at once. For one more, an idle one goes of whichever address holds most.",
+        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
     )
     most_connections_per_client: int = Field(
         default=256,
         ge=8,
         le=65_536,
-        description="Of these, for one address, or one /64 network of IPv6. For one more, an idle one of its own goes.",
+        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
     )
     audit_log: Path | None = Field(
-        default=None, description="File that gets one JSON line for every inspection and every refusal."
+        default=None, description="File to which one JSON line is written for every inspection and every refusal."
     )
 
 

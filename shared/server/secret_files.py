@@ -46,12 +46,12 @@ def _check_private(found: os.stat_result, path: Path, what: str) -> None:
     if found.st_uid not in (0, os.geteuid()):
         raise InvalidSettings(
             f"{what} {path} belongs to uid {found.st_uid}, who could change it",
-            advice=f"let it belong to root or to the user of this service: {_command(path, 'chown', 'root')}",
+            advice=f"make root or the user of this service its owner: {_command(path, 'chown', 'root')}",
         )
     if found.st_mode & _OTHERS:
         raise InvalidSettings(
-            f"{what} {path} is open to others (mode {stat.S_IMODE(found.st_mode):04o})",
-            advice=f"narrow it: {_command(path, 'chmod', '0640')}, or 0600",
+            f"{what} {path} is accessible to others (mode {stat.S_IMODE(found.st_mode):04o})",
+            advice=f"restrict it: {_command(path, 'chmod', '0640')}, or 0600",
         )
 
 

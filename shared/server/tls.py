@@ -17,7 +17,7 @@ from shared.server.secret_files import Stamp, read_secret, stamp_of
 _log = logging.getLogger(__name__)
 
 
-HUNG_UP = "hung up: does it accept our certificate? its audit log says why not"
+HUNG_UP = "hung up: does it accept our certificate? its audit log gives the reason"
 """What is seen of a server that refuses a client's certificate: asyncio closes without telling (TLS 1.3)."""
 
 
@@ -77,7 +77,7 @@ class ServerTls(_Tls):
         self._names = frozenset(name.casefold() for name in client_names)
         if self._names and files.authorities is None:
             raise InvalidSettings(
-                "names of clients are in their certificates, and none are asked for", advice="set --client-ca-file too"
+                "client names are taken from certificates, but none are requested", advice="set --client-ca-file too"
             )
         super().__init__(files)
 
@@ -110,7 +110,7 @@ class ClientTls(_Tls):
 
     def __init__(self, files: TlsFiles) -> None:
         if files.key is not None and files.certificate is None:
-            raise InvalidSettings("a key is of no use without its certificate", advice="name the certificate too")
+            raise InvalidSettings("a key needs its certificate", advice="name the certificate too")
         self._kept: ssl.SSLContext | None = None
         super().__init__(files)
 
@@ -152,12 +152,12 @@ def explain_tls(error: ssl.SSLError) -> str:
 
 
 _WORDS = {
-    "peer_did_not_return_a_certificate": "no certificate was shown",
-    "http_request": "plain HTTP was spoken where TLS is asked for",
-    "wrong_version_number": "something else than TLS was spoken",
-    "tlsv13_alert_certificate_required": "it asks for a certificate",
+    "peer_did_not_return_a_certificate": "no certificate was presented",
+    "http_request": "the client used plain HTTP; this service requires TLS",
+    "wrong_version_number": "the other side did not use TLS",
+    "tlsv13_alert_certificate_required": "it requires a certificate",
     "sslv3_alert_certificate_expired": "it says that our certificate has expired",
-    "tlsv1_alert_unknown_ca": "it does not believe whoever signed our certificate",
+    "tlsv1_alert_unknown_ca": "it does not trust the signer of our certificate",
     "unexpected_eof_while_reading": "the connection broke off in the handshake",
 }
 """OpenSSL's reasons, in lower case, as Python gives them."""
@@ -179,7 +179,7 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
     except (OSError, ValueError) as error:
         raise InvalidSettings(
             f"certificate {files.certificate} with key {key} cannot be used: {_why(error)}",
-            advice="both are PEM files that belong together, the key without a password",
+            advice="both must be matching PEM files, the key without a password",
         ) from error
 
 

@@ -52,7 +52,7 @@ class TokenFile:
             self._forget()
             raise InvalidSettings(
                 f"{WHAT} {self._path} cannot be read: {error.strerror}",
-                advice="name a file with one token a line, readable by this service alone",
+                advice="name a file with one token per line, readable only by this service",
             ) from error
         if stamp == self._seen:
             return
@@ -85,13 +85,13 @@ def require_safe_binding(listen: str, token_file: Path | None, *, client_certifi
     if token_file is not None:
         if not TokenFile(token_file).tokens():
             raise InvalidSettings(
-                f"{WHAT} {token_file} holds no token", advice="write at least one token into it, one a line"
+                f"{WHAT} {token_file} contains no token", advice="write at least one token into it, one per line"
             )
         return
     if not client_certificates and not parse_address(listen).is_loopback:
         raise InvalidSettings(
             f"refusing to listen on {listen} without authentication",
-            advice="set a token file (--token-file, one token a line), or client certificates "
+            advice="set a token file (--token-file, one token per line), or client certificates "
             "(--tls-cert-file, --tls-key-file, --client-ca-file), or listen on 127.0.0.1",
         )
 
@@ -113,7 +113,7 @@ def require_token(token_file: Path | None) -> Callable[[Request], Awaitable[None
         token = token_of(request)
         if token is None or not _known(tokens, token):
             raise Unauthorized(
-                "this service asks for a bearer token", advice="send the header `Authorization: Bearer TOKEN`"
+                "this service requires a bearer token", advice="send the header `Authorization: Bearer TOKEN`"
             )
 
     return check
@@ -124,4 +124,4 @@ def _known(tokens: TokenFile, token: bytes) -> bool:
     try:
         return tokens.knows(token)
     except InvalidSettings as error:
-        raise InvalidSettings("this service cannot read its tokens; its log tells why") from error
+        raise InvalidSettings("this service cannot read its tokens; see its log") from error

@@ -65,7 +65,7 @@ def fields_of(columns: Columns, rows: Sequence[Value]) -> list[dict[str, Any]]:
         column = told[name]
         if column:
             if len(column) != len(values):
-                raise ValueError(f"the column {name} is not as long as others")
+                raise ValueError(f"the column {name} differs in length from the others")
             for value, own in zip(values, column, strict=True):
                 value[name] = own
     return values
@@ -74,14 +74,14 @@ def fields_of(columns: Columns, rows: Sequence[Value]) -> list[dict[str, Any]]:
 def pick(table: Sequence[_T], indices: Sequence[int]) -> list[_T]:
     """Return the rows at `indices`. Raises ValueError on one beside the table."""
     if not is_within(indices, len(table)):
-        raise ValueError("an index points beside its table")
+        raise ValueError("an index is outside its table")
     return [table[index] for index in indices]
 
 
 def by_owner(owners: Sequence[int], values: Sequence[_T], count: int) -> list[tuple[_T, ...]]:
     """Return what belongs to each of `count` owners. Raises ValueError where an owner is none of them, or left out."""
     if len(owners) != len(values) or not is_within(owners, count):
-        raise ValueError("a value belongs to nobody")
+        raise ValueError("a value has no owner")
     owned: list[list[_T]] = [[] for _ in range(count)]
     for owner, value in zip(owners, values, strict=True):
         owned[owner].append(value)

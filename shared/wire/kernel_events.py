@@ -21,7 +21,7 @@ class KernelEventKind(StrEnum):
     LOCKUP = "lockup"
     """A CPU does nothing else for many seconds."""
     OOM_KILL = "oom_kill"
-    """A process was killed for want of memory; `pid` is the victim, not who asked for memory."""
+    """A process was OOM-killed; `pid` is the victim, not who asked for memory."""
     CRASH = "crash"
     """A process was ended by a fault of its own, such as a segmentation fault."""
     LINK_DOWN = "link_down"

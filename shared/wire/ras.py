@@ -73,7 +73,7 @@ class Communicator(Value):
     )
     standings: tuple[StatusRanks, ...] = ()
     errors: tuple[StatusRanks, ...] = ()
-    ranks: Column = Field(default_factory=_column, description="Communicator ranks whose process is told.")
+    ranks: Column = Field(default_factory=_column, description="Communicator ranks whose process is reported.")
     peers: Column = Field(default_factory=_column, description="The process of each of `ranks`: an index.")
 
     @property

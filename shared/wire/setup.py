@@ -22,7 +22,7 @@ class Listener(Value):
     """Who listens on a port."""
 
     address: str
-    pid: int | None = Field(default=None, description="None: it could not be told whose socket it is.")
+    pid: int | None = Field(default=None, description="None: the owner of the socket could not be determined.")
     name: str = Field(default="", description="The kernel's short name of that process.")
     of_job: bool = Field(default=False, description="Is it a rank, or one that started ranks, on this node?")
 

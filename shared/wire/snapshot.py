@@ -26,7 +26,7 @@ _USER = r"^[A-Za-z0-9._-]{1,32}$"
 class Identity(Value):
     """Which rank of which job a process is. (host, pid, started_at) is unique; a pid alone may be reused."""
 
-    job: str | None = Field(default=None, description="The job's name; None where a file does not tell.")
+    job: str | None = Field(default=None, description="The job's name; None where a file does not say.")
     rank: int = Field(description="The global rank.")
     local_rank: int | None = None
     group_rank: int | None = Field(default=None, description="The node's index in the job, by torchelastic's name.")
@@ -44,8 +44,8 @@ class Identity(Value):
     user: str | None = Field(
         default=None,
         pattern=_USER,
-        description="Whose it is: a user id of the node, as `1001`, or `c1001` of a container to which root gave user "
-        "ids of its own. Ranks of several users are never one job. None: older agents and files do not tell.",
+        description="Its owner: a user id of the node, as `1001`, or `c1001` of a container to which root gave user "
+        "ids of its own. Ranks of several users are never one job. None: older agents and files do not say.",
     )
 
 
@@ -241,7 +241,7 @@ class NodeSnapshot(Value):
     kernel_events: KernelEvents | Missing | None = Field(default=None, description="None: nobody asked for them.")
     gpus: Gpus | Missing | None = Field(default=None, description="None: nobody asked for them.")
     ras: RasLook | None = Field(
-        default=None, description="What NCCL RAS tells of the jobs here; None: no rank has it, or it was not asked."
+        default=None, description="What NCCL RAS reports of the jobs here; None: no rank has it, or it was not asked."
     )
     logs: Logs | None = Field(
         default=None, description="Log files that belong to no one rank, such as a job's common output; files only."

@@ -25,7 +25,7 @@ _MOST_RECORDS = 2_097_152
 """Of all ranks of a node: few characters claim them where the times are left out."""
 
 _LEFT_OUT = Missing(
-    source="fds", reason=Reason.NOT_ENABLED, detail="left out of the survey of a large job; suspects were asked"
+    source="fds", reason=Reason.NOT_ENABLED, detail="not in the survey of a large job; suspects were asked separately"
 )
 
 _T = TypeVar("_T")

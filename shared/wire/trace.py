@@ -124,9 +124,9 @@ class Trace(Value):
             raise ValueError("the columns are not equally long")
         tables = ((self.group, self.groups), (self.signature, self.signatures), (self.call_site, self.call_sites))
         if not all(is_within(column, len(table)) for column, table in (*tables, (self.state, tuple(State)))):
-            raise ValueError("a column points beside its table")
+            raise ValueError("a column points outside its table")
         if not is_within([mark.group for mark in self.marks], len(self.groups)):
-            raise ValueError("a mark is of no group")
+            raise ValueError("a mark belongs to no group")
         return self
 
     def __len__(self) -> int:

@@ -33,7 +33,7 @@ def ask_ras(
     try:
         greeting = talk.say(b"CLIENT PROTOCOL 2", deadline.at_most(greeting_seconds))
         if not _GREETING.fullmatch(greeting):
-            raise Unavailable(Reason.UNREADABLE, f"not RAS that answers there: {quoted(greeting)}")
+            raise Unavailable(Reason.UNREADABLE, f"what answers there is not RAS: {quoted(greeting)}")
         leg = max(1, min(_LONGEST_LEG_SECONDS, int(deadline.left() / 3)))
         talk.say(b"TIMEOUT %d" % leg, deadline)
         talk.say(b"SET FORMAT json", deadline)  # before 2.28.7 an unknown command: then the report is text
@@ -61,7 +61,7 @@ class _Talk:
         self._send(command, deadline)
         while b"\n" not in self._left_over:
             if len(self._left_over) > _LONGEST_LINE:
-                raise Unavailable(Reason.UNREADABLE, f"not RAS that answers there: {quoted(bytes(self._left_over))}")
+                raise Unavailable(Reason.UNREADABLE, f"what answers there is not RAS: {quoted(bytes(self._left_over))}")
             piece = self._receive(deadline)
             if not piece:
                 raise Unavailable(Reason.UNREADABLE, f"RAS hung up after {quoted(command)}")

@@ -40,11 +40,11 @@ class Signs(NamedTuple):
 def refusal(version: NcclVersion | None, signs: Signs) -> str | None:
     """Say why RAS must not be asked now; None: it may."""
     if version is None:
-        return "which version of NCCL the rank has loaded cannot be told, and some crash when RAS is asked"
+        return "the version of NCCL that the rank has loaded is unknown, and some crash when RAS is asked"
     if version == _CRASHES:
         return f"NCCL {version} can crash the job when RAS is asked (NVIDIA/nccl#1762)"
     if signs.making:
-        return f"{signs.making}, and NCCL can crash when RAS is asked meanwhile (NVIDIA/nccl#1669, #2346)"
+        return f"{signs.making}, and NCCL can crash when RAS is asked during that (NVIDIA/nccl#1669, #2346)"
     if version < _BAD_AT_START and signs.young:
         return f"{signs.young}, and NCCL {version} can crash when RAS is asked at the start (NVIDIA/nccl#1669)"
     if _CRASHES < version < _BAD_WITH_GAPS and signs.gaps:
@@ -58,8 +58,8 @@ def signs_of(looks: Iterable[RankSnapshot], exited: Iterable[Exited], crowd: Ite
     now = max((look.looked_at_ns or 0 for look in looks), default=0) / 1e9
     everyone = (*(look.identity for look in looks), *crowd)
     making = next((f"rank {look.identity.rank} is making communicators" for look in looks if _is_making(look)), "")
-    young = next((f"rank {identity.rank} is young" for identity in everyone if _is_young(identity, now)), "")
-    gone = next((f"process {gone.pid} has ended" for gone in exited), "")
+    young = next((f"rank {identity.rank} has just started" for identity in everyone if _is_young(identity, now)), "")
+    gone = next((f"process {gone.pid} has exited" for gone in exited), "")
     stopped = next((f"rank {look.identity.rank} is stopped" for look in looks if _is_stopped(look)), "")
     return Signs(making, young, gone or stopped)
 

@@ -126,7 +126,7 @@ class RasSource:
         if self._policy == "always":
             return
         if len(_listeners(crowd[0].rank, scene, door)) > len(crowd):
-            raise _refused("processes that are not known as ranks share the door, with who knows which NCCL")
+            raise _refused("processes that are not known ranks share the RAS address, with an unknown version of NCCL")
         signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in crowd))
         for version in {self._versions.of(scene.procfs, one.rank.stat.pid) for one in crowd}:
             if version is not None and version < FIRST:
@@ -141,7 +141,7 @@ class RasSource:
         """Step 3, or what it gave a moment ago. One caller at a time asks."""
         key = (door, frozenset(one.rank.key for one in behind))
         if not self._asking.acquire(timeout=deadline.left()):
-            raise Unavailable(Reason.TIMED_OUT, "others were asking RAS all the time")
+            raise Unavailable(Reason.TIMED_OUT, "other requests were asking RAS the whole time")
         try:
             at, networks = self._kept.get(key, (0.0, ()))
             if not networks or time.monotonic() - at > _STANDS_SECONDS:
@@ -159,7 +159,7 @@ class RasSource:
         """Ask until each rank's process is told of. `alone`: only one job has ranks behind this door."""
         found: list[RasNetwork] = []
         wanted = {one.inner_pid for one in behind}
-        why = Unavailable(Reason.NOT_FOUND, f"RAS at {door.address} answered for other processes than the job's")
+        why = Unavailable(Reason.NOT_FOUND, f"RAS at {door.address} answered for processes of another job")
         for _ in range(_MOST_KNOCKS):
             if not wanted or deadline.left() <= 0:
                 break
@@ -204,7 +204,7 @@ def _doors(ranks: Iterable[Rank], scene: LookContext) -> tuple[dict[RasAddress, 
 
 
 def _refused(why: str) -> Unavailable:
-    return Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks all the same")
+    return Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks anyway")
 
 
 def _listeners(rank: Rank, scene: LookContext, door: RasAddress) -> list[int]:

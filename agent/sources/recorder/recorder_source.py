@@ -47,7 +47,7 @@ _HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
 """On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
 
 _HOW_TO_ENABLE = (
-    "the rank has no recorder that can be asked; start the job with `unhang run -- …`, "
+    "the rank has no recorder that answers; start the job with `unhang run -- …`, "
     "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
 )
 
@@ -87,7 +87,7 @@ class RecorderSource:
             names = _handlers(server, deadline, receipt)
         known = [name for name in _HANDLERS if name in names]
         if not known:
-            raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that can be asked")
+            raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that answers")
         return merge([self._ask_one(server, name, deadline) for name in known])
 
     def _ask_one(self, server: _Server, handler: str, deadline: Deadline) -> Trace:
@@ -155,7 +155,7 @@ def _parse(body: bytes) -> Trace:
     kept = json_cost(trace.model_dump_json(include=_TABLES).encode())
     if kept > _MOST_KEPT:
         told = f"groups, signatures and stacks that would take {kept} bytes of memory"
-        raise Unavailable(Reason.REFUSED, f"the recorder tells of {told}; at most {_MOST_KEPT} are kept of a rank")
+        raise Unavailable(Reason.REFUSED, f"the recorder holds {told}; at most {_MOST_KEPT} are kept of a rank")
     return trace
 
 

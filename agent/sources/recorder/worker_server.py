@@ -91,7 +91,7 @@ def _end_of_answer(data: bytearray) -> int | None:
     if claimed > LARGEST_ANSWER or len(data) > LARGEST_ANSWER:
         raise Unavailable(Reason.REFUSED, f"the answer is larger than the {LARGEST_ANSWER} bytes we read")
     if _CHUNKED.search(data, 0, head + 2):
-        raise Unavailable(Reason.UNREADABLE, "the answer comes in chunks, which torch's worker server never sends")
+        raise Unavailable(Reason.UNREADABLE, "the answer is chunked, which torch's worker server never sends")
     return None if length is None else head + 4 + claimed
 
 

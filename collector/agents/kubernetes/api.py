@@ -105,7 +105,7 @@ class PodApi:
                     for line in lines.split(part):
                         take(parse_change(line))
         except TimeoutError as error:
-            raise NoAnswer(Reason.TIMED_OUT, f"a watch gave nothing within {due_seconds:.1f} s") from error
+            raise NoAnswer(Reason.TIMED_OUT, f"a watch sent nothing within {due_seconds:.1f} s") from error
         except httpx.HTTPError as error:
             raise explain_transport(error) from error
         if lines.rest:
@@ -160,7 +160,7 @@ class PodApi:
             why = getattr(error, "strerror", None) or "it is no text"
             raise NoAnswer(Reason.NOT_PERMITTED, f"the token of the service account cannot be read: {why}") from error
         if not token.isprintable():
-            raise NoAnswer(Reason.UNREADABLE, "the token of the service account is no token")
+            raise NoAnswer(Reason.UNREADABLE, "the token of the service account is not a token")
         return token
 
 
@@ -188,7 +188,7 @@ async def _check(response: httpx.Response) -> None:
     if status == HTTPStatus.OK:
         return
     if status == HTTPStatus.GONE:
-        raise Expired(Reason.GONE, "the API server answered HTTP 410: it does not know that version any more")
+        raise Expired(Reason.GONE, "the API server answered HTTP 410: it no longer knows that version")
     reason = Reason.NOT_PERMITTED if status in (401, 403) else Reason.UNREADABLE
     raise NoAnswer(reason, f"the API server answered HTTP {status}")
 

@@ -143,7 +143,7 @@ def _own_api(environment: Mapping[str, str]) -> str:
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
         raise InvalidSettings(
-            "this collector runs in no pod, and no API server is named", advice="set kubernetes_api to its URL"
+            "this collector does not run in a pod, and no API server is set", advice="set kubernetes_api to its URL"
         )
     shown = f"[{host}]" if ":" in host else host
     return f"https://{shown}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}"
@@ -155,5 +155,5 @@ def _own_namespace(account: Path) -> str:
             return opened.read(_MOST_NAMESPACE_BYTES).decode("utf-8", "replace").strip()
     except OSError as error:
         raise InvalidSettings(
-            "it is not known in which namespace the agents' pods are", advice="set kubernetes_namespace"
+            "the namespace of the agents' pods is unknown", advice="set kubernetes_namespace"
         ) from error

@@ -159,12 +159,12 @@ def parse_change(line: bytes) -> Change:
         kind = ChangeKind(event.type)
         pod = Pod.model_validate(event.object)
     except ValidationError as error:
-        raise NoAnswer(Reason.UNREADABLE, f"it is no change of a pod: {first_mistake(error)}") from error
+        raise NoAnswer(Reason.UNREADABLE, f"it is not a change of a pod: {first_mistake(error)}") from error
     except ValueError as error:
-        raise NoAnswer(Reason.UNREADABLE, f"it is no change of a pod: its type is {quoted(event.type)}") from error
+        raise NoAnswer(Reason.UNREADABLE, f"it is not a change of a pod: its type is {quoted(event.type)}") from error
     version = pod.metadata.resource_version
     if not 0 < len(version) <= _LONGEST:
-        raise NoAnswer(Reason.UNREADABLE, "it is no change of a pod: it has no version")
+        raise NoAnswer(Reason.UNREADABLE, "it is not a change of a pod: it has no version")
     return Change(kind, version, None if kind is ChangeKind.BOOKMARK else pod.place())
 
 
@@ -180,7 +180,7 @@ def parse_pods(body: bytes) -> PodList:
     try:
         return PodList.model_validate_json(body)
     except ValidationError as error:
-        raise NoAnswer(Reason.UNREADABLE, f"it is no list of pods: {first_mistake(error)}") from error
+        raise NoAnswer(Reason.UNREADABLE, f"it is not a list of pods: {first_mistake(error)}") from error
 
 
 def _job(found: _Meta) -> str | None:

@@ -31,7 +31,7 @@ class GroupKey:
 
     def __str__(self) -> str:
         if not self.told:
-            return "a group that the lines do not name" if self.name else "the default group, as it seems"
+            return "a group that the lines do not name" if self.name else "apparently the default group"
         return f"group {self.name} ({self.description})" if self.description else f"group {self.name}"
 
 

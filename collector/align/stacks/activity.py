@@ -146,7 +146,7 @@ def _at_home(seen: Activity) -> Activity:
     if not seen.is_plain or not seen.frames:
         return seen
     if any(waits_for_work(frame.function, frame.file) for frame in _called(seen)):
-        return replace(_placed(seen, "waiting for work to come"), may_pass=True, may_be_idle=True)
+        return replace(_placed(seen, "waiting for work"), may_pass=True, may_be_idle=True)
     if waits_for_thread(seen):
         return replace(_placed(seen, "waiting for a thread of its own", WaitsOn.OWN_THREAD), may_pass=True)
     return seen
@@ -193,8 +193,8 @@ def _with_gil(seen: Activity) -> Activity:
     if not seen.keeps_gil or seen.doing is not Doing.OUTSIDE:
         return seen
     if seen.is_plain and not seen.kernel_tells:
-        return replace(_placed(seen, "asleep and keeps the GIL"), cause=Cause.GIL)
-    return _placed(seen, f"{seen.label} without letting go of the GIL", *seen.waits_on)
+        return replace(_placed(seen, "asleep and holding the GIL"), cause=Cause.GIL)
+    return _placed(seen, f"{seen.label} without releasing the GIL", *seen.waits_on)
 
 
 def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:

@@ -124,7 +124,7 @@ _NETWORK: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE,
         Cause.NETWORK,
-        "waiting before it tries again",
+        "waiting before a retry",
         r".",
         package("tenacity", "backoff", "retrying", "google/api_core/retry") + r"|/urllib3/util/retry\.py$",
     ),
@@ -175,7 +175,7 @@ _HOME: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,
-        "waiting for somebody to type at its terminal",
+        "waiting for terminal input",
         r".",
         rf"{stdlib('getpass')}|{package('click')}termui\.py$",
     ),

@@ -14,7 +14,7 @@ KERNEL: tuple[KernelPattern, ...] = (
     # wchan mem_cgroup_oom_synchronize: the cgroup's memory is used up, and its OOM killer is switched off
     kernel_row(
         Cause.OOM,
-        "waiting for memory that its cgroup does not have",
+        "waiting for memory above its cgroup's limit",
         wchan=r"^(mem_cgroup_oom_synchronize|mem_cgroup_handle_over_high)$",
     ),
     # syscall read, fd 9 -> /tmp/feed, wchan anon_pipe_read (pipe_read before Linux 6.14): a FIFO, fed from elsewhere
@@ -24,11 +24,11 @@ KERNEL: tuple[KernelPattern, ...] = (
     # syscall write, fd 1 -> pipe:[81234], wchan anon_pipe_write (pipe_write before Linux 6.14)
     kernel_row(Cause.PIPE_BLOCKED, "writing to a full pipe", wchan=r"pipe_write$"),
     # syscall openat, wchan wait_for_partner: a FIFO that nobody has open at the other end
-    kernel_row(Cause.PIPE_BLOCKED, "opening a FIFO that nobody has open at the other end", wchan=r"^wait_for_partner$"),
+    kernel_row(Cause.PIPE_BLOCKED, "opening a FIFO whose other end is not open", wchan=r"^wait_for_partner$"),
     # syscall sendto, fd 12 -> socket:[4711], wchan sock_alloc_send_pskb (Unix); sk_stream_wait_memory (TCP)
     kernel_row(
         Cause.NETWORK,
-        "sending to somebody who does not read",
+        "sending to a peer that does not read",
         wchan=r"^(sk_stream_wait_memory|sock_alloc_send_pskb|unix_wait_for_peer)$",
         may_pass=True,
     ),
@@ -70,7 +70,7 @@ KERNEL: tuple[KernelPattern, ...] = (
     # syscall read, fd 0 -> /dev/pts/3, wchan wait_woken (n_tty_read): input(), a login prompt, a debugger's prompt
     kernel_row(
         Cause.USER_CODE,
-        "waiting for somebody to type at its terminal",
+        "waiting for terminal input",
         syscall=r"^read$",
         target=r"^/dev/(pts/\d+|tty\w*|console)",
     ),

@@ -60,7 +60,7 @@ class _Names:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(self._task(host))
         except TimeoutError as error:
-            raise NoNameServer(f"no name server answered within {seconds} s", request=request) from error
+            raise NoNameServer(f"DNS lookup failed: no answer within {seconds} s", request=request) from error
         except OSError as error:
             raise httpx.ConnectError(str(error), request=request) from error
 

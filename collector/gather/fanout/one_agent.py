@@ -80,7 +80,7 @@ class Inquiry(Generic[T]):
         except TimeoutError:
             if self._second_answer is not None:
                 return self._second_answer
-            failure = self._failure or NoAnswer(Reason.TIMED_OUT, "no turn to be asked in time: others were slow")
+            failure = self._failure or NoAnswer(Reason.TIMED_OUT, "not asked in time: other agents were slow")
         except NoAnswer as error:
             failure = error
         finally:

@@ -54,7 +54,8 @@ class Exchange:
         if self._came_bytes is None:
             return NoAnswer(Reason.TIMED_OUT, f"no answer within {seconds:.1f} s")
         return NoAnswer(
-            Reason.TIMED_OUT, f"the answer had not ended within {seconds:.1f} s: {self._came_bytes} bytes of it came"
+            Reason.TIMED_OUT,
+            f"the answer was not complete within {seconds:.1f} s: {self._came_bytes} bytes of it arrived",
         )
 
     def _request(self, url: str, parameters: Parameters, *, connect_seconds: float, fresh: bool) -> httpx.Request:

@@ -205,8 +205,8 @@ def _with_suspects(fault: Fault, scene: Observations) -> Fault:
     )
     found = Cause.GPU_FAULT if devices else Cause.NETWORK if networks else Cause.UNKNOWN
     cause = found if fault.cause in (None, Cause.UNKNOWN) else fault.cause
-    told = "; ".join(f"{host} tells of {_in_words(facts)}" for host, facts in suspects.items())
-    remark = "broken hardware of a node explains a hang of all, and does not prove that it is this one"
+    told = "; ".join(f"{host} reports {_in_words(facts)}" for host, facts in suspects.items())
+    remark = "a hardware fault on one node can hang the whole job, but does not prove that it caused this hang"
     return replace(
         fault,
         cause=cause,
@@ -253,7 +253,7 @@ def _all_evidence(facts: NodeFacts, ranks: Iterable[int]) -> Iterable[Evidence]:
 
 def _evidence(event: KernelEvent, facts: NodeFacts, ranks: tuple[int, ...]) -> KernelEvidence:
     times = f", {event.count} times" if event.count > 1 else ""
-    text = f"the kernel of {facts.host} tells of {event_in_words(event)}{times}"
+    text = f"the kernel of {facts.host} reports {event_in_words(event)}{times}"
     return KernelEvidence(
         ranks=fold(ranks), text=text, host=facts.host, line=event.text, at=event.at, count=event.count
     )
@@ -271,16 +271,16 @@ def _in_words(facts: NodeFacts) -> str:
 
 
 _WORDS = {
-    KernelEventKind.GPU_DRIVER: "trouble of the GPU's driver",
-    KernelEventKind.HUNG_TASK: "a task that is blocked for minutes",
-    KernelEventKind.LOCKUP: "a CPU that is locked up",
-    KernelEventKind.OOM_KILL: "a process killed for want of memory",
+    KernelEventKind.GPU_DRIVER: "a GPU driver fault",
+    KernelEventKind.HUNG_TASK: "a task blocked for minutes",
+    KernelEventKind.LOCKUP: "a CPU lockup",
+    KernelEventKind.OOM_KILL: "an OOM-killed process",
     KernelEventKind.CRASH: "a process that crashed",
-    KernelEventKind.LINK_DOWN: "a network link that went down",
-    KernelEventKind.LINK_UP: "a network link that came up",
-    KernelEventKind.NIC_ERROR: "trouble of a network adapter",
+    KernelEventKind.LINK_DOWN: "a network link down",
+    KernelEventKind.LINK_UP: "a network link up",
+    KernelEventKind.NIC_ERROR: "a network adapter fault",
     KernelEventKind.PCIE_ERROR: "an uncorrected PCIe error",
-    KernelEventKind.STORAGE: "storage that does not answer",
+    KernelEventKind.STORAGE: "storage that does not respond",
 }
 
 

@@ -61,7 +61,7 @@ def under_way(fault: Fault, scene: Observations) -> str | None:
     owner = _owner(socket, scene)
     to = socket.remote if owner is None else f"rank {owner.rank}{_on(owner)}"
     again = f", sent {times + 1} times," if times else ""
-    return f"data{again} from rank {view.rank}{_on(view)} to {to} is not acknowledged"
+    return f"data{again} from rank {view.rank}{_on(view)} to {to} has not been acknowledged"
 
 
 def _on(view: RankView) -> str:
@@ -134,12 +134,12 @@ def _is_stuck(socket: Socket) -> bool:
 def _connection_in_words(view: RankView, socket: Socket, owner: str) -> str:
     to = f"{'the store at ' if socket.to_store else ''}{socket.remote}{owner}"
     if socket.state == "SYN_SENT":
-        again = f", tried again {socket.retransmits} times" if socket.retransmits else ""
+        again = f", retried {socket.retransmits} times" if socket.retransmits else ""
         return f"rank {view.rank} is trying to connect to {to}, which does not answer (SYN_SENT{again})"
     if socket.state == "CLOSE_WAIT":
         return f"{to} has closed its connection with rank {view.rank}, which still holds it (CLOSE_WAIT)"
     return (
-        f"{to} acknowledges nothing of {socket.unsent_bytes} bytes that rank {view.rank} has sent "
+        f"{to} has acknowledged none of the {socket.unsent_bytes} bytes that rank {view.rank} has sent "
         f"{socket.retransmits + 1} times"
     )
 
@@ -178,7 +178,7 @@ def _of_pipes(view: RankView, fds: Fds) -> Iterable[FdEvidence]:
             continue
         verb = "reads" if process.syscall.name in ("read", "readv") else "writes"
         if not pipe.other_end:
-            text = f"rank {view.rank} {verb} a pipe (fd {fd}), and no process seen holds its other end"
+            text = f"rank {view.rank} {verb} a pipe (fd {fd}), and no visible process holds its other end"
         else:
             named = [
                 f"pid {pid}" + (f" ({name})" if name else "") for pid, name in _named(pipe.other_end, pipe.other_names)

@@ -94,5 +94,5 @@ def _slowed(rank: int, scene: Observations) -> tuple[Gpu, ...]:
 
 def _evidence(rank: int, gpu: Gpu, host: str | None) -> GpuEvidence:
     clock = f": {gpu.sm_clock_mhz} of {gpu.sm_clock_max_mhz} MHz" if gpu.sm_clock_mhz is not None else ""
-    text = f"the clocks of GPU {gpu.index}, on which rank {rank} computes, are held down by {', '.join(gpu.slowed_by)}"
+    text = f"the clocks of GPU {gpu.index}, on which rank {rank} computes, are throttled by {', '.join(gpu.slowed_by)}"
     return GpuEvidence(ranks=str(rank), text=f"{text}{clock}", host=host, index=gpu.index, device=gpu.device)

@@ -17,7 +17,9 @@ _ENDS = frozenset({KernelEventKind.OOM_KILL, KernelEventKind.CRASH})
 # Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB, …, shmem-rss:0kB, UID:1000 pgtables:956kB
 _USER = re.compile(r"\bUID:(\d{1,10})\b")
 
-REMARK = "the kernel has killed as many processes of that name there as ranks lack: they are taken for these ranks"
+REMARK = (
+    "the kernel killed as many processes of that name there as ranks are missing: they are assumed to be these ranks"
+)
 
 
 def unseen_kills(view: RankView, scene: Observations) -> tuple[KernelEvent, ...]:

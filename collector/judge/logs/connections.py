@@ -204,9 +204,9 @@ def _of_links(broken: list[_Broken], heard: Statements, scene: Observations) -> 
     peers = sorted({each.peer for each in broken})
     victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | heard.waited))
     alive = (
-        "no process at its other end is known to be gone"
+        "no process at the other end is known to have exited"
         if scene.roster.live
-        else "nothing tells whether the peer's process lived"
+        else "it is unknown whether the peer's process was alive"
     )
     failures = _failures_at({_short(peer) for peer in peers}, heard)
     where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
@@ -215,11 +215,11 @@ def _of_links(broken: list[_Broken], heard: Statements, scene: Observations) -> 
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=victims,
-        said=f"connections {where} failed; a link has two ends, and neither is convicted",
+        said=f"connections {where} failed; the error does not show which end failed",
         ground=(*_lines(broken), *(line_of(event, None) for event in failures)),
         cause=Cause.NETWORK,
         remarks=(
-            f"such an error does not tell a dead peer from a bad link; {alive}",
+            f"such an error does not distinguish a dead peer from a bad link; {alive}",
             *(f"a process at the other end logged: {event.text[:200]}" for event in failures),
         ),
         links=tuple(links.values())[:MOST_LINKS],

@@ -75,7 +75,7 @@ def _opinion(
     shown = [next((own[p] for p in places if p in own), None) for _, places in sides]
     ground = SignatureEvidence(
         ranks=fold(ranks),
-        text=f"by the mismatch lines of the ranks themselves, the operations differ: {told}",
+        text=f"according to the ranks' own mismatch lines, the operations differ: {told}",
         group=group,
         sequence=sequence,
         sides=tuple(
@@ -93,7 +93,7 @@ def _opinion(
         firm=bool(culprits) and set(odd) <= set(own) and sum(p in own for p in sides[0][1]) > 1,
         cause=Cause.USER_CODE,
         op=sides[0][0][0] or None,
-        remarks=() if culprits or not odd else ("the ranks in these lines count within a group that is not known",),
+        remarks=() if culprits or not odd else ("the ranks in these lines are numbers within an unknown group",),
     )
 
 
@@ -113,6 +113,6 @@ def _in_words(facts: _Facts) -> str:
 
 def _said(culprits: tuple[int, ...], sides: _Sides, told: str) -> str:
     if not culprits:
-        return f"the ranks ran different operations, and whose is the odd one is open: {told}"
+        return f"the ranks ran different operations; which one is wrong is unknown: {told}"
     odd = sides[1][0]
     return f"{ranks_in_words(culprits)} ran {_in_words(odd)} where the others ran {_in_words(sides[0][0])}"

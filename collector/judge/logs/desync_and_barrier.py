@@ -48,7 +48,7 @@ def _desync(heard: Statements, membership: Membership) -> Opinion | None:
     victims = membership.translate(sorted(joined), {}) or ()
     number = "" if sequence is None else f" #{sequence}"
     reporter = "torchfrtrace" if all("missing ranks" in event.text for _, event in lines) else "the watchdog"
-    told = f"did not join collective{number} by the desync report of {reporter}"
+    told = f"did not join collective{number}, according to the desync report of {reporter}"
     return Opinion(
         witness=Witness.COUNTERS,
         kind=Kind.RANK_NOT_JOINED,
@@ -74,7 +74,7 @@ def _joined(joined: list[int], heard: Statements, membership: Membership) -> Opi
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=ranks,
-        said=f"{ranks_in_words(ranks)} joined collective #{sequence} and did not finish it, by the watchdog's report",
+        said=f"{ranks_in_words(ranks)} joined collective #{sequence} but did not finish it, says the watchdog's report",
         ground=_ground(told, ranks),
         sequence=sequence,
     )
@@ -132,14 +132,16 @@ def _barrier(
     culprits = tuple(r for r in culprits if r not in elsewhere)
     who = ranks_in_words(culprits) if culprits else f"group ranks {_words(named)}"
     reporter = f"group rank {place}" if rank is None else f"rank {rank}"
-    remarks = [f"{is_are(elsewhere)} named as well, and waited in another operation"] if elsewhere else []
-    remarks += ["it says to have reached the barrier, too: late, or unheard"] if set(named) & set(reached) else []
+    remarks = [f"{is_are(elsewhere)} named as well, but waited in another operation"] if elsewhere else []
+    remarks += (
+        ["it reports reaching the barrier, too: late, or its message was lost"] if set(named) & set(reached) else []
+    )
     return Opinion(
         witness=Witness.BARRIER,
         kind=Kind.RANK_NOT_JOINED,
         culprits=culprits,
         victims=waiters,
-        said=f"{who} did not come to a monitored barrier, says {reporter}",
+        said=f"{who} did not reach a monitored barrier, according to {reporter}",
         ground=tuple(line_of(event, rank, culprits) for event in told.values())[:MOST_LINES],
         op="monitored_barrier",
         remarks=tuple(remarks),

@@ -130,7 +130,7 @@ def _mismatch(identity: str, lanes: list[_Lane]) -> Opinion | None:
         ground=(
             SignatureEvidence(
                 ranks=fold(ranks),
-                text=f"by NCCL's own lines the calls at {where} differ: {told}",
+                text=f"according to NCCL's log lines, the calls at {where} differ: {told}",
                 group=group,
                 sequence=number,
                 sides=tuple(_side(calls, side) for calls, side in ordered),
@@ -192,13 +192,13 @@ def _behind(identity: str, size: int, lanes: list[_Lane], heard: Statements) -> 
         culprits=tuple(behind),
         victims=tuple(sorted(ahead)),
         said=(
-            f"{ranks_in_words(behind)} called NCCL last at opCount {last:x}, {ranks_in_words(sorted(ahead))} at "
+            f"{ranks_in_words(behind)} last called NCCL at opCount {last:x}, {ranks_in_words(sorted(ahead))} at "
             f"{top:x} ({_in_words(calls)}) of communicator {identity}"
         ),
         ground=_marks(group, top, by_last, calls),
         op=_op(calls[0]),
         ref=group,
-        remarks=("it may also still wait for an earlier operation; these lines tell what was called, not what ended",),
+        remarks=("it may also still wait for an earlier operation; these lines show calls, not completions",),
     )
 
 

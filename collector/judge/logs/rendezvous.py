@@ -40,7 +40,7 @@ def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) 
         victims=victims,
         said=f"{who} never published the id of a communicator, for which {ranks_in_words(victims)} waited",
         ground=tuple(line_of(event, rank, culprits) for rank, event in waits[:4]),
-        remarks=("the line looks like a network error; it says the same where the rank never came or has ended",),
+        remarks=("the line looks like a network error, but also appears when the rank never arrived or has exited",),
     )
 
 
@@ -60,14 +60,14 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
     came = {int(event.fields["waiter"]) for _, event in counts if "waiter" in event.fields}
     known = len(came) == joined < expected <= MOST_RANKS and max(came) < expected
     missing = tuple(sorted(set(range(expected)) - came)) if known else ()
-    too_many = ("more came than belong to it: a store of an earlier start, or a job started twice",)
+    too_many = ("more arrived than belong to it: a store left from an earlier start, or a job started twice",)
     who = f": {ranks_in_words(missing)} did not" if missing else ""
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
         culprits=missing,
         victims=tuple(sorted({who for who, _ in counts if who is not None} | (came if known else set()))),
-        said=f"the job did not start: {joined} of {expected} came to the rendezvous before it timed out{who}"
+        said=f"the job did not start: {joined} of {expected} arrived at the rendezvous before it timed out{who}"
         + "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
         ground=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),
         cause=Cause.RENDEZVOUS,
@@ -75,7 +75,7 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
     )
 
 
-_UNTOLD = "who it is that did not come, these lines do not tell"
+_UNTOLD = "these lines do not show which ranks did not arrive"
 
 
 def _unconnected(unconnected: list[_Said]) -> Opinion | None:

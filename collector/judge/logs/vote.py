@@ -17,7 +17,7 @@ class Witness(StrEnum):
     FINGERPRINTS = "mismatch lines"
     BARRIER = "a monitored barrier"
     CALLS = "NCCL's call lines"
-    OWN_WORD = "what the rank itself logged"
+    OWN_WORD = "the rank's own log lines"
     ENDED = "what ended, by the launcher, Slurm or the kernel"
     STORE = "store and rendezvous lines"
     TRANSPORT = "transport errors"

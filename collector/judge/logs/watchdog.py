@@ -1,6 +1,6 @@
 """Votes by watchdog lines: who waited in another operation than the others, and who was not past what they wait for.
 
-1. At one sequence of one group, the minority's operation or size against a clear majority's.
+1. At one sequence of one group, the minority's operation or size vs. a clear majority's.
 2. A member whose last enqueued operation lies before what the others wait for. One that waits in another group is a
    victim there, and no culprit here. Where more are behind than wait, the few may be the odd ones: nobody is named.
 3. Nobody stands out: told, with the number of members whose logs say nothing.
@@ -18,7 +18,7 @@ from shared.answer.diagnosis import Evidence, SequenceEvidence, Side, SignatureE
 from shared.answer.words import Cause, Kind
 from shared.ranks import fold, ranks_in_words
 
-INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack tells"
+INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
 MOST_LINES = 8
 """Lines shown of one opinion."""
 
@@ -84,7 +84,7 @@ def _in_words(timeout: Timeout) -> str:
 
 def _mismatch_said(culprits: tuple[int, ...], sides: _Sides, sequence: int, key: GroupKey) -> str:
     if not culprits:
-        told = " against ".join(f"{ranks_in_words(side)} ({_in_words(timeout)})" for side, timeout in sides)
+        told = " vs. ".join(f"{ranks_in_words(side)} ({_in_words(timeout)})" for side, timeout in sides)
         return f"the logs disagree on #{sequence} of {key}: {told}, and no side has a majority"
     odd = next(timeout for side, timeout in sides[1:] if set(side) & set(culprits))
     first, agreed = sides[0]
@@ -130,7 +130,7 @@ def _behind(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion
     what = f"{op or 'the operation'} #{awaited} of {key}"
     said = f"{is_are(named)} not past #{marks.enqueued[behind[0]]}, and {ranks_in_words(waiting)} waited in {what}"
     if not named:
-        said = f"{ranks_in_words(waiting)} waited in {what}, which {ranks_in_words(behind)} had not got to"
+        said = f"{ranks_in_words(waiting)} waited in {what}, which {ranks_in_words(behind)} had not reached"
     return Opinion(
         witness=Witness.COUNTERS,
         kind=Kind.RANK_NOT_JOINED,
@@ -184,7 +184,7 @@ def _rooted(behind: list[Opinion], stuck: set[int]) -> list[Opinion]:
             culprits=(),
             firm=False,
             victims=tuple(sorted({*opinion.culprits, *opinion.victims})),
-            remarks=(*opinion.remarks, "those who are behind here wait in other groups themselves"),
+            remarks=(*opinion.remarks, "the ranks behind here are waiting in other groups"),
         )
         for opinion in behind
     ]
@@ -211,7 +211,7 @@ def _together(key: GroupKey, marks: GroupMarks, membership: Membership, speakers
     rest = "" if not silent else f"; the logs of the {others} not say where {'it was' if silent == 1 else 'they were'}"
     all_known = silent is None and len(ranks) > 1 and speakers == set(ranks)
     if silent is None:
-        rest = "; whether they are all its members, the logs do not tell"
+        rest = "; the logs do not show whether these are all its members"
     return Opinion(
         witness=Witness.COUNTERS,
         kind=Kind.STUCK_TOGETHER if silent == 0 or all_known else Kind.RANK_NOT_JOINED,
@@ -222,5 +222,5 @@ def _together(key: GroupKey, marks: GroupMarks, membership: Membership, speakers
         op=first.op,
         sequence=first.sequence,
         ref=membership.ref(key, ranks),
-        remarks=("the logs that are here show no divergence",),
+        remarks=("the available logs show no divergence",),
     )

@@ -11,8 +11,8 @@ from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.words import Cause, Certainty, Kind
 
 _MOST_TOLD = 4
-_LOST = "sends and receives wait for each other, and the records that would tell which one is lacking are overwritten"
-_TIED = "the ranks took the operations in different orders, and no order has a majority"
+_LOST = "sends and receives wait for each other, and the records that would show which one is missing were overwritten"
+_TIED = "the ranks issued the operations in different orders, and no order has a majority"
 
 
 def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Observations, programs: CallOrders) -> Fault:

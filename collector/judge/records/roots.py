@@ -55,7 +55,7 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
         sequence=sequence,
         remarks=(
             *_membership_remark(first),
-            *(() if begun else (f"{ranks_in_words(culprits)} issued it, and the device has not begun it",)),
+            *(() if begun else (f"{ranks_in_words(culprits)} issued it, but the device has not started it",)),
             *_shift_remark(culprits, first, scene),
         ),
     )
@@ -105,7 +105,7 @@ def _turned(fault: Fault, scene: Observations, programs: CallOrders) -> Fault:
         return _convicting(waiting, fault, *map(str, strays))
     if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, scene) for rank in fault.culprits):
         return fault
-    remark = "most of the group has not issued this operation: either they are held, or the few who wait are astray"
+    remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
     return replace(fault, culprits=(), certainty=Certainty.SUSPECTED, remarks=(*fault.remarks, remark))
 
 

@@ -18,7 +18,7 @@ from shared.answer.words import Cause, Certainty, Kind
 from shared.formats.recorder.coalesced import COALESCED
 from shared.ranks import ranks_in_words
 
-_OPEN_WORLD = "nothing tells the world size: a rank that left no dump may be the one that is missing"
+_OPEN_WORLD = "the world size is unknown: a rank that left no dump may be the missing one"
 
 
 def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) -> list[Fault]:
@@ -101,11 +101,9 @@ def _completed_by(edge: Edge) -> tuple[str, ...]:
 
 def _no_divergence(op: str) -> str:
     if op in ROOTED:
-        return "every member has issued it with fitting sizes and types; which root each has in mind is not recorded"
+        return "every member has issued it with fitting sizes and types; the root each rank passed is not recorded"
     if not is_compared(op):
-        return (
-            f"every member has issued it; which arguments of {op} must agree is not known here, and none are compared"
-        )
+        return f"every member has issued it; which arguments of {op} must match is unknown, so none are compared"
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
 
 

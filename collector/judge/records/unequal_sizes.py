@@ -109,7 +109,7 @@ def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int] | No
         or not any(_elements((*one.input_sizes, *one.output_sizes)) for one in told.values())
     ):
         return None
-    what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "nobody acts as the root"
+    what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "no rank acts as the root"
     return _mismatch(group, sequence, told, culprits=(), odd=roots, remark=what)
 
 
@@ -128,7 +128,7 @@ def _with_usual_root(
     odd = tuple(sorted(acting - usual))
     if len(usual) != 1 or not usual < acting or len(odd) != 1:
         return found
-    remark = f"rank {usual.pop()} was the root of the {len(earlier)} operations of this kind before"
+    remark = f"rank {usual.pop()} was the root of the {len(earlier)} operations of this kind before it"
     return replace(found, culprits=odd, remarks=(*found.remarks, remark))
 
 

@@ -75,7 +75,7 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Observations
     if all(scene.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
         return [_group_fault(base, hidden, scene)]
     inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
-    remark = f"{ranks_in_words(hidden)} are inside the call and have not got past it" if inside else ""
+    remark = f"{ranks_in_words(hidden)} are inside the call and have not left it" if inside else ""
     cause = Cause.COMMUNICATION if inside else None
     return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
 
@@ -93,7 +93,7 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], scene: Observations) -> F
         victims=hidden,
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
-        remarks=(f"{where}; all ranks must make a new group, and the others went past it",),
+        remarks=(f"{where}; all ranks must take part in creating a new group, and the others have moved on",),
     )
 
 
@@ -139,9 +139,7 @@ def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: Wa
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
-        remarks=(
-            f"{ranks_in_words(hidden)} wait in operations that no recorder holds; by the stacks nobody else is free",
-        ),
+        remarks=(f"{ranks_in_words(hidden)} wait in unrecorded operations; the stacks show no other rank free",),
     )
 
 

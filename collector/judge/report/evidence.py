@@ -1,4 +1,4 @@
-"""Step 10, first half: every finding names its ground. Each function turns one kind of fact into evidence."""
+"""Step 10, first half: every finding names its evidence. Each function turns one kind of fact into evidence."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -26,11 +26,12 @@ from shared.answer.diagnosis import (
     WaitEvidence,
 )
 from shared.missing import Reason
+from shared.plural import either, ranks_with
 from shared.ranks import fold, ranks_in_words, unfold
 from shared.wire.trace import Signature
 
 MOST_EDGES = 64
-"""Edges told per finding; a thousand victims of one operation are folded in the sequence evidence anyway."""
+"""Edges listed per finding; a thousand victims of one operation are folded in the sequence evidence anyway."""
 MOST_STACKS = 8
 
 
@@ -58,10 +59,10 @@ def evidence_of(fault: Fault, scene: Observations) -> tuple[Evidence, ...]:
 def _signatures(mismatch: Mismatch) -> SignatureEvidence:
     sides = tuple(_side(ranks, signature) for ranks, signature in mismatch.sides)
     ranks = [rank for side, _ in mismatch.sides for rank in side]
-    told = "; ".join(
+    calls = "; ".join(
         f"{ranks_in_words(unfold(side.ranks))}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides
     )
-    text = f"at sequence {mismatch.sequence} of group {_named(mismatch.group.ref)} the operations differ: {told}"
+    text = f"at sequence {mismatch.sequence} of group {_named(mismatch.group.ref)} the operations differ: {calls}"
     return SignatureEvidence(
         ranks=fold(ranks), text=text, group=mismatch.group.ref, sequence=mismatch.sequence, sides=sides
     )
@@ -98,10 +99,10 @@ def _sequence(fault: Fault, scene: Observations) -> SequenceEvidence:
     waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, scene)
     where = f"sequence {sequence} of group {_named(group.ref)}"
     came = f"{_has(absent)} not" if absent else "no member is known to be absent"
-    told = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
+    last_issued = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
     return SequenceEvidence(
         ranks=fold(group.members),
-        text=f"{_has(waiting)} issued {where}, {came} (last issued: {told})",
+        text=f"{_has(waiting)} issued {where}, {came} (last issued: {last_issued})",
         group=group.ref,
         sequence=sequence,
         issued={mark: fold(ranks) for mark, ranks in sorted(issued.items())},
@@ -112,7 +113,7 @@ def _sequence(fault: Fault, scene: Observations) -> SequenceEvidence:
 
 
 def _has(ranks: tuple[int, ...]) -> str:
-    return f"{ranks_in_words(ranks)} {'has' if len(ranks) == 1 else 'have'}"
+    return ranks_with(ranks, "has", "have")
 
 
 def _waited(edges: Sequence[Edge], sequence: int, scene: Observations) -> float | None:
@@ -125,12 +126,12 @@ def _waits(edges: list[Edge]) -> WaitEvidence:
     together: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     for edge in edges:
         together[fold(edge.holders), edge.group.ref.name, edge.sequence].append(edge.waiter)
-    told = "; ".join(
-        f"{fold(waiters)} {'wait' if len(waiters) > 1 else 'waits'} for {holders} in group {name}"
+    said = "; ".join(
+        f"{fold(waiters)} {either(waiters, 'waits', 'wait')} for {holders} in group {name}"
         for (holders, name, _), waiters in together.items()
     )
     ranks = {rank for edge in edges for rank in (edge.waiter, *edge.holders)}
-    return WaitEvidence(ranks=fold(ranks), text=told, waits=tuple(edge.wait for edge in edges))
+    return WaitEvidence(ranks=fold(ranks), text=said, waits=tuple(edge.wait for edge in edges))
 
 
 def _of_rank(view: RankView, scene: Observations) -> Iterable[Evidence]:
@@ -162,13 +163,11 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     elif exited.exit_code is not None:
         how = f"exited with status {exited.exit_code}"
     if exited.oom_killed:
-        how += " (out of memory)"
-    told = (
-        "" if exited.identity is not None else ", the only ended child of the launcher on a node that lacks this rank"
-    )
+        how += " (OOM-killed)"
+    taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
     yield ProcessEvidence(
         ranks=str(view.rank),
-        text=f"rank {view.rank} (pid {exited.pid}) {how}{told}",
+        text=f"rank {view.rank} (pid {exited.pid}) {how}{taken}",
         host=view.host,
         pid=exited.pid,
         exit_code=exited.exit_code,
@@ -177,38 +176,38 @@ def _ended(view: RankView) -> Iterable[Evidence]:
 
 
 def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]:
-    """Those of one node, of whom the same is known, are told together."""
+    """Those of one node, of whom the same is known, are reported together."""
     together: dict[tuple[Presence, str | None, str], list[int]] = defaultdict(list)
     for view in views:
         if view.gone and view.exited is None:
-            told = None if view.unanswered is None else view.unanswered.missing
-            why = "" if told is None else f" ({told.reason}: {told.detail})"
+            missing = None if view.unanswered is None else view.unanswered.missing
+            why = "" if missing is None else f" ({missing.reason}: {missing.detail})"
             together[view.presence, view.host, why].append(view.rank)
     return [_absence(ranks, *known, live=live) for known, ranks in together.items()]
 
 
 def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *, live: bool) -> AbsenceEvidence:
-    who, one = ranks_in_words(ranks), len(ranks) == 1
     if presence is Presence.UNREACHABLE:
         where = f"node {host}" if host else "one of the nodes that did not answer"
-        text = f"{who} {'is' if one else 'are'} on {where}, which gave no answer{why}"
+        text = f"{ranks_with(ranks, 'is', 'are')} on {where}, which did not answer{why}"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.UNREACHABLE)
-    has = "has" if one else "have"
     if presence is Presence.UNSEEN:
-        text = f"nobody looked at {who}: in none of the files and on none of the nodes given"
+        text = f"{ranks_with(ranks, 'was', 'were')} not examined: found in no given file and on no given node"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
     if presence is Presence.EXITED:
-        whose = "its" if one else "their"
-        text = f"{who} {has} no process any more; {whose} launcher has ended children that are not reaped"
+        no_longer = ranks_with(ranks, "no longer has", "no longer have")
+        text = f"{no_longer} a process; {either(ranks, 'its', 'their')} launcher has not reaped all exited children"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.GONE)
     if presence is Presence.ABSENT and host is None:
-        text = f"{who} {has} no process on any node of the job, each of which answered or runs nothing of it"
+        has = ranks_with(ranks, "has", "have")
+        text = f"{has} no process on any node of the job; each of them answered, or runs nothing of the job"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
     if presence is Presence.LEFT_OUT and live:
-        text = f"{who} {has} no process on any node that answered, and these nodes are as many as the job needs"
+        has = ranks_with(ranks, "has", "have")
+        text = f"{has} no process on any node that answered, and these nodes are as many as the job needs"
         return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
-    on = f" on {host}" if host else ""
-    text = f"{who} {has} no process{on} and no dump, though the job counts {'it' if one else 'them'}"
+    on, them = f" on {host}" if host else "", either(ranks, "it", "them")
+    text = f"{ranks_with(ranks, 'has', 'have')} no process{on} and no dump, but the job's world size includes {them}"
     return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
 
 
@@ -235,7 +234,7 @@ def _motion(scene: Observations) -> MotionEvidence:
     seconds = round(scene.motion.seconds, 1)
     stalled = scene.motion.stalled_seconds
     since = "" if stalled is None else f"; the newest operation of any rank is {stalled:.0f} s old"
-    at_work = f", {ranks_in_words(moved)} at work" if moved else ""
+    at_work = f", {ranks_with(moved, 'was', 'were')} at work" if moved else ""
     return MotionEvidence(
         ranks=fold((*moved, *frozen)),
         text=f"between looks {seconds:.1f} s apart, {ranks_in_words(frozen)} stood still{at_work}{since}",

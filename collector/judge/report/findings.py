@@ -1,4 +1,4 @@
-"""Step 10: a fault becomes a finding, with culprits identified, the cause named and the ground laid out."""
+"""Step 10: a fault becomes a finding, with culprits identified, the cause named and the evidence laid out."""
 
 from dataclasses import replace
 
@@ -49,8 +49,8 @@ def straggler_finding(straggler: Straggler, scene: Observations) -> Finding:
     lag = LagEvidence(
         ranks=str(rank),
         text=(
-            f"the others wait {straggler.lag_seconds:.2f} s longer than rank {rank} in group {group.name}, in steps of "
-            f"{straggler.period_seconds:.2f} s; it waits least in {straggler.last_in} of {straggler.sequences}"
+            f"in group {group.name} the others wait {straggler.lag_seconds:.2f} s longer than rank {rank} in each step "
+            f"of {straggler.period_seconds:.2f} s; it waits least in {straggler.last_in} of {straggler.sequences}"
         ),
         group=group.ref,
         lag_seconds=round(straggler.lag_seconds, 4),
@@ -67,7 +67,7 @@ def sampled_finding(straggler: SampledStraggler, scene: Observations) -> Finding
     rank = straggler.rank
     others = tuple(other for other in scene.roster.ranks if other != rank)
     text = (
-        f"in {straggler.samples} looks rank {rank} was seen waiting for others in {straggler.waiting_share:.0%}, "
+        f"rank {rank} was waiting for others in {straggler.waiting_share:.0%} of {straggler.samples} looks, "
         f"every other rank in at least {straggler.others_share:.0%}"
     )
     seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, scene.activities[rank].frames)))
@@ -96,7 +96,7 @@ def _slow(fault: Fault, scene: Observations, evidence: tuple[Evidence, ...]) -> 
 
 
 def culprit_of(rank: int, scene: Observations) -> Culprit:
-    """Identify a rank as far as anything tells; a rank alone where nothing does."""
+    """Identify a rank as far as it is known; by its rank alone where nothing else is."""
     view = scene.roster.ranks[rank]
     identity = view.identity
     if identity is None:

@@ -8,26 +8,26 @@ from shared.answer.words import Cause, Kind
 from shared.commands import WHY_NONE, copyable
 
 _BY_CAUSE = {
-    Cause.DATALOADER: "read what its DataLoader workers wait for: the stacks of its children are in the snapshot",
-    Cause.CHECKPOINT: "check the file system that it saves to or loads from",
-    Cause.FILESYSTEM: "check the file system or the lock that it waits for",
-    Cause.PIPE_BLOCKED: "find who should read or write the other end of the pipe",
-    Cause.DEBUGGER: "take the breakpoint out of the code, or attach to its terminal and continue",
-    Cause.OOM: "give the node or the cgroup more memory, or the rank less to hold",
-    Cause.EXCEPTION: "fix the exception; the other ranks cannot know of it and wait",
-    Cause.NETWORK: "check the host that it talks to",
+    Cause.DATALOADER: "find out what its DataLoader workers wait for: the snapshot has its children's stacks",
+    Cause.CHECKPOINT: "check the file system it saves to or loads from",
+    Cause.FILESYSTEM: "check the file system or the lock it waits for",
+    Cause.PIPE_BLOCKED: "find the process that should read or write the other end of the pipe",
+    Cause.DEBUGGER: "remove the breakpoint from the code, or attach to its terminal and continue",
+    Cause.OOM: "give the node or cgroup more memory, or make the rank use less",
+    Cause.EXCEPTION: "fix the exception; the other ranks do not see it and keep waiting",
+    Cause.NETWORK: "check the host it talks to",
     Cause.COMPILE: "wait for the compilation, or clear a stale lock in its cache",
-    Cause.GIL: "find the extension that keeps the GIL",
+    Cause.GIL: "find the extension that holds the GIL",
 }
 _BY_KIND = {
-    Kind.COLLECTIVE_MISMATCH: "compare the code paths to the differing operations: what branches on rank or data?",
-    Kind.ORDER_INVERSION: "make every rank take the groups' operations in one order",
+    Kind.COLLECTIVE_MISMATCH: "compare the code paths to the operations that differ: what branches on rank or data?",
+    Kind.ORDER_INVERSION: "make every rank issue the groups' operations in the same order",
     Kind.P2P_DEADLOCK: "let half of the ranks send first, or use batch_isend_irecv",
     Kind.P2P_UNMATCHED: "find the send or receive that the peer never reaches",
-    Kind.STUCK_TOGETHER: "look at network, GPU and driver on these nodes; the records show no divergence",
-    Kind.RANK_UNREACHABLE: "look at the node: ping it, read its console and kernel log",
-    Kind.RANK_MISSING: "find out whether the rank was ever started: scheduler and launcher logs",
-    Kind.RANK_EXITED: "read the last lines of its log; restart the job, for the others will not notice",
+    Kind.STUCK_TOGETHER: "check network, GPUs and driver on these nodes; the records show no divergence",
+    Kind.RANK_UNREACHABLE: "check the node: ping it, read its console and kernel log",
+    Kind.RANK_MISSING: "find out whether the rank was ever started: read the scheduler's and launcher's logs",
+    Kind.RANK_EXITED: "read the last lines of its log and restart the job: the other ranks will not notice",
     Kind.STARTUP_INCOMPLETE: "find out why these ranks were not started, or start the job with the right world size",
     Kind.STRAGGLER: "compare this rank's data, device clocks and neighbours on the node with the others'",
 }
@@ -35,7 +35,7 @@ _BY_KIND = {
 
 _NEVER_STOPPED = "DTt"
 """States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
-_UNRECORDED = "compare what the ranks' stacks call and with which sizes; look at network, GPU and driver on these nodes"
+_UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, GPUs and driver on these nodes"
 
 
 def next_steps_for(fault: Fault, cause: Cause, scene: Observations) -> tuple[NextStep, ...]:
@@ -45,7 +45,7 @@ def next_steps_for(fault: Fault, cause: Cause, scene: Observations) -> tuple[Nex
     )
     if fault.kind is Kind.STUCK_TOGETHER and fault.op in ROOTED:
         steps.append(
-            NextStep(text=f"compare the root (src or dst) that each rank gives {fault.op}: no recorder tells it")
+            NextStep(text=f"compare the root (src or dst) that each rank passes to {fault.op}: no recorder stores it")
         )
     if fault.kind in _BY_KIND:
         unrecorded = fault.kind is Kind.STUCK_TOGETHER and not scene.traces
@@ -64,21 +64,21 @@ def _commands(rank: int, kind: Kind, scene: Observations) -> list[NextStep]:
         return []
     on = f" on {view.host}" if view.host else ""
     if kind is Kind.RANK_STOPPED:
-        return [NextStep(text=f"let rank {rank} go on{on}", command=f"kill -CONT {pid}")]
+        return [NextStep(text=f"resume rank {rank}{on}", command=f"kill -CONT {pid}")]
     process = view.process
     if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
         dump = NextStep(
-            text=f"see all threads of rank {rank}{on}; never stop it: who attaches to it may hang as it does",
+            text=f"show all threads of rank {rank}{on} without stopping it: a tool that attaches may hang, too",
             command=f"py-spy dump --nonblocking --pid {pid}",
         )
     else:
         dump = NextStep(
-            text=f"see all threads of rank {rank}{on}, native frames included",
+            text=f"show all threads of rank {rank}{on}, including native frames",
             command=f"py-spy dump --native --pid {pid}",
         )
     return [
         dump,
-        about_job(f"see its stacks beside the others'{on}", "unhang", "stacks", job=scene.roster.job),
+        about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=scene.roster.job),
     ]
 
 
@@ -91,6 +91,6 @@ def about_job(text: str, *words: str, job: str | None) -> NextStep:
 def record_next_time() -> NextStep:
     """How to have a flight record the next time."""
     return NextStep(
-        text="next time start the job under the probe, so that sequence numbers tell which operation each rank is in",
+        text="next time, start the job under the probe: its sequence numbers show which operation each rank is in",
         command="unhang run -- torchrun …",
     )

@@ -15,7 +15,8 @@ from shared.answer.diagnosis import AbsenceEvidence, Culprit, Diagnosis, Evidenc
 from shared.answer.words import Kind
 from shared.commands import copyable
 from shared.missing import Reason
-from shared.ranks import fold, ranks_in_words
+from shared.plural import counted, ranks_with
+from shared.ranks import fold
 
 _GONE = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING, Kind.RANK_UNREACHABLE, Kind.STARTUP_INCOMPLETE})
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -78,16 +79,16 @@ def _of_lost(culprits: Sequence[Culprit], places: Places) -> Iterator[Evidence]:
         lost = [culprit.rank for culprit in culprits if culprit.host is None]
         more = f" and {len(places.idle) - _MOST_NODES} more" if len(places.idle) > _MOST_NODES else ""
         nodes = ", ".join(places.idle[:_MOST_NODES]) + more
-        text = f"Slurm gave the job {nodes} too, where its agent answers and sees no rank of it"
+        text = f"Slurm also allocated {nodes} to the job; the agents there answer and see no rank of it"
         yield AbsenceEvidence(ranks=fold(lost), text=text, reason=Reason.NOT_FOUND)
 
 
 def _evidence(pod: PodFacts, container: str | None, ranks: Sequence[int]) -> PodEvidence:
     within = "" if container is None else f", container {container}"
-    who = f"{ranks_in_words(ranks)} {'runs' if len(ranks) == 1 else 'run'} in pod {pod.full_name}{within}"
+    who = f"{ranks_with(ranks, 'runs', 'run')} in pod {pod.full_name}{within}"
     on = "" if pod.node is None else f" on {pod.node}"
-    whose = who if ranks else f"in pod {pod.full_name} of this job{on} no rank is seen"
-    again = f"restarted {pod.restarts} time{'s' * (pod.restarts != 1)}" if pod.restarts else ""
+    whose = who if ranks else f"no rank is seen in pod {pod.full_name} of this job{on}"
+    again = f"restarted {counted(pod.restarts, 'time')}" if pod.restarts else ""
     state = ", ".join(part for part in (pod.phase, pod.reason, again) if part)
     return PodEvidence(
         ranks=fold(ranks),
@@ -108,22 +109,22 @@ def _steps(kind: Kind, culprit: Culprit, place: RankPlace) -> Iterator[NextStep]
     inside = () if place.container is None else ("-c", place.container)
     if kind is Kind.RANK_STOPPED and place.pid is not None:
         signal = ("exec", pod.name, *inside, "--", "sh", "-c", f"kill -CONT {place.pid}")
-        text = f"let rank {rank} go on through its pod"
+        text = f"resume rank {rank} through its pod"
         yield NextStep(text=text, command=_kubectl(pod.namespace, names, *signal))
     elif agent is not None and culprit.pid is not None and kind not in _GONE:
         dump = ("exec", agent.name, "--", "py-spy", "dump", "--native", "--pid", str(culprit.pid))
-        text = f"see the threads of rank {rank} through the agent's pod on its node"
+        text = f"show the threads of rank {rank} through the agent's pod on its node"
         yield NextStep(text=text, command=_kubectl(agent.namespace, [agent.name], *dump))
     yield _describe(pod)
     before = ("--previous",) if pod.restarts else ()
-    text = f"read the end of what rank {rank}'s container printed" + (" before it was restarted" if before else "")
+    text = f"read the last lines that rank {rank}'s container printed" + (" before it was restarted" if before else "")
     logs = ("logs", pod.name, *inside, *before, "--tail=100")
     yield NextStep(text=text, command=_kubectl(pod.namespace, names, *logs))
 
 
 def _describe(pod: PodFacts) -> NextStep:
     return NextStep(
-        text=f"see the states and events of pod {pod.full_name}",
+        text=f"show the state and events of pod {pod.full_name}",
         command=_kubectl(pod.namespace, [pod.name], "describe", "pod", pod.name),
     )
 

@@ -13,6 +13,7 @@ from collector.judge.report.next_steps import about_job, record_next_time
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding, NextStep
 from shared.answer.words import Cause, Kind, Verdict
+from shared.plural import counted, either, ranks_with
 from shared.ranks import ranks_in_words
 
 _LOOK_AGAIN_SECONDS = 30
@@ -42,13 +43,15 @@ class Interpretation:
     """Do `waited_for` look like a loop that waits for work?"""
 
 
+_NOT_JOINED = ("has not joined", "have not joined")
 _PREDICATES = {
-    Kind.RANK_NOT_JOINED: "has not joined",
-    Kind.RANK_EXITED: "has ended and will never join",
-    Kind.RANK_UNREACHABLE: "is on {node} and may not have joined",
-    Kind.RANK_STOPPED: "is stopped by a signal and has not joined",
-    Kind.RANK_MISSING: "is nowhere to be found and has not joined",
+    Kind.RANK_NOT_JOINED: _NOT_JOINED,
+    Kind.RANK_EXITED: ("has exited and will never join", "have exited and will never join"),
+    Kind.RANK_UNREACHABLE: ("is on {node} and may not have joined", "are on {node} and may not have joined"),
+    Kind.RANK_STOPPED: ("is stopped by a signal and has not joined", "are stopped by a signal and have not joined"),
+    Kind.RANK_MISSING: ("was not found anywhere and has not joined", "were not found anywhere and have not joined"),
 }
+"""What is said of one culprit, and of several."""
 
 
 def headline_of(reading: Interpretation, scene: Observations) -> str:
@@ -56,7 +59,7 @@ def headline_of(reading: Interpretation, scene: Observations) -> str:
     if reading.findings:
         first = reading.findings[0]
         more = len(reading.findings) - 1
-        also = "" if not more else f" (and {more} more finding{'s' if more > 1 else ''})"
+        also = "" if not more else f" (and {counted(more, 'more finding')})"
         prefix = "Hung: " if reading.verdict is Verdict.HUNG else "Slow: "
         return f"{prefix}{first.summary}{also}"
     if reading.verdict is Verdict.NOT_HUNG:
@@ -70,11 +73,12 @@ def headline_of(reading: Interpretation, scene: Observations) -> str:
 def _waiting(reading: Interpretation, scene: Observations) -> str:
     who = ranks_in_words(reading.waited_for)
     if reading.sent is not None:
-        return f"all wait in communication, for {reading.stall:.1f} s now, and {reading.sent}"
+        return f"all ranks have been waiting in communication for {reading.stall:.1f} s, and {reading.sent}"
     if reading.idle:
-        return f"others wait for {who}, which waits for work to come: idle, or cut off from where its work comes from"
+        waits = either(reading.waited_for, "waits", "wait")
+        return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
     usual = scene.motion.usual_gap_seconds
-    rhythm = "" if usual is None else f", and the job's usual pause is up to {usual:.1f} s"
+    rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
     silent = all(scene.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, scene)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
@@ -95,17 +99,17 @@ def steps_to_know_more(reading: Interpretation, scene: Observations) -> tuple[Ne
 def _where_to_look(ranks: Sequence[int], *, live: bool) -> str:
     who = ranks_in_words(ranks)
     if live:
-        return f"look at {who}, too: `unhang diagnose --ssh --hosts LIST` with all nodes of the job, or ask a collector"
-    return f"look at {who}, too: add their dumps, stacks or logs to the directory"
+        return f"examine {who}, too: `unhang diagnose --ssh --hosts LIST` with all nodes of the job, or ask a collector"
+    return f"examine {who}, too: add {either(ranks, 'its', 'their')} dumps, stacks or logs to the directory"
 
 
 def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
     """Say who waits for whom."""
-    return f"{ranks_in_words(waiters)} {_wait(waiters)} for {ranks_in_words(others)}"
+    return f"{_wait(waiters)} for {ranks_in_words(others)}"
 
 
 def _again(reading: Interpretation, scene: Observations) -> NextStep:
-    """The next question, with looks as far apart as it takes to decide: without a record the first look begins anew."""
+    """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
     text = "look again, with more time between the looks"
     if not scene.roster.live:
         return NextStep(text=text)
@@ -132,8 +136,8 @@ def summary_of(fault: Fault, cause: Cause, scene: Observations) -> str:
     if fault.kind is Kind.STUCK_TOGETHER:
         return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
-        who = f"{ranks_in_words(fault.culprits)} never came" if fault.culprits else "not all ranks came"
-        return f"the job does not start: {who}, {ranks_in_words(fault.victims)} {_wait(fault.victims)} in rendezvous"
+        who = f"{ranks_in_words(fault.culprits)} never arrived" if fault.culprits else "not all ranks arrived"
+        return f"the job does not start: {who}; {_wait(fault.victims)} in rendezvous"
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
@@ -154,64 +158,57 @@ def _operation(fault: Fault) -> str:
 
 
 def _not_joined(fault: Fault, cause: Cause, scene: Observations, at: str) -> str:
-    victims = f"; {ranks_in_words(fault.victims)} {_wait(fault.victims)} for it" if fault.victims else ""
+    inside = f" in{at}" if at else ""
     if not fault.culprits:
-        return (
-            f"{ranks_in_words(fault.victims)} {_wait(fault.victims)}{' in' + at if at else ''}, and the others are "
-            "outside communication"
-        )
+        return f"{_wait(fault.victims)}{inside}, and the other ranks are not in communication"
+    them = either(fault.culprits, "it", "them")
     if fault.kind is Kind.RANK_MISSING and not scene.roster.live and fault.victims:
-        them = "it" if len(fault.culprits) == 1 else "them"
-        waits = f"{ranks_in_words(fault.victims)} {_wait(fault.victims)} for {them}{' in' + at if at else ''}"
+        waits = f"{_wait(fault.victims)} for {them}{inside}"
         return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
-    verb = _PREDICATES.get(fault.kind, "has not joined").format(node=on_silent_nodes(fault.culprits, scene))
-    if len(fault.culprits) > 1:
-        verb = verb.replace("has ", "have ").replace("is ", "are ", 1)
-    if len(fault.culprits) > 1:
-        victims = victims.removesuffix("it") + "them" if victims else ""
-    return f"{ranks_in_words(fault.culprits)} {verb}{at or ' the others'}{_where(fault, cause, scene)}{victims}"
+    said = ranks_with(fault.culprits, *_PREDICATES.get(fault.kind, _NOT_JOINED))
+    said = said.format(node=on_silent_nodes(fault.culprits, scene))
+    victims = f"; {_wait(fault.victims)} for {them}" if fault.victims else ""
+    return f"{said}{at or ' the others'}{_where(fault, cause, scene)}{victims}"
 
 
 def _stuck(fault: Fault, at: str) -> str:
     who = ranks_in_words(fault.victims)
     if fault.culprits:
         late = ranks_in_words(fault.culprits)
-        return f"all have issued{at}, the devices of {who} have begun it, and {late}'s has not"
+        that = either(fault.culprits, "that", "those")
+        return f"all ranks have issued{at}; it has started on the devices of {who}, but not on {that} of {late}"
     if fault.group is None:
-        all_wait = "all wait" if len(fault.victims) > 1 else "waits"
-        return f"{who} {all_wait}{' in' + at if at else ' in communication'}, and stacks alone do not tell for whom"
-    differ = "; their records do not differ" if fault.op is None or is_compared(fault.op) else ""
-    return f"{who} {_are(fault.victims)} held up by{at}, which all have joined and not all get out of{differ}"
-
-
-def _are(ranks: Sequence[int]) -> str:
-    return "is" if len(ranks) == 1 else "are"
+        inside = f" in{at}" if at else " in communication"
+        return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
+    match = "; recorded arguments match" if fault.op is None or is_compared(fault.op) else ""
+    stuck = ranks_with(fault.victims, "is stuck", "are stuck")
+    return f"{stuck} in{at or ' communication'}: all ranks entered it, not all completed it{match}"
 
 
 def _wait(ranks: Sequence[int]) -> str:
-    return "waits" if len(ranks) == 1 else "wait"
+    return ranks_with(ranks, "waits", "wait")
 
 
 def _mismatch(fault: Fault, at: str) -> str:
     who = ranks_in_words(fault.culprits) if fault.culprits else ""
     if fault.mismatch is None:
-        return f"{who} {_are(fault.culprits)} alone in{at or ' another collective'}"
+        return f"{ranks_with(fault.culprits, 'is', 'are')} alone in{at or ' another collective'}"
     sides = fault.mismatch.sides
     if not who:
-        told = " against ".join(f"{ranks_in_words(ranks)} ({signature.op})" for ranks, signature in sides)
+        named = " vs. ".join(f"{ranks_in_words(ranks)} ({signature.op})" for ranks, signature in sides)
         tied = ", and no side has a majority" if len(sides) > 1 else ""
-        return f"the ranks disagree on{at}: {told}{tied}"
+        return f"the ranks disagree on{at}: {named}{tied}"
     wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
-    what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with other sizes or types"
+    what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with different sizes or types"
     return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
 
 
 def _inversion(fault: Fault, at: str) -> str:
     if not fault.culprits:
         who = ranks_in_words(sorted({edge.waiter for edge in fault.cycle}))
-        return f"{who} wait for each other across groups: they took operations in different orders"
+        return f"{who} wait for each other across groups: they issued operations in different orders"
     who = ranks_in_words(fault.culprits)
-    return f"{who} took the groups' operations in another order than the others, who wait in{at}"
+    return f"{who} issued the groups' operations in a different order from the others, which wait in{at}"
 
 
 def _where(fault: Fault, cause: Cause, scene: Observations) -> str:

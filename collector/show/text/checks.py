@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, labelled, line, paint, paragraph
-from collector.show.text.printable import counted, printable
+from collector.show.text.printable import printable
 from shared.answer.checks import Check, Severity
+from shared.plural import counted
 
 _STYLES = {Severity.WRONG: Style.BAD, Severity.RISKY: Style.WARNING, Severity.NOTE: Style.DIM}
 _MARGIN = 9
@@ -19,7 +20,7 @@ def check_lines(checks: Sequence[Check], width: int) -> list[Line]:
         lines.append(
             (Span(f"{check.severity.value.upper()}  ", _STYLES[check.severity]), Span(check.id.value, Style.BOLD))
         )
-        for label, said in (("seen", check.seen), ("because", check.why), ("change", check.change)):
+        for label, said in (("found", check.seen), ("why", check.why), ("fix", check.change)):
             lines += labelled(f"  {label}", paragraph(printable(said), width - _MARGIN - 1), _MARGIN + 1)
     return lines
 
@@ -30,7 +31,10 @@ def worst_lines(checks: Sequence[Check], width: int) -> list[Line]:
     rest = [*grave[_MOST_IN_VERDICT:], *(check for check in checks if check.severity is Severity.NOTE)]
     lines = check_lines(grave[:_MOST_IN_VERDICT], width)
     if grave and rest:
-        lines += [EMPTY, *paragraph(f"and {counted(len(rest), 'note')}: unhang check", width, Style.DIM)]
+        lines += [
+            EMPTY,
+            *paragraph(f"and {counted(len(rest), 'note')}; run `unhang check` to see all", width, Style.DIM),
+        ]
     return lines
 
 
@@ -38,6 +42,6 @@ def render_checks(checks: Sequence[Check], *, looked_at: str, colour: bool, widt
     """Return the page of `unhang check`."""
     width = max(width, NARROWEST)
     if not checks:
-        text = "nothing wrong was seen" if looked_at else "nothing could be checked"
+        text = "no problems found" if looked_at else "nothing could be checked"
         return paint([line(text, Style.GOOD if looked_at else Style.PUZZLING)], colour=colour)
     return paint(check_lines(checks, width), colour=colour)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from collector.show.text.frames import MOST_FRAMES, frame_lines
 from collector.show.text.layout import Line, Span, Style, indented, line
-from collector.show.text.printable import counted, printable
+from collector.show.text.printable import printable
 from collector.show.text.waits import folded, ranks_text
 from shared.answer.diagnosis import Diagnosis, Place, StackClass
+from shared.plural import counted
 from shared.ranks import fold, unfold
 
 MOST_CLASSES = 6
@@ -45,7 +46,7 @@ def class_lines(
     hidden = len(classes) - len(shown)
     if hidden:
         ranks = sum(len(members[at]) for at in range(len(classes)) if at not in set(shown))
-        lines.append(line(f"… {hidden} more with {counted(ranks, 'rank')}: unhang stacks shows all", Style.DIM))
+        lines.append(line(f"… {hidden} more with {counted(ranks, 'rank')}; run `unhang stacks` to see all", Style.DIM))
     return lines
 
 

@@ -1,11 +1,12 @@
-"""How much was looked at, and what is missing: silence is told, never left out."""
+"""How much was examined, and what is missing: silence is reported, never left out."""
 
 from collections.abc import Sequence
 
 from collector.show.text.layout import Line, Style, paragraph
-from collector.show.text.printable import counted, printable
+from collector.show.text.printable import printable
 from collector.show.text.waits import ranks_text
 from shared.answer.diagnosis import Conflict, Coverage, Gap
+from shared.plural import counted
 from shared.ranks import fold, unfold
 
 MOST_GAPS = 10
@@ -17,7 +18,7 @@ _MOST_SOURCES = 6
 def coverage_text(coverage: Coverage) -> str:
     """Return `3 of 4 ranks answered, 3 with stacks, none with a flight record`."""
     if coverage.expected is None:
-        seen = f"{counted(coverage.seen, 'rank')} seen (how many there should be is not known)"
+        seen = f"{counted(coverage.seen, 'rank')} seen (world size unknown)"
     else:
         seen = f"{coverage.seen} of {counted(coverage.expected, 'rank')} seen"
     parts = [f"{_number(coverage.with_stacks)} with stacks", f"{_number(coverage.with_trace)} with a flight record"]
@@ -34,7 +35,7 @@ def gap_lines(gaps: Sequence[Gap], width: int) -> list[Line]:
     folded = fold_gaps(gaps)
     lines = [each for gap in folded[:MOST_GAPS] for each in _hanging(gap_text(gap), width)]
     more = len(folded) - MOST_GAPS
-    return [*lines, *paragraph(f"… {more} more, in the JSON", width, Style.DIM)] if more > 0 else lines
+    return [*lines, *paragraph(f"… {more} more in the JSON output", width, Style.DIM)] if more > 0 else lines
 
 
 def fold_gaps(gaps: Sequence[Gap]) -> list[Gap]:
@@ -84,8 +85,8 @@ def conflict_lines(conflicts: Sequence[Conflict], width: int) -> list[Line]:
 
 
 def conflict_text(conflict: Conflict) -> str:
-    """Return `stacks against recorder: …`."""
-    sources = " against ".join(printable(source, most=80) for source in conflict.sources)
+    """Return `stacks vs. recorder: …`."""
+    sources = " vs. ".join(printable(source, most=80) for source in conflict.sources)
     return f"{sources}: {printable(conflict.text)}" if sources else printable(conflict.text)
 
 

@@ -36,17 +36,17 @@ def evidence_lines(finding: Finding, width: int, *, shown: Collection[Stack] = (
 
     Waits are left out: they stand in the table of who waits for whom. So are stacks that are `shown` elsewhere.
     """
-    told = [evidence for evidence in finding.evidence if not isinstance(evidence, WaitEvidence)]
-    kinds = [[evidence.kind] for evidence in told]
+    items = [evidence for evidence in finding.evidence if not isinstance(evidence, WaitEvidence)]
+    kinds = [[evidence.kind] for evidence in items]
     column = max(columns_of(kinds), default=0) + 2
     lines: list[Line] = []
-    for evidence in told[:MOST_EVIDENCE]:
+    for evidence in items[:MOST_EVIDENCE]:
         said = paragraph(printable(evidence.text, most=1000) or ranks_text(evidence.ranks), width - column)
         body = [*said, *indented(_details(evidence, width - column - 2, shown), 2)]
         head = Span(pad(evidence.kind, column), Style.DIM)
         lines.extend((head if at == 0 else Span(" " * column), *each) for at, each in enumerate(body))
-    if len(told) > MOST_EVIDENCE:
-        lines.append(line(f"… {len(told) - MOST_EVIDENCE} more, in the JSON", Style.DIM))
+    if len(items) > MOST_EVIDENCE:
+        lines.append(line(f"… {len(items) - MOST_EVIDENCE} more in the JSON output", Style.DIM))
     return lines
 
 

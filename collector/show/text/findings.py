@@ -1,4 +1,4 @@
-"""One finding as labelled blocks: who waits, who is to blame and where that one is, on what ground, what to do."""
+"""One finding as labelled blocks: who waits, who is at fault and where that rank is, the evidence, what to do."""
 
 from collections.abc import Collection, Sequence
 
@@ -15,18 +15,19 @@ from collector.show.text.waits import (
 )
 from shared.answer.diagnosis import Culprit, Finding, Link, LinkEnd, NextStep, Place, Where
 from shared.answer.words import Certainty, Kind
+from shared.plural import either
 from shared.ranks import fold, unfold
 
 MEANING = {
-    Certainty.PROVEN: "sequence marks or process state show it directly",
+    Certainty.PROVEN: "sequence numbers or process state show it directly",
     Certainty.SUPPORTED: "two independent weaker sources agree",
     Certainty.SUSPECTED: "one weaker source, or a tie",
 }
-"""What each word of certainty stands for, told wherever one is used."""
+"""What each word of certainty stands for, shown wherever one is used."""
 
 _NOBODY = {
-    Kind.COLLECTIVE_MISMATCH: "there is no majority, so no side is convicted",
-    Kind.STUCK_TOGETHER: "what is seen does not set one apart",
+    Kind.COLLECTIVE_MISMATCH: "no side has a majority, so none is blamed",
+    Kind.STUCK_TOGETHER: "nothing observed sets one rank apart",
 }
 
 _MOST_CULPRITS = 8
@@ -41,17 +42,19 @@ def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = (
 
     `shown` are stacks that stand elsewhere, and are not repeated.
     """
+    waiting = [] if finding.cycle else wait_lines(finding, width)
+    rest = "victims" if finding.culprits else "all waiting" if waiting or finding.cycle else "waiting"
     blocks = [
         ("cycle", ring_lines(finding.cycle, width)),
         ("sides", side_lines(finding, width)),
-        ("who waits", [] if finding.cycle else wait_lines(finding, width)),
-        ("in", _operation(finding, width)),
-        ("culprit" if len(finding.culprits) == 1 else "culprits", culprit_lines(finding, width)),
+        ("waiting", waiting),
+        ("operation", _operation(finding, width)),
+        (either(finding.culprits, "culprit", "culprits"), culprit_lines(finding, width)),
         ("links", link_lines(finding.links)),
         ("where", where_lines(finding.where, width)),
-        ("victims" if finding.culprits else "waiting", _victims(finding, width)),
-        ("ground", evidence_lines(finding, width, shown=shown)),
-        ("limits", [line for remark in finding.remarks for line in paragraph(remark, width)]),
+        (rest, _victims(finding, width)),
+        ("evidence", evidence_lines(finding, width, shown=shown)),
+        ("caveats", [line for remark in finding.remarks for line in paragraph(remark, width)]),
     ]
     return [(label, lines) for label, lines in blocks if lines]
 
@@ -69,9 +72,9 @@ def _operation(finding: Finding, width: int) -> list[Line]:
 
 
 def culprit_lines(finding: Finding, width: int) -> list[Line]:
-    """Return who is to blame, or that nobody is; culprits of whom no process is known stand together by host."""
+    """Return the culprits, or why none is named; culprits without a known process are grouped by host."""
     if not finding.culprits:
-        why = _NOBODY.get(finding.kind, "the evidence does not single one out")
+        why = _NOBODY.get(finding.kind, "the evidence does not single out a rank")
         return paragraph(f"none named: {why}", width)
     if len(finding.culprits) <= _MOST_CULPRITS and any((c.pid, c.pod) != (None, None) for c in finding.culprits):
         return [culprit_line(culprit) for culprit in finding.culprits]
@@ -117,7 +120,7 @@ def where_lines(where: Where | None, width: int) -> list[Line]:
     innermost = None if where.library == where.user else where.library
     thread = where.thread if where.thread != "MainThread" else ""
     rows = [
-        ("own code", _place_lines(where.user, width - _NOW)),
+        ("user code", _place_lines(where.user, width - _NOW)),
         ("innermost", _place_lines(innermost, width - _NOW)),
         ("thread", paragraph(printable(thread, most=80), width - _NOW)),
         ("process", paragraph(printable(where.process), width - _NOW)),

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from collector.show.text.layout import Line, Span, Style, columns_of, pad
-from collector.show.text.printable import counted, display_width, is_installed, printable, shortened
+from collector.show.text.printable import display_width, is_installed, printable, shortened
 from shared.answer.diagnosis import Place
+from shared.plural import counted
 
 MOST_FRAMES = 8
 """Of one list. The innermost ones tell where a rank is; the outer ones are alike everywhere."""

@@ -36,11 +36,11 @@ def render_markdown(diagnosis: Diagnosis) -> str:
         f"**{escaped(headline_text(diagnosis))}**",
         escaped(about_text(diagnosis)),
         *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
-        *_steps("Do now", diagnosis.next_steps),
+        *_steps("Next steps", diagnosis.next_steps),
         *_stacks(diagnosis),
         *_checks(diagnosis),
-        *_bullets("Looked at", _looked_at(diagnosis)),
-        *_bullets("Sources that contradict each other", map(conflict_text, diagnosis.conflicts)),
+        *_bullets("Coverage", _coverage(diagnosis)),
+        *_bullets("Conflicting sources", map(conflict_text, diagnosis.conflicts)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -102,10 +102,10 @@ def _stacks(diagnosis: Diagnosis) -> list[str]:
 
 def _checks(diagnosis: Diagnosis) -> list[str]:
     lines = worst_lines(diagnosis.checks, _WIDTH)
-    return ["How it was started:", fenced(fitted(lines, _WIDTH))] if lines else []
+    return ["Launch checks:", fenced(fitted(lines, _WIDTH))] if lines else []
 
 
-def _looked_at(diagnosis: Diagnosis) -> list[str]:
+def _coverage(diagnosis: Diagnosis) -> list[str]:
     gaps = [gap_text(gap) for gap in fold_gaps(diagnosis.coverage.missing)]
     more = [f"… {len(gaps) - _MOST_GAPS} more"] if len(gaps) > _MOST_GAPS else []
     return [coverage_text(diagnosis.coverage), *gaps[:_MOST_GAPS], *more]

@@ -52,9 +52,3 @@ def shortened(path: str, width: int | None = None) -> str:
         kept = kept[1:]
     whole_names = kept[kept.find("/") :] if "/" in kept else kept
     return "…" + (whole_names if whole_names != "/" else kept)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 rank`, `3 ranks`, `2 classes`."""
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number} {noun if number == 1 else plural}"

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 from collector.show.text.classes import class_lines
 from collector.show.text.frames import place_text
 from collector.show.text.layout import NARROWEST, Line, Span, Style, fitted, paint
-from collector.show.text.printable import counted, printable, shortened
+from collector.show.text.printable import printable, shortened
 from collector.show.text.waits import folded
 from shared.answer.diagnosis import Place, StackClass
+from shared.plural import counted
 from shared.ranks import fold, unfold
 
 SPEEDSCOPE_SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -1,4 +1,4 @@
-"""The verdict for a terminal: the headline first, then each finding with its ground, then what was not seen."""
+"""The verdict for a terminal: the headline first, then each finding with its evidence, then what was not seen."""
 
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
@@ -28,11 +28,11 @@ def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
     lines = [
         *_head(diagnosis, width),
         *_findings(diagnosis, width),
-        *_section("Do now", _steps(diagnosis.next_steps, width)),
+        *_section("Next steps", _steps(diagnosis.next_steps, width)),
         *_section("Stacks", _classes(diagnosis, width)),
-        *_section("How it was started", worst_lines(diagnosis.checks, width - 2)),
-        *_section("Looked at", _looked_at(diagnosis, width)),
-        *_section("Sources that contradict each other", conflict_lines(diagnosis.conflicts, width - 2)),
+        *_section("Launch checks", worst_lines(diagnosis.checks, width - 2)),
+        *_section("Coverage", _coverage(diagnosis, width)),
+        *_section("Conflicting sources", conflict_lines(diagnosis.conflicts, width - 2)),
     ]
     return paint(lines, colour=colour)
 
@@ -65,7 +65,7 @@ def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:
     for number, finding in enumerate(diagnosis.findings[:_MOST_FINDINGS], start=1):
         lines += [EMPTY, *_finding(finding, number, width, diagnosis)]
     more = len(diagnosis.findings) - _MOST_FINDINGS
-    return [*lines, EMPTY, line(f"… {more} more findings, in the JSON", Style.DIM)] if more > 0 else lines
+    return [*lines, EMPTY, line(f"… {more} more findings in the JSON output", Style.DIM)] if more > 0 else lines
 
 
 def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) -> list[Line]:
@@ -94,7 +94,7 @@ def _classes(diagnosis: Diagnosis, width: int) -> list[Line]:
     return fitted(class_lines(diagnosis.stack_classes, width - 2, culprits=culprits_of(diagnosis)), width - 2)
 
 
-def _looked_at(diagnosis: Diagnosis, width: int) -> list[Line]:
+def _coverage(diagnosis: Diagnosis, width: int) -> list[Line]:
     gaps = gap_lines(diagnosis.coverage.missing, width - 4)
     return [*paragraph(coverage_text(diagnosis.coverage), width - 2), *indented(gaps, 2)]
 

@@ -25,7 +25,7 @@ def operation_text(op: str | None, sequence: int | None, group: GroupRef | None)
 def group_text(group: GroupRef) -> str:
     """Return the name that a person knows a group by, and its members: `tp1 [2-3]`."""
     described = group.description not in ("", "undefined")  # PyTorch's word for no description
-    name = printable(group.description if described else group.name, most=60) or "a group without a name"
+    name = printable(group.description if described else group.name, most=60) or "an unnamed group"
     if name.isdecimal():
         name = f"group {name}"
     return f"{name} [{folded(group.ranks)}]" if group.ranks else name
@@ -99,7 +99,7 @@ def _edge(row: tuple[str, str, str], widths: Sequence[int], width: int, culprits
     for_whom = _target(waits_for, culprits)
     arrow = Span(" → ", Style.DIM)
     if not what:
-        return [(Span(who), Span(" → waits for ", Style.DIM), for_whom)]
+        return [(Span(who), Span(" → waiting for ", Style.DIM), for_whom)]
     if sum(widths[:2]) + 2 * len(arrow.text) + display_width(for_whom.text) <= width:
         return [(Span(pad(who, widths[0])), arrow, Span(pad(what, widths[1])), arrow, for_whom)]
     return [(Span(who),), (arrow, Span(what)), (arrow, for_whom)]

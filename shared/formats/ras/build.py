@@ -112,7 +112,7 @@ class NetworkBuilder:
     def _tally(self) -> Tally:
         self._tallies += 1
         if self._tallies > MOST_TALLIES:
-            raise InvalidInput(f"a RAS report that tells more than {MOST_TALLIES} sets of ranks apart")
+            raise InvalidInput(f"a RAS report that distinguishes more than {MOST_TALLIES} sets of ranks")
         return Tally()
 
     def peer(self, host: str, pid: int, gpu: str, status: RasStatus = RasStatus.RUNNING) -> int:

@@ -93,7 +93,7 @@ def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: 
     if isinstance(dump, list) and any(isinstance(entry, dict) and "profiling_name" in entry for entry in dump[:1]):
         dump = {"entries": dump}  # PyTorch 2.2 wrote nothing else
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
-        raise UnreadableDump("no flight-recorder dump: it has neither entries nor pg_config nor pg_status")
+        raise UnreadableDump("not a flight-recorder dump: it has no entries, pg_config or pg_status")
     return _Builder(is_tree=is_tree, most_records=most_records).build(dump, repeats)
 
 

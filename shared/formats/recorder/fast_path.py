@@ -164,7 +164,7 @@ class Repeats:
                 self._alone.append(position)
             entries.append(item)
         if len(order) - len(self._alone) != len(self):
-            raise UnreadableDump("entries stand where none should")
+            raise UnreadableDump("entries where none should be")
         return entries, order
 
     def weave(self, own: Sequence[tuple[int, ...]], order: Sequence[int]) -> "list[array[int]]":
@@ -193,13 +193,13 @@ class Repeats:
             return (array("q"),) * (3 + len(_TIMES))
         *sequences, keys = zip(*map(_sequences, self._sequences), strict=True)
         if len(set(keys)) > 1:
-            raise UnreadableDump("its fields change places")
+            raise UnreadableDump("the order of its fields changes")
         return (*(array("q", column) for column in sequences), *self._times)
 
     def _first(self, item: tuple[Any, ...], index: int) -> Any:
         entry, kind = item if len(item) == 2 else (None, None)
         if kind != len(self._firsts) or not isinstance(entry, dict) or tuple(entry) not in _LAYOUTS:
-            raise UnreadableDump("its entries have other fields than they seemed to have")
+            raise UnreadableDump("its entries have unexpected fields")
         self._firsts.append(index)
         return entry
 

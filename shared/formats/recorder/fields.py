@@ -74,7 +74,7 @@ def parse_number(raw: Any, *, unset: int = 0) -> int:
         number = None
     if number is None or not _LEAST <= number <= _LARGEST:
         shown = quoted(repr(raw)[:80]) if isinstance(raw, str | int | float) else type(raw).__name__
-        raise UnreadableDump(f"{shown} stands where a number should")
+        raise UnreadableDump(f"{shown} instead of a number")
     return number
 
 
@@ -103,7 +103,7 @@ def parse_sequence(raw: Any, *, most: int) -> list[Any] | tuple[Any, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list | tuple) or len(raw) > most:
-        raise UnreadableDump(f"{type(raw).__name__} stands where a list of at most {most} should")
+        raise UnreadableDump(f"{type(raw).__name__} instead of a list of at most {most}")
     return raw
 
 
@@ -112,5 +112,5 @@ def parse_mapping(raw: Any) -> Mapping[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, dict):
-        raise UnreadableDump(f"{type(raw).__name__} stands where a mapping should")
+        raise UnreadableDump(f"{type(raw).__name__} instead of a mapping")
     return raw

@@ -157,7 +157,7 @@ def _voters(injected: Injected, seen: Evidence) -> int:
 def _wrong_root(injected: Injected, seen: Evidence) -> Truth:
     assert isinstance(injected.call, Operation)
     kinds = _TOGETHER if injected.call.op == "broadcast" else _TOGETHER | _MISMATCH
-    return Truth(injected.culprits, kinds, False, "which root each has in mind is not recorded")
+    return Truth(injected.culprits, kinds, False, "the root each rank passed is not recorded")
 
 
 def _wrong_splits(injected: Injected, seen: Evidence) -> Truth:

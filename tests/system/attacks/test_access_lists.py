@@ -49,7 +49,7 @@ def test_list_that_leaves_the_jobs_user_out(folder: Path, ask: Ask) -> None:
         rank = only_rank(ask())
     assert SECRET not in rank.model_dump_json()
     assert isinstance(rank.logs, Missing)
-    assert f"the user with id {ATTACKER} may not read" in rank.logs.detail
+    assert f"user {ATTACKER} may not read" in rank.logs.detail
 
 
 def test_list_that_lets_the_jobs_user_in(folder: Path, ask: Ask) -> None:

@@ -132,7 +132,7 @@ def test_world_size_of_another_container_proves_nothing() -> None:
     added = [look.model_copy(update={"ranks": look.ranks[:1]}) for look in more]
     diagnosis = diagnose([*job, *added], Expected(job="sim"))
     assert Certainty.PROVEN not in verdict(diagnosis)[2]
-    assert any("another world size" in conflict.text for conflict in diagnosis.conflicts)
+    assert any("disagree on the world size" in conflict.text for conflict in diagnosis.conflicts)
 
 
 def test_host_process_among_containers_proves_nothing() -> None:
@@ -169,7 +169,7 @@ def test_jobs_of_one_name_are_listed_with_their_users() -> None:
         ("demo@1002", "1002", "0"),
         ("x", "7", "0"),
     ]
-    with pytest.raises(InvalidInput, match="jobs of 2 users go by the name 'demo'") as caught:
+    with pytest.raises(InvalidInput, match="2 users have a job named 'demo'") as caught:
         user_of("demo", lists)
     assert "demo@1001, demo@1002" in caught.value.advice
     assert user_of("demo@1002", lists) == "1002"

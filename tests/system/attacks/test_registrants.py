@@ -39,7 +39,7 @@ NEAR = [
 async def test_no_place_of_our_own_is_asked_for_somebody_else(url: str) -> None:
     """By address or by a name that means it."""
     address = parse_registrant("node1", Registration(url=url), sender="10.0.0.9")
-    with pytest.raises(NotPermitted, match="which is not asked"):
+    with pytest.raises(NotPermitted, match="which is not accepted"):
         await refuse_own_places(address, sender="10.0.0.9")
 
 

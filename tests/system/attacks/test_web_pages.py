@@ -122,7 +122,7 @@ def test_names_that_are_given(tmp_path: Path) -> None:
         "cross_site_request",
         "host_not_allowed",
     ]
-    assert service.lines()[0]["detail"] == "this service is not known by the name 'x.example'"
+    assert service.lines()[0]["detail"] == "this service does not answer to the name 'x.example'"
 
 
 def test_a_token_that_a_proxy_adds_is_not_for_other_sites(guarded: tuple[Service, str]) -> None:

@@ -68,4 +68,4 @@ def test_two_rendezvous_that_wait_for_each_other(cluster: Cluster, tmp_path: Pat
         (told,) = cluster.diagnose(job.name)
     assert told.diagnosis.verdict is not Verdict.NOT_HUNG, told.text
     (check,) = (check for check in told.diagnosis.checks if check.id is CheckId.TWO_RENDEZVOUS)
-    assert "ranks 4-5 of 6 are the job node3:29506 on node3" in check.seen.replace("'", ""), told.text
+    assert "ranks 4-5 of 6 are in job node3:29506 on node3" in check.seen.replace("'", ""), told.text

@@ -114,7 +114,7 @@ def test_collector_is_believed_by_its_certificate_only(tmp_path: Path) -> None:
 )
 def test_url_that_is_none_is_refused_at_the_start(url: str) -> None:
     """In one sentence."""
-    with pytest.raises(InvalidSettings, match="no URL of a collector"):
+    with pytest.raises(InvalidSettings, match="not the URL of a collector"):
         make_registrars(settings(url))
 
 

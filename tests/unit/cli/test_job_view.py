@@ -84,7 +84,7 @@ def test_sequences_from_files() -> None:
 def test_what_is_missing_goes_to_stderr() -> None:
     """Stacks of dumps that hold none: nothing invented on stdout, the reason on stderr."""
     result = CliRunner().invoke(unhang_group, ["stacks", "--from", str(CASE)])
-    assert result.stdout == "no rank gave a stack\n"
+    assert result.stdout == "no stack could be read from any rank\n"
     assert "ranks 0-3: stacks not_found" in result.stderr
 
 

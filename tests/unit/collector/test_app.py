@@ -225,7 +225,7 @@ async def test_failed_run_tells_why_to_those_who_poll(client: httpx.AsyncClient)
     """A 202 for a job that nobody knows ends in the problem, under the same address."""
     location = (await client.post("/v1/jobs/nix/diagnoses")).headers["location"]
     problem = await until_ready(client, location)
-    assert (problem["status"], problem["detail"]) == (404, "no agent knows a job 'nix'")
+    assert (problem["status"], problem["detail"]) == (404, "no agent knows job 'nix'")
 
 
 async def test_renderings(client: httpx.AsyncClient) -> None:

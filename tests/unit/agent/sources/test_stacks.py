@@ -214,7 +214,7 @@ def scene() -> object:
          Reason.NOT_PERMITTED, "CAP_SYS_PTRACE"),
         ("echo 'Error: Failed to find python version from target process' >&2; exit 1", Reason.NOT_FOUND, "Python"),
         ("echo 'Error: No such file or directory (os error 2)' >&2; exit 1", Reason.UNREADABLE, "py-spy failed"),
-        ("exit 3", Reason.UNREADABLE, "it said nothing"),
+        ("exit 3", Reason.UNREADABLE, "it printed nothing"),
         ("echo '[{'", Reason.UNREADABLE, "not a py-spy dump"),
         ("exec head -c 40000000 /dev/zero", Reason.UNREADABLE, "larger"),
     ],

@@ -78,7 +78,7 @@ def test_core_of_a_hang(hanging: Core) -> None:
     assert isinstance(report.native, Stacks), report.native
     assert {"refresh_cache", "wait_for_shard"} <= {frame.function for frame in report.python.frames}
     assert len(report.native.threads) == 2
-    assert report.story.startswith("taken of a living process; its main thread was in user code at wait_for_shard")
+    assert report.story.startswith("taken from a running process; its main thread was in user code at wait_for_shard")
     assert report.story.endswith("read")
     assert report.executable_found
     assert report.executable is not None
@@ -91,7 +91,7 @@ def test_core_of_an_abort(aborted: Path) -> None:
     """The signal, the thread that got it, what it means, and where Python was."""
     report = tell_story(read_core(aborted, find_programs(), Deadline(60.0)))
     assert (report.signal_name, report.thread) == ("SIGABRT", report.pid)
-    assert report.story.startswith("SIGABRT: it ended itself (abort), in ")
+    assert report.story.startswith("SIGABRT: it aborted (abort()), in ")
     assert "give_up" in report.story
     assert report.cause == "exception"
 
@@ -104,7 +104,7 @@ def test_without_tools_the_notes_still_tell(hanging: Core) -> None:
     for part, advice in ((report.native, "apt-get install gdb"), (report.python, "pip install pystack")):
         assert isinstance(part, Missing)
         assert (part.reason, advice in part.detail) == (Reason.NOT_FOUND, True)
-    assert report.story.endswith("where it was cannot be told")
+    assert report.story.endswith("its position is unknown")
 
 
 @pytest.mark.ptrace
@@ -150,7 +150,7 @@ def test_files_that_are_no_core(tmp_path: Path, data: bytes, said: str) -> None:
 
 def test_programs_are_no_cores() -> None:
     """The same format, and another kind of file."""
-    with pytest.raises(UnreadableDump, match="not a core"):
+    with pytest.raises(UnreadableDump, match="not a readable core"):
         read_core(Path(sys.executable).resolve(), NONE, Deadline(5.0))
 
 

@@ -58,7 +58,7 @@ def test_process_that_may_not_be_dumped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "told"), [("1", "only parents"), ("2", "only processes with CAP_SYS_PTRACE"), ("3", "booted anew")]
+    ("scope", "told"), [("1", "only parents"), ("2", "only processes with CAP_SYS_PTRACE"), ("3", "rebooted")]
 )
 def test_words_of_yama(tmp_path: Path, scope: str, told: str) -> None:
     """Each scope has a remedy of its own, the strictest none."""

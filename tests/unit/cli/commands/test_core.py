@@ -40,7 +40,7 @@ def test_json_and_text(tmp_path: Path) -> None:
     assert (answer["signal_name"], answer["thread"]) == ("SIGSEGV", 4242)
     assert answer["python"]["reason"]
     text = CliRunner().invoke(unhang_group, ["core", str(core)]).stdout
-    assert text.startswith("SIGSEGV: it read or wrote memory that is not its own")
+    assert text.startswith("SIGSEGV: it accessed memory that it does not own")
     assert "\x1b" not in text
 
 

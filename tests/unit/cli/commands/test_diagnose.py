@@ -139,7 +139,7 @@ def test_several_jobs(job: Job, tmp_path: Path) -> None:
         both = {"UNHANG_AGENT_ONLY_RANKS": f"{FIRST}-{OTHER}"}
         done = unhang("diagnose", env=both)
         assert (done.status, done.out) == (2, "")
-        assert "2 jobs are there" in done.err
+        assert "2 jobs are running" in done.err
         assert "other" in done.err
         assert unhang("diagnose", other.name, "--json", *QUICK, env=both).status == 12
 

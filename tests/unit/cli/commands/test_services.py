@@ -210,7 +210,7 @@ def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path)
     asked, *_ = [line for line in _lines(audits[1]) if line["action"] == "asked"]
     assert (asked["certificate"], asked["status"]) == ("oncall.example", 200)
     details = [line["detail"] for line in _lines(audits[1]) if line["action"] == "refused"]
-    assert "no certificate was shown" in details
+    assert "no certificate was presented" in details
     assert "the certificate is refused: certificate has expired" in details
 
 

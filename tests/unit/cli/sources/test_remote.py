@@ -106,7 +106,7 @@ def test_view_parameters() -> None:
         (problem(400, "bad"), InvalidInput, "bad"),
         (problem(401, "a token is asked for"), NotPermitted, "token"),
         (problem(502, "x"), UnhangError, "x"),
-        (httpx.Response(200, text="<html>"), Unreachable, "is no TreeView"),
+        (httpx.Response(200, text="<html>"), Unreachable, "is not a TreeView"),
         (httpx.Response(500, text="<html>\x1b[2J"), Unreachable, "HTTP 500"),
         (httpx.Response(302, headers={"Location": "http://evil/"}), Unreachable, "HTTP 302"),
     ],

@@ -108,16 +108,16 @@ def test_each_failing_host_says_why_and_the_rest_is_judged(nodes: Cluster, tmp_p
         "nobody": "unreachable",
         "none.invalid": "unreachable",
     }
-    assert "not the one that known_hosts has" in gaps(diagnosis)["changed"][1]
+    assert "differs from the one in known_hosts" in gaps(diagnosis)["changed"][1]
 
 
 HOSTILE = (
     ("no-such-command", "not_found", "--remote-command"),
-    ("echo hello", "unreadable", "no unhang"),
-    ("echo '{}'", "unreadable", "no unhang"),
+    ("echo hello", "unreadable", "not unhang"),
+    ("echo '{}'", "unreadable", "not unhang"),
     ("echo '{\"ranks\": 7}'", "unreadable", "not a NodeSnapshot"),
     ("echo broken >&2; exit 3", "unreadable", "status 3"),
-    ("yes '' | head -c 9000000", "unreadable", "no unhang"),
+    ("yes '' | head -c 9000000", "unreadable", "not unhang"),
     ("kill -9 $$", "unreachable", "was killed"),
     ("cat /dev/zero", "refused", "larger than"),
 )
@@ -158,7 +158,7 @@ def test_connection_that_breaks_off_after_the_first_look(nodes: Cluster) -> None
     done = unhang("diagnose", *options, "--hosts", "node01", "--json", *QUICK)
     diagnosis = Diagnosis.model_validate_json(done.out)
     assert diagnosis.coverage.seen == 1
-    assert "only 1 of its looks came" in done.out
+    assert "only 1 of its looks arrived" in done.out
 
 
 def bringing(nodes: Cluster, zipapp: Path) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def test_file_that_is_no_zipapp(nodes: Cluster) -> None:
     """Said before anybody is asked."""
     done = unhang("diagnose", *nodes.options, "--hosts", "node01", "--with-zipapp", __file__)
     assert (done.status, done.out) == (1, "")
-    assert "no zipapp" in done.err
+    assert "not a zipapp" in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
@@ -266,10 +266,10 @@ def test_hosts_of_a_slurm_job(nodes: Cluster, tmp_path: Path) -> None:
     ("script", "job_id", "complaint"),
     [
         ("exit 1", "4242", "knows no job 4242"),
-        ("exit 0", "4242", "does not run"),
-        ("exit 0", "42;reboot", "no Slurm job"),
-        ("exit 0", "--all", "no Slurm job"),
-        (None, "4242", "squeue is not there"),
+        ("exit 0", "4242", "is not running"),
+        ("exit 0", "42;reboot", "not a Slurm job"),
+        ("exit 0", "--all", "not a Slurm job"),
+        (None, "4242", "squeue is not installed here"),
     ],
 )
 def test_slurm_has_no_such_job(

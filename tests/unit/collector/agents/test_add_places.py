@@ -244,7 +244,7 @@ async def test_node_that_slurm_gave_the_job_and_that_has_no_rank_is_told(
         diagnosis, text = await diagnosed(client, "slurm-77")
     finding = diagnosis.findings[0]
     assert (finding.kind, finding.culprit_ranks) == ("rank_missing", (2, 3))
-    said = "Slurm gave the job node7 too, where its agent answers and sees no rank of it"
+    said = "Slurm also allocated node7 to the job; the agents there answer and see no rank of it"
     assert said in [each.text for each in finding.evidence]
     assert said in " ".join(text.split())
     assert "node8" not in diagnosis.model_dump_json()

@@ -184,5 +184,5 @@ async def test_http_server_that_drips_costs_its_deadline() -> None:
 @pytest.mark.parametrize("url", ["node1", "ftp://node1/", "http://", "http://node1:x/", "file:///etc/passwd"])
 def test_url_that_is_none_is_refused(url: str) -> None:
     """At the start, in one sentence."""
-    with pytest.raises(InvalidSettings, match="no URL"):
+    with pytest.raises(InvalidSettings, match="not the URL"):
         HttpTargets(url)

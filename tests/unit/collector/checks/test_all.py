@@ -127,7 +127,7 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         CheckId.RESTARTED_ALONE,
         Severity.WRONG,
         "0",
-        "already worked together",
+        "already communicated",
     ),
     "localhost on several nodes": (
         everywhere(settings={"MASTER_ADDR": "localhost"}),

@@ -158,8 +158,8 @@ def test_what_happened_before_the_job_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("dmesg.txt", f"[ 1.000000] {XID}\n", "nothing says of which node"),
-        ("node02_and_node01.txt", f"[ 1.000000] {XID}\n", "nothing says of which node"),
+        ("dmesg.txt", f"[ 1.000000] {XID}\n", "its node is unknown"),
+        ("node02_and_node01.txt", f"[ 1.000000] {XID}\n", "its node is unknown"),
         ("kern.log", f"Jun 15 15:00:00 login1 kernel: {XID}\n", "a kernel log of login1"),
     ],
 )
@@ -176,7 +176,7 @@ def test_log_without_any_snapshot_is_told(tmp_path: Path) -> None:
     """Which rank ran where is not known then."""
     (tmp_path / "dmesg.txt").write_text(f"[ 1.000000] {XID}\n")
     assert [each.detail for each in read(tmp_path)[1]] == [
-        "a kernel log, and there is no snapshot of a node that it could belong to"
+        "a kernel log, and there is no snapshot of a node it could belong to"
     ]
 
 
@@ -187,7 +187,7 @@ def test_what_an_agent_read_itself_goes_before_a_file(tmp_path: Path) -> None:
     (tmp_path / "dmesg_node02.txt").write_text(f"{FORMS['dmesg -T'](30)}{XID}\n")
     told, missing = read(tmp_path)
     assert told["node02.example.org"] == (own,)
-    assert ["tell of its kernel log themselves" in each.detail for each in missing] == [True]
+    assert ["already contain its kernel log" in each.detail for each in missing] == [True]
 
 
 NO_KERNEL = (

@@ -68,7 +68,7 @@ def test_broken_dumps_and_dumps_that_kill_cost_themselves_alone() -> None:
     dumps = [dump(1), b"die", dump(2), b"\x80\x02nonsense", b"die", dump(3), dump(4)]
     with DumpReaders(parse_or_die, workers=2, at_once=0) as readers:
         answers = read(readers, dumps)
-    died = "the process that read it has died of it"
+    died = "the process reading it died of it"
     assert [answer if isinstance(answer, str) else answer.op_id[0] for answer in answers] == [
         1,
         died,

@@ -59,7 +59,7 @@ def test_the_odd_clock_is_told() -> None:
     """The one that differs from the many, whether ours is one of the many or not."""
     for ours in (0.0, 1000.0):
         (conflict,) = clocks_apart(clocks(node1=ours, node2=ours + 0.4, node3=ours + 47.2, node4=ours - 0.3))
-        assert conflict.text.startswith("clocks of nodes differ: 'node3' is 47 s ahead, against those of 3 others")
+        assert conflict.text.startswith("node clocks differ: 'node3' is 47 s ahead, against those of 3 others")
 
 
 def test_two_clocks_tell_which_is_ahead_of_which() -> None:

@@ -108,13 +108,13 @@ def test_no_ranks_says_why() -> None:
 def test_launchers_that_wait_are_told_where_no_rank_is() -> None:
     """The job may be theirs; where it is there, they are somebody else's and no reason to look at a node."""
     waits = Missing(
-        source=WAITING_LAUNCHERS, reason=Reason.NOT_FOUND, detail="the launcher with pid 7 has started nobody"
+        source=WAITING_LAUNCHERS, reason=Reason.NOT_FOUND, detail="the launcher with pid 7 has started no rank"
     )
     lists = [RankList(host=host, missing=(waits,)) for host in ("n1", "n2")]
     for job in (None, "slurm-7"):
         with pytest.raises(NotFound) as caught:
             choose_job(job, lists, some_silent=False)
-        assert "on n1 the launcher with pid 7 has started nobody; on n2 the launcher" in caught.value.advice
+        assert "on n1 the launcher with pid 7 has started no rank; on n2 the launcher" in caught.value.advice
         assert "could not be read" not in caught.value.advice
     with pytest.raises(NotFound) as caught:
         choose_job(None, [RankList(host=f"n{at}", missing=(waits,)) for at in range(9)], some_silent=False)

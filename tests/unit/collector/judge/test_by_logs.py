@@ -150,21 +150,21 @@ class TestCounters:
             )
 
         lines = {rank: [told(rank, 15, 11)] for rank in (0, 1, 3)} | {2: [told(2, 11, 11)]}
-        assert reading(judged(lines, world_size=4))[:2] == (Kind.RANK_NOT_JOINED, (2,))
+        assert reading(judged_logs(lines, world_size=4))[:2] == (Kind.RANK_NOT_JOINED, (2,))
         lines = {rank: [told(rank, 11, 11)] for rank in range(4)}
-        assert judged(lines, world_size=4).verdict is Verdict.CANNOT_TELL
+        assert judged_logs(lines, world_size=4).verdict is Verdict.CANNOT_TELL
 
     def test_equal_operations_are_of_one_group_without_a_tag(self) -> None:
         lines = {rank: [caught(rank, 12, group_rank=rank % 2)] for rank in (0, 2)}
-        finding = only(judged(lines))
+        finding = only(judged_logs(lines))
         assert (finding.culprits, finding.victims) == ((), "0,2")
         assert "a group that the lines do not name" in finding.summary
         lines[1] = [caught(1, 12, group_rank=0), status(1, 12, 13, "9(tp)", 3, 0)]
-        assert "0-2 timed out in all_reduce of 64 elements #12 of group 9 (tp)" in only(judged(lines)).summary
+        assert "0-2 timed out in all_reduce of 64 elements #12 of group 9 (tp)" in only(judged_logs(lines)).summary
 
     def test_other_operations_without_a_tag_are_not_compared(self) -> None:
         lines = {rank: [caught(rank, 12, "BROADCAST" if rank == 2 else "ALLREDUCE", group_rank=1)] for rank in range(4)}
-        assert all(not finding.culprits for finding in judged(lines).findings)
+        assert all(not finding.culprits for finding in judged_logs(lines).findings)
 
     def test_all_in_one_operation_is_no_divergence(self) -> None:
         lines = {rank: [caught(rank, 1, "BROADCAST"), status(rank, 1, 547)] for rank in range(2)}
@@ -215,7 +215,7 @@ class TestReports:
         lines = ["Not all ranks joining collective 9 at entry 8", "missing ranks: {1}", "expected ranks: 4"]
         found = judged_logs({0: [], 1: [], 2: [], 3: []}, common=lines)
         assert found.findings[0].culprit_ranks == (1,)
-        assert "by the desync report of torchfrtrace" in found.headline
+        assert "according to the desync report of torchfrtrace" in found.headline
         many = judged_logs({0: [], 1: [], 2: [], 3: []}, common=["missing ranks: {1, 2, 3}"])
         assert not any(finding.culprits for finding in many.findings)
 
@@ -478,7 +478,7 @@ def test_voices_for_different_ranks_name_nobody() -> None:
     }
     finding = only(judged_logs(lines))
     assert finding.culprits == ()
-    assert "accuse different ranks" in finding.summary
+    assert "blame different ranks" in finding.summary
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_logs_that_name_another_are_told_as_a_conflict() -> None:
     told = diagnose(looks, Expected())
     assert [finding.culprit_ranks for finding in told.findings] == [(2,)]
     (conflict,) = told.conflicts
-    assert "rank 1 did not come" in conflict.text
+    assert "rank 1 did not reach" in conflict.text
     assert "names rank 2" in conflict.text
 
 

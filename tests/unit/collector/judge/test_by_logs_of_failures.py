@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.words import Cause, Kind, Verdict
-from tests.build.logged import caught, judged, status
+from tests.build.jobs.logged import caught, judged, status
 from tests.unit.collector.judge.test_by_logs import TRACEBACK, only
 
 CLOSED = "[rank{}]: RuntimeError: [/src/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.2.3]:40123"

@@ -145,7 +145,7 @@ def test_who_left_a_communicator() -> None:
     told = report(gone)
     (finding,) = judge(looks(seen_by(4, r3=OUTSIDE), told, told)).findings
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_NOT_JOINED, (3,), Certainty.SUSPECTED)
-    assert any("left or not made communicator" in remark for remark in finding.remarks)
+    assert any("or not created it" in remark for remark in finding.remarks)
 
 
 def test_most_left_so_nobody_is_named() -> None:

@@ -349,9 +349,9 @@ def test_ranks_whose_dumps_nobody_gave_are_asked_for_and_never_blamed(absent: li
         steps[rank][6:] = [Stay()]
     diagnosis = judged_dumps(Job(steps, PAIRS), without=absent)
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
-    assert "nobody looked at" in diagnosis.headline
-    assert any("nobody looked at it" in gap.missing.detail for gap in diagnosis.coverage.missing)
-    assert "add their dumps" in diagnosis.next_steps[0].text
+    assert "which nobody examined" in diagnosis.headline
+    assert any("it was not examined" in gap.missing.detail for gap in diagnosis.coverage.missing)
+    assert "dumps, stacks or logs to the directory" in diagnosis.next_steps[0].text
 
 
 def test_the_one_rank_of_a_job_that_left_no_dump_is_suspected_and_no_more() -> None:
@@ -372,7 +372,7 @@ def test_on_one_node_of_two_the_other_half_of_a_job_is_not_accused(recorder: boo
     ]
     diagnosis = diagnose(looks, Expected())
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
-    assert "wait for ranks 2-3, and nobody looked at them" in diagnosis.headline
+    assert "wait for ranks 2-3, which nobody examined" in diagnosis.headline
     assert "--ssh --hosts" in diagnosis.next_steps[0].text
 
 

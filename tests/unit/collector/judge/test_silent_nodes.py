@@ -129,8 +129,8 @@ def test_while_data_is_under_way_a_network_may_only_be_slow() -> None:
     """It is told between which ranks; after a minute it counts as hung."""
     diagnosis = under_way(10.0, unsent_bytes=96, retransmits=4)
     assert diagnosis.verdict is Verdict.CANNOT_TELL
-    assert "data, sent 5 times, from rank 0 on a to rank 3 on b is not acknowledged" in diagnosis.headline
-    assert "data from rank 0 on a to rank 3 on b is not" in under_way(10.0, unsent_bytes=96).headline
+    assert "data, sent 5 times, from rank 0 on a to rank 3 on b has not been acknowledged" in diagnosis.headline
+    assert "data from rank 0 on a to rank 3 on b has not" in under_way(10.0, unsent_bytes=96).headline
     assert under_way(60.0, unsent_bytes=96, retransmits=8).findings[0].cause == "network"
 
 
@@ -214,7 +214,7 @@ def test_ranks_on_a_silent_node_that_others_wait_for_are_told_beside_the_culprit
     node = Unanswered(host="b", missing=Missing(source="b", reason=Reason.TIMED_OUT), ranks="3")
     (finding,) = diagnose(split(seen_stays=True), Expected(job="sim", world_size=4, unanswered=(node,))).findings
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_NOT_JOINED, (2,), Certainty.PROVEN)
-    assert "others wait for rank 3, too, on b, which does not answer, and may wait as it does" in finding.remarks
+    assert "others also wait for rank 3 on b, which does not answer, and it may be waiting, too" in finding.remarks
 
 
 def test_what_connections_tell_of_a_silent_node_stands_beside_the_culprit_that_is_seen() -> None:

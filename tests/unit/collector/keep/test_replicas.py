@@ -90,7 +90,7 @@ async def test_failure_is_the_same_everywhere(place: str) -> None:
         begun = await ask_for_diagnosis(one, "nix", wait=0)
         await ask_for_diagnosis(one, "nix")
         later = await two.get(begun.headers["location"])
-    assert (later.status_code, later.json()["detail"]) == (404, "no agent knows a job 'nix'")
+    assert (later.status_code, later.json()["detail"]) == (404, "no agent knows job 'nix'")
 
 
 async def test_who_waits_at_another_replica_gets_an_answer_when_the_first_stops(place: str) -> None:

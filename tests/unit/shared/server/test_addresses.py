@@ -63,5 +63,5 @@ def test_lists_of_hosts() -> None:
 @pytest.mark.parametrize("word", ["*", "*.example", "a:80", "[::1]:80", "http://a", "a/b", "b\xfcro.example"])
 def test_what_is_no_list_of_hosts(word: str) -> None:
     """A port would never be compared, and no page's name is like another one's."""
-    with pytest.raises(InvalidSettings, match="is no name of a host"):
+    with pytest.raises(InvalidSettings, match="is not a host name"):
         parse_hosts(f"a.example,{word}")

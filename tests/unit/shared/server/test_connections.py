@@ -62,7 +62,7 @@ def test_a_certificate_of_ours_lets_in(service: Service, ours: Authority) -> Non
     [
         ("expired", "the certificate is refused: certificate has expired"),
         ("foreign", "the certificate is refused: "),
-        ("nobody", "no certificate was shown"),
+        ("nobody", "no certificate was presented"),
     ],
 )
 def test_others_are_refused_in_the_handshake(
@@ -99,7 +99,7 @@ def test_what_is_no_tls(service: Service) -> None:
         assert read(client) == b""
     lines = service.lines(2)
     assert {line["reason"] for line in lines} == {"tls_handshake_failed"}
-    assert lines[0]["detail"] == "plain HTTP was spoken where TLS is asked for"
+    assert lines[0]["detail"] == "the client used plain HTTP; this service requires TLS"
 
 
 def test_old_versions_of_tls_are_not_spoken(service: Service, ours: Authority) -> None:
@@ -238,21 +238,21 @@ def test_files_that_cannot_be_used(ours: Authority, foreign: Authority, tmp_path
     open_key.chmod(0o644)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"tls_cert_file": good.certificate, "tls_key_file": other.key}, "cannot be used: key values mismatch"),
-        ({"tls_cert_file": good.certificate, "tls_key_file": open_key}, "open to others"),
+        ({"tls_cert_file": good.certificate, "tls_key_file": open_key}, "accessible to others"),
         ({"tls_cert_file": good.certificate, "tls_key_file": tmp_path / "none"}, "cannot be read"),
         ({"tls_key_file": good.key}, "needs a certificate"),
         ({"client_ca_file": ours.file}, "needs a certificate"),
         ({"client_names": "x"}, "needs a certificate"),
         (
             {"tls_cert_file": good.certificate, "tls_key_file": good.key, "client_names": "x"},
-            "none are asked for",
+            "none are requested",
         ),
         (
             {"tls_cert_file": good.certificate, "tls_key_file": good.key, "client_ca_file": good.key},
             "authorities in",
         ),
-        ({"allow_clients": "10.0.0.1/8"}, "is no network"),
-        ({"allow_hosts": "unhang.example:443"}, "is no name of a host"),
+        ({"allow_clients": "10.0.0.1/8"}, "is not a network"),
+        ({"allow_hosts": "unhang.example:443"}, "is not a host name"),
     ]
     for given, said in wrong:
         with pytest.raises(InvalidSettings, match=said), serving(tmp_path, **given):
@@ -277,7 +277,7 @@ def test_refusals_behind_the_door_are_written_down_too(tmp_path: Path) -> None:
         assert {line["what"] for line in lines} == {"POST /"}
         tokens.chmod(0o666)
         assert ask("right") == 500
-    assert "open to others" in service.lines(4)[3]["detail"]
+    assert "accessible to others" in service.lines(4)[3]["detail"]
     assert "right" not in str(service.lines())
     assert "hunter2" not in str(service.lines())
 
@@ -330,4 +330,4 @@ def test_who_hangs_up_without_a_word_is_nobody(service: Service) -> None:
         service.connection().close()
     with pytest.raises(httpx.TransportError):
         httpx.get(service.plain_url(), trust_env=False)
-    assert [line["detail"] for line in service.lines(1)] == ["plain HTTP was spoken where TLS is asked for"]
+    assert [line["detail"] for line in service.lines(1)] == ["the client used plain HTTP; this service requires TLS"]

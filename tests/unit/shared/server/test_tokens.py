@@ -81,7 +81,7 @@ def test_nobody_listens_beyond_loopback_without_a_token(listen: str, tokens: Pat
     assert "--token-file" in caught.value.advice
     (tmp_path / "empty").write_text("# nothing\n")
     (tmp_path / "empty").chmod(0o600)
-    with pytest.raises(InvalidSettings, match="holds no token"):
+    with pytest.raises(InvalidSettings, match="contains no token"):
         require_safe_binding(listen, tmp_path / "empty")
     require_safe_binding(listen, tokens)
 
@@ -98,7 +98,7 @@ def test_file_that_others_may_read_or_change_is_no_secret(tokens: Path, mode: in
     file = TokenFile(tokens)
     assert file.knows(b"first-token")
     tokens.chmod(mode)
-    with pytest.raises(InvalidSettings, match="open to others") as caught:
+    with pytest.raises(InvalidSettings, match="accessible to others") as caught:
         file.knows(b"first-token")
     assert "chmod" in caught.value.advice
 

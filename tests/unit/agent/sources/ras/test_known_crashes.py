@@ -80,5 +80,5 @@ def test_when_ras_is_not_asked(version: str, look: RankSnapshot, refused: bool) 
 
 
 def test_an_ended_process_is_a_gap() -> None:
-    assert "process 9 has ended" in signs_of([WORKING], [Exited(pid=9)]).gaps
+    assert "process 9 has exited" in signs_of([WORKING], [Exited(pid=9)]).gaps
     assert refusal(None, Signs()) is not None

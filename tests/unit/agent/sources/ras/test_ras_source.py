@@ -103,7 +103,7 @@ def test_another_job_on_a_dangerous_version_is_not_asked_by_chance(tmp_path: Pat
         _, (known,) = ask(ranks[:1], everyone=ranks)
         _, (stranger,) = ask(ranks[:1])
     assert known.reason is stranger.reason is Reason.REFUSED
-    assert "2.27.3" in known.detail and "not known as ranks" in stranger.detail
+    assert "2.27.3" in known.detail and "not known ranks" in stranger.detail
 
 
 def test_a_stopped_rank_does_not_keep_its_neighbours_silent(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_where_starts_are_recorded_the_rank_whose_device_has_not_begun_is_suspec
     finding = judged_records(rows, GROUPS, timed=True).findings[0]
     assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.STUCK_TOGETHER, (3,), "0-2")
     assert finding.certainty is Certainty.SUPPORTED
-    assert "has not begun" in " ".join(finding.remarks)
+    assert "has not started" in " ".join(finding.remarks)
 
 
 def test_where_nobodys_device_has_begun_nobody_is_named() -> None:

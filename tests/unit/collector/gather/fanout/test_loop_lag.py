@@ -88,7 +88,7 @@ async def test_whom_the_collector_was_too_busy_to_hear_is_not_said_to_be_down() 
     assert len(outcome.silent) == 4
     for silent in outcome.silent:
         assert silent.missing.reason is Reason.TIMED_OUT
-        assert "the collector was too busy to hear it" in silent.missing.detail
+        assert "the collector was too busy to read the answer" in silent.missing.detail
         assert "s behind" in silent.missing.detail
 
 

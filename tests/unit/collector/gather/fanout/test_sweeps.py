@@ -203,7 +203,5 @@ async def test_names_that_no_server_answers_hold_up_neither_other_names_nor_the_
     finally:
         ended.set()
     assert swept.diagnosis.findings[0].culprit_ranks == (2,)
-    assert {each.missing.detail[:37] for each in swept.expected.unanswered} == {
-        "no name server told the host's address"[:37]
-    }
+    assert {each.missing.detail[:35] for each in swept.expected.unanswered} == {"DNS lookup failed: no answer within"}
     assert len(swept.expected.unanswered) == 80

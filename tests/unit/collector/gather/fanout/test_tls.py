@@ -100,8 +100,8 @@ async def _speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 HANDSHAKES: dict[str, tuple[Handler, Sequence[Again], str]] = {
     "ends": (_eof, [], "TLS failed: the connection broke off in the handshake"),
     "is reset": (_reset, [Again.BROKE_OFF], "the connection was reset"),
-    "is not waited for": (_speak_first, [], "TLS failed: something else than TLS was spoken"),
-    "is answered in plain HTTP": (_speak_http, [], "TLS failed: something else than TLS was spoken"),
+    "is not waited for": (_speak_first, [], "TLS failed: the other side did not use TLS"),
+    "is answered in plain HTTP": (_speak_http, [], "TLS failed: the other side did not use TLS"),
 }
 
 

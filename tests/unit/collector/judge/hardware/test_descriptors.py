@@ -49,7 +49,7 @@ def test_connection_that_nobody_answers() -> None:
     """The address it waits for may be the fault; it is named with the rank that listens there."""
     trying = Socket(fd=31, kind="tcp", local="10.0.0.3:5", remote="10.9.0.7:42307", state="SYN_SENT", retransmits=5)
     assert told(with_fds(sockets=(STORE, trying))) == [
-        "rank 3 is trying to connect to 10.9.0.7:42307, which does not answer (SYN_SENT, tried again 5 times)"
+        "rank 3 is trying to connect to 10.9.0.7:42307, which does not answer (SYN_SENT, retried 5 times)"
     ]
     listening = Socket(fd=4, kind="tcp", local="10.9.0.7:42307", remote="0.0.0.0:0", state="LISTEN")
     changed = with_rank(with_fds(sockets=(STORE, trying)), 1, fds=Fds(total=1, sockets=(STORE, listening)))
@@ -60,7 +60,7 @@ def test_data_that_is_sent_again_and_again() -> None:
     """Both ends hold the connection, and nothing gets through."""
     lossy = Socket(fd=30, kind="tcp", remote="10.0.0.8:9", state="ESTABLISHED", unsent_bytes=4096, retransmits=7)
     assert told(with_fds(sockets=(STORE, lossy))) == [
-        "10.0.0.8:9 acknowledges nothing of 4096 bytes that rank 3 has sent 8 times"
+        "10.0.0.8:9 has acknowledged none of the 4096 bytes that rank 3 has sent 8 times"
     ]
 
 
@@ -93,7 +93,7 @@ def test_store_that_all_others_are_connected_to() -> None:
 @pytest.mark.parametrize(
     ("pipe", "text"),
     [
-        (Pipe(fd=5, direction="read"), "reads a pipe (fd 5), and no process seen holds its other end"),
+        (Pipe(fd=5, direction="read"), "reads a pipe (fd 5), and no visible process holds its other end"),
         (
             Pipe(fd=5, direction="read", other_end=(7, 8), other_names=("tee",)),
             "reads a pipe (fd 5) whose other end is held by pid 7 (tee), pid 8",

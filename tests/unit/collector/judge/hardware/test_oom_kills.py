@@ -39,7 +39,7 @@ def ground(found: list[KernelEvent], *lacking: int, uid: int | None = 7) -> tupl
     assert finding.culprit_ranks == lacking
     assert finding.kind is Kind.RANK_MISSING
     shown = {evidence.line for evidence in finding.evidence if isinstance(evidence, KernelEvidence)}
-    return finding.cause, len(shown), any("taken for these ranks" in remark for remark in finding.remarks)
+    return finding.cause, len(shown), any("assumed to be these ranks" in remark for remark in finding.remarks)
 
 
 def test_one_lacks_and_one_was_killed() -> None:

@@ -47,7 +47,7 @@ ENDLESS: dict[str, tuple[Behaviour, Reason, str]] = {
     "crumbs": (
         sending(_OK + b"Transfer-Encoding: chunked\r\n\r\n", then=pouring(b"4\r\nabcd\r\n" * 5000)),
         Reason.REFUSED,
-        "in crumbs",
+        "in too small pieces",
     ),
     "name of the compressed": (
         sending(_OK + _ZIPPED + b"\r\n" + _LONG_NAME, then=pouring(b"n" * 65_536)),
@@ -57,12 +57,12 @@ ENDLESS: dict[str, tuple[Behaviour, Reason, str]] = {
     "after the end of the compressed": (
         sending(_OK + _ZIPPED + b"\r\n" + gzip.compress(GOOD), then=pouring(b"n" * 65_536)),
         Reason.UNREADABLE,
-        "goes on after its end",
+        "continues after its end",
     ),
     "empty files, compressed": (
         sending(_OK + _ZIPPED + b"\r\n", then=pouring(gzip.compress(b"") * 3000)),
         Reason.UNREADABLE,
-        "goes on after its end",
+        "continues after its end",
     ),
 }
 
@@ -94,15 +94,15 @@ TRICKLES: dict[str, tuple[Behaviour, str]] = {
     "head": (trickling(_OK + b"X-Slow: yes\r\n"), "no answer within {} s"),
     "body": (
         sending(_OK + b"Content-Length: 1000\r\n\r\n", then=trickling(b" ")),
-        "the answer had not ended within {} s: ",
+        "the answer was not complete within {} s: ",
     ),
     "nothing after the head": (
         sending(_OK + b"Content-Length: 1000\r\n\r\n", then=trickling(b" ", every_seconds=100)),
-        "the answer had not ended within {} s: ",
+        "the answer was not complete within {} s: ",
     ),
     "compressed": (
         sending(_OK + _ZIPPED + b"\r\n" + gzip.compress(GOOD)[:20], then=trickling(b"\0", every_seconds=100)),
-        "the answer had not ended within {} s: ",
+        "the answer was not complete within {} s: ",
     ),
 }
 

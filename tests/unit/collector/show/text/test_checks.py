@@ -35,15 +35,15 @@ def test_page() -> None:
 
 def test_nothing_to_say() -> None:
     """All is well, and nothing is known, are two things."""
-    assert render_checks((), looked_at="0-3", colour=False, width=80) == "nothing wrong was seen\n"
+    assert render_checks((), looked_at="0-3", colour=False, width=80) == "no problems found\n"
     assert render_checks((), looked_at="", colour=False, width=80) == "nothing could be checked\n"
 
 
 def test_under_a_verdict() -> None:
     """The grave ones in full, notes as a number; nothing where there are notes alone."""
     for rendered in (render_text(verdict(WRONG, NOTE), colour=False, width=80), render_markdown(verdict(WRONG, NOTE))):
-        assert "How it was started" in rendered
+        assert "Launch checks" in rendered
         assert "port_taken" in rendered
-        assert "and 1 note: unhang check" in rendered
+        assert "and 1 note; run `unhang check` to see all" in rendered
         assert "NCCL_DEBUG" not in rendered
-    assert "How it was started" not in render_text(verdict(NOTE), colour=False, width=80)
+    assert "Launch checks" not in render_text(verdict(NOTE), colour=False, width=80)

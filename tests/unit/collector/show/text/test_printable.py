@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.show.text.printable import counted, display_width, printable, shortened
+from collector.show.text.printable import display_width, printable, shortened
 
 
 @given(st.text())
@@ -56,8 +56,3 @@ def test_wide_characters_take_two_columns() -> None:
 def test_paths_lose_their_beginning(path: str, width: int | None, shown: str) -> None:
     """The end of a path tells most; whole names are kept where there is room."""
     assert shortened(path, width) == shown
-
-
-def test_counts_read_well() -> None:
-    """One rank, two ranks, two classes."""
-    assert [counted(1, "rank"), counted(2, "rank"), counted(2, "class")] == ["1 rank", "2 ranks", "2 classes"]

@@ -1,0 +1,22 @@
+"""Singular and plural in sentences: the one place that decides which form goes with a number or a set of ranks."""
+
+from collections.abc import Collection
+
+from shared.ranks import ranks_in_words
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 rank`, `3 ranks`, `2 classes`."""
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def either(many: int | Collection[object], one: str, several: str) -> str:
+    """Return the form for `many`: `one` for a single item, else `several`."""
+    number = many if isinstance(many, int) else len(many)
+    return one if number == 1 else several
+
+
+def ranks_with(ranks: Collection[int], one: str, several: str) -> str:
+    """Name `ranks` with the verb that agrees with them: `rank 3 waits`, `ranks 0-2 wait`, `no rank waits`."""
+    return f"{ranks_in_words(ranks)} {one if len(set(ranks)) < 2 else several}"
