@@ -253,7 +253,7 @@ class _Reader:
         try:
             return _member(name.removesuffix(".gz"), self._whole(Inflating(opened, self._clock)))
         except (EOFError, zlib.error) as error:
-            return _unreadable(name, f"the compression is broken or cut off: {error}")
+            return _unreadable(name, f"the compression is corrupt or cut off: {error}")
 
 
 class _Part:

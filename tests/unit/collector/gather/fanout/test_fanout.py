@@ -96,7 +96,7 @@ FAILURES: tuple[tuple[str, Handler, Reason, str], ...] = (
     ("oversized", answering(b" " * 1_000_001), Reason.REFUSED, "larger than 1000000 bytes"),
     ("endless", endless, Reason.REFUSED, "larger than"),
     ("bomb", answering(bomb(), headers="Content-Encoding: gzip\r\n"), Reason.REFUSED, "larger than"),
-    ("no gzip", answering(GOOD, headers="Content-Encoding: gzip\r\n"), Reason.UNREADABLE, "compression is broken"),
+    ("no gzip", answering(GOOD, headers="Content-Encoding: gzip\r\n"), Reason.UNREADABLE, "compression is corrupt"),
     ("brotli", answering(GOOD, headers="Content-Encoding: br\r\n"), Reason.UNREADABLE, "not asked for: 'br'"),
     ("token", answering(b"{}", status="401 Unauthorized"), Reason.NOT_PERMITTED, "agent_token_file"),
     ("forbidden", answering(b"{}", status="403 Forbidden"), Reason.NOT_PERMITTED, "agent_token_file"),
