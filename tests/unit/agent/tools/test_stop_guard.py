@@ -204,6 +204,6 @@ def test_a_debugger_that_fails_leaves_nobody_stopped(with_jit: Target) -> None:
     """gdb ends with an error, and detaches with SIGSTOP, where it cannot place a breakpoint of its own."""
     fails = ["-iex", "maintenance set target-non-stop on", "-iex", "set may-insert-breakpoints off"]
     command = gdb_command(GDB, [*fails, "-p", str(with_jit.pid)])
-    output = trace_process(ProcFs(), with_jit.pid, command, Deadline(60.0), end_with=signal.SIGKILL)
+    output = trace_process(ProcFs(), with_jit.pid, command, Deadline(15.0), end_with=signal.SIGKILL)
     assert b"Cannot insert breakpoint" in output.stderr
     goes_on(with_jit)
