@@ -43,11 +43,11 @@ _SETTINGS = (
     "set print entry-values no",
     "set print symbol-loading off",
     f"set backtrace limit {DEEPEST_STACK}",
-    # As it attaches to several threads, gdb puts a breakpoint into the dynamic loader and takes it out again. Killed in
-    # between, it would leave it there, and the process would die of SIGTRAP when it next loads a library.
-    "set may-insert-breakpoints off",
-    "set may-write-memory off",
-    "set may-write-registers off",
+    # While gdb takes some threads to be running still, it puts breakpoints of its own into the dynamic loader and takes
+    # them out once all have stopped. Killed in between, it would leave them there, and the process would die of SIGTRAP
+    # when it next loads a library. So all threads count as stopped at once. `set may-insert-breakpoints off` is no way:
+    # gdb then fails as it attaches to a program with a JIT's hook (`__jit_debug_register_code`), and leaves it stopped.
+    "maintenance set target-non-stop off",
 )
 
 

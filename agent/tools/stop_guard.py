@@ -19,8 +19,6 @@ from agent.tools.run_bounded import ENDING_SIGNALS, Output, run_bounded
 from shared.missing import Reason
 
 _LATER_SECONDS = 5.0
-_TIMED_OUT = 124
-"""timeout(1) exits with this, or with 128 and a signal, where it had to end its program."""
 
 
 def require_traceable(procfs: ProcFs, pid: int) -> None:
@@ -48,14 +46,10 @@ def trace_process(
     require_traceable(procfs, pid)
     begun = procfs.stat(pid).start_ticks
     guarded = [*_last_resort(deadline, end_with), *command]
-    killed = True
     try:
-        output = run_bounded(guarded, deadline, end_with=end_with, block=ENDING_SIGNALS - {end_with})
-        killed = output.status is None or not 0 <= output.status < _TIMED_OUT
-    finally:  # Ctrl-C, too, kills the tracer
-        if killed:
-            let_go(procfs, pid, begun)
-    return output
+        return run_bounded(guarded, deadline, end_with=end_with, block=ENDING_SIGNALS - {end_with})
+    finally:  # Ctrl-C kills the tracer; and gdb that fails as it attaches leaves the process stopped, with any status
+        let_go(procfs, pid, begun)
 
 
 def _last_resort(deadline: Deadline, end_with: signal.Signals) -> list[str]:

@@ -37,11 +37,43 @@ os.read(os.pipe()[0], 1)
 """
 
 
+WITH_JIT = """
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* As in LLVM: https://sourceware.org/gdb/current/onlinedocs/gdb.html/JIT-Interface.html */
+void __attribute__((noinline)) __jit_debug_register_code(void) { __asm__ volatile(""); }
+struct { unsigned version, action; void *relevant, *first; } __jit_debug_descriptor = {1, 0, 0, 0};
+
+static void *wait_forever(void *nothing) { for (;;) pause(); return nothing; }
+
+int main(void)
+{
+    pthread_t other;
+    pthread_create(&other, 0, wait_forever, 0);
+    puts("ready");
+    fflush(stdout);
+    wait_forever(0);
+}
+"""
+
+
 @pytest.fixture
 def target() -> Iterator[Target]:
     """Such a process for one test alone."""
     with running(HANGING) as process:
         until(lambda: ProcFs().tids(process.pid), lambda tids: len(tids) == 2)
+        yield process
+
+
+@pytest.fixture
+def with_jit(tmp_path: Path) -> Iterator[Target]:
+    """A program whose own executable, not a library, compiles at run time and tells debuggers."""
+    source = tmp_path / "jit.c"
+    source.write_text(WITH_JIT)
+    subprocess.run(["cc", "-pthread", "-o", tmp_path / "jit", source], check=True, timeout=60)
+    with running(command=[str(tmp_path / "jit")]) as process:
         yield process
 
 
@@ -153,13 +185,25 @@ def test_a_debugger_does_not_hear_who_ends_the_agent(target: Target, how: signal
     goes_on(target)
 
 
-@pytest.mark.needs("gdb")
-def test_gdb_writes_nothing_into_the_process(target: Target) -> None:
-    """Killed while a breakpoint of its own is in the dynamic loader, gdb would leave it there, for SIGTRAP to come."""
-    command = gdb_command(GDB, ["-iex", "set debug target 1", "-p", str(target.pid)])
-    output = trace_process(ProcFs(), target.pid, command, Deadline(60.0), end_with=signal.SIGKILL)
+@pytest.mark.needs("gdb", "cc")
+@pytest.mark.parametrize("jit", [False, True])
+def test_gdb_writes_nothing_into_the_process(target: Target, with_jit: Target, *, jit: bool) -> None:
+    """Killed while a breakpoint of its own is in the process, gdb would leave it there, for SIGTRAP to come."""
+    process = with_jit if jit else target
+    command = gdb_command(GDB, ["-iex", "set debug target 1", "-p", str(process.pid)])
+    output = trace_process(ProcFs(), process.pid, command, Deadline(60.0), end_with=signal.SIGKILL)
     assert output.status == 0
     done = set(re.findall(r"-> native->(\w+)", output.stderr.decode(errors="replace")))
     assert {"fetch_registers", "detach"} <= done  # the last of all: nothing was cut off
     assert done.isdisjoint({"insert_breakpoint", "insert_hw_breakpoint", "store_registers", "resume", "kill"})
-    goes_on(target)
+    goes_on(process)
+
+
+@pytest.mark.needs("gdb", "cc")
+def test_a_debugger_that_fails_leaves_nobody_stopped(with_jit: Target) -> None:
+    """gdb ends with an error, and detaches with SIGSTOP, where it cannot place a breakpoint of its own."""
+    fails = ["-iex", "maintenance set target-non-stop on", "-iex", "set may-insert-breakpoints off"]
+    command = gdb_command(GDB, [*fails, "-p", str(with_jit.pid)])
+    output = trace_process(ProcFs(), with_jit.pid, command, Deadline(15.0), end_with=signal.SIGKILL)
+    assert b"Cannot insert breakpoint" in output.stderr
+    goes_on(with_jit)
