@@ -100,8 +100,31 @@ def _barriers(heard: Statements, membership: Membership) -> Iterable[Opinion | N
         for rank, event in heard.of_kind(EventKind.BARRIER_FAILED)
         if "waiter" in event.fields
     }
+    if not speakers:
+        yield _barrier_from_outside(heard)
     for (rank, place), told in speakers.items():
         yield _barrier(rank, int(place), told, reached if len(speakers) == 1 else {}, heard, membership)
+
+
+def _barrier_from_outside(heard: Statements) -> Opinion | None:
+    """Who came to the barrier lost rank 0, which alone can say who did not come, and which has given up or is gone."""
+    lines = [(rank, event) for rank, event in heard.of_kind(EventKind.BARRIER_FAILED) if "waiter" in event.fields]
+    ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
+    if not lines:
+        return None
+    places = _words(sorted({int(event.fields["waiter"]) for _, event in lines}))
+    who = ranks_in_words(ranks) if ranks else f"group ranks {places}"
+    lost = next((event.fields["peer"] for _, event in lines if "peer" in event.fields), "0")
+    return Opinion(
+        witness=Witness.BARRIER,
+        kind=Kind.RANK_NOT_JOINED,
+        culprits=(),
+        victims=ranks,
+        said=f"{who} came to a monitored barrier and lost group rank {lost} there",
+        ground=_ground(lines, ()),
+        op="monitored_barrier",
+        remarks=(f"group rank {lost} has given up or ended: its own log names who did not come",),
+    )
 
 
 def _unheard(came: set[int], named: tuple[int, ...], membership: Membership) -> int:

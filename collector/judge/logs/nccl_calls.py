@@ -5,9 +5,10 @@
 3. A rank whose last opCount lies below that of all others has not called what they have called. It may still wait for
    an earlier one, so it is named only if the others stand at one same call and its own log does not say that it waits.
 
-Not lined up: communicators without an identity, those that carry sends and receives (every rank counts its own), and
-those without numbers. A log that is written in blocks, as NCCL writes a redirected standard output, lacks its last
-lines: nobody is behind by such a log. An `NCCL_DEBUG_FILE` is written line by line.
+Not lined up: communicators that carry sends and receives (every rank counts its own), those without numbers, and those
+without an identity, unless as many ranks as such a one has each have no other of its size. A log that is written in
+blocks, as NCCL writes a redirected standard output, lacks its last lines: nobody is behind by such a log. An
+`NCCL_DEBUG_FILE` is written line by line.
 """
 
 from collections import defaultdict
@@ -80,6 +81,7 @@ def _lined_up(
         rank = ranks.get((each.host, each.pid))
         if each.identity and rank is not None:
             by_identity[each.identity, each.size][rank] = each
+    by_identity |= _nameless(communicators, ranks)
     found = []
     for (identity, size), members in sorted(by_identity.items()):
         calls = [call for each in members.values() for call in each.calls]
@@ -88,6 +90,22 @@ def _lined_up(
         if comparable and len(lanes) > 1:
             found.append((identity, size, lanes))
     return found
+
+
+def _nameless(
+    communicators: tuple[LoggedCommunicator, ...], ranks: dict[tuple[str, int], int]
+) -> dict[tuple[str, int], dict[int, LoggedCommunicator]]:
+    """Communicators without an identity: those of one size are one where as many ranks have one each."""
+    by_size: dict[int, list[tuple[int, LoggedCommunicator]]] = defaultdict(list)
+    for each in communicators:
+        rank = ranks.get((each.host, each.pid))
+        if rank is not None and each.calls:
+            by_size[each.size].append((rank, each))
+    return {
+        (f"of {size} ranks", size): dict(members)
+        for size, members in by_size.items()
+        if len(members) == size == len(dict(members)) and not any(each.identity for _, each in members)
+    }
 
 
 def _lane(rank: int, communicator: LoggedCommunicator) -> _Lane:

@@ -3,7 +3,9 @@
 1. At one sequence of one group, the minority's operation or size vs. a clear majority's.
 2. A member whose last enqueued operation lies before what the others wait for. One that waits in another group is a
    victim there, and no culprit here. Where more are behind than wait, the few may be the odd ones: nobody is named.
-3. Nobody stands out: told, with the number of members whose logs say nothing.
+3. Nobody stands out: told, with the number of members whose logs say nothing. In a group of two the one who speaks
+   of anything but that wait is the one who did not come.
+4. Nobody timed out, and a watchdog is held itself: told.
 """
 
 from collections import defaultdict
@@ -17,7 +19,9 @@ from collector.judge.logs.vote import Opinion, Witness, is_are, line_of
 from shared.answer.diagnosis import Evidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
 from shared.ranks import fold, ranks_in_words
+from shared.wire.log_events import EventKind
 
+_NO_DIVERGENCE = "the available logs show no divergence"
 INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
 MOST_LINES = 8
 """Lines shown of one opinion."""
@@ -35,7 +39,32 @@ def opinions_by_counters(heard: Statements, membership: Membership) -> list[Opin
     if behind:
         return _rooted(behind, {rank for marks in groups.values() for rank in marks.stuck})
     speakers = frozenset(heard.by_rank)
-    return [opinion for key, marks in groups.items() if (opinion := _together(key, marks, membership, speakers))]
+    together = [opinion for key, marks in groups.items() if (opinion := _together(key, marks, membership, speakers))]
+    return together or _stuck_watchdogs(heard)
+
+
+def _stuck_watchdogs(heard: Statements) -> list[Opinion]:
+    """4. Nobody timed out: the thread that would tell so is itself held."""
+    told = heard.of_kind(EventKind.WATCHDOG_TIMEOUT)
+    lines = [(r, e) for r, e in told if {"stuck_seconds", "unfinished_works"} & e.fields.keys()]
+    if not lines:
+        return []
+    ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
+    who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
+    seconds = next((f" for {e.fields['stuck_seconds']} s" for _, e in lines if "stuck_seconds" in e.fields), "")
+    return [
+        Opinion(
+            witness=Witness.COUNTERS,
+            kind=Kind.STUCK_TOGETHER,
+            culprits=(),
+            victims=ranks,
+            said=f"the watchdog of {who} made no progress{seconds}",
+            ground=tuple(line_of(event, rank) for rank, event in lines[:MOST_LINES]),
+            remarks=(
+                "a call of NCCL or CUDA does not return there, or a thread keeps the GIL: its native stack tells",
+            ),
+        )
+    ]
 
 
 def _mismatch(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion | None:
@@ -209,18 +238,21 @@ def _together(key: GroupKey, marks: GroupMarks, membership: Membership, speakers
     silent = None if size is None else size - len(ranks)
     others = "other rank does" if silent == 1 else f"other {silent} do"
     rest = "" if not silent else f"; the logs of the {others} not say where {'it was' if silent == 1 else 'they were'}"
+    partner = tuple(rank for rank in speakers if rank not in stuck) if size == 2 and silent == 1 else ()
+    partner = partner if len(partner) == 1 and len(speakers) == 2 else ()
     all_known = silent is None and len(ranks) > 1 and speakers == set(ranks)
     if silent is None:
         rest = "; the logs do not show whether these are all its members"
     return Opinion(
         witness=Witness.COUNTERS,
         kind=Kind.STUCK_TOGETHER if silent == 0 or all_known else Kind.RANK_NOT_JOINED,
-        culprits=(),
+        culprits=partner,
         victims=ranks,
-        said=f"{ranks_in_words(ranks)} timed out in {_in_words(first)} #{first.sequence} of {key}{rest}",
-        ground=tuple(line_of(timeout.event, rank) for rank, timeout in list(stuck.items())[:MOST_LINES]),
+        said=f"{ranks_in_words(ranks)} timed out in {_in_words(first)} #{first.sequence} of {key}"
+        + (f"; {ranks_in_words(partner)} did not" if partner else rest),
+        ground=tuple(line_of(timeout.event, rank, partner) for rank, timeout in list(stuck.items())[:MOST_LINES]),
         op=first.op,
         sequence=first.sequence,
         ref=membership.ref(key, ranks),
-        remarks=("the available logs show no divergence",),
+        remarks=(f"{ranks_in_words(partner)} logged other lines, and no wait" if partner else _NO_DIVERGENCE,),
     )

@@ -162,6 +162,22 @@ class TestCounters:
         lines[1] = [caught(1, 12, group_rank=0), status(1, 12, 13, "9(tp)", 3, 0)]
         assert "0-2 timed out in all_reduce of 64 elements #12 of group 9 (tp)" in only(judged_logs(lines)).summary
 
+    def test_a_watchdog_that_is_held_itself_is_told(self) -> None:
+        stuck = "[rank1]:[E1121] [PG ID 0 PG GUID 0(default_pg) Rank 1] ProcessGroupNCCL's watchdog got stuck for 480 "
+        stuck += "seconds without making progress in monitoring enqueued collectives."
+        finding = only(judged({0: ["step 4"], 1: [stuck]}, world_size=2))
+        assert (finding.kind, finding.culprits, finding.victims) == (Kind.STUCK_TOGETHER, (), "1")
+        assert "the watchdog of rank 1 made no progress for 480 s" in finding.summary
+        lines = {rank: [caught(rank, 12), status(rank, 12, 14), stuck] for rank in (0, 1)} | {2: [signal(2, 0, 11)]}
+        assert only(judged(lines, world_size=3)).culprit_ranks == (2,)
+
+    def test_in_a_group_of_two_one_waits_for_the_other_if_that_speaks(self) -> None:
+        waits = [caught(0, 12, "ALLGATHER", (1, 2)), status(0, 12, 12)]
+        other = "[rank1]: [E1121] First PG on this rank to signal dumping."
+        assert reading(judged({0: waits, 1: [other]}))[:2] == (Kind.RANK_NOT_JOINED, (1,))
+        for lines in ({0: waits}, {0: waits, 1: []}, {0: waits, 1: [other], 2: [other.replace("rank1", "rank2")]}):
+            assert only(judged(lines)).culprits == ()
+
     def test_other_operations_without_a_tag_are_not_compared(self) -> None:
         lines = {rank: [caught(rank, 12, "BROADCAST" if rank == 2 else "ALLREDUCE", group_rank=1)] for rank in range(4)}
         assert all(not finding.culprits for finding in judged_logs(lines).findings)
@@ -487,7 +503,6 @@ def test_voices_for_different_ranks_name_nobody() -> None:
         "[rank1]:[E] First PG on this rank to signal dumping.",
         "  rank      : 1 (local_rank: 1)",
         "E1121 09:10:11.1 42 api.py:988] failed (exitcode: 1) local_rank: 1 (pid: 4245) of binary: /usr/bin/python",
-        "[rank1]:[E1121] [PG ID 0 PG GUID 0(default_pg) Rank 1] ProcessGroupNCCL's watchdog got stuck for 480 seconds",
         "Could not acquire GIL within 300 ms on exit, possible GIL induced hang",
         "node1:42:51 [0] NCCL INFO [Service thread] Connection closed by localRank 1",
         '[rank1]:[W1121] Failed to check the "should dump" flag on TCPStore, with error: Broken pipe',

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.words import Cause, Kind, Verdict
-from tests.build.jobs.logged import caught, judged, status
+from tests.build.jobs.logged import call, caught, judged, status
 from tests.unit.collector.judge.test_by_logs import TRACEBACK, only
 
 CLOSED = "[rank{}]: RuntimeError: [/src/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.2.3]:40123"
@@ -143,6 +143,34 @@ class TestNetwork:
         assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_EXITED, (0,), "1-3")
         two = left.replace("node1", "node2")
         assert not only(judged({0: []} | lines, common=[left, two])).culprits
+
+
+class TestBarrier:
+    def test_who_came_lost_rank_0_there(self) -> None:
+        line = (
+            "[rank{0}]: RuntimeError: Rank {0} successfully reached monitoredBarrier, but received errors while "
+            "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
+        )
+        finding = only(judged({rank: [line.format(rank)] for rank in (1, 2)}, world_size=4))
+        assert (finding.kind, finding.culprits, finding.victims) == (Kind.RANK_NOT_JOINED, (), "1-2")
+        assert any("its own log names who did not come" in remark for remark in finding.remarks)
+
+
+class TestCallsWithoutIdentity:
+    def test_are_of_one_communicator_where_every_rank_has_one(self) -> None:
+        lines = {rank: [call(rank, 2), call(rank, 3, count=64 + rank // 3)] for rank in range(4)}
+        finding = only(judged(lines))
+        assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (3,))
+
+    def test_a_tie_is_told(self) -> None:
+        finding = only(
+            judged({rank: [call(rank, 2, size=2), call(rank, 3, count=64 + rank, size=2)] for rank in range(2)})
+        )
+        assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
+
+    def test_two_pairs_are_not_compared(self) -> None:
+        lines = {rank: [call(rank, 2, size=2), call(rank, 3, count=64 + rank // 3, size=2)] for rank in range(4)}
+        assert judged(lines).verdict is Verdict.CANNOT_TELL
 
 
 class TestStart:
