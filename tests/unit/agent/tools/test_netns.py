@@ -58,7 +58,7 @@ def test_a_container_that_may_not_be_entered(tmp_path: Path) -> None:
     """Without CAP_SYS_ADMIN that is told, with what to do."""
     port = free_port()
     program = (
-        "import sys; from tests.system.ras.ranks import ask_ras; from tests.build.processes.processes import find_rank; "
+        "from tests.system.ras.ranks import ask_ras; from tests.build.processes.processes import find_rank; "
         "print(ask_ras([find_rank({pid})])[1][0].model_dump_json())"
     )
     drop = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
