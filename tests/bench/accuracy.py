@@ -59,7 +59,9 @@ class Judged:
         return not self.judgement.innocents and (told or not self.scenario.truth.decidable)
 
 
-def judged(seed: int, *, readable: bool = False, faults: Sequence[str] = (), semantics: str | None = None) -> Judged:
+def judged_scenario(
+    seed: int, *, readable: bool = False, faults: Sequence[str] = (), semantics: str | None = None
+) -> Judged:
     """Draw the scenario of `seed` and judge it."""
     scenario = draw(
         seed,
@@ -75,7 +77,7 @@ def compare(first_seed: int, number: int) -> dict[str, dict[str, list[Outcome]]]
     """Give the same dumps to both analysers. Returns analyser -> fault -> outcomes."""
     outcomes: dict[str, dict[str, list[Outcome]]] = {"unhang": defaultdict(list), "torchfrtrace": defaultdict(list)}
     with tempfile.TemporaryDirectory() as name:
-        ours = [judged(seed, readable=True) for seed in range(first_seed, first_seed + number)]
+        ours = [judged_scenario(seed, readable=True) for seed in range(first_seed, first_seed + number)]
         directories = [_written(one.scenario, Path(name) / str(one.scenario.seed)) for one in ours]
         theirs = analyse(directories)
     for one, said in zip(ours, theirs, strict=True):
@@ -184,7 +186,7 @@ def measure(compared: int = COMPARED, alone_cases: int = ALONE, first_seed: int 
     yield ""
     yield from comparison(compare(seed, compared))
     yield ""
-    yield from alone(judged(seed + compared + number) for number in range(alone_cases))
+    yield from alone(judged_scenario(seed + compared + number) for number in range(alone_cases))
 
 
 def main() -> int:
@@ -203,7 +205,7 @@ def main() -> int:
         seed = asked.case if asked.case is not None else asked.seed or 0
         number = 1 if asked.case is not None else asked.alone
         chosen = [asked.fault] if asked.fault else []
-        cases = [judged(seed + i, faults=chosen, semantics=asked.semantics) for i in range(number)]
+        cases = [judged_scenario(seed + i, faults=chosen, semantics=asked.semantics) for i in range(number)]
         wrong = [case for case in cases if not case.is_right or asked.case is not None]
         lines = [*map(shown, wrong), *alone(cases)]
     else:

@@ -20,6 +20,6 @@ def rank_of(pid: int, *, children: tuple[int, ...] = (), **environment: str) -> 
     return Rank(identity, stat, environment, children)
 
 
-def ask(source: Source, rank: Rank, question: LookDepth = PLAIN, *, seconds: float = 10.0) -> Any:
+def ask_source(source: Source, rank: Rank, question: LookDepth = PLAIN, *, seconds: float = 10.0) -> Any:
     """Ask one source about one rank; return the part of the snapshot that it is named after."""
     return source.look(rank, LookContext(ProcFs(), "here"), question, Deadline(seconds))[source.name]

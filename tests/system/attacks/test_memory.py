@@ -213,7 +213,7 @@ MOST_SECONDS = 60
 MOST_BYTES = 3 * 1024 * 1024 * 1024
 
 
-def judged(folder: Path, *more: str) -> tuple[dict[str, object], resource.struct_rusage, int]:
+def judged_in_little_memory(folder: Path, *more: str) -> tuple[dict[str, object], resource.struct_rusage, int]:
     """Run `unhang diagnose --from` in little memory; return what it says, what it used, and its status."""
     command = [sys.executable, "-m", "cli", "diagnose", "--json", "--from", str(folder), *more]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
@@ -240,7 +240,7 @@ def test_a_hostile_file_costs_itself_alone(tmp_path: Path, write: Callable[[Path
     (tmp_path / "honest_rank_7.json").write_text(
         '{"version":"2.10","entries":[{"op_id":1,"profiling_name":"nccl:all_reduce"}]}'
     )
-    diagnosis, used, status = judged(tmp_path, "--timeout", "45")
+    diagnosis, used, status = judged_in_little_memory(tmp_path, "--timeout", "45")
     assert status in (0, 10, 11, 12)
     assert used.ru_utime + used.ru_stime < MOST_SECONDS
     assert "honest_rank_7" not in json.dumps(diagnosis), "it is not among what could not be read"
@@ -250,7 +250,7 @@ def test_all_files_together_have_a_deadline(tmp_path: Path) -> None:
     """What was not read by then is told by name, with what to do."""
     write_logs_of_short_lines(tmp_path)
     begun = time.monotonic()
-    diagnosis, _, status = judged(tmp_path, "--timeout", "0.1")
+    diagnosis, _, status = judged_in_little_memory(tmp_path, "--timeout", "0.1")
     assert status == 12
     assert "raise it with --timeout" in json.dumps(diagnosis)
     assert time.monotonic() - begun < 30

@@ -46,7 +46,9 @@ OWN = [
 ]
 
 
-def ask(service: Service, headers: dict[str, str], method: str = "GET", path: str = "/", **more: Any) -> httpx.Response:
+def request(
+    service: Service, headers: dict[str, str], method: str = "GET", path: str = "/", **more: Any
+) -> httpx.Response:
     """Ask by the name `localhost`; PORT in a header is the service's."""
     sent = {name: value.replace("PORT", str(service.port)) for name, value in headers.items()}
     return httpx.request(method, service.plain_url(path), headers=sent, trust_env=False, timeout=60.0, **more)
@@ -64,7 +66,7 @@ def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def test_pages_from_elsewhere_get_nothing(unguarded: Service, method: str, headers: dict[str, str]) -> None:
     """Images, links, forms and scripts of another site, port or scheme, with whatever a browser tells of them."""
     before = len(unguarded.lines())
-    answer = ask(unguarded, headers, method, content=b"{}")
+    answer = request(unguarded, headers, method, content=b"{}")
     assert (answer.status_code, answer.json()["title"]) == (403, "Forbidden")
     assert answer.headers["content-type"] == "application/problem+json"
     assert ("allow_hosts" in answer.json()["advice"]) == (headers.get("Sec-Fetch-Site") in (None, "none"))
@@ -75,8 +77,8 @@ def test_pages_from_elsewhere_get_nothing(unguarded: Service, method: str, heade
 @pytest.mark.parametrize("headers", OWN, ids=str)
 def test_programs_and_own_pages_are_answered(unguarded: Service, headers: dict[str, str]) -> None:
     """What says nothing is a program; the rest is the address bar, and /docs of this service."""
-    assert ask(unguarded, headers).status_code == 200
-    assert ask(unguarded, headers, "POST", json={"a": 1}).json() == {"a": 1}
+    assert request(unguarded, headers).status_code == 200
+    assert request(unguarded, headers, "POST", json={"a": 1}).json() == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -112,11 +114,11 @@ def test_names_that_are_given(tmp_path: Path) -> None:
     """A proxy's name is one of ours; its pages are ours too, whatever name the proxy asks us by."""
     with serving(tmp_path, allow_hosts="unhang.example, 10.0.0.7 fd00::7") as service:
         for host, status in (("Unhang.Example:443", 200), ("10.0.0.7", 200), ("[fd00::7]:80", 200), ("x.example", 421)):
-            assert ask(service, {"Host": host}).status_code == status
-        assert ask(service, {"Host": "unhang.example", "Origin": "https://unhang.example"}).status_code == 200
-        assert ask(service, {"Origin": "https://unhang.example:8443"}, "POST", json={}).status_code == 200
-        assert ask(service, {"Host": "unhang.example", "Origin": "https://xunhang.example"}).status_code == 403
-        assert ask(service, {"Host": "x.example", "Origin": "https://unhang.example"}).status_code == 421
+            assert request(service, {"Host": host}).status_code == status
+        assert request(service, {"Host": "unhang.example", "Origin": "https://unhang.example"}).status_code == 200
+        assert request(service, {"Origin": "https://unhang.example:8443"}, "POST", json={}).status_code == 200
+        assert request(service, {"Host": "unhang.example", "Origin": "https://xunhang.example"}).status_code == 403
+        assert request(service, {"Host": "x.example", "Origin": "https://unhang.example"}).status_code == 421
     assert [line["reason"] for line in service.lines()] == [
         "host_not_allowed",
         "cross_site_request",
@@ -129,11 +131,14 @@ def test_a_token_that_a_proxy_adds_is_not_for_other_sites(guarded: tuple[Service
     """A proxy that knows its users by cookies may add the token to whatever a browser sends it."""
     service, path = guarded
     known = {"Authorization": f"Bearer {TOKEN}", "Host": "unhang.example"}
-    assert ask(service, known, path=path).status_code == 200
-    assert ask(service, {**known, "Sec-Fetch-Site": "same-origin", "Origin": "https://x"}, path=path).status_code == 200
+    assert request(service, known, path=path).status_code == 200
+    assert (
+        request(service, {**known, "Sec-Fetch-Site": "same-origin", "Origin": "https://x"}, path=path).status_code
+        == 200
+    )
     for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": EVIL}, {"Origin": "null"}):
-        assert ask(service, {**known, **headers}, path=path).status_code == 403
-    assert ask(service, {"Sec-Fetch-Site": "cross-site"}, path="/healthz").status_code == 200
+        assert request(service, {**known, **headers}, path=path).status_code == 403
+    assert request(service, {"Sec-Fetch-Site": "cross-site"}, path="/healthz").status_code == 200
 
 
 def test_a_certificate_in_a_browser_is_not_for_other_sites(tmp_path: Path) -> None:
@@ -165,18 +170,18 @@ def test_a_page_starts_no_diagnosis_and_stops_no_rank(tmp_path: Path) -> None:
         rebound = {"Host": f"evil.example:{collector.port}", "Origin": f"{EVIL}:{collector.port}"}
         image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
         diagnose = "/v1/jobs/x/diagnoses?wait=5"
-        assert ask(collector, forms, "POST", diagnose, content=b"{}").status_code == 403
-        assert ask(collector, rebound, "POST", diagnose, json={}).status_code == 421
-        assert ask(collector, image, path="/v1/jobs/x/stacks").status_code == 403
-        assert ask(agent, image, path="/v1/snapshot").status_code == 403
+        assert request(collector, forms, "POST", diagnose, content=b"{}").status_code == 403
+        assert request(collector, rebound, "POST", diagnose, json={}).status_code == 421
+        assert request(collector, image, path="/v1/jobs/x/stacks").status_code == 403
+        assert request(agent, image, path="/v1/snapshot").status_code == 403
         assert [line["action"] for line in agent.lines()] == ["refused"]
-        assert ask(agent, {}, path="/v1/snapshot").status_code == 200
+        assert request(agent, {}, path="/v1/snapshot").status_code == 200
         assert [line["action"] for line in agent.lines()] == ["refused", "snapshot"]
         assert (
-            ask(collector, {}, "POST", diagnose, json={}).status_code == 404
+            request(collector, {}, "POST", diagnose, json={}).status_code == 404
         )  # the agent was asked, and knows no such job
         for service, name in ((agent, "unhang_agent_refused"), (collector, "unhang_collector_refused")):
-            counted = ask(service, {}, path="/metrics").text
+            counted = request(service, {}, path="/metrics").text
             assert f'{name}_total{{reason="cross_site_request"}} ' in counted
             assert f'{name}_total{{reason="cross_site_request"}} 0.0' not in counted
         assert 'unhang_collector_refused_total{reason="host_not_allowed"} 1.0' in counted
@@ -186,4 +191,4 @@ def test_no_page_shows_ours_within_itself(guarded: tuple[Service, str]) -> None:
     """A click on what looks like something else would start what /docs can start."""
     service, path = guarded
     for asked in ("/docs", "/healthz", path, "/v1/none"):
-        assert ask(service, {}, path=asked).headers.get_list("x-frame-options") == ["DENY"]
+        assert request(service, {}, path=asked).headers.get_list("x-frame-options") == ["DENY"]

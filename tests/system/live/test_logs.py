@@ -32,14 +32,14 @@ def run_to_its_end(program: str, directory: Path, **environment: str) -> None:
     assert done.returncode != 0, done.stderr
 
 
-def judged(directory: Path) -> Reply:
+def judged_logs_of(directory: Path) -> Reply:
     return diagnose("logs", "--from", str(directory / "logs"), directory=directory)
 
 
 def test_rank_0_at_a_monitored_barrier_says_who_did_not_come(tmp_path: Path) -> None:
     """One reporter's word: named, and no more than suspected."""
     run_to_its_end("monitored_barrier", tmp_path, UNHANG_TEST_BARRIER_SECONDS="4")
-    reply = judged(tmp_path)
+    reply = judged_logs_of(tmp_path)
     (finding,) = reply.answer["findings"]
     assert (finding["kind"], finding["certainty"]) == ("rank_not_joined", "suspected")
     assert [culprit["rank"] for culprit in finding["culprits"]] == [2]
@@ -49,7 +49,7 @@ def test_rank_0_at_a_monitored_barrier_says_who_did_not_come(tmp_path: Path) -> 
 def test_ranks_that_compare_what_they_run_convict_the_odd_one(tmp_path: Path) -> None:
     """Everybody accuses somebody; the majority's own words stand against the odd one's own."""
     run_to_its_end("wrong_size_larger", tmp_path)
-    reply = judged(tmp_path)
+    reply = judged_logs_of(tmp_path)
     (finding,) = reply.answer["findings"]
     assert (finding["kind"], finding["victims"]) == ("collective_mismatch", "0-1,3")
     assert [culprit["rank"] for culprit in finding["culprits"]] == [2]

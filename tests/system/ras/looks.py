@@ -1,15 +1,14 @@
 """Looks at simulated jobs with RAS asked in each, and the verdict on them."""
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from collector.align.expected import Expected
-from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.formats.ras.parse import parse_ras
 from shared.wire.ras import RasLook, RasNetwork
 from shared.wire.snapshot import NodeSnapshot
+from tests.build.jobs.judged import judged
 from tests.build.jobs.simulated import USER, Job, Seen, Stay, live_looks
 from tests.system.ras.reports import Comm, Member, json_report, text_report
 
@@ -34,7 +33,7 @@ def report(*comms: Comm, text: bool = False) -> RasNetwork:
     return parse_ras(text_report(comms) if text else json_report(comms))
 
 
-def looks(
+def looks_with_ras(
     seen: Mapping[int, Seen],
     first: RasNetwork,
     second: RasNetwork | None = None,
@@ -63,12 +62,7 @@ def looks(
 
 def judge(snapshots: Sequence[NodeSnapshot], **expected: object) -> Diagnosis:
     """The verdict, which no order of the snapshots changes."""
-    asked = Expected(**expected)  # type: ignore[arg-type]
-    verdict = diagnose(snapshots, asked)
-    shuffled = list(snapshots)
-    random.Random(7).shuffle(shuffled)
-    assert diagnose(shuffled, asked) == verdict == diagnose(snapshots[::-1], asked)
-    return verdict
+    return judged(snapshots, Expected(**expected))  # type: ignore[arg-type]
 
 
 def seen_by(size: int, **others: Seen) -> dict[int, Seen]:

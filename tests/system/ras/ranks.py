@@ -54,7 +54,7 @@ def ras_rank(
         yield process
 
 
-def ask(
+def ask_ras(
     ranks: Sequence[Rank], *, policy: Any = "safe", looks: Sequence[RankSnapshot] = (), seconds: float = 30.0,
     everyone: Sequence[Rank] = (), source: RasSource | None = None,
 ) -> tuple[RasLook | None, tuple[Missing, ...]]:  # fmt: skip

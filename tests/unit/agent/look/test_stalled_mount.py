@@ -15,7 +15,7 @@ from agent.sources.source import LookDepth
 from shared.missing import Missing
 from shared.wire.snapshot import Fds, Process
 from shared.wire.stacks import Stacks
-from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import HERE, READY, rank_environment, running, until
 from tests.build.processes.stalled_mounts import stalled_mount
 
@@ -39,7 +39,7 @@ def reads(path: Path) -> str:
 
 def process_of(pid: int) -> Process:
     """Look at a process."""
-    found = ask(ProcessSource(ThreadPool()), rank_of(pid))
+    found = ask_source(ProcessSource(ThreadPool()), rank_of(pid))
     assert isinstance(found, Process)
     return found
 
@@ -48,7 +48,7 @@ def test_kernel_tells_what_a_rank_is_blocked_on(mount: Path) -> None:
     """The call, the path, the file system and the kernel's functions, without touching any of it."""
     with running(reads(mount / "shard-3")) as process:
         found = until(lambda: process_of(process.pid), lambda p: p.state == "D")
-        fds = ask(FdsSource(), rank_of(process.pid))
+        fds = ask_source(FdsSource(), rank_of(process.pid))
     assert found.syscall is not None
     assert (found.syscall.name, found.syscall.target) == ("openat", str(mount / "shard-3"))
     assert found.syscall.file_system == "fuse"

@@ -20,7 +20,7 @@ from agent.sources.recorder.recorder_source import RecorderSource
 from agent.tools.pyspy import dump_stacks
 from agent.tools.run_bounded import find_program
 from shared.wire.trace import Trace
-from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import READY, ports, rank_environment, running, until
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
@@ -61,7 +61,7 @@ def free_port() -> int:
 def test_rank_can_be_asked(folder: Path, free_port: int) -> None:
     """Its record comes with members and descriptions; the socket is this user's alone."""
     with running(WORK + READY + "time.sleep(600)", env=environment(folder, free_port)) as process:
-        found = ask(RecorderSource(), rank_of(process.pid))
+        found = ask_source(RecorderSource(), rank_of(process.pid))
         paths = {path.name: path.stat() for path in folder.iterdir()}
     assert isinstance(found, Trace)
     groups = {group.description: group.members for group in found.groups}
@@ -114,7 +114,7 @@ def test_child_that_ends_leaves_its_parents_socket(folder: Path, free_port: int)
     """A fork inherits what its parent wanted done at the end."""
     fork = "import atexit\nif os.fork() == 0: atexit._run_exitfuncs(); os._exit(0)\nos.wait()\n"
     with running(WORK + fork + READY + "time.sleep(600)", env=environment(folder, free_port)) as process:
-        assert isinstance(ask(RecorderSource(), rank_of(process.pid)), Trace)
+        assert isinstance(ask_source(RecorderSource(), rank_of(process.pid)), Trace)
 
 
 def test_data_loader_workers_open_nothing(folder: Path, free_port: int) -> None:

@@ -11,7 +11,7 @@ from agent.proc.file_locks import lock_holders, parse_holders
 from agent.proc.procfs import ProcFs
 from agent.sources.process import ProcessSource
 from shared.wire.snapshot import Holder, Process
-from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import READY, running, until
 
 TABLE = """\
@@ -50,7 +50,7 @@ def test_process_that_waits_for_a_lock_of_ours(tmp_path: Path, call: str) -> Non
 
 def look(pid: int) -> Process:
     """Look at a process."""
-    found = ask(ProcessSource(ThreadPool()), rank_of(pid))
+    found = ask_source(ProcessSource(ThreadPool()), rank_of(pid))
     assert isinstance(found, Process)
     return found
 

@@ -13,7 +13,7 @@ from agent.proc.socket_tables import SocketEntry
 from agent.sources.fd_connections import leads_to_store
 from agent.sources.fds import FdsSource
 from shared.wire.snapshot import Fds, Holder, Socket
-from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import READY, running, until
 
 pytestmark = pytest.mark.ptrace
@@ -23,7 +23,7 @@ CONNECT = "import socket\nkept = socket.create_connection(('127.0.0.1', {port}))
 
 def fds_of(pid: int, **environment: str) -> Fds:
     """Look at what a process holds open."""
-    found = ask(FdsSource(), rank_of(pid, **environment))
+    found = ask_source(FdsSource(), rank_of(pid, **environment))
     assert isinstance(found, Fds)
     return found
 

@@ -12,7 +12,7 @@ from agent.proc.socket_tables import SocketEntry, Sockets
 from agent.sources.fds import FdsSource
 from agent.sources.source import LookDepth
 from shared.wire.snapshot import Fds
-from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.looking import PLAIN, ask_source, rank_of
 from tests.build.processes.processes import READY, running
 
 pytestmark = pytest.mark.ptrace
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ptrace
 
 def fds_of(pid: int, question: LookDepth = PLAIN) -> Fds:
     """Look at the descriptors of a process."""
-    found = ask(FdsSource(), rank_of(pid), question)
+    found = ask_source(FdsSource(), rank_of(pid), question)
     assert isinstance(found, Fds)
     return found
 

@@ -20,7 +20,7 @@ from agent.sources.source import LookDepth
 from shared.errors import NotPermitted
 from shared.missing import Reason
 from shared.wire.log_events import EventKind, Logs
-from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.looking import PLAIN, ask_source, rank_of
 from tests.build.processes.processes import SLEEP
 from tests.build.processes.processes import running as running_with_our_errors
 
@@ -35,7 +35,7 @@ running = partial(running_with_our_errors, stderr=subprocess.DEVNULL)
 
 def logs_of(pid: int, question: LookDepth = PLAIN, **environment: str) -> Logs:
     """Look at the logs of a process."""
-    found = ask(LogsSource(), rank_of(pid, **environment), question)
+    found = ask_source(LogsSource(), rank_of(pid, **environment), question)
     assert isinstance(found, Logs)
     return found
 

@@ -14,7 +14,7 @@ from agent.sources.look_context import LookContext
 from agent.sources.process import ProcessSource
 from agent.tools.syscall_names import fd_argument, syscall_name
 from shared.wire.snapshot import Process
-from tests.build.processes.looking import ask, rank_of
+from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.proc_trees import stat_line
 from tests.build.processes.processes import READY, SLEEP, running, until
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.ptrace
 
 def process_of(pid: int) -> Process:
     """Look at a process."""
-    found = ask(ProcessSource(ThreadPool()), rank_of(pid))
+    found = ask_source(ProcessSource(ThreadPool()), rank_of(pid))
     assert isinstance(found, Process)
     return found
 
@@ -137,7 +137,7 @@ def test_process_that_is_gone() -> None:
     with running() as process:
         rank = rank_of(process.pid)
     with pytest.raises(Gone):
-        ask(ProcessSource(ThreadPool()), rank)
+        ask_source(ProcessSource(ThreadPool()), rank)
 
 
 def test_name_with_spaces_and_brackets() -> None:

@@ -11,7 +11,7 @@ from agent.proc.library_versions import driver_version, read_versions
 from agent.proc.procfs import ProcFs
 from agent.sources.setup import SetupSource
 from shared.wire.setup import Setup
-from tests.build.processes.looking import ask
+from tests.build.processes.looking import ask_source
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import READY, SLEEP, find_rank, rank_environment, running
 
@@ -35,7 +35,7 @@ time.sleep(600)
 
 def setup_of(pid: int) -> Setup:
     """Ask the source about a process that is a rank."""
-    found: Setup = ask(SetupSource(), find_rank(pid))
+    found: Setup = ask_source(SetupSource(), find_rank(pid))
     return found
 
 

@@ -21,7 +21,7 @@ from agent.tools.run_bounded import find_program
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child
 from shared.wire.stacks import Stacks
-from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.looking import PLAIN, ask_source, rank_of
 from tests.build.processes.processes import READY, SLEEP, running, until
 from tests.unit.agent.sources.test_process import UNINTERRUPTIBLE
 
@@ -53,7 +53,7 @@ def functions(stacks: Stacks) -> list[str]:
 def test_stacks_of_a_sleeping_process() -> None:
     """Outermost first, and the process sleeps on."""
     with asleep() as process:
-        found = ask(source(), rank_of(process.pid))
+        found = ask_source(source(), rank_of(process.pid))
         assert functions(found) == ["<module>", "wait_here"]
         assert (found.paused, found.native, found.pid) == (True, False, process.pid)
         until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
@@ -62,7 +62,7 @@ def test_stacks_of_a_sleeping_process() -> None:
 def test_native_stacks() -> None:
     """C frames too, on request."""
     with asleep() as process:
-        found = ask(source(), rank_of(process.pid), LookDepth(stacks="native"), seconds=60)
+        found = ask_source(source(), rank_of(process.pid), LookDepth(stacks="native"), seconds=60)
     assert found.native
     assert any("nanosleep" in frame.function for frame in found.frames if frame.native)
     assert "wait_here" in functions(found)
@@ -76,7 +76,7 @@ def test_stopped_process_is_never_stopped_by_us(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGSTOP)
         until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "T")
         for mode in (PLAIN, LookDepth(stacks="native")):
-            found = ask(source(spy), rank_of(process.pid), mode)
+            found = ask_source(source(spy), rank_of(process.pid), mode)
             assert "wait_here" in functions(found)
             assert (found.paused, found.native) == (False, False)
         assert ProcFs().stat(process.pid).state == "T"
@@ -90,7 +90,7 @@ def test_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
     command = (sys.executable, "-c", UNINTERRUPTIBLE, str(tmp_path / "fifo"))
     with running(command=command) as process:
         until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "D")
-        found = ask(source(), rank_of(process.pid))
+        found = ask_source(source(), rank_of(process.pid))
         assert isinstance(found, Stacks)
         assert not found.paused
         assert functions(found) == ["<module>"]
@@ -125,7 +125,7 @@ def test_process_with_one_thread_in_uninterruptible_sleep(tmp_path: Path) -> Non
             lambda: [procfs.stat(process.pid, tid).state for tid in procfs.tids(process.pid)],
             lambda states: "D" in states,
         )
-        found = ask(source(), rank_of(process.pid))
+        found = ask_source(source(), rank_of(process.pid))
         assert isinstance(found, Stacks)
         assert not found.paused
         assert "wait_here" in functions(found)
@@ -182,7 +182,7 @@ def test_child_that_runs_no_python() -> None:
 def test_no_stacks_when_none_were_asked_for() -> None:
     """Then nobody is stopped."""
     with running() as process, pytest.raises(Unavailable) as caught:
-        ask(source(), rank_of(process.pid), LookDepth(stacks="none"))
+        ask_source(source(), rank_of(process.pid), LookDepth(stacks="none"))
     assert caught.value.reason is Reason.NOT_ENABLED
 
 
@@ -222,7 +222,7 @@ def scene() -> object:
 def test_py_spy_that_fails(tmp_path: Path, body: str, reason: Reason, words: str) -> None:
     """Each failure is told with its reason, and with what to do."""
     with running() as process:
-        found = ask(source(script(tmp_path, body)), rank_of(process.pid))
+        found = ask_source(source(script(tmp_path, body)), rank_of(process.pid))
     assert isinstance(found, Missing)
     assert found.reason is reason
     assert words in found.detail
@@ -232,7 +232,7 @@ def test_process_that_ended_meanwhile(tmp_path: Path) -> None:
     """It is gone, which is something else than unreadable."""
     spy = script(tmp_path, "echo 'Error: No such process (os error 3)' >&2; exit 1")
     with running() as process:
-        found = ask(source(spy), rank_of(process.pid))
+        found = ask_source(source(spy), rank_of(process.pid))
     assert isinstance(found, Missing)
     assert found.reason is Reason.GONE
 
@@ -241,7 +241,7 @@ def test_py_spy_that_is_not_there(tmp_path: Path) -> None:
     """The answer says how to get it."""
     assert find_program("py-spy", tmp_path / "none") is None
     with running() as process:
-        found = ask(StacksSource(None, ThreadPool()), rank_of(process.pid))
+        found = ask_source(StacksSource(None, ThreadPool()), rank_of(process.pid))
     assert isinstance(found, Missing)
     assert found.reason is Reason.NOT_FOUND
     assert "pip install py-spy" in found.detail
@@ -256,7 +256,7 @@ def test_pystack_helps_where_py_spy_cannot(tmp_path: Path, complaint: str) -> No
     assert pystack is not None
     spy = script(tmp_path, complaint) if complaint else None
     with asleep() as process:
-        found = ask(StacksSource(spy, ThreadPool(), fallback=pystack), rank_of(process.pid))
+        found = ask_source(StacksSource(spy, ThreadPool(), fallback=pystack), rank_of(process.pid))
     assert functions(found) == ["<module>", "wait_here"]
     assert (found.paused, found.pid) == (False, process.pid)
 
@@ -264,7 +264,7 @@ def test_pystack_helps_where_py_spy_cannot(tmp_path: Path, complaint: str) -> No
 def test_pystack_that_cannot_help_either(tmp_path: Path) -> None:
     """Then py-spy's reason is told."""
     with running(command=("sleep", "600"), wait=False) as process:
-        found = ask(StacksSource(None, ThreadPool(), fallback=find_program("pystack")), rank_of(process.pid))
+        found = ask_source(StacksSource(None, ThreadPool(), fallback=find_program("pystack")), rank_of(process.pid))
     assert isinstance(found, Missing)
     assert "pip install py-spy" in found.detail
 
@@ -321,6 +321,6 @@ time.sleep(600)
         (child,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
         until(lambda: ProcFs().stat(child).state, lambda state: state == "t")
         assert f"traced already by process {process.pid}" in permission_advice(ProcFs(), child)
-        found = ask(source(), rank_of(child))
+        found = ask_source(source(), rank_of(child))
         assert isinstance(found, Stacks)
         assert not found.paused

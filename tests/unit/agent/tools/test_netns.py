@@ -18,7 +18,7 @@ from shared.missing import Missing, Reason
 from shared.server.addresses import Address
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import find_rank
-from tests.system.ras.ranks import REPOSITORY, ask, ras_rank
+from tests.system.ras.ranks import REPOSITORY, ask_ras, ras_rank
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def test_a_container_is_entered(tmp_path: Path) -> None:
         rank = find_rank(process.pid)
         with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
             pass
-        look, missing = ask([rank])
+        look, missing = ask_ras([rank])
     assert missing == () and look is not None
     assert process.pid in {peer.pid for peer in look.networks[0].peers}
     assert look.addresses == ("10.77.3.14",)
@@ -58,8 +58,8 @@ def test_a_container_that_may_not_be_entered(tmp_path: Path) -> None:
     """Without CAP_SYS_ADMIN that is told, with what to do."""
     port = free_port()
     program = (
-        "import sys; from tests.system.ras.ranks import ask; from tests.build.processes.processes import find_rank; "
-        "print(ask([find_rank({pid})])[1][0].model_dump_json())"
+        "from tests.system.ras.ranks import ask_ras; from tests.build.processes.processes import find_rank; "
+        "print(ask_ras([find_rank({pid})])[1][0].model_dump_json())"
     )
     drop = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
     with (

@@ -165,18 +165,18 @@ class TestCounters:
     def test_a_watchdog_that_is_held_itself_is_told(self) -> None:
         stuck = "[rank1]:[E1121] [PG ID 0 PG GUID 0(default_pg) Rank 1] ProcessGroupNCCL's watchdog got stuck for 480 "
         stuck += "seconds without making progress in monitoring enqueued collectives."
-        finding = only(judged({0: ["step 4"], 1: [stuck]}, world_size=2))
+        finding = only(judged_logs({0: ["step 4"], 1: [stuck]}, world_size=2))
         assert (finding.kind, finding.culprits, finding.victims) == (Kind.STUCK_TOGETHER, (), "1")
         assert "the watchdog of rank 1 made no progress for 480 s" in finding.summary
         lines = {rank: [caught(rank, 12), status(rank, 12, 14), stuck] for rank in (0, 1)} | {2: [signal(2, 0, 11)]}
-        assert only(judged(lines, world_size=3)).culprit_ranks == (2,)
+        assert only(judged_logs(lines, world_size=3)).culprit_ranks == (2,)
 
     def test_in_a_group_of_two_one_waits_for_the_other_if_that_speaks(self) -> None:
         waits = [caught(0, 12, "ALLGATHER", (1, 2)), status(0, 12, 12)]
         other = "[rank1]: [E1121] First PG on this rank to signal dumping."
-        assert reading(judged({0: waits, 1: [other]}))[:2] == (Kind.RANK_NOT_JOINED, (1,))
+        assert reading(judged_logs({0: waits, 1: [other]}))[:2] == (Kind.RANK_NOT_JOINED, (1,))
         for lines in ({0: waits}, {0: waits, 1: []}, {0: waits, 1: [other], 2: [other.replace("rank1", "rank2")]}):
-            assert only(judged(lines)).culprits == ()
+            assert only(judged_logs(lines)).culprits == ()
 
     def test_other_operations_without_a_tag_are_not_compared(self) -> None:
         lines = {rank: [caught(rank, 12, "BROADCAST" if rank == 2 else "ALLREDUCE", group_rank=1)] for rank in range(4)}

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.words import Cause, Kind, Verdict
-from tests.build.jobs.logged import call, caught, judged, status
+from tests.build.jobs.logged import call, caught, judged_logs, status
 from tests.unit.collector.judge.test_by_logs import TRACEBACK, only
 
 CLOSED = "[rank{}]: RuntimeError: [/src/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.2.3]:40123"
@@ -37,7 +37,7 @@ class TestWhatEnded:
         ],
     )
     def test_speaks_for_itself(self, lines: list[str], kind: Kind, cause: Cause, said: str) -> None:
-        finding = only(judged({}, common=lines))
+        finding = only(judged_logs({}, common=lines))
         assert (finding.kind, finding.cause, finding.culprits) == (kind, cause, ())
         assert said in finding.summary
 
@@ -54,33 +54,33 @@ class TestWhatEnded:
         ],
     )
     def test_what_a_watchdog_or_a_launcher_ends_does_not(self, line: str) -> None:
-        assert judged({}, common=[line]).verdict is Verdict.CANNOT_TELL
+        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL
 
     def test_a_process_that_failed_before_others_lost_it(self) -> None:
         lines = [
             "node2:42:43 [0] p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'",
             "node2:44:45 [1] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer node2<40123>",
         ]
-        finding = only(judged({}, common=lines))
+        finding = only(judged_logs({}, common=lines))
         assert (finding.kind, finding.cause) == (Kind.RANK_EXITED, Cause.USER_CODE)
         assert "process 42 on node2 failed: invalid device ordinal" in finding.summary
 
     def test_torchelastic_tells_the_rank_of_a_signal(self) -> None:
         table = ["  rank      : 2 (local_rank: 2)", "  exitcode  : -9 (pid: 42)"]
-        finding = only(judged({rank: [] for rank in range(4)}, common=table, world_size=4))
+        finding = only(judged_logs({rank: [] for rank in range(4)}, common=table, world_size=4))
         assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.RANK_EXITED, Cause.SIGNAL, (2,))
 
     def test_the_rank_that_found_nan(self) -> None:
         line = "AssertionError: Rank 3: found NaN in local grad norm in backward pass before data-parallel"
         lines = {rank: [caught(rank, 12), status(rank, 12, 13)] for rank in (0, 1)}
-        finding = only(judged(lines | {3: []}, common=[line]))
+        finding = only(judged_logs(lines | {3: []}, common=[line]))
         assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.RANK_EXITED, Cause.EXCEPTION, (3,))
 
     def test_after_a_wait_it_is_a_consequence(self) -> None:
         waits = {rank: [caught(rank, 12), status(rank, 12, 12)] for rank in range(2)}
         kill = "[2026-11-21T09:{}] error: Detected 1 oom_kill event in StepId=4242.0."
-        assert only(judged(waits, common=[kill.format("12:00.1")])).cause is Cause.UNKNOWN
-        assert only(judged(waits, common=[kill.format("08:00.1")])).cause is Cause.OOM
+        assert only(judged_logs(waits, common=[kill.format("12:00.1")])).cause is Cause.UNKNOWN
+        assert only(judged_logs(waits, common=[kill.format("08:00.1")])).cause is Cause.OOM
 
 
 class TestWhatTheProgramAsked:
@@ -95,20 +95,20 @@ class TestWhatTheProgramAsked:
     )
     def test_is_not_the_fault_of_its_device(self, what: str, cause: Cause, later: bool) -> None:
         lines = {rank: [caught(rank, 12), status(rank, 12, 13)] for rank in (0, 1)}
-        finding = only(judged(lines | {2: [*TRACEBACK[:2], f"RuntimeError: CUDA error: {what}"]}))
+        finding = only(judged_logs(lines | {2: [*TRACEBACK[:2], f"RuntimeError: CUDA error: {what}"]}))
         assert (finding.culprit_ranks, finding.cause) == ((2,), cause)
         assert any("CUDA_LAUNCH_BLOCKING=1" in remark for remark in finding.remarks) is later
 
     @pytest.mark.parametrize("number", [5, 28, 95])
     def test_what_storage_refuses_is_the_file_systems(self, number: int) -> None:
         lines = {0: [caught(0, 12), status(0, 12, 13)], 2: [f"[rank2]: OSError: [Errno {number}] No: '/scratch'"]}
-        assert only(judged(lines)).cause is Cause.FILESYSTEM
+        assert only(judged_logs(lines)).cause is Cause.FILESYSTEM
 
     def test_whose_peers_lost_it_has_ended(self) -> None:
         lines = {0: [CLOSED.format(0)], 2: ["[rank2]: KeyError: 'a'"]}
-        assert only(judged(lines)).kind is Kind.RANK_EXITED
+        assert only(judged_logs(lines)).kind is Kind.RANK_EXITED
         lines = {0: [WAITED.format(0)], 2: ["[rank2]: KeyError: 'a'"]}
-        assert only(judged(lines)).kind is Kind.RANK_NOT_JOINED
+        assert only(judged_logs(lines)).kind is Kind.RANK_NOT_JOINED
 
 
 class TestNetwork:
@@ -116,21 +116,21 @@ class TestNetwork:
         closed = CLOSED.format(1)
         waits = {0: [caught(0, 12), status(0, 12, 13)]}
         later = closed.replace("[rank1]: ", "[rank1]:[E1121 09:10:14.2 x] ")
-        finding = only(judged(waits | {1: [later]}, world_size=4))
+        finding = only(judged_logs(waits | {1: [later]}, world_size=4))
         assert (finding.cause, finding.links) == (Cause.UNKNOWN, ())
         earlier = closed.replace("[rank1]: ", "[rank1]:[E1121 09:10:02.2 x] ")
-        assert any(finding.links for finding in judged({1: [earlier, *TRACEBACK]}).findings)
+        assert any(finding.links for finding in judged_logs({1: [earlier, *TRACEBACK]}).findings)
 
     def test_a_fabric_that_does_not_name_the_peer(self) -> None:
         line = "node1:42:51 [0] nccl_net_ofi.c:120 NCCL WARN NET/OFI Request completed with error: Input/output error"
-        finding = only(judged({}, common=[line]))
+        finding = only(judged_logs({}, common=[line]))
         assert (finding.kind, finding.cause) == (Kind.STUCK_TOGETHER, Cause.NETWORK)
         assert "the network failed on node1" in finding.summary
 
     def test_a_wait_over_gloo_tells_the_call(self) -> None:
         frame = '  File "/venv/torch/distributed/distributed_c10d.py", line 4627, in barrier'
         lines = [f"[rank3]: {TRACEBACK[0]}", f"[rank3]: {frame}", WAITED.format(3)]
-        finding = only(judged({3: lines}))
+        finding = only(judged_logs({3: lines}))
         assert (finding.culprits, finding.op) == ((), "barrier")
         assert "rank 3 waited 1800 s for another rank in barrier over Gloo" in finding.summary
 
@@ -139,10 +139,10 @@ class TestNetwork:
         lines = {
             rank: [*(f"[rank{rank}]: {line}" for line in TRACEBACK[:2]), CLOSED.format(rank)] for rank in (1, 2, 3)
         }
-        finding = only(judged({0: []} | lines, common=[left]))
+        finding = only(judged_logs({0: []} | lines, common=[left]))
         assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_EXITED, (0,), "1-3")
         two = left.replace("node1", "node2")
-        assert not only(judged({0: []} | lines, common=[left, two])).culprits
+        assert not only(judged_logs({0: []} | lines, common=[left, two])).culprits
 
 
 class TestBarrier:
@@ -151,7 +151,7 @@ class TestBarrier:
             "[rank{0}]: RuntimeError: Rank {0} successfully reached monitoredBarrier, but received errors while "
             "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
         )
-        finding = only(judged({rank: [line.format(rank)] for rank in (1, 2)}, world_size=4))
+        finding = only(judged_logs({rank: [line.format(rank)] for rank in (1, 2)}, world_size=4))
         assert (finding.kind, finding.culprits, finding.victims) == (Kind.RANK_NOT_JOINED, (), "1-2")
         assert any("its own log names who did not come" in remark for remark in finding.remarks)
 
@@ -159,18 +159,18 @@ class TestBarrier:
 class TestCallsWithoutIdentity:
     def test_are_of_one_communicator_where_every_rank_has_one(self) -> None:
         lines = {rank: [call(rank, 2), call(rank, 3, count=64 + rank // 3)] for rank in range(4)}
-        finding = only(judged(lines))
+        finding = only(judged_logs(lines))
         assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (3,))
 
     def test_a_tie_is_told(self) -> None:
         finding = only(
-            judged({rank: [call(rank, 2, size=2), call(rank, 3, count=64 + rank, size=2)] for rank in range(2)})
+            judged_logs({rank: [call(rank, 2, size=2), call(rank, 3, count=64 + rank, size=2)] for rank in range(2)})
         )
         assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
 
     def test_two_pairs_are_not_compared(self) -> None:
         lines = {rank: [call(rank, 2, size=2), call(rank, 3, count=64 + rank // 3, size=2)] for rank in range(4)}
-        assert judged(lines).verdict is Verdict.CANNOT_TELL
+        assert judged_logs(lines).verdict is Verdict.CANNOT_TELL
 
 
 class TestStart:
@@ -179,9 +179,9 @@ class TestStart:
             "RuntimeError: Timed out initializing process group in store based barrier on rank: {}, for key: "
             "store_based_barrier_key:1 (world_size=4, worker_count={}, timeout=0:30:00)"
         )
-        finding = only(judged({rank: [] for rank in range(4)}, common=[line.format(0, 2), line.format(2, 2)]))
+        finding = only(judged_logs({rank: [] for rank in range(4)}, common=[line.format(0, 2), line.format(2, 2)]))
         assert (finding.kind, finding.culprit_ranks) == (Kind.STARTUP_INCOMPLETE, (1, 3))
-        assert only(judged({rank: [] for rank in range(4)}, common=[line.format(0, 2)])).culprits == ()
+        assert only(judged_logs({rank: [] for rank in range(4)}, common=[line.format(0, 2)])).culprits == ()
 
     @pytest.mark.parametrize(
         ("line", "cause", "said"),
@@ -200,6 +200,6 @@ class TestStart:
         ],
     )
     def test_that_came_to_nothing(self, line: str, cause: Cause, said: str) -> None:
-        finding = only(judged({}, common=[line]))
+        finding = only(judged_logs({}, common=[line]))
         assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, cause, ())
         assert said in finding.summary

@@ -11,7 +11,7 @@ from shared.wire.ras import RasLook, RasNetwork
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
 from tests.build.jobs.simulated import ALL_REDUCE, RECV, USER, Collective, Job, Seen, Stay, live_looks
-from tests.system.ras.looks import ADDRESS, OUTSIDE, WAITING, judge, looks, member, members, report, seen_by
+from tests.system.ras.looks import ADDRESS, OUTSIDE, WAITING, judge, looks_with_ras, member, members, report, seen_by
 from tests.system.ras.reports import Comm
 
 DEVICE = Frame("synchronize", "/env/lib/python3.11/site-packages/torch/cuda/__init__.py", 985)
@@ -21,7 +21,7 @@ DEVICE = Frame("synchronize", "/env/lib/python3.11/site-packages/torch/cuda/__in
 def test_a_laggard_outside_is_named(text: bool) -> None:
     """Frozen counts and the stack say the same: two independent weaker sources."""
     told = report(members({0: 64, 1: 64, 2: 60, 3: 64}), text=text)
-    verdict = judge(looks(seen_by(4, r2=OUTSIDE), told, told))
+    verdict = judge(looks_with_ras(seen_by(4, r2=OUTSIDE), told, told))
     assert verdict.verdict is Verdict.HUNG
     (finding,) = verdict.findings
     assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_NOT_JOINED, (2,), "0-1,3")
@@ -35,13 +35,13 @@ def test_a_laggard_outside_is_named(text: bool) -> None:
 def test_counts_decide_where_stacks_do_not() -> None:
     """Two stand outside; the counts tell which of them the others wait for."""
     told = report(members({0: 64, 1: 64, 2: 60, 3: 64}))
-    verdict = judge(looks(seen_by(4, r2=OUTSIDE, r3=OUTSIDE), told, told))
+    verdict = judge(looks_with_ras(seen_by(4, r2=OUTSIDE, r3=OUTSIDE), told, told))
     assert verdict.findings[0].culprit_ranks == (2,)
 
 
 def test_counts_that_move_are_no_hang() -> None:
     first, second = report(members({0: 64, 1: 64, 2: 60, 3: 64})), report(members({0: 70, 1: 70, 2: 66, 3: 70}))
-    verdict = judge(looks(seen_by(4, r2=OUTSIDE), first, second))
+    verdict = judge(looks_with_ras(seen_by(4, r2=OUTSIDE), first, second))
     assert verdict.verdict is Verdict.NOT_HUNG
     assert verdict.findings == ()
 
@@ -49,13 +49,13 @@ def test_counts_that_move_are_no_hang() -> None:
 def test_a_healthy_job_with_equal_counts_is_not_accused() -> None:
     told = report(members(dict.fromkeys(range(4), 64)))
     later = report(members(dict.fromkeys(range(4), 80)))
-    assert judge(looks(seen_by(4), told, later)).verdict is Verdict.NOT_HUNG
+    assert judge(looks_with_ras(seen_by(4), told, later)).verdict is Verdict.NOT_HUNG
 
 
 def test_equal_counts_prove_nothing() -> None:
     """Everybody launched, nobody completes: no name, and the remark says what that rules out."""
     told = report(members(dict.fromkeys(range(4), 64)))
-    verdict = judge(looks(seen_by(4), told, told))
+    verdict = judge(looks_with_ras(seen_by(4), told, told))
     (finding,) = verdict.findings
     assert (finding.kind, finding.culprits) == (Kind.STUCK_TOGETHER, ())
     assert any("equally often" in remark for remark in finding.remarks)
@@ -75,7 +75,7 @@ def test_equal_counts_prove_nothing() -> None:
 def test_no_minority_lags_so_nobody_is_named(counts: dict[int, int], words: str) -> None:
     """A tie, or a few ahead: both readings stand beside what the stacks say."""
     told = report(members(counts))
-    (finding,) = judge(looks(seen_by(len(counts)), told, told)).findings
+    (finding,) = judge(looks_with_ras(seen_by(len(counts)), told, told)).findings
     assert finding.culprits == ()
     assert any(words in remark for remark in finding.remarks)
 
@@ -84,14 +84,14 @@ def test_no_minority_lags_so_nobody_is_named(counts: dict[int, int], words: str)
 def test_a_laggard_that_waits_itself_is_not_named(frame: Frame) -> None:
     """RAS sees no receive: whom it waits for is not known, and it may be anybody's victim."""
     told = report(members({0: 64, 1: 64, 2: 60, 3: 64}))
-    verdict = judge(looks(seen_by(4, r2=Seen(frames=(USER, frame))), told, told))
+    verdict = judge(looks_with_ras(seen_by(4, r2=Seen(frames=(USER, frame))), told, told))
     assert 2 not in {rank for finding in verdict.findings for rank in finding.culprit_ranks}
 
 
 def test_the_root_of_a_chain() -> None:
     """0 and 1 wait for 2 in one communicator, 2 waits for 3 in another."""
     told = report(members({0: 9, 1: 9, 2: 8}), members({2: 5, 4: 5, 3: 4}, first=1))
-    verdict = judge(looks(seen_by(5, r3=OUTSIDE), told, told))
+    verdict = judge(looks_with_ras(seen_by(5, r3=OUTSIDE), told, told))
     (finding,) = verdict.findings
     assert (finding.culprit_ranks, finding.victims) == ((3,), "0-2,4")
 
@@ -99,7 +99,7 @@ def test_the_root_of_a_chain() -> None:
 def test_two_faults_at_once_are_two_findings() -> None:
     """Each in its own communicator and operation."""
     told = report(members({0: 9, 1: 9, 2: 8}), members({3: 5, 4: 5, 5: 2}, op="AllGather", first=1))
-    findings = judge(looks(seen_by(6, r2=OUTSIDE, r5=OUTSIDE), told, told)).findings
+    findings = judge(looks_with_ras(seen_by(6, r2=OUTSIDE, r5=OUTSIDE), told, told)).findings
     assert {(f.culprit_ranks, f.op, f.sequence, f.victims) for f in findings} == {
         ((2,), "all_reduce", 9, "0-1"),
         ((5,), "all_gather", 3, "3-4"),
@@ -108,7 +108,7 @@ def test_two_faults_at_once_are_two_findings() -> None:
 
 def test_crossed_communicators_name_nobody_by_counts() -> None:
     told = report(members({0: 9, 1: 9, 2: 8}), members({1: 5, 2: 5, 0: 4}, first=1))
-    verdict = judge(looks(seen_by(3), told, told))
+    verdict = judge(looks_with_ras(seen_by(3), told, told))
     assert all(finding.culprits == () for finding in verdict.findings)
 
 
@@ -117,7 +117,7 @@ def test_another_operation_in_the_place_of_the_others() -> None:
     usual = {"AllReduce": 64, "AllGather": 4}
     odd = member(3, counts={"AllReduce": 63, "AllGather": 5})
     told = report(Comm((*(member(rank, counts=usual) for rank in range(3)), odd)))
-    (finding,) = judge(looks(seen_by(4), told, told)).findings
+    (finding,) = judge(looks_with_ras(seen_by(4), told, told)).findings
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (3,))
     assert "launched all_gather where ranks 0-2 launched all_reduce" in finding.summary
 
@@ -125,16 +125,16 @@ def test_another_operation_in_the_place_of_the_others() -> None:
 def test_once_is_no_verdict_without_the_stacks() -> None:
     """In one report any busy job shows unequal counts."""
     told = report(members({0: 64, 1: 64, 2: 60, 3: 64}))
-    verdict = judge(looks(seen_by(4), told, None))
+    verdict = judge(looks_with_ras(seen_by(4), told, None))
     assert all(finding.culprits == () for finding in verdict.findings)
-    named = judge(looks(seen_by(4, r2=OUTSIDE), told, None)).findings[0]
+    named = judge(looks_with_ras(seen_by(4, r2=OUTSIDE), told, None)).findings[0]
     assert (named.culprit_ranks, named.certainty) == ((2,), Certainty.SUSPECTED)
 
 
 def test_two_answers_of_one_moment_are_one_look() -> None:
     """Two agents ask in each look; only time between reports tells what stands still."""
     told = report(members({0: 64, 1: 64, 2: 60, 3: 64}))
-    first, last = looks(seen_by(4), told, told)
+    first, last = looks_with_ras(seen_by(4), told, told)
     at_once = last.model_copy(update={"ras": first.ras})
     verdict = judge([first, at_once])
     assert all(finding.culprits == () for finding in verdict.findings)
@@ -143,7 +143,7 @@ def test_two_answers_of_one_moment_are_one_look() -> None:
 def test_who_left_a_communicator() -> None:
     gone = Comm((*(member(rank) for rank in range(3)), member(3, status="NOCOMM")))
     told = report(gone)
-    (finding,) = judge(looks(seen_by(4, r3=OUTSIDE), told, told)).findings
+    (finding,) = judge(looks_with_ras(seen_by(4, r3=OUTSIDE), told, told)).findings
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_NOT_JOINED, (3,), Certainty.SUSPECTED)
     assert any("or not created it" in remark for remark in finding.remarks)
 
@@ -151,7 +151,7 @@ def test_who_left_a_communicator() -> None:
 def test_most_left_so_nobody_is_named() -> None:
     gone = Comm((member(0), *(member(rank, status="NOCOMM") for rank in range(1, 4))))
     told = report(gone)
-    verdict = judge(looks({0: WAITING, 1: OUTSIDE, 2: OUTSIDE, 3: OUTSIDE}, told, told))
+    verdict = judge(looks_with_ras({0: WAITING, 1: OUTSIDE, 2: OUTSIDE, 3: OUTSIDE}, told, told))
     assert all(finding.culprits == () for finding in verdict.findings)
 
 
@@ -167,7 +167,7 @@ def dead(status: str, text: bool = False) -> RasNetwork:
 def test_a_dead_peer_that_no_agent_sees(text: bool) -> None:
     """Nobody saw rank 3, RAS knows its process: named with host and pid, by the job's own communicator."""
     told = dead("dead", text)
-    (finding,) = judge(looks(seen_by(3), told, told, world_size=4)).findings
+    (finding,) = judge(looks_with_ras(seen_by(3), told, told, world_size=4)).findings
     assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_UNREACHABLE, (3,), "0-2")
     assert finding.certainty is Certainty.SUPPORTED
     assert "pid 1003 on 10.3.0.14" in finding.summary
@@ -176,7 +176,7 @@ def test_a_dead_peer_that_no_agent_sees(text: bool) -> None:
 
 def test_a_dead_peer_that_has_ended() -> None:
     """The roster knows how it ended: that is proven, and RAS agrees."""
-    snapshots = looks(seen_by(4), dead("dead"), dead("dead"))
+    snapshots = looks_with_ras(seen_by(4), dead("dead"), dead("dead"))
     identity = snapshots[-1].ranks[3].identity
     ended = Exited(pid=1003, identity=identity, signal=9)
     last = snapshots[-1].model_copy(update={"ranks": snapshots[-1].ranks[:3], "exited": (ended,)})
@@ -186,27 +186,27 @@ def test_a_dead_peer_that_has_ended() -> None:
 
 
 def test_a_silent_peer_that_is_stopped() -> None:
-    (finding,) = judge(looks(seen_by(4, r3=Seen(state="T")), dead("silent"), dead("silent"))).findings
+    (finding,) = judge(looks_with_ras(seen_by(4, r3=Seen(state="T")), dead("silent"), dead("silent"))).findings
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_STOPPED, (3,), Certainty.PROVEN)
 
 
 def test_a_silent_peer_that_is_seen_to_run_is_not_named() -> None:
     """Its RAS thread may starve; its own agent sees it wait like everybody."""
-    verdict = judge(looks(seen_by(4), dead("silent"), dead("silent")))
+    verdict = judge(looks_with_ras(seen_by(4), dead("silent"), dead("silent")))
     assert all(finding.culprits == () for finding in verdict.findings)
 
 
 def test_a_peer_on_a_node_that_does_not_answer() -> None:
     silent = Unanswered(host="node-b", ranks="3", missing=Missing(source="http://node-b", reason=Reason.TIMED_OUT))
     told = dead("dead")
-    (finding,) = judge(looks(seen_by(3), told, told, world_size=4), unanswered=(silent,)).findings
+    (finding,) = judge(looks_with_ras(seen_by(3), told, told, world_size=4), unanswered=(silent,)).findings
     assert (finding.kind, finding.culprit_ranks) == (Kind.RANK_UNREACHABLE, (3,))
 
 
 def test_a_dead_peer_that_nobody_waits_for() -> None:
     """A rank may end before the others, who are at work."""
     told = dead("dead")
-    verdict = judge(looks(dict.fromkeys(range(3), OUTSIDE), told, told, world_size=4))
+    verdict = judge(looks_with_ras(dict.fromkeys(range(3), OUTSIDE), told, told, world_size=4))
     assert all(3 not in finding.culprit_ranks for finding in verdict.findings)
 
 
@@ -232,5 +232,5 @@ def test_any_lag_names_the_laggard_or_nobody(seed: int) -> None:
         behind = chance.randint(1, count)
         comms.append(members({r: count - behind if r == culprit else count for r in chosen}, first=number))
     told = report(*comms, text=chance.random() < 0.5)
-    verdict = judge(looks(seen_by(8, **{f"r{culprit}": OUTSIDE}), told, told))
+    verdict = judge(looks_with_ras(seen_by(8, **{f"r{culprit}": OUTSIDE}), told, told))
     assert {rank for finding in verdict.findings for rank in finding.culprit_ranks} <= {culprit}

@@ -20,7 +20,7 @@ from shared.missing import Reason
 from shared.wire.snapshot import NodeSnapshot
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, find_rank, rank_environment, running
-from tests.system.ras.ranks import ask, ras_rank
+from tests.system.ras.ranks import ask_ras, ras_rank
 
 pytestmark = pytest.mark.ptrace
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.ptrace
 def test_every_version_answers(tmp_path: Path, version: str) -> None:
     """JSON where NCCL can, text where it says that it knows no such command."""
     with ras_rank(tmp_path, port=free_port(), version=version) as process:
-        look, missing = ask([find_rank(process.pid)], policy="always")
+        look, missing = ask_ras([find_rank(process.pid)], policy="always")
     assert missing == ()
     assert look is not None
     (network,) = look.networks
@@ -42,7 +42,7 @@ def test_every_version_answers(tmp_path: Path, version: str) -> None:
 
 def test_ipv6(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port(), address="::1") as process:
-        look, missing = ask([find_rank(process.pid)])
+        look, missing = ask_ras([find_rank(process.pid)])
     assert missing == () and look is not None and len(look.networks) == 1
 
 
@@ -61,7 +61,7 @@ def test_ipv6(tmp_path: Path) -> None:
 def test_bad_answers_cost_one_missing(tmp_path: Path, mode: str, reason: Reason) -> None:
     began = time.monotonic()
     with ras_rank(tmp_path, port=free_port(), mode=mode) as process:
-        look, (missing,) = ask([find_rank(process.pid)], seconds=2.0 if reason is Reason.TIMED_OUT else 30.0)
+        look, (missing,) = ask_ras([find_rank(process.pid)], seconds=2.0 if reason is Reason.TIMED_OUT else 30.0)
     assert (missing.source, missing.reason) == ("ras", reason)
     assert look is not None and look.networks == ()
     assert time.monotonic() - began < 30.0
@@ -69,13 +69,13 @@ def test_bad_answers_cost_one_missing(tmp_path: Path, mode: str, reason: Reason)
 
 def test_half_a_text_is_not_taken_for_a_whole(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port(), mode="half", version="2.26.2") as process:
-        _, (missing,) = ask([find_rank(process.pid)], policy="always", seconds=30.0)
+        _, (missing,) = ask_ras([find_rank(process.pid)], policy="always", seconds=30.0)
     assert missing.reason is Reason.UNREADABLE
 
 
 def test_broken_characters_in_a_text(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port(), mode="broken_utf8", version="2.26.2") as process:
-        look, missing = ask([find_rank(process.pid)], policy="always")
+        look, missing = ask_ras([find_rank(process.pid)], policy="always")
     assert missing == () and look is not None and look.networks[0].nccl_version == "2.26.2"
 
 
@@ -86,7 +86,7 @@ def test_two_jobs_behind_one_door_are_told_apart(tmp_path: Path) -> None:
         others = [jobs.enter_context(ras_rank(tmp_path, port=port, rank=r, job_port=29500)) for r in range(2)]
         mine = jobs.enter_context(ras_rank(tmp_path, port=port, rank=0, job_port=29400))
         found = {process.pid: find_rank(process.pid) for process in (*others, mine)}
-        look, missing = ask([found[mine.pid]], everyone=list(found.values()))
+        look, missing = ask_ras([found[mine.pid]], everyone=list(found.values()))
     assert missing == () and look is not None
     (network,) = look.networks
     pids = {peer.pid for peer in network.peers}
@@ -100,8 +100,8 @@ def test_another_job_on_a_dangerous_version_is_not_asked_by_chance(tmp_path: Pat
         mine = jobs.enter_context(ras_rank(tmp_path, port=port, job_port=29400))
         other = jobs.enter_context(ras_rank(tmp_path, port=port, job_port=29500, version="2.27.3"))
         ranks = [find_rank(process.pid) for process in (mine, other)]
-        _, (known,) = ask(ranks[:1], everyone=ranks)
-        _, (stranger,) = ask(ranks[:1])
+        _, (known,) = ask_ras(ranks[:1], everyone=ranks)
+        _, (stranger,) = ask_ras(ranks[:1])
     assert known.reason is stranger.reason is Reason.REFUSED
     assert "2.27.3" in known.detail and "not known ranks" in stranger.detail
 
@@ -113,7 +113,7 @@ def test_a_stopped_rank_does_not_keep_its_neighbours_silent(tmp_path: Path) -> N
         ranks = [job.enter_context(ras_rank(tmp_path, port=port, rank=rank)) for rank in range(2)]
         found = [find_rank(process.pid) for process in ranks]
         os.kill(ranks[1].pid, signal.SIGSTOP)
-        look, missing = ask(found[:1], everyone=found, seconds=9.0)
+        look, missing = ask_ras(found[:1], everyone=found, seconds=9.0)
     assert missing == () and look is not None and len(look.networks) == 1
 
 
@@ -121,8 +121,8 @@ def test_what_was_told_stands_for_a_moment(tmp_path: Path) -> None:
     """Looks in quick succession ask once: each question costs the whole job a round of messages."""
     with ras_rank(tmp_path, port=free_port()) as process:
         rank, source = find_rank(process.pid), RasSource("safe", ThreadPool())
-        first, _ = ask([rank], source=source)
-        second, _ = ask([rank], source=source)
+        first, _ = ask_ras([rank], source=source)
+        second, _ = ask_ras([rank], source=source)
     assert first is not None and second is not None
     assert first.networks[0].asked_at_ns == second.networks[0].asked_at_ns
 
@@ -141,26 +141,26 @@ def test_nobody_is_asked_unasked(tmp_path: Path) -> None:
 def test_a_rank_without_ras_says_nothing() -> None:
     """A CPU job has no NCCL: that is no gap."""
     with running(env=rank_environment()) as process:
-        assert ask([find_rank(process.pid)]) == (None, ())
+        assert ask_ras([find_rank(process.pid)]) == (None, ())
 
 
 def test_ras_that_the_job_has_switched_off() -> None:
     with running(env=rank_environment(NCCL_RAS_ENABLE="0")) as process:
-        _, (missing,) = ask([find_rank(process.pid)])
+        _, (missing,) = ask_ras([find_rank(process.pid)])
     assert (missing.source, missing.reason) == ("ras", Reason.NOT_ENABLED)
 
 
 def test_never(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port()) as process:
-        look, (missing,) = ask([find_rank(process.pid)], policy="never")
+        look, (missing,) = ask_ras([find_rank(process.pid)], policy="never")
     assert look is None and missing.reason is Reason.NOT_ENABLED
 
 
 def test_2_27_3_is_asked_only_by_order(tmp_path: Path) -> None:
     with ras_rank(tmp_path, port=free_port(), version="2.27.3") as process:
         rank = find_rank(process.pid)
-        look, (missing,) = ask([rank])
-        forced, none = ask([rank], policy="always")
+        look, (missing,) = ask_ras([rank])
+        forced, none = ask_ras([rank], policy="always")
     assert look is not None and look.networks == ()
     assert (missing.source, missing.reason) == ("ras", Reason.REFUSED)
     assert "2.27.3" in missing.detail and "--ras always" in missing.detail
@@ -171,7 +171,7 @@ def test_a_library_that_does_not_tell_its_version_is_left_alone(tmp_path: Path) 
     library = tmp_path / "libnccl.so.2"
     library.write_bytes(b"\0" * 4096)
     with ras_rank(tmp_path, port=free_port(), library=str(library)) as process:
-        _, (missing,) = ask([find_rank(process.pid)])
+        _, (missing,) = ask_ras([find_rank(process.pid)])
     assert missing.reason is Reason.REFUSED and "cannot be told" in missing.detail
 
 

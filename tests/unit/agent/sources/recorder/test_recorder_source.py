@@ -25,7 +25,7 @@ from shared.errors import InvalidInput
 from shared.formats.recorder.dump import parse_dump
 from shared.missing import Reason
 from shared.wire.trace import Group, Trace
-from tests.build.processes.looking import PLAIN, ask, rank_of
+from tests.build.processes.looking import PLAIN, ask_source, rank_of
 from tests.build.processes.processes import running, until
 
 pytestmark = pytest.mark.ptrace
@@ -106,7 +106,7 @@ def serving(tmp_path: Path, behaviour: str = "honest", **answers: str) -> Iterat
 
 def trace_of(pid: int, question: LookDepth = PLAIN, *, seconds: float = 10.0, **environment: str) -> Trace:
     """Ask a process for its flight record."""
-    found = ask(RecorderSource(), rank_of(pid, **environment), question, seconds=seconds)
+    found = ask_source(RecorderSource(), rank_of(pid, **environment), question, seconds=seconds)
     assert isinstance(found, Trace)
     return found
 
@@ -213,7 +213,7 @@ def test_rank_that_our_own_look_stops_for_a_moment_is_waited_for(tmp_path: Path)
         until(lambda: ProcFs().stat(pid).state, lambda state: state == "T")
         waker = threading.Timer(0.3, os.kill, (pid, signal.SIGCONT))
         waker.start()
-        found = ask(RecorderSource(), rank)
+        found = ask_source(RecorderSource(), rank)
         waker.join()
     assert isinstance(found, Trace)
     assert len(found) == 1

@@ -5,7 +5,7 @@ from shared.answer.words import Certainty, Kind, Verdict
 from shared.formats.ras.parse import parse_ras
 from shared.wire.ras import RasNetwork
 from shared.wire.snapshot import NodeSnapshot
-from tests.system.ras.looks import OUTSIDE, judge, looks, members, report, seen_by
+from tests.system.ras.looks import OUTSIDE, judge, looks_with_ras, members, report, seen_by
 from tests.system.ras.reports import Comm, Member, comm, json_report, text_report
 
 
@@ -13,7 +13,7 @@ def test_reports_of_another_job_say_nothing() -> None:
     stranger = report(
         Comm(tuple(Member(rank, pid=7000 + rank, counts={"AllReduce": 9 - rank // 3}) for rank in range(4)))
     )
-    plain = judge(looks(seen_by(4, r1=OUTSIDE), stranger, stranger))
+    plain = judge(looks_with_ras(seen_by(4, r1=OUTSIDE), stranger, stranger))
     assert all("RAS" not in remark for finding in plain.findings for remark in finding.remarks)
     assert plain.findings[0].culprit_ranks == (1,)
 
@@ -27,7 +27,7 @@ def test_pids_as_a_container_sees_them() -> None:
         look.model_copy(
             update={"ras": look.ras.model_copy(update={"pids": {7 + rank: 1000 + rank for rank in range(4)}})}
         )
-        for look in looks(seen_by(4, r2=OUTSIDE), inner, inner)
+        for look in looks_with_ras(seen_by(4, r2=OUTSIDE), inner, inner)
         if look.ras is not None
     ]
     assert judge(snapshots).findings[0].culprit_ranks == (2,)
@@ -35,7 +35,7 @@ def test_pids_as_a_container_sees_them() -> None:
 
 def test_pids_alone_join_where_addresses_are_not_told() -> None:
     told = report(members({0: 64, 1: 64, 2: 60, 3: 64}))
-    assert judge(looks(seen_by(4, r2=OUTSIDE), told, told, addresses=())).findings[0].culprit_ranks == (2,)
+    assert judge(looks_with_ras(seen_by(4, r2=OUTSIDE), told, told, addresses=())).findings[0].culprit_ranks == (2,)
 
 
 def bare(*networks: RasNetwork) -> list[NodeSnapshot]:
