@@ -20,8 +20,9 @@ from agent.sources.recorder.recorder_source import RecorderSource
 from agent.tools.pyspy import dump_stacks
 from agent.tools.run_bounded import find_program
 from shared.wire.trace import Trace
+from tests.build.processes import ports
 from tests.build.processes.looking import ask_source, rank_of
-from tests.build.processes.processes import READY, ports, rank_environment, running, until
+from tests.build.processes.processes import READY, rank_environment, running, until
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 

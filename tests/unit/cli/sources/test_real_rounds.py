@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.build.processes import launchers
 from tests.build.processes.commands import unhang
-from tests.build.processes.processes import launchers
 from tests.build.processes.sshd import cluster
 from tests.system.live.jobs import Job
 from tests.system.live.truths import Truth

@@ -10,6 +10,7 @@ import pytest
 from collector.files.read_directory import read_directory
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.stacks import Stacks
+from tests.build.processes import launchers
 from tests.build.processes.commands import (
     LOCKED,
     LOCKED_OUT,
@@ -21,7 +22,6 @@ from tests.build.processes.commands import (
     sleeping_job,
     unhang,
 )
-from tests.build.processes.processes import launchers
 from tests.build.processes.sshd import Cluster, cluster
 
 pytestmark = pytest.mark.ptrace

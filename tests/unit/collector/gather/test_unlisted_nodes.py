@@ -13,8 +13,8 @@ from shared.answer.diagnosis import AbsenceEvidence, Diagnosis
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList, RankSnapshot
+from tests.build.agents.asking import sweep_agents
 from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
-from tests.unit.collector.gather.test_sweep import ask
 
 UNREAD = Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail="some processes could not be read")
 
@@ -39,7 +39,7 @@ def accused(diagnosis: Diagnosis) -> list[tuple[Kind, Sequence[int], Certainty]]
 def assert_only_coverage(diagnosis: Diagnosis) -> None:
     """Nobody is accused, and the gap is told with its ranks."""
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
-    assert "nobody looked at them" in diagnosis.headline
+    assert "nobody examined" in diagnosis.headline
     gaps = {gap.ranks for gap in diagnosis.coverage.missing if "nobody looked at it" in gap.missing.detail}
     assert gaps == {"2-3"}
 
@@ -50,7 +50,7 @@ async def test_agents_of_as_many_nodes_as_the_job_needs_make_absence_suspect(
     local_world_size: int | None, survey_above: int
 ) -> None:
     nodes = (FakeAgent("node1", half(local_world_size)), FakeAgent("node2", ()))
-    swept = await ask(*nodes, survey_above=survey_above)
+    swept = await sweep_agents(*nodes, survey_above=survey_above)
     assert accused(swept.diagnosis) == [(Kind.RANK_MISSING, (2, 3), Certainty.SUSPECTED)]
     (absence,) = (each for each in swept.diagnosis.findings[0].evidence if isinstance(each, AbsenceEvidence))
     assert absence.text.startswith("ranks 2-3 have no process on any node that answered")
@@ -58,12 +58,12 @@ async def test_agents_of_as_many_nodes_as_the_job_needs_make_absence_suspect(
 
 @pytest.mark.parametrize("survey_above", [0, 64])
 async def test_agents_of_some_nodes_leave_the_others_to_coverage(survey_above: int) -> None:
-    swept = await ask(FakeAgent("node1", half()), survey_above=survey_above)
+    swept = await sweep_agents(FakeAgent("node1", half()), survey_above=survey_above)
     assert_only_coverage(swept.diagnosis)
 
 
 async def test_an_agent_that_could_not_see_everything_has_not_looked() -> None:
-    swept = await ask(FakeAgent("node1", half()), FakeAgent("node2", (), missing=(UNREAD,)))
+    swept = await sweep_agents(FakeAgent("node1", half()), FakeAgent("node2", (), missing=(UNREAD,)))
     assert_only_coverage(swept.diagnosis)
 
 
@@ -80,13 +80,13 @@ async def test_too_few_nodes_that_answer_accuse_nobody() -> None:
         rank.model_copy(update={"identity": rank.identity.model_copy(update={"local_world_size": 1})})
         for rank in half()
     )
-    swept = await ask(FakeAgent("node1", one), FakeAgent("node2", ()))
+    swept = await sweep_agents(FakeAgent("node1", one), FakeAgent("node2", ()))
     assert_only_coverage(swept.diagnosis)
 
 
 async def test_beside_a_rank_that_its_node_lacks_those_of_other_nodes_are_not_accused() -> None:
     """One box of two: rank 1 should be here and is not; of ranks 2 and 3 nobody knows anything."""
-    swept = await ask(FakeAgent("node1", half()[:1]))
+    swept = await sweep_agents(FakeAgent("node1", half()[:1]))
     assert [(kind, ranks) for kind, ranks, _ in accused(swept.diagnosis)] == [(Kind.RANK_MISSING, (1,))]
 
 
