@@ -35,6 +35,6 @@ def _refuse_unknown_variables(service: str, kind: type[BaseSettings], prefix: st
     for variable in sorted(os.environ):
         if variable.upper().startswith(prefix) and variable.upper() not in known:
             raise InvalidSettings(
-                f"the variable {quoted(variable)} is no setting of the {service}",
-                advice=f"known are: {', '.join(sorted(known))}",
+                f"the variable {quoted(variable)} is not a setting of the {service}",
+                advice=f"known settings: {', '.join(sorted(known))}",
             )

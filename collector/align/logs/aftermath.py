@@ -3,6 +3,8 @@
 A line counts as later by its stamp, or by its place in the same file; where neither tells, it does not.
 """
 
+from bisect import bisect_left
+
 from collector.align.logs.attributed_lines import Statements
 from shared.formats.logs.timestamps import seconds_between
 from shared.wire.log_events import EventKind, LogEvent
@@ -20,11 +22,29 @@ class Aftermath:
 
     def __init__(self, heard: Statements) -> None:
         told = heard.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.TRANSPORT_ERROR, EventKind.BARRIER_FAILED)
-        self._waits = [event for _, event in told if _is_full_wait(event)]
+        waits = [event for _, event in told if _is_full_wait(event)]
+        times = (_seconds(event) for event in waits)
+        self._times = sorted(time for time in times if time is not None)
+        self._first: dict[str, int] = {}
+        for event in waits:
+            self._first[event.path] = min(event.number, self._first.get(event.path, event.number))
 
     def holds(self, event: LogEvent) -> bool:
         """Was a line written after somebody had waited in vain?"""
-        return any(_is_later(event, wait) for wait in self._waits)
+        if _is_full_wait(event):
+            return False
+        if event.path and event.path in self._first and event.at is None:
+            return event.number > self._first[event.path]
+        time = _seconds(event)
+        if time is None:
+            return False
+        earlier = bisect_left(self._times, time - _AT_ONCE_SECONDS)
+        return earlier > 0 and time - self._times[earlier - 1] <= _INCIDENT_SECONDS
+
+
+def _seconds(event: LogEvent) -> float | None:
+    """When a line was written, within any year."""
+    return seconds_between("01-01 00:00:00", event.stamp) if event.stamp else None
 
 
 def _is_full_wait(event: LogEvent) -> bool:
@@ -36,12 +56,3 @@ def _is_full_wait(event: LogEvent) -> bool:
     if "elapsed_ms" in fields and "timeout_ms" in fields:
         return float(fields["elapsed_ms"]) >= _FULL * float(fields["timeout_ms"])
     return False
-
-
-def _is_later(event: LogEvent, wait: LogEvent) -> bool:
-    if event is wait:
-        return False
-    if event.path == wait.path and event.path != "" and event.at is None:
-        return event.number > wait.number
-    apart = seconds_between(wait.stamp, event.stamp)
-    return apart is not None and _AT_ONCE_SECONDS < apart <= _INCIDENT_SECONDS

@@ -81,13 +81,14 @@ def _of_fabric(errors: list[_Said], heard: Statements) -> list[Opinion]:
         return []
     hosts = sorted({event.fields["writer_host"] for _, event in told if "writer_host" in event.fields})
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
+    fields = told[0][1].fields
     return [
         Opinion(
             witness=Witness.TRANSPORT,
             kind=Kind.STUCK_TOGETHER,
             culprits=(),
             victims=tuple(sorted({rank for rank, _ in told if rank is not None} | heard.waited)),
-            said=f"the network failed{where} ({told[0][1].fields['transport']}: {told[0][1].fields['type'][:120]})",
+            said=f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})",
             ground=tuple(line_of(event, rank) for rank, event in told[:4]),
             cause=Cause.NETWORK,
             remarks=("such an error does not tell a dead peer from a bad link",),

@@ -59,7 +59,7 @@ def _is_end(event: LogEvent) -> bool:
     if "signal" in fields:
         return "pid" in fields and fields["signal"] not in _CONSEQUENCES
     if "tasks" in fields:
-        return not any(word in fields["what"] for word in ("Aborted", "Terminated", "Cancelled"))
+        return not any(word in fields.get("what", "") for word in ("Aborted", "Terminated", "Cancelled"))
     return _is_lost_node(event) or "terminated" in fields or "Segmentation fault" in fields.get("what", "")
 
 
@@ -106,7 +106,7 @@ def _who(event: LogEvent, named: tuple[int, ...]) -> str:
         return f"node {fields['host']}"
     if "tasks" in fields:
         several = "s" if not fields["tasks"].isdecimal() else ""
-        return f"task{several} {fields['tasks'][:80]} on {fields['host']}"
+        return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
     pid = fields.get("pid") or fields.get("writer_pid")
     host = fields.get("writer_host")
     process = f"process {pid}" if pid else "a process whose rank the lines do not tell"
@@ -118,11 +118,9 @@ def _what(event: LogEvent) -> str:
     if _is_lost_node(event):
         return "failed, by Slurm's account"
     if event.kind is EventKind.OUT_OF_MEMORY:
-        return (
-            f"of Slurm step {fields['step']} was killed for want of memory" if "step" in fields else "ran out of memory"
-        )
+        return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
     if "tasks" in fields:
-        return f"ended: {fields['what'][:80]}"
+        return f"ended: {fields.get('what', '')[:80]}"
     if "exit_code" in fields or "signal" in fields:
         return f"was killed by signal {fields.get('signal') or fields['exit_code'].lstrip('-')}"
     return f"failed: {(fields.get('what') or fields.get('message') or fields.get('type') or 'CUDA error')[:160]}"

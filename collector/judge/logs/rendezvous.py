@@ -58,7 +58,7 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
     if joined == expected:
         return None
     came = {int(event.fields["waiter"]) for _, event in counts if "waiter" in event.fields}
-    known = len(came) == joined < expected <= MOST_RANKS and max(came) < expected
+    known = 0 < len(came) == joined < expected <= MOST_RANKS and max(came) < expected
     missing = tuple(sorted(set(range(expected)) - came)) if known else ()
     too_many = ("more arrived than belong to it: a store left from an earlier start, or a job started twice",)
     who = f": {ranks_in_words(missing)} did not" if missing else ""
@@ -66,7 +66,9 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
         culprits=missing,
-        victims=tuple(sorted({who for who, _ in counts if who is not None} | (came if known else set()))),
+        victims=tuple(
+            sorted(({who for who, _ in counts if who is not None} | (came if known else set())) - {*missing})
+        ),
         said=f"the job did not start: {joined} of {expected} arrived at the rendezvous before it timed out{who}"
         + "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
         ground=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),

@@ -53,7 +53,7 @@ class Writer(NamedTuple):
     """The line behind the marks."""
 
 
-class Mark(StrEnum):
+class WriterMark(StrEnum):
     """A mark with a number that is not always the global rank."""
 
     PLACE = "[Rank N]"
@@ -66,12 +66,12 @@ class Mark(StrEnum):
 class Naming:
     """Which marks of a job's files name global ranks."""
 
-    marks: frozenset[Mark] = frozenset()
+    marks: frozenset[WriterMark] = frozenset()
 
     def rank_of(self, line: str, label: str = "") -> int | None:
         """Return the rank that a line, less its label, is from by the surest of these marks."""
         said = dict(_numbers(line, label))
-        return next((said[mark] for mark in Mark if mark in self.marks and mark in said), None)
+        return next((said[mark] for mark in WriterMark if mark in self.marks and mark in said), None)
 
 
 NO_NAMING = Naming()
@@ -140,27 +140,27 @@ def naming_of(files: Iterable[Sequence[str]]) -> Naming:
     3. A local rank is the rank on a job's only node: where one file has such marks, and no two hosts.
     4. A number behind a host is local where two hosts have the same; a task is local to its step where two files do.
     """
-    seen: dict[Mark, set[int]] = defaultdict(set)
+    seen: dict[WriterMark, set[int]] = defaultdict(set)
     homes: set[tuple[int, str]] = set()
     hosts: set[str] = set()
-    wrong: set[Mark] = set()
+    wrong: set[WriterMark] = set()
     for number, lines in enumerate(files):
         for label, line in labels_of(lines):
             if label == "" and "[" not in line and "\t" not in line and "ank" not in line:
                 continue
             sure = rank_of_line(line)
-            wrong |= set() if sure is None else {Mark.PLACE}  # 1
+            wrong |= set() if sure is None else {WriterMark.PLACE}  # 1
             for mark, rank in _numbers(line, label):
                 seen[mark].add(number)
                 wrong |= {mark} if sure not in (None, rank) else set()  # 2
-                homes |= {(rank, _host(line, label))} if mark is Mark.HOST else set()
-                hosts |= {_host(line, label)} if mark is Mark.LOCAL else set()
-    if len(seen[Mark.LOCAL]) > 1 or len(hosts) > 1:  # 3
-        wrong.add(Mark.LOCAL)
+                homes |= {(rank, _host(line, label))} if mark is WriterMark.HOST else set()
+                hosts |= {_host(line, label)} if mark is WriterMark.LOCAL else set()
+    if len(seen[WriterMark.LOCAL]) > 1 or len(hosts) > 1:  # 3
+        wrong.add(WriterMark.LOCAL)
     if len({rank for rank, _ in homes}) < len(homes):  # 4
-        wrong.add(Mark.HOST)
-    if len(seen[Mark.TASK]) > 1:
-        wrong.add(Mark.TASK)
+        wrong.add(WriterMark.HOST)
+    if len(seen[WriterMark.TASK]) > 1:
+        wrong.add(WriterMark.TASK)
     return Naming(frozenset(mark for mark, numbers in seen.items() if numbers) - wrong)
 
 
@@ -171,16 +171,16 @@ def _host(line: str, label: str) -> str:
     return "" if label.isdecimal() else label
 
 
-def _numbers(line: str, label: str) -> Iterable[tuple[Mark, int]]:
+def _numbers(line: str, label: str) -> Iterable[tuple[WriterMark, int]]:
     if "ank" in line or "RANK" in line:
         place = _PLACE.search(line[:_PLACE_WITHIN])
         if place is not None:
-            yield Mark.PLACE, int(place[1] or place[2])
+            yield WriterMark.PLACE, int(place[1] or place[2])
     launcher = _LAUNCHERS.match(line)
     if launcher is not None and launcher["local"] is not None:
-        yield Mark.LOCAL, int(launcher["local"])
+        yield WriterMark.LOCAL, int(launcher["local"])
     host = _HOST_AND_NUMBER.search(line[:_PLACE_WITHIN]) if ":" in line else None
     if host is not None:
-        yield Mark.HOST, int(host["rank"])
+        yield WriterMark.HOST, int(host["rank"])
     if label.isdecimal():
-        yield Mark.TASK, int(label)
+        yield WriterMark.TASK, int(label)

@@ -145,7 +145,7 @@ async def test_pod_that_was_evicted_is_told_where_its_ranks_are_missing(tmp_path
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == ("rank_missing", (2, 3), "supported")
     assert [culprit.pod for culprit in finding.culprits] == [None, None]
     told = [each.text for each in finding.evidence if isinstance(each, PodEvidence)]
-    assert told == ["in pod team/w-1 of this job on node2 no rank is seen: Failed, Evicted"]
+    assert told == ["no rank is seen in pod team/w-1 of this job on node2: Failed, Evicted"]
     assert "kubectl -n team describe pod w-1" in commands(finding)
     assert "ranks 2-3 have no process on any node of the job" in " ".join(text.split())
     assert "node9" not in diagnosis.model_dump_json()

@@ -90,7 +90,7 @@ def test_dump_that_names_no_rank_is_told(tmp_path: Path) -> None:
     snapshots, (missing,) = read_directory(tmp_path)
     assert snapshots == ()
     assert (missing.source, missing.reason) == ("dump", Reason.UNREADABLE)
-    assert "which rank" in missing.detail
+    assert "its rank is unknown" in missing.detail
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_stack_dump_named_by_pid_is_no_rank(tmp_path: Path) -> None:
     (tmp_path / "stacks_4242.json").write_text(PYSPY_JSON)
     snapshots, (missing,) = read_directory(tmp_path)
     assert snapshots == ()
-    assert "which rank" in missing.detail
+    assert "its rank is unknown" in missing.detail
 
 
 def test_stack_dump_named_by_pid_finds_its_rank_in_a_snapshot(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_the_number_of_a_machine_is_no_rank(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(PYSPY_TEXT)
     snapshots, missing = read_directory(tmp_path)
     assert not any(snapshot.ranks for snapshot in snapshots)
-    assert "which rank" in missing[0].detail
+    assert "its rank is unknown" in missing[0].detail
 
 
 def test_stacks_of_several_processes_in_one_file_are_not_one_rank(tmp_path: Path) -> None:

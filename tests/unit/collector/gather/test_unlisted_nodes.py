@@ -40,7 +40,7 @@ def assert_only_coverage(diagnosis: Diagnosis) -> None:
     """Nobody is accused, and the gap is told with its ranks."""
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
     assert "nobody examined" in diagnosis.headline
-    gaps = {gap.ranks for gap in diagnosis.coverage.missing if "nobody looked at it" in gap.missing.detail}
+    gaps = {gap.ranks for gap in diagnosis.coverage.missing if "it was not examined" in gap.missing.detail}
     assert gaps == {"2-3"}
 
 

@@ -48,6 +48,15 @@ MADE = st.one_of(
     st.builds("node{}:{}:1 [0] NCCL INFO Bootstrap : Using eth{}:10.1.2.3<0>".format, RANKS, RANKS, RANKS),
     st.builds("[{}] is setting up NCCL communicator and retrieving ncclUniqueId from [{}]".format, RANKS, RANKS),
     st.builds("Timed out after 6 seconds waiting for clients. {}/{} clients joined".format, NUMBERS, NUMBERS),
+    st.builds(
+        "[rank{}]: Rank {} successfully reached monitoredBarrier, but received errors while".format, RANKS, RANKS
+    ),
+    st.builds("[Service thread] Connection closed by localRank {}".format, RANKS),
+    st.builds("  rank      : {} (local_rank: {})".format, RANKS, RANKS),
+    st.builds("  exitcode  : -{} (pid: 42)".format, RANKS),
+    st.builds(
+        "on rank: {}, for key: store_based_barrier_key:1 (world_size={}, worker_count={}".format, RANKS, RANKS, RANKS
+    ),
     st.sampled_from(["Traceback (most recent call last):", "ValueError: x", "CUDA out of memory", "", "[rank3]:"]),
 )
 HINTS = sorted({matcher.hint for matcher in MATCHERS})
@@ -77,7 +86,8 @@ def test_nothing_breaks_it_and_every_culprit_is_grounded(
 FIELD = st.sampled_from(
     """sequence enqueued numel_in op group_rank group_id group ranks rank other_rank peer waiter speaker joined expected
     not_joined unfinished never_joined address devices writer_host writer_pid status timeout_ms elapsed_ms shape
-    other_op transport all""".split()
+    other_op transport all failed_rank exit_code pid tasks host what port taken local_rank terminated completed signal
+    stuck_seconds step type""".split()
 )
 WORDS = st.sampled_from(
     ["", "0", "1", "2", "-5", "9" * 5000, "x", "1, 2", "\u0663", "1e9", "nan", "all_reduce", "0x1", "1, -2"]

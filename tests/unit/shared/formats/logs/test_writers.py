@@ -3,7 +3,7 @@
 import pytest
 
 from shared.formats.logs.parse import find_events
-from shared.formats.logs.writers import Mark, naming_of
+from shared.formats.logs.writers import WriterMark, naming_of
 
 OLD = (
     "[E ProcessGroupNCCL.cpp:828] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, "
@@ -63,7 +63,7 @@ def test_what_is_not_the_rank(lines: tuple[str, ...], wanted: list[int | None]) 
 
 
 def test_a_local_rank_in_two_files_is_of_two_nodes() -> None:
-    assert naming_of([[f"[default3]:{OOM}"]]).marks == {Mark.LOCAL}
+    assert naming_of([[f"[default3]:{OOM}"]]).marks == {WriterMark.LOCAL}
     assert naming_of([[f"[default3]:{OOM}"], [f"[default3]:{OOM}"]]).marks == set()
 
 
