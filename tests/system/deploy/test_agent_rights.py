@@ -115,9 +115,13 @@ def test_agent_sees_a_rank_of_another_user(job: subprocess.Popen[str], agent: st
     assert_seen_whole(agent, job.pid)
 
 
-async def test_job_of_another_user_is_diagnosed(job: subprocess.Popen[str], agent: str, tmp_path: Path) -> None:
+async def test_job_of_another_user_is_diagnosed(
+    job: subprocess.Popen[str], agent: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """From the question to the verdict: a collector asks the agent, and says where the one rank is."""
-    settings = CollectorSettings(agents=agent, looks=2, interval_seconds=0.2, store=tmp_path / "store.sqlite3")
+    settings = CollectorSettings(
+        agents=agent, looks=2, interval_seconds=0.2, store=tmp_path_factory.mktemp("store") / "store.sqlite3"
+    )
     app = create_app(settings)
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://c") as client:

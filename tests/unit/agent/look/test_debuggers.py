@@ -148,7 +148,7 @@ def test_second_tracer_is_told_of_the_first(hanging: int) -> None:
     with subprocess.Popen([STRACE, "-o", "/dev/null", "-p", str(hanging)], stderr=subprocess.DEVNULL) as first:
         try:
             until(lambda: ProcFs().fields(hanging, "status")["TracerPid"], lambda tracer: tracer != "0")
-            with pytest.raises(Unavailable, match=f"traced already by process {first.pid}"):
+            with pytest.raises(Unavailable, match=f"already traced by process {first.pid}"):
                 trace_process(ProcFs(), hanging, ["false"], Deadline(5.0), end_with=signal.SIGINT)
         finally:
             first.send_signal(signal.SIGINT)

@@ -184,7 +184,7 @@ def test_users_by_name_and_number() -> None:
     assert parse_users("root 1234,") == {0, 1234}
     assert parse_users("") == frozenset()
     for wrong in ("no-such-user", "12345678901", "-1", "²"):
-        with pytest.raises(InvalidSettings, match="no user"):
+        with pytest.raises(InvalidSettings, match="not a user"):
             parse_users(wrong)
 
 

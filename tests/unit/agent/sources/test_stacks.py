@@ -320,7 +320,7 @@ time.sleep(600)
     with running(program) as process:
         (child,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
         until(lambda: ProcFs().stat(child).state, lambda state: state == "t")
-        assert f"traced already by process {process.pid}" in permission_advice(ProcFs(), child)
+        assert f"already traced by process {process.pid}" in permission_advice(ProcFs(), child)
         found = ask_source(source(), rank_of(child))
         assert isinstance(found, Stacks)
         assert not found.paused

@@ -164,7 +164,7 @@ def test_a_debugger_that_is_late_as_it_attaches_harms_nobody(target: Target) -> 
         with suppress(ProcessLookupError):
             os.kill(gdb, signal.SIGCONT)
 
-    with on_attach(target, pause), pytest.raises(Unavailable, match="not done after"):
+    with on_attach(target, pause), pytest.raises(Unavailable, match="had not finished after"):
         backtrace_with_gdb(ProcFs(), target.pid, GDB, limit)
     goes_on(target)
 

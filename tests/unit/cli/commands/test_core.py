@@ -59,7 +59,7 @@ def test_stories() -> None:
     assert watchdog.cause == "communication"
     assert "(thread 9)" in watchdog.story
     assert "an assertion" in died(6, "SIGABRT", "main", "__GI___assert_fail", "abort").story
-    assert "it ended itself" in died(6, "SIGABRT", "os_abort", "abort").story
+    assert "it aborted" in died(6, "SIGABRT", "os_abort", "abort").story
     assert "/dev/shm" in died(7, "SIGBUS", "memcpy").story
     assert "a signal ended it" in died(40, "signal 40", "main").story
 
@@ -72,5 +72,5 @@ def test_what_is_lost_is_told() -> None:
     text = core_table(report)
     assert "5 bytes are cut off" in text
     assert "/opt/python (not here" in text
-    assert "1 file not here: /opt/a.so" in text
+    assert "1 file missing here: /opt/a.so" in text
     assert "pystack not_found: pystack is not installed" in text

@@ -172,7 +172,7 @@ def test_a_library_that_does_not_tell_its_version_is_left_alone(tmp_path: Path) 
     library.write_bytes(b"\0" * 4096)
     with ras_rank(tmp_path, port=free_port(), library=str(library)) as process:
         _, (missing,) = ask_ras([find_rank(process.pid)])
-    assert missing.reason is Reason.REFUSED and "cannot be told" in missing.detail
+    assert missing.reason is Reason.REFUSED and "is unknown" in missing.detail
 
 
 async def test_ras_is_asked_on_demand(tmp_path: Path) -> None:
