@@ -37,12 +37,12 @@ def ranks_of(node: str) -> frozenset[int]:
     return frozenset(range(first, first + RANKS_PER_NODE))
 
 
-def one_rendezvous(port: int) -> Launch:
-    """Return how torchrun starts one job of all nodes, which meets at the first; its ranks are forks of it."""
+def one_rendezvous(port: int, *, forking: bool = True) -> Launch:
+    """Return how torchrun starts one job of all nodes, which meets at the first; its ranks are forks of it or not."""
 
     def launch(node: str, name: str) -> Iterator[Start]:
         whole = ("--nnodes", str(len(NODES)), "--node-rank", str(NODES.index(node)))
-        yield _torchrun(node, name, *whole, "--master-addr", NODES[0], "--master-port", str(port), forking=True)
+        yield _torchrun(node, name, *whole, "--master-addr", NODES[0], "--master-port", str(port), forking=forking)
 
     return launch
 
