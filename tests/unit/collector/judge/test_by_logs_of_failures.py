@@ -22,7 +22,7 @@ class TestWhatEnded:
                 ["slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks"],
                 Kind.RANK_EXITED,
                 Cause.OOM,
-                "for want of memory",
+                "OOM-killed",
             ),
             (["  exitcode  : -11 (pid: 42)"], Kind.RANK_EXITED, Cause.SIGNAL, "process 42 was killed by signal 11"),
             (
