@@ -59,18 +59,18 @@ class Agent:
     def __init__(self, settings: AgentSettings, procfs: ProcFs | None = None) -> None:
         self.settings = settings
         self.procfs = procfs or ProcFs()
-        self._crew = ThreadPool()
+        self._pool = ThreadPool()
         users = parse_users(settings.only_users)
-        self.node = Node(self.procfs, settings.host, self._crew, only_ranks=settings.only_ranks, only_users=users)
+        self.node = Node(self.procfs, settings.host, self._pool, only_ranks=settings.only_ranks, only_users=users)
         self.audit = AuditLog(settings.audit_log)
         self.metrics = Metrics(self.node, self.audit)
         py_spy = find_program("py-spy", settings.py_spy)
         memory = Memory()
-        sources = make_sources(py_spy, self._crew, memory, pystack=find_program("pystack"))
-        self._looker = Looker(sources, self._crew, self)
+        sources = make_sources(py_spy, self._pool, memory, pystack=find_program("pystack"))
+        self._looker = Looker(sources, self._pool, self)
         self._deep = DeepLooker(self._looker, allowed=settings.debuggers)
-        self._ras = RasSource(settings.ras, self._crew, memory)
-        self._surroundings = Surroundings(self._crew, KernelLog(self.procfs), read_gpus)
+        self._ras = RasSource(settings.ras, self._pool, memory)
+        self._surroundings = Surroundings(self._pool, KernelLog(self.procfs), read_gpus)
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
 
@@ -114,11 +114,11 @@ class Agent:
         deadline = Deadline(limit).sooner(_SECONDS_FOR_THE_ANSWER)
         found = self.node.find(deadline)
         ranks = [rank for rank in found.ranks if choice.holds(rank)]
-        scene = LookContext(self.procfs, self.node.host)
+        context = LookContext(self.procfs, self.node.host)
         asking = None if choice.pids else self._surroundings.begin(deadline)
-        snapshots = self._looker.look_at_all(ranks, scene, question, deadline)
+        snapshots = self._looker.look_at_all(ranks, context, question, deadline)
         exited = tuple(filter(choice.held, found.exited))
-        told, unasked = self._ask_ras(RasTargets(ranks, found.ranks, snapshots, exited, ras), scene, deadline)
+        told, unasked = self._ask_ras(RasTargets(ranks, found.ranks, snapshots, exited, ras), context, deadline)
         idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
         snapshot = NodeSnapshot(
@@ -137,9 +137,9 @@ class Agent:
         )
         return snapshot, found
 
-    def _ask_ras(self, visit: RasTargets, scene: LookContext, deadline: Deadline) -> Told:
+    def _ask_ras(self, visit: RasTargets, context: LookContext, deadline: Deadline) -> Told:
         begun = time.monotonic()
-        told, unasked = self._ras.look(visit, scene, deadline)
+        told, unasked = self._ras.look(visit, context, deadline)
         if visit.ask and (told is not None or unasked):
             reason = unasked[0].reason if unasked else None
             self.metrics.source_done(self._ras.name, time.monotonic() - begun, reason)

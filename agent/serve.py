@@ -9,7 +9,7 @@ from agent.registration import make_registrars
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
 from shared.server.addresses import Address, parse_address
-from shared.server.run import Server, open_door, service_config
+from shared.server.run import Server, open_guard, service_config
 from shared.server.stop_signals import StopSignals
 
 _TICK_SECONDS = 0.5
@@ -22,10 +22,10 @@ def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
     """
     with StopSignals() if stop is None else nullcontext(stop) as noting:
         app = create_app(settings)
-        door = open_door(settings, app.state.audit)
+        guard = open_guard(settings, app.state.audit)
         make_registrars(settings)
         noting.check()
-        config = service_config(app, door, log_level="error")
+        config = service_config(app, guard, log_level="error")
         with _listen(parse_address(settings.listen)) as listener:
             _Server(config, noting).run(sockets=[listener])
 

@@ -75,7 +75,7 @@ Completion in bash: eval "$(_UNHANG_COMPLETE=bash_source unhang)"; zsh_source an
 )
 @click.version_option(VERSION, prog_name="unhang", message="%(prog)s %(version)s")
 def unhang() -> None:
-    """Find the rank that hung a distributed training job, where it is now, and on what ground."""
+    """Find the rank that hung a distributed training job, where it is now, and what proves it."""
 
 
 def main() -> NoReturn:

@@ -11,7 +11,7 @@ from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
 from shared.errors import InvalidSettings
 from shared.server.addresses import Address, parse_address
-from shared.server.run import Server, open_door, service_config
+from shared.server.run import Server, open_guard, service_config
 from shared.server.stop_signals import StopSignals
 from shared.server.tokens import TokenFile
 
@@ -25,15 +25,15 @@ def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
     """
     with StopSignals() if stop is None else nullcontext(stop) as noting:
         app = create_app(settings)
-        door = open_door(settings, app.state.audit)
+        guard = open_guard(settings, app.state.audit)
         _check(settings)
         noting.check()
         listening = _bind(settings.listen)
-        config = service_config(app, door, log_config=None)
+        config = service_config(app, guard, log_config=None)
         _log_to_stderr()
         garbage.set_up()
         noting.check()
-        _log.info("serving on %s://%s", door.scheme, Address(*listening.getsockname()[:2]))
+        _log.info("serving on %s://%s", guard.scheme, Address(*listening.getsockname()[:2]))
         with listening:
             Server(config, noting).run(sockets=[listening])
 

@@ -64,11 +64,11 @@ class Service:
         self.settings = settings
         self.inventory = inventory
         self.store = store
-        self.desk = AsyncStore(store)
+        self.async_store = AsyncStore(store)
         self.may_register = require_token(settings.registration_token_file)
         self.counters = Counters()
         self.counters.include(SourceMetrics(inventory))
-        self.runs = Runs(self._make, self.desk)
+        self.runs = Runs(self._make, self.async_store)
         self._unkept: OrderedDict[str, Diagnosis] = OrderedDict()
         self._client = client
         self._fanout = Fanout(
@@ -103,7 +103,7 @@ class Service:
             return run.state
         if id in self._unkept:
             return self._unkept[id]
-        found = await self.desk.ask(self.store.whereabouts, id)
+        found = await self.async_store.ask(self.store.whereabouts, id)
         if found is None:
             raise no_such_diagnosis(id)
         return found
@@ -165,7 +165,7 @@ class Service:
         """Keep the diagnosis under its id. Where the store fails, the caller gets it all the same, and is told."""
         diagnosis = made.diagnosis.model_copy(update={"id": id})
         try:
-            await self.desk.keep(self.store.save, diagnosis, made.expected, made.snapshots, packed=made.packed)
+            await self.async_store.keep(self.store.save, diagnosis, made.expected, made.snapshots, packed=made.packed)
         except StoreTrouble as trouble:
             _log.error("diagnosis %s is not kept: %s", id, trouble)
             self.counters.diagnosis_not_kept()
@@ -226,7 +226,7 @@ async def open_service(
             async with inventory.kept_fresh(), shared_leases(inventory.leases, store.registrations):
                 yield service
             await service.runs.stop()
-            await service.desk.close()
+            await service.async_store.close()
     finally:
         await run_in_thread(store.close)
 

@@ -36,24 +36,24 @@ class DeepLooker:
         self._looker = looker
         self._allowed = allowed
 
-    def look(self, rank: Rank, scene: LookContext, how: How, *, seconds: float, deadline: Deadline) -> DeepLook:
+    def look(self, rank: Rank, context: LookContext, how: How, *, seconds: float, deadline: Deadline) -> DeepLook:
         """Look at `rank` closely. What goes wrong is told as missing."""
         identity = rank.identity
-        taken = DeepLook(rank=identity.rank, host=scene.host, pid=rank.stat.pid, how=how)
+        taken = DeepLook(rank=identity.rank, host=context.host, pid=rank.stat.pid, how=how)
         begun = time.monotonic()
         try:
             if not self._allowed:
                 raise Unavailable(Reason.NOT_ENABLED, _NOT_ALLOWED)
-            with self._looker.alone_with(rank, scene, deadline):
+            with self._looker.alone_with(rank, context, deadline):
                 begun = time.monotonic()
-                part = _part(rank, scene, how, seconds=seconds, deadline=deadline)
+                part = _part(rank, context, how, seconds=seconds, deadline=deadline)
         except (Unavailable, Gone, NotPermitted, Late) as error:
             part = {"missing": missing_for(_PROGRAMS[how], error)}
         return taken.model_copy(update={**part, "took_seconds": round(time.monotonic() - begun, 3)})
 
 
-def _part(rank: Rank, scene: LookContext, how: How, *, seconds: float, deadline: Deadline) -> dict[str, object]:
-    procfs, pid = scene.procfs, rank.stat.pid
+def _part(rank: Rank, context: LookContext, how: How, *, seconds: float, deadline: Deadline) -> dict[str, object]:
+    procfs, pid = context.procfs, rank.stat.pid
     program: Path | None = find_program(_PROGRAMS[how])
     match how:
         case How.GDB:

@@ -55,38 +55,38 @@ class _Flight:
 class Looker:
     """Looks at ranks, several at a time, each of them once at a time."""
 
-    def __init__(self, sources: Sequence[Source], crew: ThreadPool, observer: Observer) -> None:
+    def __init__(self, sources: Sequence[Source], pool: ThreadPool, observer: Observer) -> None:
         self._sources = sources
-        self._crew = crew
+        self._pool = pool
         self._observer = observer
         self._lock = threading.Lock()
         self._flights: dict[tuple[int, int], _Flight] = {}
         self._turns = threading.BoundedSemaphore(_AT_A_TIME)
 
     def look_at_all(
-        self, ranks: Sequence[Rank], scene: LookContext, question: LookDepth, deadline: Deadline
+        self, ranks: Sequence[Rank], context: LookContext, question: LookDepth, deadline: Deadline
     ) -> tuple[RankSnapshot, ...]:
         """Look at every rank, side by side."""
-        looks = {str(i): partial(self.look, r, scene, question, deadline) for i, r in enumerate(ranks)}
-        outcomes = self._crew.run(looks, deadline)
+        looks = {str(i): partial(self.look, r, context, question, deadline) for i, r in enumerate(ranks)}
+        outcomes = self._pool.run(looks, deadline)
         return tuple(
             self._lost(rank, outcome) if isinstance(outcome, Exception) else outcome
             for rank, outcome in zip(ranks, outcomes.values(), strict=True)
         )
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> RankSnapshot:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> RankSnapshot:
         """Look at one rank. Whoever asks the same while a look is under way gets the same answer."""
         while deadline.left() > 0:
             flight, mine = self._board(rank, question)
             if mine:
-                return self._fly(flight, rank, scene, deadline)
+                return self._fly(flight, rank, context, deadline)
             flight.done.wait(deadline.left())
             if flight.question == question and flight.result is not None:
                 return flight.result
         return self._lost(rank, Late())
 
     @contextmanager
-    def alone_with(self, rank: Rank, scene: LookContext, deadline: Deadline) -> Iterator[None]:
+    def alone_with(self, rank: Rank, context: LookContext, deadline: Deadline) -> Iterator[None]:
         """Let nobody else look at a rank meanwhile, and leave what is done to it out of the watch.
 
         Raises Late, Gone or NotPermitted.
@@ -99,13 +99,13 @@ class Looker:
         if not mine:
             raise Late("other looks at this rank were in progress the whole time")
         try:
-            require_own(scene.procfs, rank.stat.pid)
-            before = _last_beat(rank, scene)
+            require_own(context.procfs, rank.stat.pid)
+            before = _last_beat(rank, context)
             try:
                 yield
             finally:
                 with suppress(Gone):
-                    self._observer.looked(rank, before, _last_beat(rank, scene))
+                    self._observer.looked(rank, before, _last_beat(rank, context))
         finally:
             with self._lock:
                 del self._flights[rank.key]
@@ -119,43 +119,43 @@ class Looker:
             self._flights[rank.key] = _Flight(question)
             return self._flights[rank.key], True
 
-    def _fly(self, flight: _Flight, rank: Rank, scene: LookContext, deadline: Deadline) -> RankSnapshot:
+    def _fly(self, flight: _Flight, rank: Rank, context: LookContext, deadline: Deadline) -> RankSnapshot:
         try:
             with self._turns:
-                flight.result = self._look(rank, scene, flight.question, deadline)
+                flight.result = self._look(rank, context, flight.question, deadline)
             return flight.result
         finally:
             with self._lock:
                 del self._flights[rank.key]
             flight.done.set()
 
-    def _look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> RankSnapshot:
+    def _look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> RankSnapshot:
         looked_at_ns = time.time_ns()
         inner = deadline.sooner(_LAST_BEAT_SECONDS)
         first, *others = self._sources
-        parts = self._ask((first,), rank, scene, question, inner)
+        parts = self._ask((first,), rank, context, question, inner)
         process = parts["process"]
         if isinstance(process, Missing) and process.reason is Reason.GONE:
             return self._lost(rank, Gone(process.detail), looked_at_ns)
-        parts |= self._ask(others, rank, scene, question, inner)
+        parts |= self._ask(others, rank, context, question, inner)
         if isinstance(process, Process):
-            parts["process"] = self._with_beats(process, rank, scene, deadline)
+            parts["process"] = self._with_beats(process, rank, context, deadline)
         return RankSnapshot.model_validate({"identity": rank.identity, "looked_at_ns": looked_at_ns, **parts})
 
     def _ask(
-        self, sources: Sequence[Source], rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline
+        self, sources: Sequence[Source], rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline
     ) -> Answer:
-        looks = {source.name: partial(_timed, source, rank, scene, question, deadline) for source in sources}
+        looks = {source.name: partial(_timed, source, rank, context, question, deadline) for source in sources}
         parts: Answer = {}
-        for name, outcome in self._crew.run(looks, deadline, owner=rank.key).items():
+        for name, outcome in self._pool.run(looks, deadline, owner=rank.key).items():
             answer, seconds = ({}, deadline.seconds) if isinstance(outcome, Exception) else outcome
             part = missing_for(name, outcome) if isinstance(outcome, Exception) else answer[name]
             self._observer.source_done(name, seconds, part.reason if isinstance(part, Missing) else None)
             parts |= {**answer, name: part}
         return parts
 
-    def _with_beats(self, process: Process, rank: Rank, scene: LookContext, deadline: Deadline) -> Process:
-        beats = self._crew.run({"beat": partial(_last_beat, rank, scene)}, deadline, owner=rank.key)
+    def _with_beats(self, process: Process, rank: Rank, context: LookContext, deadline: Deadline) -> Process:
+        beats = self._pool.run({"beat": partial(_last_beat, rank, context)}, deadline, owner=rank.key)
         after = beats["beat"]
         if isinstance(after, Exception):
             return process
@@ -169,7 +169,7 @@ class Looker:
 
 
 def _timed(
-    source: Source, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline
+    source: Source, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline
 ) -> tuple[Answer, float]:
     """Ask one source, of the very process that was found and not of one that has its number now.
 
@@ -180,21 +180,21 @@ def _timed(
     if source.name not in _PROMPT:
         give_way()
     try:
-        if scene.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
+        if context.procfs.stat(rank.stat.pid).start_ticks != rank.stat.start_ticks:
             raise Gone(f"process {rank.stat.pid} exited, and another process has its pid now")
-        require_own(scene.procfs, rank.stat.pid)
-        answer = source.look(rank, scene, question, deadline)
+        require_own(context.procfs, rank.stat.pid)
+        answer = source.look(rank, context, question, deadline)
         with suppress(Gone):
-            require_own(scene.procfs, rank.stat.pid)
+            require_own(context.procfs, rank.stat.pid)
     except UnhangError as error:
         answer = {source.name: missing_for(source.name, error)}
     return answer, time.monotonic() - begun
 
 
-def _last_beat(rank: Rank, scene: LookContext) -> Beat:
+def _last_beat(rank: Rank, context: LookContext) -> Beat:
     pid = rank.stat.pid
-    written = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
-    return take_settled_beat(scene.procfs, pid, children=rank.children, log_bytes=written)
+    written = total_bytes(context.procfs, pid, own_log_fds(context, rank))
+    return take_settled_beat(context.procfs, pid, children=rank.children, log_bytes=written)
 
 
 NICENESS = 10

@@ -27,7 +27,7 @@ class Node:
         self,
         procfs: ProcFs,
         host: str,
-        crew: ThreadPool,
+        pool: ThreadPool,
         *,
         only_ranks: str | None = None,
         only_users: frozenset[int] = frozenset(),
@@ -35,7 +35,7 @@ class Node:
         """Tell of these ranks and of these users' processes alone; without users, of everybody's."""
         self.procfs = procfs
         self.host = host
-        self._crew = crew
+        self._pool = pool
         self._only = None if only_ranks is None else frozenset(unfold(only_ranks))
         self._users = only_users
         self._lister = Lister(procfs)
@@ -46,7 +46,7 @@ class Node:
     @property
     def abandoned(self) -> int:
         """How many looks never came back."""
-        return self._crew.abandoned
+        return self._pool.abandoned
 
     def find(self, deadline: Deadline, *, quick: bool = False) -> FoundRanks:
         """Find the ranks that are here now; `quick` looks closely only at processes that are new or run Python.
@@ -56,7 +56,7 @@ class Node:
         with self._lock:
             while len(self._avoided) < _MOST_AVOIDED:
                 limit = deadline.at_most(_FIND_SECONDS)
-                outcome = self._crew.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
+                outcome = self._pool.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
                 if isinstance(outcome, tuple):
                     return self._seen(*outcome)
                 if isinstance(outcome, NoThread):
@@ -69,7 +69,7 @@ class Node:
 
     def beat(self, deadline: Deadline) -> None:
         """Take every rank's beat."""
-        self._crew.run({"beat": self.watch.beat}, deadline, owner="watch")
+        self._pool.run({"beat": self.watch.beat}, deadline, owner="watch")
 
     def _find(self, quick: bool) -> tuple[FoundRanks, Listing]:
         lister = self._lister

@@ -18,9 +18,9 @@ class Surroundings:
     """Asks each source of the node under a deadline; one that hangs costs its own Missing and is not asked again."""
 
     def __init__(
-        self, crew: ThreadPool, kernel_log: KernelLog, read_gpus: Callable[[Deadline], Gpus], seconds: float = 3.5
+        self, pool: ThreadPool, kernel_log: KernelLog, read_gpus: Callable[[Deadline], Gpus], seconds: float = 3.5
     ) -> None:
-        self._crew = crew
+        self._pool = pool
         self._kernel_log = kernel_log
         self._read_gpus = read_gpus
         self._seconds = seconds
@@ -32,7 +32,7 @@ class Surroundings:
             "kernel_events": lambda: self._kernel_log.read(limit),
             "gpus": lambda: self._read_gpus(limit),
         }
-        return NodeQuestions(self._crew, tasks, limit)
+        return NodeQuestions(self._pool, tasks, limit)
 
     def close(self) -> None:
         """Let go of the kernel log; the next question opens it anew."""
@@ -43,9 +43,9 @@ class NodeQuestions:
     """Questions about the node that are under way."""
 
     def __init__(
-        self, crew: ThreadPool, tasks: Mapping[str, Callable[[], KernelEvents | Gpus]], deadline: Deadline
+        self, pool: ThreadPool, tasks: Mapping[str, Callable[[], KernelEvents | Gpus]], deadline: Deadline
     ) -> None:
-        self._crew = crew
+        self._pool = pool
         self._tasks = tasks
         self._deadline = deadline
         self._outcomes: dict[str, KernelEvents | Gpus | Exception] = {}
@@ -53,11 +53,11 @@ class NodeQuestions:
         self._thread.start()
 
     def _ask(self) -> None:
-        self._outcomes = self._crew.run(self._tasks, self._deadline, owner="surroundings")
+        self._outcomes = self._pool.run(self._tasks, self._deadline, owner="surroundings")
 
     def told(self) -> Told:
         """Return what each source gave, or why it gave nothing."""
-        self._thread.join()  # the crew comes back by the deadline, whatever becomes of its tasks
+        self._thread.join()  # the pool comes back by the deadline, whatever becomes of its tasks
         outcomes = {name: self._outcomes.get(name, Late()) for name in self._tasks}
         return {
             name: missing_for(name, outcome) if isinstance(outcome, Exception) else outcome

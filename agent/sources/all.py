@@ -14,12 +14,12 @@ from agent.tools.memory_budget import Memory
 
 
 def make_sources(
-    py_spy: Path | None, crew: ThreadPool, memory: Memory, *, pystack: Path | None = None
+    py_spy: Path | None, pool: ThreadPool, memory: Memory, *, pystack: Path | None = None
 ) -> tuple[Source, ...]:
     """Return every source, in the order in which a snapshot names them."""
     sources: tuple[Source, ...] = (
-        ProcessSource(crew),
-        StacksSource(py_spy, crew, memory, fallback=pystack),
+        ProcessSource(pool),
+        StacksSource(py_spy, pool, memory, fallback=pystack),
         FdsSource(),
         LogsSource(),
         RecorderSource(memory),

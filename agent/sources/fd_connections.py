@@ -21,13 +21,13 @@ Held = tuple[int, str]
 """A descriptor and its target, `socket:[123]`."""
 
 
-def sockets_of(scene: LookContext, rank: Rank, held: Sequence[Held]) -> tuple[Socket, ...]:
+def sockets_of(context: LookContext, rank: Rank, held: Sequence[Held]) -> tuple[Socket, ...]:
     """Describe the sockets behind some descriptors of a rank; one that no table has is of kind `other`."""
     if not held:
         return ()
     pid, environment = rank.stat.pid, rank.environment
     try:
-        table = scene.sockets(pid)
+        table = context.sockets(pid)
     except (Gone, NotPermitted):
         return tuple(Socket(fd=fd, kind="other") for fd, _ in held)
     found: list[Socket] = []
@@ -38,7 +38,7 @@ def sockets_of(scene: LookContext, rank: Rank, held: Sequence[Held]) -> tuple[So
         if entry is None:
             found.append(Socket(fd=fd, kind="other"))
             continue
-        ends = _other_end(scene, table, inode, entry) if len(found) < _MOST_OTHER_ENDS else ()
+        ends = _other_end(context, table, inode, entry) if len(found) < _MOST_OTHER_ENDS else ()
         store = leads_to_store(entry, environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", ""))
         found.append(Socket(fd=fd, **entry._asdict(), to_store=store, other_end=ends))
     return tuple(found)
@@ -56,9 +56,9 @@ def leads_to_store(entry: SocketEntry, address: str, port: str) -> bool:
     return wanted == found or (wanted.is_loopback and found.is_loopback)
 
 
-def _other_end(scene: LookContext, table: Sockets, inode: int, entry: SocketEntry) -> tuple[Holder, ...]:
-    peer = scene.unix_peers.get(inode) if entry.kind == "unix" else table.other_end(inode)
+def _other_end(context: LookContext, table: Sockets, inode: int, entry: SocketEntry) -> tuple[Holder, ...]:
+    peer = context.unix_peers.get(inode) if entry.kind == "unix" else table.other_end(inode)
     if not peer or entry.state == "LISTEN":
         return ()
-    pids = dict.fromkeys(pid for pid, _ in scene.holders(f"socket:[{peer}]"))
-    return tuple(Holder(pid=pid, name=name_of(scene.procfs, pid)) for pid in list(pids)[:_MOST_HOLDERS])
+    pids = dict.fromkeys(pid for pid, _ in context.holders(f"socket:[{peer}]"))
+    return tuple(Holder(pid=pid, name=name_of(context.procfs, pid)) for pid in list(pids)[:_MOST_HOLDERS])

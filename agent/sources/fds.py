@@ -59,34 +59,34 @@ class FdsSource:
 
     name = "fds"
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         if question.brief:
             raise Unavailable(Reason.NOT_ENABLED, "left out of a survey")
         pid = rank.stat.pid
-        numbers = scene.procfs.fds(pid)
-        found = list(_described(scene, pid, numbers))
+        numbers = context.procfs.fds(pid)
+        found = list(_described(context, pid, numbers))
         files = Counter(d.file_system for d in found if d.kind == "file" and d.file_system is not None)
         devices = sorted({d.target for d in found if d.kind == "device"})
         fds = Fds(
-            total=scene.procfs.fd_count(pid),
-            limit=_limit(scene.procfs, pid),
+            total=context.procfs.fd_count(pid),
+            limit=_limit(context.procfs, pid),
             by_kind=dict(Counter(d.kind for d in found).most_common()),
-            sockets=sockets_of(scene, rank, [(d.fd, d.target) for d in found if d.kind == "socket"][:_MOST_SHOWN]),
-            pipes=_pipes(scene, pid, found),
+            sockets=sockets_of(context, rank, [(d.fd, d.target) for d in found if d.kind == "socket"][:_MOST_SHOWN]),
+            pipes=_pipes(context, pid, found),
             devices=tuple(devices[:_MOST_SHOWN]),
             files_by_file_system=dict(files.most_common()),
-            mounts=_mounts(scene, pid, found),
+            mounts=_mounts(context, pid, found),
             notable_files=_notable(found),
             full={d.fd: redact(d.target) for d in found} if question.full else None,
         )
         return {"fds": fds}
 
 
-def _described(scene: LookContext, pid: int, numbers: Iterable[int]) -> Iterator[Descriptor]:
+def _described(context: LookContext, pid: int, numbers: Iterable[int]) -> Iterator[Descriptor]:
     """Iterate over the descriptors that are open still, as far as their names are not too long together."""
     left = _MOST_NAMES_BYTES
     for fd in numbers:
-        found = describe(scene, pid, fd)
+        found = describe(context, pid, fd)
         if found is not None:
             left -= len(found.target)
             if left < 0:
@@ -94,16 +94,16 @@ def _described(scene: LookContext, pid: int, numbers: Iterable[int]) -> Iterator
             yield found
 
 
-def describe(scene: LookContext, pid: int, fd: int) -> Descriptor | None:
+def describe(context: LookContext, pid: int, fd: int) -> Descriptor | None:
     """Return what a descriptor is; None when it was closed meanwhile."""
     try:
-        target = scene.procfs.link(pid, f"fd/{fd}")
-        told = scene.procfs.text(pid, f"fdinfo/{fd}", most=4096)
+        target = context.procfs.link(pid, f"fd/{fd}")
+        told = context.procfs.text(pid, f"fdinfo/{fd}", most=4096)
         info = dict(_INFO.findall(told))
-        mount = scene.mounts(pid).by_id(int(info.get("mnt_id", -1)))
+        mount = context.mounts(pid).by_id(int(info.get("mnt_id", -1)))
     except (Gone, NotPermitted):
         return None
-    kind = _kind(scene.procfs, pid, fd, target, None if mount is None else mount.kind)
+    kind = _kind(context.procfs, pid, fd, target, None if mount is None else mount.kind)
     locked = _LOCK_HELD.search(told) is not None
     return Descriptor(fd, target, kind, int(info.get("flags", "0"), 8), mount, locked)
 
@@ -139,11 +139,11 @@ def _limit(procfs: ProcFs, pid: int) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _mounts(scene: LookContext, pid: int, found: list[Descriptor]) -> tuple[MountUse, ...]:
+def _mounts(context: LookContext, pid: int, found: list[Descriptor]) -> tuple[MountUse, ...]:
     """Return the file systems that a process has files or its working directory on; none of them is touched."""
     files = Counter(d.mount for d in found if d.kind in ("file", "directory") and d.mount is not None)
     try:
-        home = scene.mounts(pid).of_path(scene.procfs.link(pid, "cwd").removesuffix(_DELETED))
+        home = context.mounts(pid).of_path(context.procfs.link(pid, "cwd").removesuffix(_DELETED))
     except (Gone, NotPermitted):
         home = None
     if home is not None and home not in files:
@@ -177,21 +177,21 @@ def _notable(found: list[Descriptor]) -> tuple[NotableFile, ...]:
     return tuple(notable[:_MOST_NOTABLE])
 
 
-def _pipes(scene: LookContext, pid: int, found: list[Descriptor]) -> tuple[Pipe, ...]:
+def _pipes(context: LookContext, pid: int, found: list[Descriptor]) -> tuple[Pipe, ...]:
     ends = [d for d in found if d.kind in ("pipe", "fifo")][:_MOST_SHOWN]
-    return tuple(_pipe(scene, end) for end in ends)
+    return tuple(_pipe(context, end) for end in ends)
 
 
-def _pipe(scene: LookContext, end: Descriptor) -> Pipe:
+def _pipe(context: LookContext, end: Descriptor) -> Pipe:
     mode = end.flags & os.O_ACCMODE
-    others = [pid for pid, fd in scene.holders(end.target) if _is_other_end(scene.procfs, pid, fd, mode)]
+    others = [pid for pid, fd in context.holders(end.target) if _is_other_end(context.procfs, pid, fd, mode)]
     pids = tuple(dict.fromkeys(others))[:_MOST_HOLDERS]
     return Pipe(
         fd=end.fd,
         direction=_DIRECTIONS.get(mode, "both"),
         path=end.target if end.kind == "fifo" else None,
         other_end=pids,
-        other_names=tuple(name_of(scene.procfs, pid) for pid in pids),
+        other_names=tuple(name_of(context.procfs, pid) for pid in pids),
     )
 
 

@@ -13,19 +13,19 @@ _MOST_ANCESTORS = 16
 _INODE = re.compile(r"socket:\[(\d{1,20})\]")
 
 
-def find_listener(scene: LookContext, pid: int, port: int) -> Listener | None:
+def find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
     """Return who listens on TCP `port` where process `pid` lives; None where nobody does. Raises Gone."""
-    listening = scene.sockets(pid).listening(port)
+    listening = context.sockets(pid).listening(port)
     if not listening:
         return None
     address = next(iter(listening.values()))
-    for near in _line_of(scene.procfs, pid):
-        if listening.keys() & _sockets_of(scene.procfs, near):
-            return Listener(address=address, pid=near, name=_name(scene.procfs, near), of_job=True)
+    for near in _line_of(context.procfs, pid):
+        if listening.keys() & _sockets_of(context.procfs, near):
+            return Listener(address=address, pid=near, name=_name(context.procfs, near), of_job=True)
     for inode, at in listening.items():
-        holders = scene.holders(f"socket:[{inode}]")
+        holders = context.holders(f"socket:[{inode}]")
         if holders:
-            return Listener(address=at, pid=holders[0][0], name=_name(scene.procfs, holders[0][0]))
+            return Listener(address=at, pid=holders[0][0], name=_name(context.procfs, holders[0][0]))
     return Listener(address=address)
 
 

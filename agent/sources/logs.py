@@ -53,12 +53,12 @@ class LogsSource:
 
     name = "logs"
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         files: dict[tuple[int, int], LogFile] = {}
         events: list[LogEvent] = []
         communicators: list[LoggedCommunicator] = []
         refusals: list[UnhangError] = []
-        for log in _logs_of(rank, scene):
+        for log in _logs_of(rank, context):
             try:
                 with log.open() as opened:
                     found = os.fstat(opened)
@@ -67,7 +67,7 @@ class LogsSource:
                         ends = _read_ends(opened, found.st_size)
                         files[key], new = _read(log, ends.tail, found, rank, question)
                         events.extend((*_chosen_networks(log, ends, rank), *new))
-                        communicators.extend(_communicators(log, ends, rank, scene))
+                        communicators.extend(_communicators(log, ends, rank, context))
             except (Gone, NotPermitted, Unavailable) as error:
                 refusals.append(error)
         if not files:
@@ -129,17 +129,17 @@ def _chosen_networks(log: _Log, ends: _Ends, rank: Rank) -> tuple[LogEvent, ...]
     return tuple(event for event in early if event.kind is EventKind.INTERFACE)[:_MOST_NETWORKS]
 
 
-def _communicators(log: _Log, ends: _Ends, rank: Rank, scene: LookContext) -> Iterator[LoggedCommunicator]:
+def _communicators(log: _Log, ends: _Ends, rank: Rank, context: LookContext) -> Iterator[LoggedCommunicator]:
     """What this rank's NCCL logs of its calls, by the log's beginning and end."""
     lines = (ends.head + b"\n" + ends.tail).decode(errors="replace").split("\n")
-    own = own_pid(scene.procfs, rank.stat.pid)
+    own = own_pid(context.procfs, rank.stat.pid)
     for each in find_communicators(lines, ended=ends.tail.endswith(b"\n"), whole=ends.whole):
         if each.pid == own or not log.shared:
             yield each.model_copy(update={"rank": rank.identity.rank})
 
 
-def _logs_of(rank: Rank, scene: LookContext) -> Iterator[_Log]:
-    pid, procfs = rank.stat.pid, scene.procfs
+def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
+    pid, procfs = rank.stat.pid, context.procfs
     readers = readers_of(procfs, pid)
     for fd in _STREAMS:
         target = _held(procfs, pid, fd)

@@ -37,41 +37,41 @@ class ProcessSource:
 
     name = "process"
 
-    def __init__(self, crew: ThreadPool) -> None:
-        self._crew = crew
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         pid = rank.stat.pid
-        log_bytes = total_bytes(scene.procfs, pid, own_log_fds(scene, rank))
-        process = read_process(scene, pid, children=rank.children, log_bytes=log_bytes)
-        blocked, group_threads = _other_threads(scene.procfs, pid)
+        log_bytes = total_bytes(context.procfs, pid, own_log_fds(context, rank))
+        process = read_process(context, pid, children=rank.children, log_bytes=log_bytes)
+        blocked, group_threads = _other_threads(context.procfs, pid)
         told = {
             "blocked_threads": blocked,
             "group_threads": group_threads,
-            "untraceable": trace_obstacle(scene.procfs, pid),
+            "untraceable": trace_obstacle(context.procfs, pid),
         }
-        return {"process": with_path(process.model_copy(update=told), scene, self._crew, deadline)}
+        return {"process": with_path(process.model_copy(update=told), context, self._pool, deadline)}
 
 
-def with_path(process: Process, scene: LookContext, crew: ThreadPool, deadline: Deadline) -> Process:
+def with_path(process: Process, context: LookContext, pool: ThreadPool, deadline: Deadline) -> Process:
     """Add the path that a system call works on; not where reading the process's memory takes too long."""
     if process.syscall is None or path_argument(process.syscall.name) is None:
         return process
-    read = partial(_path_of_syscall, scene, process.pid, process.syscall)
+    read = partial(_path_of_syscall, context, process.pid, process.syscall)
     owner = (process.pid, process.started_at)
-    found = crew.run({"path": read}, deadline.at_most(_PATH_SECONDS), owner=owner)["path"]
+    found = pool.run({"path": read}, deadline.at_most(_PATH_SECONDS), owner=owner)["path"]
     return process if isinstance(found, Exception) else process.model_copy(update={"syscall": found})
 
 
 def read_process(
-    scene: LookContext, pid: int, *, children: tuple[int, ...] = (), log_bytes: int | None = None
+    context: LookContext, pid: int, *, children: tuple[int, ...] = (), log_bytes: int | None = None
 ) -> Process:
     """Read the facts of one process, its beat first. Raises Gone."""
-    procfs = scene.procfs
+    procfs = context.procfs
     before = take_beat(procfs, pid, children=children, log_bytes=log_bytes)
     stat = procfs.stat(pid)
     status = procfs.fields(pid, "status")
-    syscall = _syscall(scene, pid)
+    syscall = _syscall(context, pid)
     return Process.model_validate(
         {
             "pid": pid,
@@ -155,11 +155,11 @@ def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThr
     )
 
 
-def _syscall(scene: LookContext, pid: int) -> Syscall | None:
+def _syscall(context: LookContext, pid: int) -> Syscall | None:
     """Return the call that the main thread is in, with the file behind its descriptor."""
     # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
     try:
-        words = scene.procfs.text(pid, "syscall").split()
+        words = context.procfs.text(pid, "syscall").split()
     except (Gone, NotPermitted):
         return None
     if not words or words[0] == "-1":
@@ -170,23 +170,23 @@ def _syscall(scene: LookContext, pid: int) -> Syscall | None:
     argument = fd_argument(name)
     if argument is None or len(words) < argument + 2:
         return Syscall(name=name)
-    return _with_file(scene, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
+    return _with_file(context, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
 
 
-def _path_of_syscall(scene: LookContext, pid: int, syscall: Syscall) -> Syscall:
+def _path_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> Syscall:
     """Read the path that the call's argument points to, if the process is in that call still."""
-    words = scene.procfs.text(pid, "syscall").split()
+    words = context.procfs.text(pid, "syscall").split()
     argument = path_argument(syscall.name)
     if argument is None or len(words) < argument + 2 or not words[0].isdecimal():
         return syscall
     if syscall_name(int(words[0])) != syscall.name:
         return syscall
-    path = _string_at(scene.procfs, pid, int(words[argument + 1], 16))
+    path = _string_at(context.procfs, pid, int(words[argument + 1], 16))
     if not path.startswith("/"):
-        path = f"{scene.procfs.link(pid, 'cwd')}/{path}" if path else ""
+        path = f"{context.procfs.link(pid, 'cwd')}/{path}" if path else ""
     if not path:
         return syscall
-    kind = scene.mounts(pid).type_of_path(path)
+    kind = context.mounts(pid).type_of_path(path)
     return syscall.model_copy(update={"target": redact(path), "file_system": kind})
 
 
@@ -199,11 +199,11 @@ def _string_at(procfs: ProcFs, pid: int, address: int) -> str:
             os.close(memory)
 
 
-def _with_file(scene: LookContext, pid: int, name: str, fd: int) -> Syscall:
+def _with_file(context: LookContext, pid: int, name: str, fd: int) -> Syscall:
     try:
-        target = scene.procfs.link(pid, f"fd/{fd}")
-        found = _MOUNT_ID.search(scene.procfs.text(pid, f"fdinfo/{fd}"))
-        mounted = scene.mounts(pid).type_of_mount(int(found[1])) if found is not None else None
+        target = context.procfs.link(pid, f"fd/{fd}")
+        found = _MOUNT_ID.search(context.procfs.text(pid, f"fdinfo/{fd}"))
+        mounted = context.mounts(pid).type_of_mount(int(found[1])) if found is not None else None
     except (Gone, NotPermitted):
         return Syscall(name=name, fd=fd)
     return Syscall(name=name, fd=fd, target=target, file_system=mounted if target.startswith("/") else None)

@@ -13,14 +13,14 @@ from shared.errors import NotPermitted
 _STREAMS = (1, 2)
 
 
-def own_log_fds(scene: LookContext, rank: Rank) -> tuple[int, ...]:
+def own_log_fds(context: LookContext, rank: Rank) -> tuple[int, ...]:
     """Return which of descriptors 1 and 2 are local files that the rank does not share with its launcher."""
-    procfs = scene.procfs
+    procfs = context.procfs
     try:
         shared = {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in _STREAMS}
     except (Gone, NotPermitted):
         shared = set()
-    found = (describe(scene, rank.stat.pid, fd) for fd in _STREAMS)
+    found = (describe(context, rank.stat.pid, fd) for fd in _STREAMS)
     return tuple(
         d.fd
         for d in found

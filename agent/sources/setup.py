@@ -38,8 +38,8 @@ class SetupSource:
     def __init__(self) -> None:
         self._loaded: dict[tuple[int, int], Loaded] = {}
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
-        procfs, pid = scene.procfs, rank.stat.pid
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+        procfs, pid = context.procfs, rank.stat.pid
         variables = {n: redact(v)[:_LONGEST_VALUE] for n, v in sorted(rank.environment.items()) if n in REPORTED}
         loaded = self._versions(rank, procfs)
         setup = Setup(
@@ -51,8 +51,8 @@ class SetupSource:
             hcas=_hcas(),
             gpus=_gpus(procfs),
             cpus=_cpus(procfs, pid),
-            hosts=_hosts(procfs, pid, {variables.get("MASTER_ADDR", ""), _own_host(scene, pid, variables)}),
-            listener=_listener(rank, scene),
+            hosts=_hosts(procfs, pid, {variables.get("MASTER_ADDR", ""), _own_host(context, pid, variables)}),
+            listener=_listener(rank, context),
         )
         return {"setup": setup}
 
@@ -113,10 +113,10 @@ def _cpus(procfs: ProcFs, pid: int) -> int | None:
     return None
 
 
-def _own_host(scene: LookContext, pid: int, variables: dict[str, str]) -> str:
+def _own_host(context: LookContext, pid: int, variables: dict[str, str]) -> str:
     """Return the name of the host as the rank knows it: that of its container, where it has one of its own."""
     with suppress(Gone, NotPermitted, OSError):
-        if os.readlink("/proc/self/ns/uts") == scene.procfs.link(pid, "ns/uts"):
+        if os.readlink("/proc/self/ns/uts") == context.procfs.link(pid, "ns/uts"):
             return os.uname().nodename
     return variables.get("HOSTNAME", "")
 
@@ -133,10 +133,10 @@ def _hosts(procfs: ProcFs, pid: int, names: set[str]) -> dict[str, tuple[str, ..
     return {name: tuple(addresses[:8]) for name, addresses in sorted(found.items()) if addresses}
 
 
-def _listener(rank: Rank, scene: LookContext) -> Listener | None:
+def _listener(rank: Rank, context: LookContext) -> Listener | None:
     port = rank.environment.get("MASTER_PORT", "")
     if rank.identity.rank != 0 or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536:
         return None
     with suppress(Gone, NotPermitted):
-        return find_listener(scene, rank.stat.pid, int(port))
+        return find_listener(context, rank.stat.pid, int(port))
     return None

@@ -27,7 +27,7 @@ class Source(Protocol):
     @property
     def name(self) -> str: ...
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         """Look at `rank`. Raises Unavailable, Gone or NotPermitted; the look turns any failure into Missing."""
         ...
 
@@ -43,9 +43,9 @@ class Metered:
         """The name of that source."""
         return self._source.name
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         """Look as that source does. Raises Unavailable as well where the answer is full."""
-        scene.allowance.take(0)
-        answer = self._source.look(rank, scene, question, deadline)
-        scene.allowance.take(size_of(answer.values()))
+        context.allowance.take(0)
+        answer = self._source.look(rank, context, question, deadline)
+        context.allowance.take(size_of(answer.values()))
         return answer

@@ -43,40 +43,42 @@ class StacksSource:
     name = "stacks"
 
     def __init__(
-        self, program: Path | None, crew: ThreadPool, memory: Memory | None = None, *, fallback: Path | None = None
+        self, program: Path | None, pool: ThreadPool, memory: Memory | None = None, *, fallback: Path | None = None
     ) -> None:
         self._program = program
         self._memory = memory or Memory()
         self._fallback = fallback
-        self._crew = crew
+        self._pool = pool
         self._turns = threading.BoundedSemaphore(max(1, min(_MOST_AT_ONCE, (os.cpu_count() or 2) - 1)))
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         if question.stacks == "none":
             raise Unavailable(Reason.NOT_ENABLED, "the request asked for no stacks")
         native = question.stacks == "native"
-        stacks = self._stacks(rank.stat.pid, scene, native=native, deadline=deadline, fallback=self._fallback)
+        stacks = self._stacks(rank.stat.pid, context, native=native, deadline=deadline, fallback=self._fallback)
         stacks = _within(stacks, _MOST_KEPT)
-        return {"stacks": stacks, "children": () if question.brief else self._children(rank, scene, deadline)}
+        return {"stacks": stacks, "children": () if question.brief else self._children(rank, context, deadline)}
 
     def _stacks(
-        self, pid: int, scene: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None = None
+        self, pid: int, context: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None = None
     ) -> Stacks | Missing:
         try:
             if not self._turns.acquire(timeout=deadline.left()):
                 raise Unavailable(Reason.TIMED_OUT, "other processes were being examined the whole time")
             try:
-                return self._dump(pid, scene, native=native, deadline=deadline, fallback=fallback)
+                return self._dump(pid, context, native=native, deadline=deadline, fallback=fallback)
             finally:
                 self._turns.release()
         except (Unavailable, Gone, NotPermitted) as error:
             return missing_for("stacks", error)
 
-    def _dump(self, pid: int, scene: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None) -> Stacks:
+    def _dump(
+        self, pid: int, context: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None
+    ) -> Stacks:
         """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
         limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
         try:
-            return dump_stacks(scene.procfs, pid, self._program, native=native, deadline=limit, memory=self._memory)
+            return dump_stacks(context.procfs, pid, self._program, native=native, deadline=limit, memory=self._memory)
         except Unavailable as error:
             if fallback is None or error.reason is not Reason.NOT_FOUND:
                 raise
@@ -85,34 +87,34 @@ class StacksSource:
             except Unavailable:
                 raise error from None
 
-    def _children(self, rank: Rank, scene: LookContext, deadline: Deadline) -> tuple[Child, ...]:
+    def _children(self, rank: Rank, context: LookContext, deadline: Deadline) -> tuple[Child, ...]:
         """Look at the rank's children; of many, only the most unlike the others are stopped for their stacks."""
         pids = rank.children[:_MOST_CHILDREN]
-        reads = {str(pid): partial(self._process, pid, rank, scene, deadline) for pid in pids}
-        answers = self._crew.run(reads, deadline, owner=rank.key).values()
+        reads = {str(pid): partial(self._process, pid, rank, context, deadline) for pid in pids}
+        answers = self._pool.run(reads, deadline, owner=rank.key).values()
         processes = by_rarity([process for process in answers if isinstance(process, Process)])
         chosen = {process.pid for process in processes[:_MOST_CHILD_STACKS]}
-        looks = {str(p.pid): partial(self._child, p, rank, scene, deadline, p.pid in chosen) for p in processes}
-        children = self._crew.run(looks, deadline, owner=rank.key).values()
+        looks = {str(p.pid): partial(self._child, p, rank, context, deadline, p.pid in chosen) for p in processes}
+        children = self._pool.run(looks, deadline, owner=rank.key).values()
         return tuple(sorted((c for c in children if isinstance(c, Child)), key=lambda child: child.process.pid))
 
-    def _process(self, pid: int, rank: Rank, scene: LookContext, deadline: Deadline) -> Process:
-        process = read_process(scene, pid)
+    def _process(self, pid: int, rank: Rank, context: LookContext, deadline: Deadline) -> Process:
+        process = read_process(context, pid)
         try:
-            require_below(scene.procfs, pid, rank.stat.pid)
+            require_below(context.procfs, pid, rank.stat.pid)
         except NotPermitted:
             return process.model_copy(update=_WITHHELD)
-        return with_path(process, scene, self._crew, deadline)
+        return with_path(process, context, self._pool, deadline)
 
-    def _child(self, process: Process, rank: Rank, scene: LookContext, deadline: Deadline, chosen: bool) -> Child:
+    def _child(self, process: Process, rank: Rank, context: LookContext, deadline: Deadline, chosen: bool) -> Child:
         try:
-            require_below(scene.procfs, process.pid, rank.stat.pid)
+            require_below(context.procfs, process.pid, rank.stat.pid)
         except NotPermitted as error:
             return Child(process=process.model_copy(update=_WITHHELD), stacks=missing_for("stacks", error))
         if not chosen:
             return Child(process=process, stacks=missing_for("stacks", Unavailable(Reason.REFUSED, _ONE_OF_MANY)))
-        stacks = _within(self._stacks(process.pid, scene, native=False, deadline=deadline), _MOST_KEPT_OF_CHILD)
-        after = take_settled_beat(scene.procfs, process.pid)
+        stacks = _within(self._stacks(process.pid, context, native=False, deadline=deadline), _MOST_KEPT_OF_CHILD)
+        after = take_settled_beat(context.procfs, process.pid)
         return Child(process=process.model_copy(update={"after": after}), stacks=stacks)
 
 

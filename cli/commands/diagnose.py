@@ -81,7 +81,7 @@ def diagnose(
     colour: str,
     verbose: bool,
 ) -> None:
-    """Find the rank that hangs JOB, where it is now, and on what ground.
+    """Find the rank that hangs JOB, where it is now, and what proves it.
 
     Looks at the ranks on this machine, or on hosts over ssh, or asks a collector, or reads files. JOB may be left
     out where there is only one. Needs the right to trace the ranks: the same user, root, or CAP_SYS_PTRACE.

@@ -29,7 +29,7 @@ class Sighting:
     source: str
     labels: Mapping[str, str] = field(default_factory=dict)
     lost_at: float | None = None
-    """Since when it is not heard of, Unix seconds, where it used to tell of itself."""
+    """Since when it has sent no registration, Unix seconds, where it used to register itself."""
     asked: bool = True
     """False: it is remembered, and lost for so long that asking it would only cost time."""
 

@@ -1,6 +1,6 @@
-"""Agents that register themselves. One that is heard of no more is lost, and remembered: that is evidence.
+"""Agents that register themselves. One that stops registering is lost, and remembered: that is evidence.
 
-1. What is heard here is known at once, and stands before what others have heard, which `lease_sharing.py` brings.
+1. What is received here is known at once, and stands before what others received, which `lease_sharing.py` brings.
 2. Silence counts from the last word. That of an agent which only other collectors hear counts as far as their word has
    come: while the store fails, nobody is lost for it.
 3. After a start nobody is lost before a lease has passed: until then there may have been nobody to register with.
@@ -13,7 +13,7 @@ from itertools import chain
 
 from collector.agents.agent_source import Sighting, place_of
 from collector.hostlists import AgentAddress
-from collector.keep.registrations import MOST_AGENTS, REMEMBERED_SECONDS, Heard, Renewal
+from collector.keep.registrations import MOST_AGENTS, REMEMBERED_SECONDS, RegisteredAgent, Renewal
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
 
@@ -101,7 +101,7 @@ class Leases:
         """Have these written another time."""
         self._unwritten.update(renewal.place for renewal in renewals)
 
-    def learn(self, told: Iterable[Heard]) -> None:
+    def learn(self, told: Iterable[RegisteredAgent]) -> None:
         """Take over all that the store knows."""
         now, wall = self._clock(), self._wall_clock()
         known: dict[_Place, _Told] = {}

@@ -1,8 +1,8 @@
 """Registrations go through the store, behind the back of those who register: memory answers, the store follows.
 
-At intervals what was heard here is written, and what all collectors have heard is read. It runs in a thread of its own
-and under a deadline, so that a store that is slow or broken holds up nobody: what was known stands, what is heard here
-is known here, and is written once the store works again.
+At intervals registrations received here are written, and those received by all collectors are read. It runs in a thread
+of its own and under a deadline, so that a store that is slow or broken holds up nobody: what was known stands, what is
+received here is known here, and is written once the store works again.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class LeaseSharing:
                     await stop.wait()
             except TimeoutError:
                 pass
-            is_last = stop.is_set()  # what is heard during an exchange is for the next one
+            is_last = stop.is_set()  # what is received during an exchange is for the next one
             await self.exchange()
 
     def _fail(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What the steps hand on: the scene that steps 1 to 3 and 8 have set, and the faults that the later ones find in it."""
+"""What the steps hand on: everything that steps 1 to 3 and 8 have found out, in which the later ones find faults."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Observations:
     edges: tuple[Edge, ...] = field(default=())
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """What each node's kernel log and GPUs tell, by host."""
-    heard: Statements = NOTHING_HEARD
+    statements: Statements = NOTHING_HEARD
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""

@@ -1,14 +1,14 @@
 """Step 9 of the verdict, from logs: the lines of all ranks as votes.
 
-1. Hear what counts: no line of an earlier time accuses anybody.                                     statements
-2. Let each kind of line vote over all ranks; group ranks become global ones where that is clear.     heard/
+1. Take what counts: no line of an earlier time accuses anybody. (`align/logs/`)
+2. Let each kind of line vote over all ranks; group ranks become global ones where that is clear. (`judge/logs/`)
 3. Put together who names the same ranks. Two kinds of witnesses, or the culprits' own lines against several others'
    that agree, or the processes as they are seen now, make a finding `supported`; one alone makes it `suspected`.
-4. Voters who name different ranks: the better founded is heard, the other told; two that are well founded are two
-   faults; else nobody is named and all are told.
+4. Voters who name different ranks: the better founded is followed, the other reported; two that are well founded are
+   two faults; else nobody is named and all are told.
 5. A rank that is seen waiting for others now has joined them: the stack stands above a counter.
 6. Nobody is named: the wait is told only where no stack could tell more.
-7. Stacks and process states beside it: what they prove stands, with the lines as further ground. Where they name
+7. Stacks and process states beside it: what they prove stands, with the lines as further evidence. Where they name
    others, who is seen now goes before what was written; of a job that is gone, what was written goes before.
 
 Who prints the first timeout, who sends the dump signal and torchelastic's "root cause" are the earliest victims more
@@ -43,21 +43,23 @@ _ORDER = tuple(Witness)
 _MOST_GROUND = 24
 
 
-def faults_by_logs(scene: Observations) -> list[Fault]:
+def faults_by_logs(observations: Observations) -> list[Fault]:
     """Return the faults that log lines show; empty where lines do not suffice."""
-    heard = scene.heard  # 1
-    if not heard.by_rank and not heard.unowned and not heard.communicators:
+    statements = observations.statements  # 1
+    if not statements.by_rank and not statements.unowned and not statements.communicators:
         return []
-    opinions = _opinions(heard, scene)  # 2
-    named = _agreed([seen for opinion in opinions if (seen := _as_seen(opinion, scene)) is not None], scene)  # 3 to 5
+    opinions = _opinions(statements, observations)  # 2
+    named = _agreed(
+        [seen for opinion in opinions if (seen := _as_seen(opinion, observations)) is not None], observations
+    )  # 3 to 5
     if any(fault.culprits for fault in named):
         return named
-    if _has_stacks(scene):
+    if _has_stacks(observations):
         return []
-    return named or [_fault([opinion], scene) for opinion in opinions if not opinion.culprits][:1]  # 6
+    return named or [_fault([opinion], observations) for opinion in opinions if not opinion.culprits][:1]  # 6
 
 
-def weighed(logged: list[Fault], seen: list[Fault], scene: Observations) -> list[Fault]:
+def weighed(logged: list[Fault], seen: list[Fault], observations: Observations) -> list[Fault]:
     """7. Choose between what logs and what stacks show; the two of them agree, or one of them is told as well."""
     by_logs = {rank for fault in logged for rank in fault.culprits}
     by_stacks = {rank for fault in seen for rank in fault.culprits}
@@ -68,82 +70,84 @@ def weighed(logged: list[Fault], seen: list[Fault], scene: Observations) -> list
     proven = any(fault.certainty is Certainty.PROVEN for fault in seen)
     if by_logs & by_stacks:
         return _with_lines(seen, logged) if proven else logged
-    if scene.roster.live:
+    if observations.roster.live:
         return seen
     told = f"according to the stacks it is {ranks_in_words(sorted(by_stacks))}"
     return [replace(fault, remarks=(*fault.remarks, told)) for fault in logged]
 
 
-def with_logs(faults: list[Fault], scene: Observations) -> list[Fault]:
-    """Return faults found by other sources, with the lines that agree with them as further ground."""
-    return _with_lines(faults, faults_by_logs(scene)) if faults else []
+def with_logs(faults: list[Fault], observations: Observations) -> list[Fault]:
+    """Return faults found by other sources, with the lines that agree with them as further evidence."""
+    return _with_lines(faults, faults_by_logs(observations)) if faults else []
 
 
 def _with_lines(faults: list[Fault], logged: list[Fault]) -> list[Fault]:
     return [_joined(fault, [one for one in logged if set(one.culprits) & set(fault.culprits)]) for fault in faults]
 
 
-def conflicts_by_logs(findings: Iterable[Finding], scene: Observations) -> tuple[Conflict, ...]:
+def conflicts_by_logs(findings: Iterable[Finding], observations: Observations) -> tuple[Conflict, ...]:
     """Return where log lines and the findings cannot both be right, and what nodes chose differently by their logs."""
     told = tuple(findings)
     culprits = {rank for finding in told for rank in finding.culprit_ranks}
-    others = [fault for fault in (faults_by_logs(scene) if told else []) if fault.culprits]
+    others = [fault for fault in (faults_by_logs(observations) if told else []) if fault.culprits]
     named = ranks_in_words(sorted(culprits)) if culprits else "nobody"
     against = tuple(
         Conflict(sources=("logs", "verdict"), text=f"according to the logs, {fault.said}; the finding names {named}")
         for fault in others
         if not set(fault.culprits) & culprits
     )
-    return against + odd_interfaces(scene.roster)
+    return against + odd_interfaces(observations.roster)
 
 
-def _opinions(heard: Statements, scene: Observations) -> list[Opinion]:
-    membership = membership_of(scene, heard)
-    aftermath = Aftermath(heard)
+def _opinions(statements: Statements, observations: Observations) -> list[Opinion]:
+    membership = membership_of(observations, statements)
+    aftermath = Aftermath(statements)
     opinions = [
-        *opinions_by_failures(heard, scene, aftermath),
-        *opinions_by_counters(heard, membership),
-        *opinions_by_fingerprints(heard, membership),
-        *opinions_by_calls(heard, scene.roster.world_size),
-        *opinions_by_reports(heard, membership),
-        *opinions_by_own_words(heard, scene),
-        *opinions_by_rendezvous(heard, membership),
-        *opinions_by_transport(heard, scene, aftermath),
+        *opinions_by_failures(statements, observations, aftermath),
+        *opinions_by_counters(statements, membership),
+        *opinions_by_fingerprints(statements, membership),
+        *opinions_by_calls(statements, observations.roster.world_size),
+        *opinions_by_reports(statements, membership),
+        *opinions_by_own_words(statements, observations),
+        *opinions_by_rendezvous(statements, membership),
+        *opinions_by_transport(statements, observations, aftermath),
     ]
-    known = scene.roster.ranks.keys()
+    known = observations.roster.ranks.keys()
     return [opinion for opinion in opinions if set(opinion.culprits) <= known]
 
 
-def _has_stacks(scene: Observations) -> bool:
-    return any(activity.frames or activity.process for activity in scene.activities.values())
+def _has_stacks(observations: Observations) -> bool:
+    return any(activity.frames or activity.process for activity in observations.activities.values())
 
 
-def _as_seen(opinion: Opinion, scene: Observations) -> Opinion | None:
+def _as_seen(opinion: Opinion, observations: Observations) -> Opinion | None:
     """5. Compare an opinion that names ranks with where they, and those who wait for them, are seen now."""
     if not opinion.culprits:
         return None
-    stopped = {rank for rank, view in scene.roster.ranks.items() if view.presence is Presence.STOPPED}
-    waits = {rank for rank, activity in scene.activities.items() if activity.waits_for_ranks} - stopped
+    stopped = {rank for rank, view in observations.roster.ranks.items() if view.presence is Presence.STOPPED}
+    waits = {rank for rank, activity in observations.activities.items() if activity.waits_for_ranks} - stopped
     if opinion.kind is not Kind.COLLECTIVE_MISMATCH and set(opinion.culprits) & waits:
         return None
-    if scene.roster.live and not any(_may_wait(rank, scene) for rank in opinion.victims or scene.activities):
+    if observations.roster.live and not any(
+        _may_wait(rank, observations) for rank in opinion.victims or observations.activities
+    ):
         return None
     return opinion
 
 
-def _may_wait(rank: int, scene: Observations) -> bool:
+def _may_wait(rank: int, observations: Observations) -> bool:
     """Is a rank where a victim may be: waiting, on its device, gone, or not to be seen?"""
-    view = scene.roster.ranks.get(rank)
-    return view is None or view.gone or scene.doing(rank) is not Doing.OUTSIDE
+    view = observations.roster.ranks.get(rank)
+    return view is None or view.gone or observations.doing(rank) is not Doing.OUTSIDE
 
 
-def _agreed(opinions: list[Opinion], scene: Observations) -> list[Fault]:
+def _agreed(opinions: list[Opinion], observations: Observations) -> list[Fault]:
     """3, 4. One fault for all opinions on the same ranks; of those that contradict each other the better founded."""
     sets: dict[tuple[int, ...], list[Opinion]] = {}
     for opinion in sorted(opinions, key=lambda each: (_ORDER.index(each.witness), each.culprits)):
         home = next((ranks for ranks in sets if set(ranks) & set(opinion.culprits)), opinion.culprits)
         sets.setdefault(home, []).append(opinion)
-    faults = [_fault(together, scene) for together in sets.values()]
+    faults = [_fault(together, observations) for together in sets.values()]
     firm = [fault for fault in faults if fault.certainty is Certainty.SUPPORTED]
     if len(faults) < 2:
         return faults
@@ -153,26 +157,30 @@ def _agreed(opinions: list[Opinion], scene: Observations) -> list[Fault]:
     return [replace(firm[0], remarks=(*firm[0].remarks, *weaker)), *firm[1:]]
 
 
-def _fault(opinions: list[Opinion], scene: Observations) -> Fault:
+def _fault(opinions: list[Opinion], observations: Observations) -> Fault:
     """Put opinions on the same ranks together; where they overlap only, those are named on whom all agree."""
     first = opinions[0]
     agreed = set(first.culprits).intersection(*(opinion.culprits for opinion in opinions[1:]))
     culprits = tuple(sorted(agreed or first.culprits))
-    kinds = {kind_of(rank, scene) for rank in culprits} if scene.roster.live and first.kind in _BY_PRESENCE else set()
+    kinds = (
+        {kind_of(rank, observations) for rank in culprits}
+        if observations.roster.live and first.kind in _BY_PRESENCE
+        else set()
+    )
     cause = next((opinion.cause for opinion in opinions if opinion.cause is not None), None)
     victims = {rank for opinion in opinions for rank in (*opinion.victims, *opinion.culprits)} - set(culprits)
-    ground = tuple({repr(item): item for opinion in opinions for item in opinion.ground}.values())
+    evidence = tuple({repr(item): item for opinion in opinions for item in opinion.evidence}.values())
     return Fault(
         kind=kinds.pop() if len(kinds) == 1 else first.kind,
         culprits=culprits,
-        victims=tuple(sorted(victims & scene.roster.ranks.keys())),
-        certainty=Certainty.SUPPORTED if _is_supported(opinions, culprits, scene) else Certainty.SUSPECTED,
+        victims=tuple(sorted(victims & observations.roster.ranks.keys())),
+        certainty=Certainty.SUPPORTED if _is_supported(opinions, culprits, observations) else Certainty.SUSPECTED,
         cause=cause,
         op=next((opinion.op for opinion in opinions if opinion.op is not None), None),
         sequence=next((opinion.sequence for opinion in opinions if opinion.sequence is not None), None),
         ref=next((opinion.ref for opinion in opinions if opinion.ref is not None), None),
         named_by=frozenset({Accuser.LOGS}),
-        ground=ground[:_MOST_GROUND],
+        evidence=evidence[:_MOST_GROUND],
         said=first.said,
         links=tuple(link for opinion in opinions for link in opinion.links),
         remarks=tuple(dict.fromkeys(remark for opinion in opinions for remark in opinion.remarks)),
@@ -183,19 +191,21 @@ _BY_PRESENCE = frozenset({Kind.RANK_NOT_JOINED, Kind.RANK_EXITED})
 """Kinds that say what has become of a process, and so follow from what is seen of it."""
 
 
-def _is_supported(opinions: list[Opinion], culprits: tuple[int, ...], scene: Observations) -> bool:
+def _is_supported(opinions: list[Opinion], culprits: tuple[int, ...], observations: Observations) -> bool:
     if not culprits:
         return False
     witnesses = {opinion.witness for opinion in opinions}
-    return len(witnesses) > 1 or any(o.firm for o in opinions) or all(_is_outside(rank, scene) for rank in culprits)
+    return (
+        len(witnesses) > 1 or any(o.firm for o in opinions) or all(_is_outside(rank, observations) for rank in culprits)
+    )
 
 
-def _is_outside(rank: int, scene: Observations) -> bool:
+def _is_outside(rank: int, observations: Observations) -> bool:
     """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
-    view = scene.roster.ranks[rank]
+    view = observations.roster.ranks[rank]
     if view.presence in (Presence.UNSEEN, Presence.LEFT_OUT):
         return False
-    return view.gone or view.presence is Presence.STOPPED or scene.doing(rank) is Doing.OUTSIDE
+    return view.gone or view.presence is Presence.STOPPED or observations.doing(rank) is Doing.OUTSIDE
 
 
 def _undecided(faults: list[Fault]) -> Fault:
@@ -208,14 +218,14 @@ def _undecided(faults: list[Fault]) -> Fault:
         victims=tuple(sorted(victims)),
         certainty=Certainty.SUSPECTED,
         said="the logs blame different ranks: " + "; or ".join(fault.said for fault in faults[:4]),
-        ground=tuple(item for fault in faults for item in fault.ground)[:_MOST_GROUND],
+        evidence=tuple(item for fault in faults for item in fault.evidence)[:_MOST_GROUND],
         ref=None,
         sequence=None,
     )
 
 
 def _joined(fault: Fault, agreeing: list[Fault]) -> Fault:
-    lines = tuple(item for each in agreeing for item in each.ground if isinstance(item, LogEvidence))
+    lines = tuple(item for each in agreeing for item in each.evidence if isinstance(item, LogEvidence))
     if not lines:
         return fault
-    return replace(fault, named_by=fault.named_by | {Accuser.LOGS}, ground=(*fault.ground, *lines[:4]))
+    return replace(fault, named_by=fault.named_by | {Accuser.LOGS}, evidence=(*fault.evidence, *lines[:4]))

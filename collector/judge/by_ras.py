@@ -38,46 +38,57 @@ _BY_RAS = frozenset({Accuser.RAS})
 _LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
 
 
-def faults_by_ras(scene: Observations) -> list[Fault]:
+def faults_by_ras(observations: Observations) -> list[Fault]:
     """Return the faults that RAS shows; empty where it shows none that may be told."""
-    ras = scene.roster.ras
+    ras = observations.roster.ras
     if ras is None or ras.moved:  # 1
         return []
-    lost = _lost_fault(ras, scene)  # 2
+    lost = _lost_fault(ras, observations)  # 2
     if lost:
         return lost
     lags = [lag for group in ras.groups for lag in lags_of(group)]  # 3
-    return _mismatch_faults(lags, ras, scene) or _lag_faults(lags, ras, scene) or _left_faults(ras, scene)
+    return (
+        _mismatch_faults(lags, ras, observations)
+        or _lag_faults(lags, ras, observations)
+        or _left_faults(ras, observations)
+    )
 
 
-def _lost_fault(ras: RasView, scene: Observations) -> list[Fault]:
+def _lost_fault(ras: RasView, observations: Observations) -> list[Fault]:
     """Step 2."""
-    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, scene)]
-    victims = _waiters(scene, without=lost)
+    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, observations)]
+    victims = _waiters(observations, without=lost)
     if not lost or not victims:
         return []
     by_kind: dict[Kind, list[int]] = defaultdict(list)
     for rank in lost:
-        by_kind[_kind_of_lost(rank, scene)].append(rank)
-    return [_lost(kind, tuple(ranks), victims, ras, scene) for kind, ranks in by_kind.items()]
+        by_kind[_kind_of_lost(rank, observations)].append(rank)
+    return [_lost(kind, tuple(ranks), victims, ras, observations) for kind, ranks in by_kind.items()]
 
 
-def _is_lost(rank: int, status: RasStatus, ras: RasView, scene: Observations) -> bool:
-    view = scene.roster.ranks.get(rank)
+def _is_lost(rank: int, status: RasStatus, ras: RasView, observations: Observations) -> bool:
+    view = observations.roster.ranks.get(rank)
     if view is None or view.presence in (Presence.RUNNING, Presence.UNINTERRUPTIBLE):
         return False
     return view.presence is not Presence.RECORDED or status is RasStatus.DEAD or ras.still
 
 
-def _kind_of_lost(rank: int, scene: Observations) -> Kind:
+def _kind_of_lost(rank: int, observations: Observations) -> Kind:
     """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
-    told = scene.roster.ranks[rank].presence in (Presence.ABSENT, Presence.LEFT_OUT, Presence.UNSEEN, Presence.RECORDED)
-    return Kind.RANK_UNREACHABLE if told else kind_of(rank, scene)
+    told = observations.roster.ranks[rank].presence in (
+        Presence.ABSENT,
+        Presence.LEFT_OUT,
+        Presence.UNSEEN,
+        Presence.RECORDED,
+    )
+    return Kind.RANK_UNREACHABLE if told else kind_of(rank, observations)
 
 
-def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, scene: Observations) -> Fault:
-    views = [scene.roster.ranks[rank] for rank in ranks]
-    seen = shown_by_process(kind, ranks, scene)
+def _lost(
+    kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, observations: Observations
+) -> Fault:
+    views = [observations.roster.ranks[rank] for rank in ranks]
+    seen = shown_by_process(kind, ranks, observations)
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
     unseen_too = all(view.gone for view in views)
@@ -89,7 +100,7 @@ def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: Ras
         victims=victims,
         certainty=Certainty.PROVEN if seen else weaker,
         named_by=_BY_RAS,
-        ground=tuple(_absence(rank, ras) for rank in ranks),
+        evidence=tuple(_absence(rank, ras) for rank in ranks),
         said=f"{_places(ranks, ras)} {_answers(ranks)} NCCL RAS; {_wait_for(victims, ranks)}" if unseen else "",
         remarks=("RAS cannot distinguish an exited process from one that is stopped or cut off",) if unseen else (),
     )
@@ -116,7 +127,7 @@ def _absence(rank: int, ras: RasView) -> AbsenceEvidence:
     return AbsenceEvidence(ranks=str(rank), text=f"{_places((rank,), ras)} {how}", reason=Reason.UNREACHABLE)
 
 
-def _mismatch_faults(lags: Sequence[Lag], ras: RasView, scene: Observations) -> list[Fault]:
+def _mismatch_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
     """Step 3: ranks that lag in one operation and lead in another of the same communicator."""
     faults = []
     for lag in lags:
@@ -142,21 +153,21 @@ def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, .
         sequence=lag.next_operation,
         said=f"{said} in communicator {lag.group.name[:SHORT]}",
         named_by=_BY_RAS,
-        ground=(counted(lag), counted(replace(lag, op=other, levels=levels))),
+        evidence=(counted(lag), counted(replace(lag, op=other, levels=levels))),
         remarks=(BLIND,),
     )
 
 
-def _lag_faults(lags: Sequence[Lag], ras: RasView, scene: Observations) -> list[Fault]:
+def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
     """Steps 3 and 5."""
-    edges = tuple(edge for lag in lags for edge in _edges(lag, scene))
-    faults = _root_faults(edges, ras, scene)
-    grounds = {(lag.group.name, lag.op): lag for lag in lags}
+    edges = tuple(edge for lag in lags for edge in _edges(lag, observations))
+    faults = _root_faults(edges, ras, observations)
+    by_operation = {(lag.group.name, lag.op): lag for lag in lags}
     return [
         replace(
             fault,
             named_by=_BY_RAS,
-            ground=tuple(counted(lag) for lag in _about(fault, grounds)),
+            evidence=tuple(counted(lag) for lag in _about(fault, by_operation)),
             group=None,
             ref=fault.group.ref,
         )
@@ -170,7 +181,7 @@ def _about(fault: Fault, lags: dict[tuple[str, str], Lag]) -> Iterable[Lag]:
     return [lags[key] for key in told if key in lags][:4]
 
 
-def _left_faults(ras: RasView, scene: Observations) -> list[Fault]:
+def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
     """Step 4."""
     faults = []
     for group in ras.groups:
@@ -192,7 +203,7 @@ def _left_faults(ras: RasView, scene: Observations) -> list[Fault]:
                     group=None,
                     ref=group.ref,
                 )
-                for fault in _root_faults(edges, ras, scene)
+                for fault in _root_faults(edges, ras, observations)
             ]
     return faults[:1]
 
@@ -201,12 +212,12 @@ def _has(ranks: Sequence[int]) -> str:
     return f"{ranks_in_words(ranks)} {'has' if len(ranks) == 1 else 'have'}"
 
 
-def _edges(lag: Lag, scene: Observations) -> list[Edge]:
+def _edges(lag: Lag, observations: Observations) -> list[Edge]:
     view, signature = _group_view(lag.group), Signature(lag.op, "nccl")
     return [
         Edge(rank, lag.behind, view, signature, lag.next_operation, False, None, 0)
         for rank in lag.ahead
-        if rank in scene.roster.ranks and not scene.roster.ranks[rank].gone
+        if rank in observations.roster.ranks and not observations.roster.ranks[rank].gone
     ]
 
 
@@ -214,27 +225,27 @@ def _group_view(group: RasGroup) -> GroupView:
     return GroupView(group.name, "", group.members, group.members, False, {}, ())
 
 
-def _root_faults(edges: tuple[Edge, ...], ras: RasView, scene: Observations) -> list[Fault]:
+def _root_faults(edges: tuple[Edge, ...], ras: RasView, observations: Observations) -> list[Fault]:
     """Name the roots that nothing speaks for; where any root may be waiting itself, nobody."""
     graph = WaitGraph(edges)
-    roots = [rank for rank in graph.roots() if rank in scene.roster.ranks]
-    if not roots or any(_may_wait(rank, scene) for rank in roots):
+    roots = [rank for rank in graph.roots() if rank in observations.roster.ranks]
+    if not roots or any(_may_wait(rank, observations) for rank in roots):
         return []
     together: dict[tuple[Kind, str, str, int | None], list[int]] = defaultdict(list)
     for root in roots:
         first = first_edge(graph.edges_to([root]))
         where = ("", "", None) if first is None else (first.group.name, first.signature.op, first.sequence)
-        together[kind_of(root, scene), *where].append(root)
-    found = (_root_fault(key[0], tuple(ranks), graph, ras, scene) for key, ranks in together.items())
+        together[kind_of(root, observations), *where].append(root)
+    found = (_root_fault(key[0], tuple(ranks), graph, ras, observations) for key, ranks in together.items())
     return [fault for fault in found if fault is not None]
 
 
 def _root_fault(
-    kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, ras: RasView, scene: Observations
+    kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, ras: RasView, observations: Observations
 ) -> Fault | None:
     """The fault of roots that are waited for in one operation; None where nothing but one report speaks for it."""
     leading, victims = graph.edges_to(culprits), tuple(sorted(graph.victims_of(culprits)))
-    agreed = all(scene.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, scene)
+    agreed = all(observations.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, observations)
     first = first_edge(leading)
     if first is None or not (ras.still or agreed):
         return None
@@ -242,7 +253,7 @@ def _root_fault(
         kind=kind,
         culprits=culprits,
         victims=victims,
-        certainty=of_counts(kind, culprits, agreed=agreed and ras.still, scene=scene),
+        certainty=of_counts(kind, culprits, agreed=agreed and ras.still, observations=observations),
         edges=leading,
         group=first.group,
         op=first.signature.op,
@@ -251,20 +262,20 @@ def _root_fault(
     )
 
 
-def _may_wait(rank: int, scene: Observations) -> bool:
+def _may_wait(rank: int, observations: Observations) -> bool:
     """Does its stack say that it waits itself, for others or for its device?"""
-    view, activity = scene.roster.ranks[rank], scene.activities.get(rank)
+    view, activity = observations.roster.ranks[rank], observations.activities.get(rank)
     if activity is None or view.gone or view.presence is Presence.STOPPED:
         return False
     return activity.may_wait_for_ranks
 
 
-def _some_wait(ranks: Sequence[int], scene: Observations) -> bool:
-    return any(_may_wait(rank, scene) for rank in ranks)
+def _some_wait(ranks: Sequence[int], observations: Observations) -> bool:
+    return any(_may_wait(rank, observations) for rank in ranks)
 
 
-def _waiters(scene: Observations, *, without: Sequence[int]) -> tuple[int, ...]:
+def _waiters(observations: Observations, *, without: Sequence[int]) -> tuple[int, ...]:
     """Who waits by their stacks; where no stack was seen, all that are not gone."""
-    left = [view.rank for view in scene.roster.present() if view.rank not in without]
-    seen = [rank for rank in left if scene.doing(rank) is not Doing.UNKNOWN]
-    return tuple(sorted(rank for rank in seen if _may_wait(rank, scene)) if seen else left)
+    left = [view.rank for view in observations.roster.present() if view.rank not in without]
+    seen = [rank for rank in left if observations.doing(rank) is not Doing.UNKNOWN]
+    return tuple(sorted(rank for rank in seen if _may_wait(rank, observations)) if seen else left)

@@ -1,6 +1,6 @@
 """Steps 4 to 7 put together: which faults the flight records show, most rooted first.
 
-Grounds are tried from the strongest to the weakest: a signature that differs, a root or a cycle of the wait-for
+Evidence is tried from the strongest to the weakest: a signature that differs, a root or a cycle of the wait-for
 graph, and an operation that everybody has joined and nobody leaves.
 """
 
@@ -20,40 +20,42 @@ from shared.answer.words import Cause, Certainty, Kind
 from shared.wire.trace import Trace
 
 
-def faults_by_record(scene: Observations) -> list[Fault]:
+def faults_by_record(observations: Observations) -> list[Fault]:
     """Return the faults that the flight records show; empty where they show none."""
     # 4. Same sequence, different signature.
-    disputes = disputes_of(scene.groups, scene.traces)
+    disputes = disputes_of(observations.groups, observations.traces)
     convicted = frozenset(rank for mismatch in disputes for rank in mismatch.culprits)
     disputed = frozenset(rank for mismatch in disputes for rank in mismatch.ranks)
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
-    graph = WaitGraph(scene.edges, cut=convicted)
-    joined = [edge for edge in scene.edges if not edge.holders]
+    graph = WaitGraph(observations.edges, cut=convicted)
+    joined = [edge for edge in observations.edges if not edge.holders]
     entered = {edge.waiter for edge in joined if edge.waiter in disputed or not left_behind(edge)}
-    queued = {rank for edge in scene.edges for rank in edge.queued}
-    entered |= _stuck_in_what_is_lost(scene) - queued
+    queued = {rank for edge in observations.edges for rank in edge.queued}
+    entered |= _stuck_in_what_is_lost(observations) - queued
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
-    hidden = [rank for rank in roots if waits_unrecorded(rank, scene)]
-    programs = CallOrders(scene.groups, scene.traces)
-    faults = [_mismatch_fault(mismatch, graph, scene) for mismatch in disputes]
-    faults += root_faults([rank for rank in roots if rank not in hidden], graph, scene, programs)
+    hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
+    programs = CallOrders(observations.groups, observations.traces)
+    faults = [_mismatch_fault(mismatch, graph, observations) for mismatch in disputes]
+    faults += root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)
     if hidden and not faults:
-        faults = hidden_faults(tuple(hidden), graph, scene)
-    held = graph.victims_of([*convicted, *(rank for rank in roots if not _only_undumped(rank, scene))]) | disputed
+        faults = hidden_faults(tuple(hidden), graph, observations)
+    held = (
+        graph.victims_of([*convicted, *(rank for rank in roots if not _only_undumped(rank, observations))]) | disputed
+    )
     behind = graph.victims_of(roots)
     cycles = [cycle for cycle in graph.cycles() if not held & set(cycle)]
-    circles = [(cycle, circle_fault(cycle, graph, scene, programs)) for cycle in cycles]
+    circles = [(cycle, circle_fault(cycle, graph, observations, programs)) for cycle in cycles]
     faults += [fault for cycle, fault in circles if _stands_alone(fault) or not behind & set(cycle)]
-    faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, scene) for r in fault.culprits))
+    faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, observations) for r in fault.culprits))
     # 7. All issued, none completed.
-    return faults or stuck_faults(graph, scene, programs)
+    return faults or stuck_faults(graph, observations, programs)
 
 
-def _stuck_in_what_is_lost(scene: Observations) -> set[int]:
+def _stuck_in_what_is_lost(observations: Observations) -> set[int]:
     """Ranks whose oldest record that is left of a group is unfinished: so may be what was before. They are no roots."""
     known: dict[tuple[int, int], bool] = {}
     found = set()
-    for rank, trace in scene.traces.items():
+    for rank, trace in observations.traces.items():
         if trace.truncated:
             key = id(trace.group), id(trace.state)  # ranks of one program may share their columns
             if key not in known:
@@ -73,12 +75,12 @@ def _stands_alone(fault: Fault) -> bool:
     return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
 
 
-def _only_undumped(rank: int, scene: Observations) -> bool:
+def _only_undumped(rank: int, observations: Observations) -> bool:
     """Is all that is wrong with the rank, as far as known, that there is no dump of it?"""
-    return not scene.roster.live and kind_of(rank, scene) is Kind.RANK_MISSING
+    return not observations.roster.live and kind_of(rank, observations) is Kind.RANK_MISSING
 
 
-def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Observations) -> Fault:
+def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observations) -> Fault:
     involved = set(mismatch.ranks)
     victims = (involved | graph.victims_of(involved)) - set(mismatch.culprits)
     return Fault(
@@ -87,7 +89,7 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, scene: Observations) -
         victims=tuple(sorted(victims)),
         certainty=of_mismatch(mismatch),
         cause=Cause.USER_CODE,
-        edges=tuple(edge for edge in scene.edges if edge.group is mismatch.group),
+        edges=tuple(edge for edge in observations.edges if edge.group is mismatch.group),
         mismatch=mismatch,
         group=mismatch.group,
         op=mismatch.sides[0][1].op,

@@ -1,6 +1,6 @@
 """Step 9 of the verdict: the same questions without a recorder, from stacks and process state.
 
-Weaker ground, so weaker words: a rank is named only where it stands outside communication while others wait, or
+Weaker evidence, so weaker words: a rank is named only where it stands outside communication while others wait, or
 where it is alone in another collective than a clear majority, in a job without smaller groups: in one of those it may
 rightly wait for a partner who is the one that strayed. Operations with a root or a peer rightly differ between ranks
 and are never held against anyone. Where a rank's stack is not known, the odd one among the rest is not, either.
@@ -31,89 +31,103 @@ _ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|haban
 NO_RECORD = "no flight record shows which operation each rank is in; this rests on stacks alone"
 
 
-def faults_by_stacks(scene: Observations) -> list[Fault]:
+def faults_by_stacks(observations: Observations) -> list[Fault]:
     """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
-    waiting = tuple(rank for rank, activity in scene.activities.items() if _waits(rank, activity, scene))
+    waiting = tuple(rank for rank, activity in observations.activities.items() if _waits(rank, activity, observations))
     if not waiting:
         return []
-    outside = outsiders(scene)
+    outside = outsiders(observations)
     if outside:
-        return _outsider_faults(outside, waiting, scene)
-    if _starting(waiting, scene):
-        return [_shared_fault(waiting, scene, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
-    if len(waiting) < len(scene.roster.ranks):
-        return [_shared_fault(waiting, scene)]
-    if all(scene.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
-        return [_p2p_fault(waiting, scene)]
-    return [_in_rendezvous(waiting, scene) or _odd_fault(waiting, scene) or _shared_fault(waiting, scene)]
+        return _outsider_faults(outside, waiting, observations)
+    if _starting(waiting, observations):
+        return [_shared_fault(waiting, observations, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
+    if len(waiting) < len(observations.roster.ranks):
+        return [_shared_fault(waiting, observations)]
+    if all(observations.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
+        return [_p2p_fault(waiting, observations)]
+    return [
+        _in_rendezvous(waiting, observations)
+        or _odd_fault(waiting, observations)
+        or _shared_fault(waiting, observations)
+    ]
 
 
-def may_be_slow(fault: Fault, scene: Observations) -> bool:
+def may_be_slow(fault: Fault, observations: Observations) -> bool:
     """All wait, and no record tells for how long: a device may be at work for all of them, or the network."""
-    if scene.traces or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
+    if observations.traces or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
         return False
-    looks = [look for view in scene.roster.present() for look in view.looks[-1:]]
+    looks = [look for view in observations.roster.present() for look in view.looks[-1:]]
     on_device = any(isinstance(look.fds, Fds) and any(map(_ACCELERATOR.match, look.fds.devices)) for look in looks)
-    return on_device or bool(scene.motion.carrying) or any(scene.doing(rank) is Doing.DEVICE for rank in fault.victims)
+    return (
+        on_device
+        or bool(observations.motion.carrying)
+        or any(observations.doing(rank) is Doing.DEVICE for rank in fault.victims)
+    )
 
 
-def _waits(rank: int, activity: Activity, scene: Observations) -> bool:
-    here = scene.roster.ranks[rank]
+def _waits(rank: int, activity: Activity, observations: Observations) -> bool:
+    here = observations.roster.ranks[rank]
     return activity.may_wait_for_ranks and not here.gone and here.presence is not Presence.STOPPED
 
 
-def _starting(waiting: tuple[int, ...], scene: Observations) -> bool:
+def _starting(waiting: tuple[int, ...], observations: Observations) -> bool:
     """Are all who wait still building the default group? A store is waited for later, too."""
     return all(
-        scene.doing(rank) is Doing.STORE
-        and any(frame.function == "init_process_group" for frame in scene.activities[rank].frames)
+        observations.doing(rank) is Doing.STORE
+        and any(frame.function == "init_process_group" for frame in observations.activities[rank].frames)
         for rank in waiting
     )
 
 
-def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], scene: Observations) -> list[Fault]:
+def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> list[Fault]:
     by_kind: dict[Kind, list[int]] = defaultdict(list)
     for rank in outside:
-        by_kind[kind_of(rank, scene)].append(rank)
-    starting = _starting(waiting, scene)
-    lone = _alone_in_a_collective(outside, waiting, scene)
+        by_kind[kind_of(rank, observations)].append(rank)
+    starting = _starting(waiting, observations)
+    lone = _alone_in_a_collective(outside, waiting, observations)
     if lone is not None:
         return [lone]
     faults = []
     for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
-        named = _named(kind, tuple(ranks), waiting, scene)
-        if starting and all(scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks):
+        named = _named(kind, tuple(ranks), waiting, observations)
+        if starting and all(observations.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks):
             named = ()  # the rendezvous shows that somebody has not come, and not who
         faults.append(
             Fault(
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
                 culprits=named,
                 victims=tuple(sorted(waiting)),
-                certainty=of_outsiders(kind, named, scene),
+                certainty=of_outsiders(kind, named, observations),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
-                op=_common_op(waiting, scene),
-                remarks=() if scene.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
+                op=_common_op(waiting, observations),
+                remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
             )
         )
     return faults
 
 
-def _alone_in_a_collective(outside: tuple[int, ...], waiting: tuple[int, ...], scene: Observations) -> Fault | None:
+def _alone_in_a_collective(
+    outside: tuple[int, ...], waiting: tuple[int, ...], observations: Observations
+) -> Fault | None:
     """One rank in a collective that nobody else has come to, while devices hold up all others, wherever these are.
 
     A launch blocks in any line once the device's queue is full, and so does `.item()`: ranks that stand in several such
     lines, beside others that wait for their devices, are not outside communication. One alone may well be the cause.
     """
-    inside = [rank for rank in waiting if _is_symmetric(scene.activities[rank])]
-    on_devices = [rank for rank in waiting if scene.doing(rank) is Doing.DEVICE]
-    seen = [scene.activities[rank] for rank in outside if rank in scene.activities and rank not in waiting]
+    inside = [rank for rank in waiting if _is_symmetric(observations.activities[rank])]
+    on_devices = [rank for rank in waiting if observations.doing(rank) is Doing.DEVICE]
+    seen = [
+        observations.activities[rank] for rank in outside if rank in observations.activities and rank not in waiting
+    ]
     held = any(one.cause in TELLING for one in seen) or len({one.frames[-1:] for one in seen}) < 2
     if len(inside) != 1 or not on_devices or len(inside) + len(on_devices) < len(waiting) or held:
         return None
     if len(seen) < len(outside):
         return None
     others = tuple(sorted({*waiting, *outside} - {*inside}))
-    remark = f"no other rank is in its {scene.activities[inside[0]].op}; the others may be waiting for their devices"
+    remark = (
+        f"no other rank is in its {observations.activities[inside[0]].op}; the others may be waiting for their devices"
+    )
     return Fault(
         Kind.RANK_NOT_JOINED,
         tuple(inside),
@@ -124,21 +138,21 @@ def _alone_in_a_collective(outside: tuple[int, ...], waiting: tuple[int, ...], s
     )
 
 
-def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], scene: Observations) -> tuple[int, ...]:
+def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
     """Where most ranks are outside and a few wait, the few may be the odd ones: then nobody is named."""
-    held = all(scene.activities[rank].cause in TELLING for rank in ranks if rank in scene.activities)
+    held = all(observations.activities[rank].cause in TELLING for rank in ranks if rank in observations.activities)
     few_wait = len(ranks) > len(waiting)
     return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
 
 
-def _common_op(ranks: tuple[int, ...], scene: Observations) -> str | None:
-    ops = {scene.activities[rank].op for rank in ranks}
+def _common_op(ranks: tuple[int, ...], observations: Observations) -> str | None:
+    ops = {observations.activities[rank].op for rank in ranks}
     return ops.pop() if len(ops) == 1 else None
 
 
-def _p2p_fault(waiting: tuple[int, ...], scene: Observations) -> Fault:
+def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
-    op = _common_op(waiting, scene)
+    op = _common_op(waiting, observations)
     one_way = op in ("send", "recv", "isend", "irecv")
     return Fault(
         kind=Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER,
@@ -151,14 +165,14 @@ def _p2p_fault(waiting: tuple[int, ...], scene: Observations) -> Fault:
     )
 
 
-def _in_rendezvous(waiting: tuple[int, ...], scene: Observations) -> Fault | None:
+def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Fault | None:
     """A few wait in the store while the many wait in collectives, or a few went past a group that the many make."""
-    storing = tuple(rank for rank in waiting if scene.doing(rank) is Doing.STORE)
+    storing = tuple(rank for rank in waiting if observations.doing(rank) is Doing.STORE)
     others = tuple(rank for rank in waiting if rank not in storing)
     if not storing or not others or len(storing) == len(others):
         return None
     odd, most = (storing, others) if len(storing) < len(others) else (others, storing)
-    if odd is others and not all(makes_group(rank, scene) for rank in storing):
+    if odd is others and not all(makes_group(rank, observations) for rank in storing):
         return None
     where = f"{ranks_in_words(storing)} wait in the store, {ranks_in_words(others)} in collectives"
     rule = "; all ranks must take part in creating a new group" if odd is others else ""
@@ -168,43 +182,46 @@ def _in_rendezvous(waiting: tuple[int, ...], scene: Observations) -> Fault | Non
         most,
         Certainty.SUSPECTED,
         cause=Cause.USER_CODE if odd is others else None,
-        op=_common_op(most, scene),
+        op=_common_op(most, observations),
         remarks=(f"{where}{rule}; {NO_RECORD}",),
     )
 
 
-def _odd_fault(waiting: tuple[int, ...], scene: Observations) -> Fault | None:
+def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | None:
     """The minority that is in another operation than a clear majority, if there is one.
 
-    Another line with the same operation is no ground: a rank may rightly wait for its partner in a smaller group.
+    Another line with the same operation proves nothing: a rank may rightly wait for its partner in a smaller group.
     Nor is another operation where there are such groups; then the odd rank is told, and nobody is named.
     """
     places: dict[str | None, list[int]] = defaultdict(list)
     for rank in waiting:
-        places[scene.activities[rank].op].append(rank)
+        places[observations.activities[rank].op].append(rank)
     largest = max(places.values(), key=lambda ranks: (len(ranks), -ranks[0]))
     odd = tuple(rank for rank in waiting if rank not in largest)
-    symmetric = all(_is_symmetric(scene.activities[rank]) for rank in waiting)
+    symmetric = all(_is_symmetric(observations.activities[rank]) for rank in waiting)
     if not odd or not symmetric or not is_majority(len(largest), len(waiting)) or len(places) > 2:
         return None
-    remark = f"{ranks_in_words(odd)} in {scene.activities[odd[0]].op}, the others in {scene.activities[largest[0]].op}"
-    if not _has_one_group(waiting, scene):
+    theirs, usual = (observations.activities[ranks[0]].op for ranks in (odd, largest))
+    remark = f"{ranks_in_words(odd)} in {theirs}, the others in {usual}"
+    if not _has_one_group(waiting, observations):
         told = f"{remark}: it may be a victim in a smaller group; {NO_RECORD}"
-        return replace(_shared_fault(waiting, scene), remarks=(told,))
+        return replace(_shared_fault(waiting, observations), remarks=(told,))
     return Fault(
-        kind=Kind.COLLECTIVE_MISMATCH if not scene.groups else Kind.RANK_NOT_JOINED,
+        kind=Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED,
         culprits=odd,
         victims=tuple(largest),
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
-        op=scene.activities[odd[0]].op,
+        op=observations.activities[odd[0]].op,
         remarks=(f"{remark}; {NO_RECORD}",),
     )
 
 
-def _has_one_group(ranks: tuple[int, ...], scene: Observations) -> bool:
+def _has_one_group(ranks: tuple[int, ...], observations: Observations) -> bool:
     """Has every rank the threads of one process group, and of no second one?"""
-    threads = [process.group_threads for rank in ranks if (process := scene.roster.ranks[rank].process) is not None]
+    threads = [
+        process.group_threads for rank in ranks if (process := observations.roster.ranks[rank].process) is not None
+    ]
     return len(threads) == len(ranks) and all(each and max(each.values()) == 1 for each in threads)
 
 
@@ -213,7 +230,11 @@ def _is_symmetric(activity: Activity) -> bool:
 
 
 def _shared_fault(
-    waiting: tuple[int, ...], scene: Observations, *, kind: Kind = Kind.STUCK_TOGETHER, cause: Cause = Cause.UNKNOWN
+    waiting: tuple[int, ...],
+    observations: Observations,
+    *,
+    kind: Kind = Kind.STUCK_TOGETHER,
+    cause: Cause = Cause.UNKNOWN,
 ) -> Fault:
     return Fault(
         kind=kind,
@@ -221,6 +242,6 @@ def _shared_fault(
         victims=waiting,
         certainty=Certainty.SUSPECTED,
         cause=cause,
-        op=_common_op(waiting, scene),
+        op=_common_op(waiting, observations),
         remarks=(f"all ranks are waiting in communication; {NO_RECORD}",),
     )

@@ -1,8 +1,8 @@
 """How sure a finding is, by what it rests on.
 
 `proven`     what was recorded, or the state of a process, shows it: no healthy job looks so.
-`supported`  it follows from two grounds that do not depend on each other, or from one once all others are excluded.
-`suspected`  one weak ground, a majority of one, or nothing but elimination.
+`supported`  it follows from two independent pieces of evidence, or from one once all others are excluded.
+`suspected`  one weak piece of evidence, a majority of one, or nothing but elimination.
 
 Log lines are weighed where they are put together, in `by_logs.py`: a vote is surer for the witnesses that agree.
 """
@@ -19,23 +19,23 @@ from collector.judge.records.mismatch import Mismatch
 from shared.answer.words import Certainty, Kind
 
 
-def shown_by_process(kind: Kind, ranks: Sequence[int], scene: Observations) -> bool:
+def shown_by_process(kind: Kind, ranks: Sequence[int], observations: Observations) -> bool:
     """Is the state of their processes all the proof that is needed: stopped, or ended as somebody saw?"""
-    return kind is Kind.RANK_STOPPED or all(scene.roster.ranks[rank].exited is not None for rank in ranks)
+    return kind is Kind.RANK_STOPPED or all(observations.roster.ranks[rank].exited is not None for rank in ranks)
 
 
-def of_root(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, scene: Observations) -> Certainty:
+def of_root(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, observations: Observations) -> Certainty:
     """Return how sure it is that others wait for these ranks, by records.
 
     Proven where marks or process state show it; what rests on elimination or inference is weaker.
-    That others wait and that a node is silent are two grounds: neither shows what the ranks on that node do.
+    That others wait and that a node is silent are two pieces of evidence: neither shows what the ranks on that node do.
     """
-    if shown_by_process(kind, culprits, scene):
+    if shown_by_process(kind, culprits, observations):
         return Certainty.PROVEN
-    if left_out(culprits, scene):
+    if left_out(culprits, observations):
         return Certainty.SUSPECTED
     if kind is Kind.RANK_UNREACHABLE:
-        silent = [scene.roster.ranks[rank].unanswered for rank in culprits]
+        silent = [observations.roster.ranks[rank].unanswered for rank in culprits]
         known = all(node is not None and node.ranks for node in silent)
         return Certainty.SUPPORTED if known else Certainty.SUSPECTED
     if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
@@ -48,20 +48,20 @@ def of_root(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, scene: Obs
     return Certainty.SUSPECTED
 
 
-def of_outsiders(kind: Kind, ranks: tuple[int, ...], scene: Observations) -> Certainty:
+def of_outsiders(kind: Kind, ranks: tuple[int, ...], observations: Observations) -> Certainty:
     """Return how sure it is that these ranks hold up those whose stacks wait, where no record tells."""
-    if ranks and shown_by_process(kind, ranks, scene):
+    if ranks and shown_by_process(kind, ranks, observations):
         return Certainty.PROVEN
     if kind is Kind.RANK_NOT_JOINED:
-        agreed = ranks and all(scene.activities[rank].kernel_agrees for rank in ranks)
+        agreed = ranks and all(observations.activities[rank].kernel_agrees for rank in ranks)
         return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
-    guessed = kind is Kind.RANK_MISSING and (not scene.roster.live or left_out(ranks, scene))
+    guessed = kind is Kind.RANK_MISSING and (not observations.roster.live or left_out(ranks, observations))
     return Certainty.SUSPECTED if guessed else Certainty.SUPPORTED
 
 
-def of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, scene: Observations) -> Certainty:
+def of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observations: Observations) -> Certainty:
     """Return how sure counts of NCCL RAS make it; `agreed`: two reports, and the stacks, say the same."""
-    if shown_by_process(kind, culprits, scene):
+    if shown_by_process(kind, culprits, observations):
         return Certainty.PROVEN
     return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
 
@@ -81,11 +81,14 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Certainty:
     return Certainty.PROVEN if complete else Certainty.SUPPORTED
 
 
-def tempered(fault: Fault, scene: Observations) -> Fault:
+def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
-    busy = any(scene.motion.by_rank.get(rank) is Motion.BUSY and not scene.only_waits(rank) for rank in fault.culprits)
-    passing = busy or any(scene.activities[r].may_pass for r in fault.culprits if r in scene.activities)
-    weaker = (passing and fault.kind is Kind.RANK_NOT_JOINED) or _rests_on_inference(fault, scene)
+    busy = any(
+        observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.only_waits(rank)
+        for rank in fault.culprits
+    )
+    passing = busy or any(observations.activities[r].may_pass for r in fault.culprits if r in observations.activities)
+    weaker = (passing and fault.kind is Kind.RANK_NOT_JOINED) or _rests_on_inference(fault, observations)
     return replace(fault, certainty=unproven(fault.certainty)) if weaker else fault
 
 
@@ -94,9 +97,11 @@ def unproven(certainty: Certainty) -> Certainty:
     return Certainty.SUPPORTED if certainty is Certainty.PROVEN else certainty
 
 
-def _rests_on_inference(fault: Fault, scene: Observations) -> bool:
+def _rests_on_inference(fault: Fault, observations: Observations) -> bool:
     """Does it depend on a group whose members were inferred? The default group is the world, once its size is known."""
     if fault.kind in (Kind.RANK_STOPPED, Kind.RANK_EXITED):
         return False
     groups = [edge.group for edge in (*fault.edges, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
-    return any(group.inferred and not (group.is_default and scene.roster.world_size is not None) for group in groups)
+    return any(
+        group.inferred and not (group.is_default and observations.roster.world_size is not None) for group in groups
+    )

@@ -40,10 +40,10 @@ class Fault:
     remarks: tuple[str, ...] = ()
     named_by: frozenset[Accuser] = frozenset()
     """Empty: it rests on records, stacks and process states alone, or on nothing but absence."""
-    ground: tuple[Evidence, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     """What it rests on besides records, stacks and process states."""
     said: str = ""
-    """The finding in one sentence, where the usual words do not fit its ground."""
+    """The finding in one sentence, where the usual words do not fit its evidence."""
     ref: GroupRef | None = None
     """The group, where no record tells of it."""
     links: tuple[Link, ...] = ()
@@ -63,14 +63,14 @@ _PRESENCE_KINDS = {
 }
 
 
-def kind_of(root: int, scene: Observations) -> Kind:
+def kind_of(root: int, observations: Observations) -> Kind:
     """What sort of fault a rank is that others wait for, by what has become of its process."""
-    return _PRESENCE_KINDS.get(scene.roster.ranks[root].presence, Kind.RANK_NOT_JOINED)
+    return _PRESENCE_KINDS.get(observations.roster.ranks[root].presence, Kind.RANK_NOT_JOINED)
 
 
-def left_out(ranks: Iterable[int], scene: Observations) -> bool:
+def left_out(ranks: Iterable[int], observations: Observations) -> bool:
     """Is any of these ranks only not where all others are? That makes it no more than suspect."""
-    return any(scene.roster.ranks[rank].presence is Presence.LEFT_OUT for rank in ranks)
+    return any(observations.roster.ranks[rank].presence is Presence.LEFT_OUT for rank in ranks)
 
 
 def first_edge(edges: Iterable[Edge]) -> Edge | None:

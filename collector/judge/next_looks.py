@@ -51,41 +51,47 @@ class NextLooks:
 
 def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLooks:
     """Return whom to look at more closely after a survey: the suspects, and some of each kind of bystander."""
-    reading, scene = read(snapshots, expected)
+    reading, observations = read(snapshots, expected)
     after = reading.decided_after
     return NextLooks(
         decided=reading.verdict is Verdict.HUNG,
         decided_after=after + 0.5 if after is not None and after <= LONGEST_WAIT_SECONDS else None,
-        closer=_processes(_worth_a_closer_look(reading, scene), scene)[:MOST_CLOSER_LOOKS],
-        native=_of_suspects(_worth_native_frames(scene.roster, scene.motion, scene.activities), reading, scene),
+        closer=_processes(_worth_a_closer_look(reading, observations), observations)[:MOST_CLOSER_LOOKS],
+        native=_of_suspects(
+            _worth_native_frames(observations.roster, observations.motion, observations.activities),
+            reading,
+            observations,
+        ),
     )
 
 
-def _of_suspects(unclear: tuple[Process, ...], reading: Interpretation, scene: Observations) -> tuple[Process, ...]:
+def _of_suspects(
+    unclear: tuple[Process, ...], reading: Interpretation, observations: Observations
+) -> tuple[Process, ...]:
     """Where somebody is found at fault, what bystanders do in C is not worth stopping them for."""
     culprits = [rank for finding in reading.findings for rank in finding.culprit_ranks]
-    suspects = set(_processes(culprits, scene))
+    suspects = set(_processes(culprits, observations))
     return tuple(process for process in unclear if process in suspects) if suspects else unclear
 
 
-def _worth_a_closer_look(reading: Interpretation, scene: Observations) -> Iterable[int]:
+def _worth_a_closer_look(reading: Interpretation, observations: Observations) -> Iterable[int]:
     """Ranks, the most telling first; some come more than once."""
     findings = reading.findings
     yield from (rank for finding in findings for rank in finding.culprit_ranks[:MOST_OF_A_KIND])
     yield from reading.waited_for[:MOST_OF_A_KIND]
-    yield from (min(scene.roster.ranks), max(scene.roster.ranks))  # whose nodes ask NCCL RAS
+    yield from (min(observations.roster.ranks), max(observations.roster.ranks))  # whose nodes ask NCCL RAS
     for finding in findings:
         yield from unfold(finding.group.ranks)[:MOST_OF_A_KIND] if finding.group is not None else ()
         yield from unfold(finding.victims)[:MOST_OF_A_KIND]
     alike: dict[tuple[Frame, ...], list[int]] = {}
-    for rank, activity in scene.activities.items():
+    for rank, activity in observations.activities.items():
         alike.setdefault(activity.frames, []).append(rank)
     kinds = sorted(alike.values(), key=len)[:MOST_OF_A_KIND]
     yield from (ranks[0] for ranks in kinds)
 
 
-def _processes(ranks: Iterable[int], scene: Observations) -> tuple[Process, ...]:
-    views = [scene.roster.ranks[rank] for rank in dict.fromkeys(ranks) if rank in scene.roster.ranks]
+def _processes(ranks: Iterable[int], observations: Observations) -> tuple[Process, ...]:
+    views = [observations.roster.ranks[rank] for rank in dict.fromkeys(ranks) if rank in observations.roster.ranks]
     identities = [(view.host, view.identity) for view in views if not view.gone]
     return tuple((host, i.pid) for host, i in identities if i is not None and i.pid is not None)
 
@@ -136,11 +142,15 @@ LONGEST_WAIT_SECONDS = 15.0
 
 def pauses_before_further_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[float, ...]:
     """Return the pauses in seconds before each further look that would decide the verdict; often none."""
-    reading, scene = read(snapshots, expected)
-    if not scene.roster.live or len({look.taken_at_ns for look in snapshots}) < 2:
+    reading, observations = read(snapshots, expected)
+    if not observations.roster.live or len({look.taken_at_ns for look in snapshots}) < 2:
         return ()
     if reading.decided_after is not None and reading.decided_after <= LONGEST_WAIT_SECONDS:
         return (reading.decided_after + 0.5,)
-    if reading.verdict is Verdict.NOT_HUNG and not scene.traces and 1 < len(scene.activities) <= MOST_SAMPLED_RANKS:
+    if (
+        reading.verdict is Verdict.NOT_HUNG
+        and not observations.traces
+        and 1 < len(observations.activities) <= MOST_SAMPLED_RANKS
+    ):
         return (QUICK_PAUSE_SECONDS,) * QUICK_LOOKS
     return ()

@@ -65,7 +65,7 @@ def _unheard(group: RasGroup) -> int:
 
 
 def counted(lag: Lag) -> SequenceEvidence:
-    """The ground of a lag."""
+    """The evidence for a lag."""
     return SequenceEvidence(
         ranks=fold(lag.group.members),
         text=f"NCCL RAS: {_in_words(lag.op, lag.levels)} in communicator {lag.group.name}",
@@ -93,9 +93,9 @@ def _whose(level: Level) -> str:
     return f"{level.number} rank{'s' * (level.number != 1)}"
 
 
-def with_counts(faults: list[Fault], scene: Observations) -> list[Fault]:
-    """Put what RAS counted beside faults that rest on other ground."""
-    remark = remark_of(scene.roster.ras)
+def with_counts(faults: list[Fault], observations: Observations) -> list[Fault]:
+    """Put what RAS counted beside faults that rest on other evidence."""
+    remark = remark_of(observations.roster.ras)
     return [replace(fault, remarks=(*fault.remarks, remark)) for fault in faults] if remark else faults
 
 
@@ -113,15 +113,15 @@ def remark_of(ras: RasView | None) -> str:
     return ""
 
 
-def doubt_of(scene: Observations) -> str:
+def doubt_of(observations: Observations) -> str:
     """Why files that hold unequal counts, or ranks without an answer, are no verdict; empty where there are none."""
-    remark = remark_of(scene.roster.ras)
+    remark = remark_of(observations.roster.ras)
     counted = (
         f"{remark}; a second report with the same counts would confirm it"
-        if remark and not _is_still(scene)
+        if remark and not _is_still(observations)
         else remark
     )
-    silent = () if scene.roster.ras is None else tuple(scene.roster.ras.trouble)
+    silent = () if observations.roster.ras is None else tuple(observations.roster.ras.trouble)
     if not silent:
         return counted
     answers = "does not answer" if len(silent) == 1 else "do not answer"
@@ -129,5 +129,5 @@ def doubt_of(scene: Observations) -> str:
     return f"{asked}; {counted}" if counted else asked
 
 
-def _is_still(scene: Observations) -> bool:
-    return scene.roster.ras is not None and scene.roster.ras.still
+def _is_still(observations: Observations) -> bool:
+    return observations.roster.ras is not None and observations.roster.ras.still

@@ -20,30 +20,30 @@ from shared.ranks import ranks_in_words
 _MOST_HOSTS = 6
 
 
-def of_looked_at(faults: Sequence[Fault], scene: Observations) -> list[Fault]:
+def of_looked_at(faults: Sequence[Fault], observations: Observations) -> list[Fault]:
     """Leave out the faults that have nothing but unseen ranks to blame."""
-    return [fault for fault in faults if not _of_unseen(fault, scene)]
+    return [fault for fault in faults if not _of_unseen(fault, observations)]
 
 
-def waits_for_unseen(faults: Sequence[Fault], scene: Observations) -> Fault | None:
+def waits_for_unseen(faults: Sequence[Fault], observations: Observations) -> Fault | None:
     """Return the first fault that blames unseen ranks alone: where the next look should go."""
-    return next((fault for fault in faults if _of_unseen(fault, scene)), None)
+    return next((fault for fault in faults if _of_unseen(fault, observations)), None)
 
 
-def _of_unseen(fault: Fault, scene: Observations) -> bool:
-    unseen = (scene.roster.ranks[rank].presence is Presence.UNSEEN for rank in fault.culprits)
+def _of_unseen(fault: Fault, observations: Observations) -> bool:
+    unseen = (observations.roster.ranks[rank].presence is Presence.UNSEEN for rank in fault.culprits)
     return bool(fault.culprits) and not fault.named_by and all(unseen)
 
 
-def beside_the_seen(faults: Sequence[Fault], scene: Observations) -> list[Fault]:
+def beside_the_seen(faults: Sequence[Fault], observations: Observations) -> list[Fault]:
     """Put what is proven before what silence suggests, and make a remark of silence beside a culprit that is seen."""
     silent = [fault for fault in faults if fault.kind is Kind.RANK_UNREACHABLE]
     seen = [fault for fault in faults if fault.kind is not Kind.RANK_UNREACHABLE]
     if not silent or not any(map(_blames_somebody, seen)):
         return list(faults)
     seen.sort(key=lambda fault: not _blames_somebody(fault))
-    named = [bool(with_descriptors(fault, scene).named_by) for fault in silent]
-    remarks = [_remark(fault, scene) for fault, more in zip(silent, named, strict=True) if not more]
+    named = [bool(with_descriptors(fault, observations).named_by) for fault in silent]
+    remarks = [_remark(fault, observations) for fault, more in zip(silent, named, strict=True) if not more]
     first = replace(seen[0], remarks=(*seen[0].remarks, *remarks))
     return [first, *seen[1:], *(fault for fault, more in zip(silent, named, strict=True) if more)]
 
@@ -52,15 +52,15 @@ def _blames_somebody(fault: Fault) -> bool:
     return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
 
 
-def _remark(fault: Fault, scene: Observations) -> str:
-    who, where = ranks_in_words(fault.culprits), on_silent_nodes(fault.culprits, scene)
+def _remark(fault: Fault, observations: Observations) -> str:
+    who, where = ranks_in_words(fault.culprits), on_silent_nodes(fault.culprits, observations)
     return f"others also wait for {who} on {where} and {either(fault.culprits, 'it', 'they')} may be waiting, too"
 
 
-def on_silent_nodes(ranks: Sequence[int], scene: Observations) -> str:
+def on_silent_nodes(ranks: Sequence[int], observations: Observations) -> str:
     """Say on which nodes they are, that did not answer; ends in a comma."""
-    hosts = sorted({host for rank in ranks if (host := scene.roster.ranks[rank].host) is not None})
-    if any(scene.roster.ranks[rank].host is None for rank in ranks):
+    hosts = sorted({host for rank in ranks if (host := observations.roster.ranks[rank].host) is not None})
+    if any(observations.roster.ranks[rank].host is None for rank in ranks):
         return "a node that does not answer," if len(ranks) == 1 else "nodes that do not answer,"
     if len(hosts) == 1:
         return f"{hosts[0]}, which does not answer,"

@@ -77,32 +77,32 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
 
     `id`, `made_at` and `took_seconds` are the caller's to fill in: this function knows no clock.
     """
-    reading, scene = read(snapshots, expected)
+    reading, observations = read(snapshots, expected)
     snapshots, expected, doubts = one_users(snapshots, expected)  # 0
     return Diagnosis(
-        job=scene.roster.job,
+        job=observations.roster.job,
         user=expected.user,
         verdict=reading.verdict,
         state=reading.state,
-        headline=headline_of(reading, scene),
+        headline=headline_of(reading, observations),
         findings=reading.findings,
-        next_steps=() if reading.findings else steps_to_know_more(reading, scene),
-        stack_classes=classes_of(scene.roster, scene.activities),
+        next_steps=() if reading.findings else steps_to_know_more(reading, observations),
+        stack_classes=classes_of(observations.roster, observations.activities),
         checks=check_job(snapshots, expected),
-        coverage=coverage_of(scene.roster, expected, snapshots),
+        coverage=coverage_of(observations.roster, expected, snapshots),
         conflicts=doubts
-        + scene.roster.conflicts
-        + conflicts_by_logs(reading.findings, scene)
-        + device_conflicts(scene),
+        + observations.roster.conflicts
+        + conflicts_by_logs(reading.findings, observations)
+        + device_conflicts(observations),
     )
 
 
 def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Interpretation, Observations]:
-    """The verdict before it is put into words, and the scene it was read from."""
+    """The verdict before it is put into words, and the observations it was read from."""
     snapshots, expected, doubts = one_users(snapshots, expected)  # 0
-    scene = set_scene(snapshots, expected)
-    reading = _read(scene)
-    return (_unproven(reading, doubts) if doubts else reading), scene
+    observations = set_scene(snapshots, expected)
+    reading = _read(observations)
+    return (_unproven(reading, doubts) if doubts else reading), observations
 
 
 def _unproven(reading: Interpretation, doubts: Sequence[Conflict]) -> Interpretation:
@@ -129,27 +129,29 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster))
 
 
-def _read(scene: Observations) -> Interpretation:
-    if not scene.activities and not scene.roster.unowned:
-        return _nobody_left(scene)  # A
-    if _moves(scene):  # B
-        return _moving(scene)
-    recorded = faults_by_record(scene)
-    faults = with_logs(of_looked_at(recorded, scene) or faults_by_ras(scene), scene)  # C
-    by_stacks = [] if faults else faults_by_stacks(scene)
-    seen = of_looked_at(by_stacks, scene)
-    faults = faults or weighed(faults_by_logs(scene), with_counts(seen, scene), scene)  # D
+def _read(observations: Observations) -> Interpretation:
+    if not observations.activities and not observations.roster.unowned:
+        return _nobody_left(observations)  # A
+    if _moves(observations):  # B
+        return _moving(observations)
+    recorded = faults_by_record(observations)
+    faults = with_logs(of_looked_at(recorded, observations) or faults_by_ras(observations), observations)  # C
+    by_stacks = [] if faults else faults_by_stacks(observations)
+    seen = of_looked_at(by_stacks, observations)
+    faults = faults or weighed(faults_by_logs(observations), with_counts(seen, observations), observations)  # D
     if not faults:  # E
-        elsewhere = waits_for_unseen((*recorded, *by_stacks), scene)
-        return _quiet(scene) if elsewhere is None else _unseen(elsewhere)
-    faults = beside_the_seen(faults, scene)  # F
-    doubts = [_doubt(fault, scene) for fault in faults]  # G
+        elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
+        return _quiet(observations) if elsewhere is None else _unseen(elsewhere)
+    faults = beside_the_seen(faults, observations)  # F
+    doubts = [_doubt(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
     if first is not None and not due:
         return first
-    told = [with_descriptors(with_nodes(tempered(fault, scene), scene), scene) for fault in due]  # H
-    findings = tuple(finding_of(fault, scene) for fault in told)
+    told = [
+        with_descriptors(with_nodes(tempered(fault, observations), observations), observations) for fault in due
+    ]  # H
+    findings = tuple(finding_of(fault, observations) for fault in told)
     return Interpretation(
         Verdict.HUNG, "", findings=findings, decided_after=None if first is None else first.decided_after
     )
@@ -159,35 +161,45 @@ def _decided_after(doubt: Interpretation) -> float:
     return float("inf") if doubt.decided_after is None else doubt.decided_after
 
 
-def _nobody_left(scene: Observations) -> Interpretation:
-    if scene.roster.live and scene.roster.ranks and all(v.presence is Presence.EXITED for v in scene.roster.gone()):
+def _nobody_left(observations: Observations) -> Interpretation:
+    if (
+        observations.roster.live
+        and observations.roster.ranks
+        and all(v.presence is Presence.EXITED for v in observations.roster.gone())
+    ):
         return Interpretation(Verdict.NOT_HUNG, "all its ranks exited during the diagnosis", state="finished")
-    if scene.roster.lost_by_ras:
-        lost = ", ".join(scene.roster.lost_by_ras)
+    if observations.roster.lost_by_ras:
+        lost = ", ".join(observations.roster.lost_by_ras)
         return Interpretation(
             Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; it is unknown which ranks these are"
         )
     return Interpretation(Verdict.CANNOT_TELL, "no rank was seen")
 
 
-def _moves(scene: Observations) -> bool:
+def _moves(observations: Observations) -> bool:
     """Step 2: new operations, or, without a recorder, waiters that wake again."""
-    if scene.motion.ranks(Motion.ADVANCED):
+    if observations.motion.ranks(Motion.ADVANCED):
         return True
-    if scene.traces:
+    if observations.traces:
         return False
-    telling = {rank for rank, activity in scene.activities.items() if activity.doing is not Doing.STORE}
-    woken = scene.motion.woken & telling
-    return any(scene.activities[rank].waits_for_ranks for rank in woken) or (bool(telling) and woken == telling)
+    telling = {rank for rank, activity in observations.activities.items() if activity.doing is not Doing.STORE}
+    woken = observations.motion.woken & telling
+    return any(observations.activities[rank].waits_for_ranks for rank in woken) or (bool(telling) and woken == telling)
 
 
-def _moving(scene: Observations) -> Interpretation:
-    straggler = find_straggler(scene.groups, scene.traces, {view.rank: view.host for view in scene.roster.present()})
+def _moving(observations: Observations) -> Interpretation:
+    straggler = find_straggler(
+        observations.groups, observations.traces, {view.rank: view.host for view in observations.roster.present()}
+    )
     if straggler is not None:
-        return Interpretation(Verdict.SLOW, "", findings=(with_slow_gpus(straggler_finding(straggler, scene), scene),))
-    sampled = None if scene.traces else find_sampled_straggler(scene.roster)
+        return Interpretation(
+            Verdict.SLOW, "", findings=(with_slow_gpus(straggler_finding(straggler, observations), observations),)
+        )
+    sampled = None if observations.traces else find_sampled_straggler(observations.roster)
     if sampled is not None:
-        return Interpretation(Verdict.SLOW, "", findings=(with_slow_gpus(sampled_finding(sampled, scene), scene),))
+        return Interpretation(
+            Verdict.SLOW, "", findings=(with_slow_gpus(sampled_finding(sampled, observations), observations),)
+        )
     return Interpretation(Verdict.NOT_HUNG, "it makes progress", state="running")
 
 
@@ -197,23 +209,23 @@ def _unseen(fault: Fault) -> Interpretation:
     return Interpretation(Verdict.CANNOT_TELL, reason, unseen=fault.culprits)
 
 
-def _quiet(scene: Observations) -> Interpretation:
+def _quiet(observations: Observations) -> Interpretation:
     """Nobody waits for anybody: idle, finished, or not to be told."""
-    if not scene.roster.live:
-        return Interpretation(Verdict.CANNOT_TELL, doubt_of(scene) or _nothing_shown(scene))
-    busy = scene.motion.ranks(Motion.BUSY)
-    if busy and not scene.roster.gone():
+    if not observations.roster.live:
+        return Interpretation(Verdict.CANNOT_TELL, doubt_of(observations) or _nothing_shown(observations))
+    busy = observations.motion.ranks(Motion.BUSY)
+    if busy and not observations.roster.gone():
         return Interpretation(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")
     return Interpretation(Verdict.CANNOT_TELL, "no rank is seen waiting for another, and none moves")
 
 
-def _nothing_shown(scene: Observations) -> str:
-    if not scene.traces:
+def _nothing_shown(observations: Observations) -> str:
+    if not observations.traces:
         return "nothing in stacks or logs shows who waits for whom"
-    ending = [edge for edge in scene.edges if may_be_ending(edge, scene)]
+    ending = [edge for edge in observations.edges if may_be_ending(edge, observations)]
     if ending:
         return f"{_left_unfinished(ending)}: the job may just have ended"
-    if any(map(unfinished, scene.traces.values())):
+    if any(map(unfinished, observations.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
     return "nothing was in flight when the dumps were taken"
 
@@ -226,19 +238,19 @@ def _left_unfinished(edges: list[Edge]) -> str:
     )
 
 
-def _doubt(fault: Fault, scene: Observations) -> Interpretation | None:
+def _doubt(fault: Fault, observations: Observations) -> Interpretation | None:
     """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
-    if not scene.roster.live:
-        return _doubt_of_files(fault, scene)
-    motion = scene.motion
-    suspects = tuple(sorted({*fault.culprits} or scene.activities))
-    stall = _stall(fault, scene)
-    if any(scene.activities[rank].may_be_idle for rank in suspects if rank in scene.activities):
+    if not observations.roster.live:
+        return _doubt_of_files(fault, observations)
+    motion = observations.motion
+    suspects = tuple(sorted({*fault.culprits} or observations.activities))
+    stall = _stall(fault, observations)
+    if any(observations.activities[rank].may_be_idle for rank in suspects if rank in observations.activities):
         return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
     recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
     at_once = fault.kind in _NEVER_PASSES and recorded
-    needed = motion.needed(busy=_takes_time(fault, suspects, scene), at_once=at_once)
-    sent = under_way(fault, scene) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
+    needed = motion.needed(busy=_takes_time(fault, suspects, observations), at_once=at_once)
+    sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
     if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
     if stall >= needed:
@@ -250,17 +262,17 @@ def _doubt(fault: Fault, scene: Observations) -> Interpretation | None:
     )
 
 
-def _doubt_of_files(fault: Fault, scene: Observations) -> Interpretation | None:
+def _doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:
     """Had those who wait waited for longer than a job that runs may, when their dumps were written?
 
     A small difference of times excuses. That a file is old accuses nobody: it may be a copy.
     """
     if not fault.edges or (fault.kind in _NEVER_PASSES and fault.kind is not Kind.RANK_EXITED):
         return None
-    waits = (written_after(scene.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
+    waits = (written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
     waited = max((each for each in waits if each is not None), default=None)
-    needed = min(scene.motion.needed(busy=False), BUSY_SECONDS)
-    moved = scene.motion.between_files
+    needed = min(observations.motion.needed(busy=False), BUSY_SECONDS)
+    moved = observations.motion.between_files
     if (waited is None and not moved) or (waited is not None and waited >= needed):
         return None
     since = "" if waited is None else f", and no rank had waited for {waited:.2f} s when the last was written"
@@ -271,13 +283,13 @@ def _doubt_of_files(fault: Fault, scene: Observations) -> Interpretation | None:
     return Interpretation(Verdict.CANNOT_TELL, reason)
 
 
-def _takes_time(fault: Fault, suspects: tuple[int, ...], scene: Observations) -> bool:
+def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
-    motions = {rank: scene.motion.by_rank[rank] for rank in suspects if rank in scene.motion.by_rank}
-    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not scene.only_waits(rank)]
-    may_pass = any(scene.activities[rank].may_pass for rank in suspects if rank in scene.activities)
+    motions = {rank: observations.motion.by_rank[rank] for rank in suspects if rank in observations.motion.by_rank}
+    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not observations.only_waits(rank)]
+    may_pass = any(observations.activities[rank].may_pass for rank in suspects if rank in observations.activities)
     unseen = set(motions.values()) == {Motion.UNKNOWN}
-    return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, scene)
+    return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, observations)
 
 
 def _is_unseen(fault: Fault) -> bool:
@@ -289,11 +301,11 @@ def _is_starting(fault: Fault) -> bool:
     return fault.kind is Kind.STARTUP_INCOMPLETE
 
 
-def _stall(fault: Fault, scene: Observations) -> float:
+def _stall(fault: Fault, observations: Observations) -> float:
     if _is_starting(fault):
-        ages = [_age(look) for view in scene.roster.present() for look in view.looks[-1:]]
-        return min((age for age in ages if age is not None), default=scene.motion.seconds)
-    return scene.motion.stall(rank for rank in fault.victims if scene.doing(rank) is not Doing.STORE)
+        ages = [_age(look) for view in observations.roster.present() for look in view.looks[-1:]]
+        return min((age for age in ages if age is not None), default=observations.motion.seconds)
+    return observations.motion.stall(rank for rank in fault.victims if observations.doing(rank) is not Doing.STORE)
 
 
 def _age(look: RankSnapshot) -> float | None:

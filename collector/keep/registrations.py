@@ -33,7 +33,7 @@ class Renewal(NamedTuple):
     age_seconds: float
 
 
-class Heard(NamedTuple):
+class RegisteredAgent(NamedTuple):
     """An agent as the store knows it. `heard_ms` changes only when it registers again."""
 
     address: AgentAddress
@@ -47,7 +47,7 @@ class Registrations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def exchange(self, renewals: Sequence[Renewal]) -> tuple[Heard, ...]:
+    def exchange(self, renewals: Sequence[Renewal]) -> tuple[RegisteredAgent, ...]:
         """Write down who has registered here, and return all that are known. Raises StoreTrouble."""
         if renewals:
             self._write(renewals)
@@ -73,13 +73,13 @@ class Registrations:
                 rows,
             )
 
-    def _read(self) -> tuple[tuple[Heard, ...], bool]:
-        """Return the agents, and whether some seem to have been heard of in the time to come."""
+    def _read(self) -> tuple[tuple[RegisteredAgent, ...], bool]:
+        """Return the agents, and whether some seem to have registered in the future."""
         known = select(agents.c.host, agents.c.url, agents.c.heard_ms, self._database.now_ms.label("now_ms"))
         with self._database.read() as connection:
             rows = connection.execute(known.order_by(agents.c.heard_ms.desc()).limit(MOST_AGENTS)).all()
         found = [
-            Heard(AgentAddress(host=host, url=url), max(0, now_ms - heard_ms) / 1000, heard_ms)
+            RegisteredAgent(AgentAddress(host=host, url=url), max(0, now_ms - heard_ms) / 1000, heard_ms)
             for host, url, heard_ms, now_ms in rows
         ]
         return tuple(found), any(row.heard_ms > row.now_ms for row in rows)

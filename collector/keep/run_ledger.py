@@ -79,7 +79,7 @@ class Ledger:
     def hold(self, run: RunState) -> RunState:
         """Enter `run`, or say that it is still alive; return who has the job: it, or another collector's run.
 
-        The run of a collector that has not been heard of for too long is in nobody's way. Raises StoreTrouble.
+        The run of a collector that has not renewed its lease for too long is in nobody's way. Raises StoreTrouble.
         """
         with self._database.write() as connection:
             for _ in range(_TRIES):

@@ -79,11 +79,11 @@ class Runs:
     """All runs that have not ended, by job, and the failures of the latest that have."""
 
     def __init__(
-        self, make: Make, desk: AsyncStore, *, most_running: int = MOST_RUNNING, most_waiting: int = MOST_WAITING
+        self, make: Make, async_store: AsyncStore, *, most_running: int = MOST_RUNNING, most_waiting: int = MOST_WAITING
     ) -> None:
         self._make = make
-        self._desk = desk
-        self._ledger = desk.store.ledger
+        self._async_store = async_store
+        self._ledger = async_store.store.ledger
         self._turns = asyncio.Semaphore(most_running)
         self._most_waiting = most_waiting
         self._by_job: dict[str | None, Run] = {}
@@ -116,7 +116,7 @@ class Runs:
         await end(*tasks)
         if tasks:
             try:
-                await self._desk.note(self._ledger.interrupt)
+                await self._async_store.note(self._ledger.interrupt)
             except StoreTrouble:
                 pass  # others will miss us
 
@@ -133,7 +133,7 @@ class Runs:
     async def _other_one(self, run: Run, own: RunState) -> RunState | None:
         """Enter the run under its own id; return the one of another replica that has the job, if there is one."""
         try:
-            holder = await self._desk.note(self._ledger.hold, own)
+            holder = await self._async_store.note(self._ledger.hold, own)
         except StoreTrouble:
             holder = own
         run.id, run.started_at, run.step = holder.id, holder.started_at, holder.step
@@ -166,7 +166,7 @@ class Runs:
         while True:
             await asyncio.sleep(self._ledger.lease_seconds / _RENEWALS_PER_LEASE)
             try:
-                holder = await self._desk.note(self._ledger.hold, run.state)
+                holder = await self._async_store.note(self._ledger.hold, run.state)
             except StoreTrouble:
                 continue
             if holder.id != run.id:
@@ -175,27 +175,27 @@ class Runs:
     async def _follow(self, run: Run, theirs: RunState) -> Diagnosis | None:
         """Wait for another replica's diagnosis; None where it is gone, or cannot be asked about any more."""
         loop = asyncio.get_running_loop()
-        heard = began = loop.time()
+        renewed = began = loop.time()
         pause = _FIRST_PAUSE_SECONDS
         while loop.time() - began < MOST_FOLLOWED_SECONDS:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _MOST_PAUSE_SECONDS)
             try:
-                found = await self._desk.ask(self._desk.store.whereabouts, theirs.id)
+                found = await self._async_store.ask(self._async_store.store.whereabouts, theirs.id)
             except Interrupted:
                 return None
             except StoreTrouble:
-                if loop.time() - heard > self._ledger.lease_seconds:
+                if loop.time() - renewed > self._ledger.lease_seconds:
                     return None
                 continue
             if found is None or isinstance(found, Diagnosis):
                 return found
-            heard, run.step = loop.time(), found.step
+            renewed, run.step = loop.time(), found.step
         raise Unfinished("another collector has been at it for hours", advice="restart that one, and ask for a new one")
 
     async def _tell_failure(self, run: Run, error: BaseException) -> None:
         try:
-            await self._desk.note(self._ledger.fail, run.id, _as_told(error))
+            await self._async_store.note(self._ledger.fail, run.id, _as_told(error))
         except StoreTrouble:
             pass  # it is told here, and elsewhere the run counts as interrupted
 

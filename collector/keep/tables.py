@@ -66,7 +66,7 @@ agents = Table(
     Column("url", Text, nullable=False),
     Column("heard_ms", BigInteger, nullable=False),  # of the database's clock
 )
-"""Agents that have registered, at whichever collector, and when each was last heard of."""
+"""Agents that have registered, at whichever collector, and when each last registered."""
 
 
 def job_key(job: str | None) -> str:

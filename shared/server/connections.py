@@ -38,7 +38,7 @@ MOST_CONNECTIONS = 512
 
 @dataclass
 class ConnectionGuard:
-    """The rules at one service's door."""
+    """The rules about who may connect to one service."""
 
     audit: AuditLog
     tls: ServerTls | None = None
@@ -70,15 +70,15 @@ class ConnectionGuard:
         self.audit.refused(Refusal(client, reason, "", detail))
 
 
-def protocol_of(door: ConnectionGuard) -> type[asyncio.Protocol]:
+def protocol_of(guard: ConnectionGuard) -> type[asyncio.Protocol]:
     """Return the class to give to uvicorn as `http`."""
-    return type("Doorstep", (_Doorstep,), {"door": door})
+    return type("GuardedProtocol", (_GuardedProtocol,), {"guard": guard})
 
 
-class _Doorstep(asyncio.Protocol):
+class _GuardedProtocol(asyncio.Protocol):
     """A connection of which nothing is known yet. Called by uvicorn like a protocol class of its own."""
 
-    door: ConnectionGuard
+    guard: ConnectionGuard
 
     def __init__(self, **uvicorns: Any) -> None:
         self._uvicorns = uvicorns
@@ -90,17 +90,17 @@ class _Doorstep(asyncio.Protocol):
         """Turn the stranger away, begin the handshake, or let HTTP begin."""
         assert isinstance(transport, asyncio.Transport)
         client = _address_of(transport)
-        if not self.door.admits(client):
+        if not self.guard.admits(client):
             self._turn_away(transport, client, Refused.ADDRESS)
             return
-        self._guest = self.door.connections.enter(client, partial(self._make_room, transport, client))
+        self._guest = self.guard.connections.enter(client, partial(self._make_room, transport, client))
         if self._guest is None:
             self._turn_away(transport, client, Refused.TOO_MANY)
-        elif self.door.tls is None:
+        elif self.guard.tls is None:
             self._begin_http(transport)
         else:
             transport.pause_reading()
-            self._begin_handshake(transport, client, self.door.tls)
+            self._begin_handshake(transport, client, self.guard.tls)
 
     def data_received(self, data: bytes) -> None:
         """Keep what comes with the end of the handshake; it is HTTP already."""
@@ -112,13 +112,13 @@ class _Doorstep(asyncio.Protocol):
         self._leave()
 
     def _begin_handshake(self, transport: asyncio.Transport, client: str, tls: ServerTls) -> None:
-        guest = self.door.handshakes.enter(client, partial(self._make_room, transport, client))
+        guest = self.guard.handshakes.enter(client, partial(self._make_room, transport, client))
         if guest is None:
             self._turn_away(transport, client, Refused.TOO_MANY)
             return
         task = asyncio.get_running_loop().create_task(self._shake_hands(transport, client, tls))
-        self.door.tasks.add(task)
-        task.add_done_callback(self.door.tasks.discard)
+        self.guard.tasks.add(task)
+        task.add_done_callback(self.guard.tasks.discard)
         task.add_done_callback(lambda _: guest.leave())
 
     async def _shake_hands(self, plain: asyncio.Transport, client: str, tls: ServerTls) -> None:
@@ -143,7 +143,7 @@ class _Doorstep(asyncio.Protocol):
             self._turn_away(transport, client, Refused.NAME, ", ".join(names))
 
     def _turn_away(self, transport: asyncio.Transport, client: str, reason: Refused, detail: str = "") -> None:
-        self.door.refuse(client, reason, detail)
+        self.guard.refuse(client, reason, detail)
         self._leave()
         transport.abort()
 
@@ -157,7 +157,7 @@ class _Doorstep(asyncio.Protocol):
     def _begin_http(self, transport: asyncio.Transport, name: str | None = None) -> None:
         state = self._uvicorns["app_state"]
         http = _Http(**{**self._uvicorns, "app_state": {**state, "client_name": name}})
-        http.door, http.guest = self.door, self._guest
+        http.guard, http.guest = self.guard, self._guest
         transport.set_protocol(http)
         http.connection_made(transport)
         if self._early:
@@ -167,7 +167,7 @@ class _Doorstep(asyncio.Protocol):
 class _Http(H11Protocol):
     """uvicorn's HTTP, where a head that does not come or makes no sense ends the connection and is written down."""
 
-    door: ConnectionGuard
+    guard: ConnectionGuard
     guest: Guest | None = None
     cycle: RequestResponseCycle | None  # type: ignore[assignment] # as it is before the first request
     _late: asyncio.TimerHandle | None = None
@@ -219,7 +219,7 @@ class _Http(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, or has a head without end."""
         reason = Refused.TOO_LARGE if self._head_bytes > MOST_HEAD_BYTES else Refused.MALFORMED
-        self.door.refuse(_address_of(self.transport), reason, msg)
+        self.guard.refuse(_address_of(self.transport), reason, msg)
         super().send_400_response(msg)
 
     def _note(self) -> None:
@@ -239,7 +239,7 @@ class _Http(H11Protocol):
 
     def _give_up(self) -> None:
         if not self.transport.is_closing():
-            self.door.refuse(_address_of(self.transport), Refused.TOO_SLOW)
+            self.guard.refuse(_address_of(self.transport), Refused.TOO_SLOW)
             self.transport.abort()
 
     def _wait_for_reader(self, before: int | None) -> None:

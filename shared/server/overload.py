@@ -13,18 +13,18 @@ _LONGEST_PATH = 500
 
 
 class Crowded:
-    """An ASGI middleware around all others. Which connection is asking and what else asks, the door knows."""
+    """An ASGI middleware around all others. The connection guard knows who is asking."""
 
-    def __init__(self, app: ASGIApp, door: ConnectionGuard) -> None:
+    def __init__(self, app: ASGIApp, guard: ConnectionGuard) -> None:
         self._app = app
-        self._door = door
+        self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = str((scope.get("client") or ("unknown",))[0])
-        if scope["type"] != "http" or scope["path"] == _ALWAYS or not self._door.connections.is_full(client):
+        if scope["type"] != "http" or scope["path"] == _ALWAYS or not self._guard.connections.is_full(client):
             await self._app(scope, receive, send)
             return
-        self._door.refuse(client, Refused.TOO_MANY, "all connections are busy")
+        self._guard.refuse(client, Refused.TOO_MANY, "all connections are busy")
         answer = problem_response(
             HTTPStatus.SERVICE_UNAVAILABLE,
             detail="too many requests are in progress",

@@ -86,8 +86,8 @@ class AccessSettings(BaseSettings):
     )
 
 
-def open_door(settings: AccessSettings, audit: AuditLog) -> ConnectionGuard:
-    """Return the rules at the service's door. Raises InvalidSettings where they cannot be used or are none."""
+def open_guard(settings: AccessSettings, audit: AuditLog) -> ConnectionGuard:
+    """Return the rules about who may connect. Raises InvalidSettings where they cannot be used or are none."""
     clients = settings.client_names.replace(",", " ").split()
     tls = server_tls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.client_ca_file), clients)
     asks = tls is not None and tls.asks_for_certificates
@@ -97,12 +97,12 @@ def open_door(settings: AccessSettings, audit: AuditLog) -> ConnectionGuard:
     return ConnectionGuard(audit, tls, parse_networks(settings.allow_clients), names, connections)
 
 
-def service_config(app: FastAPI, door: ConnectionGuard, **more: Any) -> uvicorn.Config:
+def service_config(app: FastAPI, guard: ConnectionGuard, **more: Any) -> uvicorn.Config:
     """Return the configuration of a service. `more` is uvicorn's."""
     config = uvicorn.Config(
-        Crowded(Origins(app, names=door.names, audit=door.audit), door),
-        http=protocol_of(door),
-        loop="asyncio",  # the doorstep does not know the transports of uvloop, which uvicorn takes if it is there
+        Crowded(Origins(app, names=guard.names, audit=guard.audit), guard),
+        http=protocol_of(guard),
+        loop="asyncio",  # our protocol does not know the transports of uvloop, which uvicorn takes if it is there
         ws="none",
         proxy_headers=False,  # X-Forwarded-For would let any local process choose the name it is logged under
         access_log=False,

@@ -46,7 +46,7 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._noted.append(number)
-        if self._handed_over:  # uvicorn raises what it has heard once more when it ends
+        if self._handed_over:  # uvicorn raises again what it has received when it ends
             return
         if len(self._noted) > 1:
             self._deliver()

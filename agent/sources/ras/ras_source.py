@@ -2,9 +2,9 @@
 
 RAS answers for a job and not for a rank, so this is asked once for a node, after its ranks have been looked at:
 
-1. Find the doors: the RAS sockets that ranks themselves listen on, each in its network namespace.
+1. Find the endpoints: the RAS sockets that ranks themselves listen on, each in its network namespace.
 2. Ask nobody whom asking may harm (ras_gate.py).
-3. Knock until every rank's process is among those that some answer tells of. Processes of one user share a door, so
+3. Ask until every rank's process is among those that some answer reports. Processes of one user share an endpoint, so
    another job may answer, or a stopped process, which never does.
 
 What was told stands for some seconds: a round of questions costs the whole job a round of messages.
@@ -59,14 +59,14 @@ class RasAddress(NamedTuple):
 
 
 class _Behind(NamedTuple):
-    """One rank behind a door, with the pid by which RAS knows it."""
+    """One rank behind an endpoint, with the pid by which RAS knows it."""
 
     rank: Rank
     inner_pid: int
 
 
 class RasTargets(NamedTuple):
-    """What one look at a node brings along. `everyone` may share the doors of `ranks`."""
+    """What one look at a node brings along. `everyone` may share the endpoints of `ranks`."""
 
     ranks: Sequence[Rank]
     everyone: Sequence[Rank]
@@ -85,50 +85,52 @@ class RasSource:
 
     name = "ras"
 
-    def __init__(self, policy: Policy, crew: ThreadPool, memory: Memory | None = None) -> None:
+    def __init__(self, policy: Policy, pool: ThreadPool, memory: Memory | None = None) -> None:
         self._memory = memory or Memory()
         self._policy = policy
-        self._crew = crew
+        self._pool = pool
         self._versions = NcclVersions()
         self._asking = threading.Lock()
         self._kept: dict[object, tuple[float, tuple[RasNetwork, ...]]] = {}
 
-    def look(self, visit: RasTargets, scene: LookContext, deadline: Deadline) -> Told:
+    def look(self, visit: RasTargets, context: LookContext, deadline: Deadline) -> Told:
         """Ask for the ranks of a visit. Never raises: what fails is told."""
         if self._policy == "never" and visit.ask:
             return None, (Missing(source=self.name, reason=Reason.NOT_ENABLED, detail="RAS is switched off here"),)
         inner = deadline.sooner(_SECONDS_TO_TELL).at_most(_SECONDS)
-        outcome = self._crew.run({self.name: partial(self._look, visit, scene, inner)}, deadline, owner=self.name)[
+        outcome = self._pool.run({self.name: partial(self._look, visit, context, inner)}, deadline, owner=self.name)[
             self.name
         ]
         return (None, (missing_for(self.name, outcome),)) if isinstance(outcome, Exception) else outcome
 
-    def _look(self, visit: RasTargets, scene: LookContext, deadline: Deadline) -> Told:
-        doors, missing = _doors(visit.ranks, scene)
-        if not doors or not visit.ask:
-            return _known_by(doors, (), scene) if doors else None, missing if visit.ask else ()
-        crowd = _doors(visit.everyone, scene)[0]
+    def _look(self, visit: RasTargets, context: LookContext, deadline: Deadline) -> Told:
+        endpoints, missing = _endpoints(visit.ranks, context)
+        if not endpoints or not visit.ask:
+            return _known_by(endpoints, (), context) if endpoints else None, missing if visit.ask else ()
+        crowd = _endpoints(visit.everyone, context)[0]
         networks: list[RasNetwork] = []
         unasked: list[Missing] = list(missing)
-        for door, behind in doors.items():
+        for endpoint, behind in endpoints.items():
             try:
-                self._refuse_where_unsafe(door, crowd.get(door, behind), visit, scene)
-                alone = len({(one.rank.identity.job, one.rank.identity.user) for one in crowd.get(door, behind)}) == 1
-                networks.extend(self._told_at(door, behind, scene, deadline, alone=alone))
+                self._refuse_where_unsafe(endpoint, crowd.get(endpoint, behind), visit, context)
+                alone = (
+                    len({(one.rank.identity.job, one.rank.identity.user) for one in crowd.get(endpoint, behind)}) == 1
+                )
+                networks.extend(self._told_at(endpoint, behind, context, deadline, alone=alone))
             except (Unavailable, Gone, NotPermitted) as error:
                 unasked.append(missing_for(self.name, error))
-        return _known_by(doors, networks, scene), tuple(dict.fromkeys(unasked))
+        return _known_by(endpoints, networks, context), tuple(dict.fromkeys(unasked))
 
     def _refuse_where_unsafe(
-        self, door: RasAddress, crowd: Sequence[_Behind], visit: RasTargets, scene: LookContext
+        self, endpoint: RasAddress, crowd: Sequence[_Behind], visit: RasTargets, context: LookContext
     ) -> None:
         """Step 2. Whoever listens there may be the one that answers, of this job or not."""
         if self._policy == "always":
             return
-        if len(_listeners(crowd[0].rank, scene, door)) > len(crowd):
+        if len(_listeners(crowd[0].rank, context, endpoint)) > len(crowd):
             raise _refused("processes that are not known ranks share the RAS address, with an unknown version of NCCL")
         signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in crowd))
-        for version in {self._versions.of(scene.procfs, one.rank.stat.pid) for one in crowd}:
+        for version in {self._versions.of(context.procfs, one.rank.stat.pid) for one in crowd}:
             if version is not None and version < FIRST:
                 raise Unavailable(Reason.NOT_FOUND, f"NCCL {version} has no RAS, which came with {FIRST}")
             why = refusal(version, signs)
@@ -136,16 +138,16 @@ class RasSource:
                 raise _refused(why)
 
     def _told_at(
-        self, door: RasAddress, behind: Sequence[_Behind], scene: LookContext, deadline: Deadline, *, alone: bool
+        self, endpoint: RasAddress, behind: Sequence[_Behind], context: LookContext, deadline: Deadline, *, alone: bool
     ) -> tuple[RasNetwork, ...]:
         """Step 3, or what it gave a moment ago. One caller at a time asks."""
-        key = (door, frozenset(one.rank.key for one in behind))
+        key = (endpoint, frozenset(one.rank.key for one in behind))
         if not self._asking.acquire(timeout=deadline.left()):
             raise Unavailable(Reason.TIMED_OUT, "other requests were asking RAS the whole time")
         try:
             at, networks = self._kept.get(key, (0.0, ()))
             if not networks or time.monotonic() - at > _STANDS_SECONDS:
-                networks = self._knock(door, behind, scene, deadline, alone=alone)
+                networks = self._ask_until_known(endpoint, behind, context, deadline, alone=alone)
                 told_at = time.monotonic()
                 fresh = {of: kept for of, kept in self._kept.items() if told_at - kept[0] <= _STANDS_SECONDS}
                 self._kept = {**dict(list(fresh.items())[-_MOST_KEPT:]), key: (told_at, networks)}
@@ -153,18 +155,18 @@ class RasSource:
         finally:
             self._asking.release()
 
-    def _knock(
-        self, door: RasAddress, behind: Sequence[_Behind], scene: LookContext, deadline: Deadline, *, alone: bool
+    def _ask_until_known(
+        self, endpoint: RasAddress, behind: Sequence[_Behind], context: LookContext, deadline: Deadline, *, alone: bool
     ) -> tuple[RasNetwork, ...]:
-        """Ask until each rank's process is told of. `alone`: only one job has ranks behind this door."""
+        """Ask until each rank's process is reported. `alone`: only one job has ranks behind this endpoint."""
         found: list[RasNetwork] = []
         wanted = {one.inner_pid for one in behind}
-        why = Unavailable(Reason.NOT_FOUND, f"RAS at {door.address} answered for processes of another job")
+        why = Unavailable(Reason.NOT_FOUND, f"RAS at {endpoint.address} answered for processes of another job")
         for _ in range(_MOST_KNOCKS):
             if not wanted or deadline.left() <= 0:
                 break
             try:
-                network = self._ask_once(door, behind[0].rank.stat.pid, scene, deadline)
+                network = self._ask_once(endpoint, behind[0].rank.stat.pid, context, deadline)
             except Unavailable as error:
                 if error.reason in (Reason.NOT_PERMITTED, Reason.REFUSED):
                     raise
@@ -178,39 +180,41 @@ class RasSource:
             raise why
         return tuple(found)
 
-    def _ask_once(self, door: RasAddress, pid: int, scene: LookContext, deadline: Deadline) -> RasNetwork:
+    def _ask_once(self, endpoint: RasAddress, pid: int, context: LookContext, deadline: Deadline) -> RasNetwork:
         asked_at_ns = time.time_ns()
-        with connect(door.address, scene.procfs, pid, deadline) as channel:
+        with connect(endpoint.address, context.procfs, pid, deadline) as channel:
             network = ask_ras(channel, deadline, greeting_seconds=_GREETING_SECONDS, memory=self._memory)
         return network.model_copy(update={"asked_at_ns": asked_at_ns})
 
 
-def _doors(ranks: Iterable[Rank], scene: LookContext) -> tuple[dict[RasAddress, list[_Behind]], tuple[Missing, ...]]:
+def _endpoints(
+    ranks: Iterable[Rank], context: LookContext
+) -> tuple[dict[RasAddress, list[_Behind]], tuple[Missing, ...]]:
     """Step 1."""
-    doors: dict[RasAddress, list[_Behind]] = defaultdict(list)
+    endpoints: dict[RasAddress, list[_Behind]] = defaultdict(list)
     missing: list[Missing] = []
     for rank in ranks:
         try:
-            door = _door_of(rank, scene)
-            if door is not None:
-                doors[door].append(_Behind(rank, own_pid(scene.procfs, rank.stat.pid)))
+            endpoint = _endpoint_of(rank, context)
+            if endpoint is not None:
+                endpoints[endpoint].append(_Behind(rank, own_pid(context.procfs, rank.stat.pid)))
             elif rank.environment.get("NCCL_RAS_ENABLE") == "0":
                 raise Unavailable(Reason.NOT_ENABLED, "the job has switched RAS off: NCCL_RAS_ENABLE=0")
         except (Unavailable, NotPermitted) as error:
             missing.append(missing_for("ras", error))
         except Gone:
             continue
-    return dict(doors), tuple(dict.fromkeys(missing))
+    return dict(endpoints), tuple(dict.fromkeys(missing))
 
 
 def _refused(why: str) -> Unavailable:
     return Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks anyway")
 
 
-def _listeners(rank: Rank, scene: LookContext, door: RasAddress) -> list[int]:
-    """All sockets that share a door, by inode."""
-    listening = scene.sockets(rank.stat.pid).listening(door.address.port)
-    return [inode for inode, address in listening.items() if _address(address) == door.address]
+def _listeners(rank: Rank, context: LookContext, endpoint: RasAddress) -> list[int]:
+    """All sockets that share an endpoint, by inode."""
+    listening = context.sockets(rank.stat.pid).listening(endpoint.address.port)
+    return [inode for inode, address in listening.items() if _address(address) == endpoint.address]
 
 
 def _address(text: str) -> Address:
@@ -218,23 +222,27 @@ def _address(text: str) -> Address:
     return Address(_ANYWHERE.get(host.strip("[]"), host.strip("[]")), int(port))
 
 
-def _door_of(rank: Rank, scene: LookContext) -> RasAddress | None:
+def _endpoint_of(rank: Rank, context: LookContext) -> RasAddress | None:
     """Return where the rank's own RAS thread listens; None where it does not."""
     pid = rank.stat.pid
     named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
-    listening = scene.sockets(pid).listening(PORT if named is None else int(named[1]))
+    listening = context.sockets(pid).listening(PORT if named is None else int(named[1]))
     sockets = {f"socket:[{inode}]": address for inode, address in listening.items()}
-    for fd in scene.procfs.fds(pid) if sockets else ():
+    for fd in context.procfs.fds(pid) if sockets else ():
         with suppress(Gone):
-            address = sockets.get(scene.procfs.link(pid, f"fd/{fd}"))
+            address = sockets.get(context.procfs.link(pid, f"fd/{fd}"))
             if address is not None:
-                return RasAddress(scene.procfs.link(pid, "ns/net"), _address(address))
+                return RasAddress(context.procfs.link(pid, "ns/net"), _address(address))
     return None
 
 
-def _known_by(doors: dict[RasAddress, list[_Behind]], networks: Sequence[RasNetwork], scene: LookContext) -> RasLook:
-    behind = [one for each in doors.values() for one in each]
-    addresses = {address for each in doors.values() for address in addresses_of(scene.procfs, each[0].rank.stat.pid)}
+def _known_by(
+    endpoints: dict[RasAddress, list[_Behind]], networks: Sequence[RasNetwork], context: LookContext
+) -> RasLook:
+    behind = [one for each in endpoints.values() for one in each]
+    addresses = {
+        address for each in endpoints.values() for address in addresses_of(context.procfs, each[0].rank.stat.pid)
+    }
     return RasLook(
         addresses=tuple(sorted(addresses)),
         pids={one.inner_pid: one.rank.stat.pid for one in behind if one.inner_pid != one.rank.stat.pid},

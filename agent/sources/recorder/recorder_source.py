@@ -70,8 +70,8 @@ class RecorderSource:
     def __init__(self, memory: Memory | None = None) -> None:
         self._memory = memory or Memory()
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
-        procfs, pid = scene.procfs, rank.stat.pid
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+        procfs, pid = context.procfs, rank.stat.pid
         server = _find_server(rank, procfs)
         if server is None:
             raise Unavailable(Reason.NOT_ENABLED, _probe_failure(procfs, pid) or _HOW_TO_ENABLE)

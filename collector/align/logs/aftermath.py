@@ -20,8 +20,8 @@ _FULL = 0.95
 class Aftermath:
     """The waits that lasted until their timeout, and what followed them."""
 
-    def __init__(self, heard: Statements) -> None:
-        told = heard.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.TRANSPORT_ERROR, EventKind.BARRIER_FAILED)
+    def __init__(self, statements: Statements) -> None:
+        told = statements.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.TRANSPORT_ERROR, EventKind.BARRIER_FAILED)
         waits = [event for _, event in told if _is_full_wait(event)]
         times = (_seconds(event) for event in waits)
         self._times = sorted(time for time in times if time is not None)

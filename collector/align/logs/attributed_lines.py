@@ -1,4 +1,4 @@
-"""Whose words are heard: every rank's log events, less those of an earlier time.
+"""Whose lines count: every rank's log events, less those of an earlier time.
 
 A live job has a past. A line counts only if its process can have written it, and has not long gone on since: a
 timeout that was survived accuses nobody now. What no rank owns is given to the process that its header names.
@@ -30,7 +30,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class Statements:
-    """All that is heard, in the order of ranks and lines."""
+    """All that counts, in the order of ranks and lines."""
 
     by_rank: dict[int, tuple[LogEvent, ...]]
     unowned: tuple[LogEvent, ...]
@@ -94,9 +94,9 @@ def hear(roster: Roster, *, of_interfaces: bool = False) -> Statements:
         else:
             by_rank[owner] += _counting([event], [every[owner]], roster)
     unowned = _counting(left, every.values(), roster)
-    heard = {rank: tuple(events) for rank, events in by_rank.items() if events}
+    statements = {rank: tuple(events) for rank, events in by_rank.items() if events}
     called = (each for each in roster.communicators if each.rank is None or each.rank in roster.ranks)
-    return Statements(heard, tuple(unowned), tuple(c for c in called if c.size > 0 and (c.comm_rank or 0) >= 0))
+    return Statements(statements, tuple(unowned), tuple(c for c in called if c.size > 0 and (c.comm_rank or 0) >= 0))
 
 
 def _processes(roster: Roster) -> dict[tuple[str, str], int]:

@@ -90,14 +90,14 @@ class Membership:
         return possible.pop() if len(possible) == 1 else None
 
 
-def membership_of(scene: Observations, heard: Statements) -> Membership:
+def membership_of(observations: Observations, statements: Statements) -> Membership:
     """Read from dumps and from the lines' own marks who has which place in which group."""
     logged: dict[GroupKey, dict[int, int]] = defaultdict(dict)
-    for rank, event in heard.all():
+    for rank, event in statements.all():
         key = key_of(event)
         if key is not None and rank is not None and "group_rank" in event.fields:
             known = logged[key].setdefault(int(event.fields["group_rank"]), rank)
             if known != rank:
                 logged[key][-1] = rank
-    dumped = tuple(dict(enumerate(group.order)) for group in scene.groups)
-    return Membership(scene.roster.world_size, logged, dumped)
+    dumped = tuple(dict(enumerate(group.order)) for group in observations.groups)
+    return Membership(observations.roster.world_size, logged, dumped)

@@ -54,10 +54,10 @@ class GroupMarks:
     """Did one rank wait for two operations at one sequence, so that its lines are of two groups?"""
 
 
-def marks_of(heard: Statements) -> dict[GroupKey, GroupMarks]:
+def marks_of(statements: Statements) -> dict[GroupKey, GroupMarks]:
     """Return every group's marks, in the order of groups."""
     groups: dict[GroupKey, GroupMarks] = defaultdict(GroupMarks)
-    told = list(heard.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.DUMP_SIGNAL))
+    told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.DUMP_SIGNAL))
     newest = _newest(event.stamp for _, event in told)
     by_rank: dict[int, list[LogEvent]] = defaultdict(list)
     for rank, event in told:

@@ -1,4 +1,4 @@
-"""How far the event loop is behind: while it does not run nobody is heard, and no agent is to blame for that.
+"""How far the event loop is behind: while it does not run no answer is received, and no agent is to blame for that.
 
 A timer that is due every now and then tells it: by as much as it comes late, the loop has not run. Limits leave that
 time out. Whatever has come meanwhile is read before a limit ends the waiting for it.

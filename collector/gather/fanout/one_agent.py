@@ -24,7 +24,7 @@ _SHARE_FOR_CONNECTING = 0.7
 
 _MUCH_BEHIND_SECONDS = 0.25
 _MUCH_BEHIND_SHARE = 0.25
-"""Of the time in which there was no answer: with less of it missed, an agent that answers is heard."""
+"""Of the time in which there was no answer: with less of it missed, an agent that answers is in time."""
 
 _WORTH_A_TRY_SECONDS = 0.05
 _BIG_BODY_BYTES = 1_048_576

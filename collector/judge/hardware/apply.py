@@ -79,36 +79,36 @@ def _logged_exit_code(pid: int, host: str | None, roster: Roster) -> int | None:
     return None
 
 
-def with_nodes(fault: Fault, scene: Observations) -> Fault:
+def with_nodes(fault: Fault, observations: Observations) -> Fault:
     """Refine a fault by what its nodes tell."""
     if fault.kind in _OF_THE_PROGRAM:
         return fault
     if fault.culprits:
-        return _with_culprits(fault, scene)
-    return _with_suspects(fault, scene) if fault.kind is Kind.STUCK_TOGETHER else fault
+        return _with_culprits(fault, observations)
+    return _with_suspects(fault, observations) if fault.kind is Kind.STUCK_TOGETHER else fault
 
 
-def _with_culprits(fault: Fault, scene: Observations) -> Fault:
+def _with_culprits(fault: Fault, observations: Observations) -> Fault:
     """Step 2."""
-    views = [scene.roster.ranks[rank] for rank in fault.culprits]
-    ground = [item for view in views for item in (*_of_node(view, scene), *_of_threads(view, scene))]
-    causes = {_cause(view, fault, scene) for view in views}
+    views = [observations.roster.ranks[rank] for rank in fault.culprits]
+    evidence = [item for view in views for item in (*_of_node(view, observations), *_of_threads(view, observations))]
+    causes = {_cause(view, fault, observations) for view in views}
     cause = causes.pop() if len(causes) == 1 else None
-    changed = replace(fault, ground=(*fault.ground, *ground)) if ground else fault
-    kills = [(view, unseen_kills(view, scene)) for view in views]
-    if any(are_all(view, found, scene) for view, found in kills):
+    changed = replace(fault, evidence=(*fault.evidence, *evidence)) if evidence else fault
+    kills = [(view, unseen_kills(view, observations)) for view in views]
+    if any(are_all(view, found, observations) for view, found in kills):
         changed = replace(changed, remarks=(*changed.remarks, REMARK))
     return changed if cause is None else replace(changed, cause=cause)
 
 
-def _cause(view: RankView, fault: Fault, scene: Observations) -> Cause | None:
+def _cause(view: RankView, fault: Fault, observations: Observations) -> Cause | None:
     """A better cause than the fault has; None where there is none."""
-    now = cause_of(replace(fault, culprits=(view.rank,)), scene)
-    facts = scene.nodes.get(view.host or "", NodeFacts(""))
+    now = cause_of(replace(fault, culprits=(view.rank,)), observations)
+    facts = observations.nodes.get(view.host or "", NodeFacts(""))
     mine = [event for event in facts.events if concerns(event, view, facts)]
     if fault.kind in _ENDED:
-        kills = unseen_kills(view, scene)
-        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, scene) else mine)
+        kills = unseen_kills(view, observations)
+        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, observations) else mine)
     row = stack_row(_kernel_stack(view, mine))
     if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
         return row.cause
@@ -143,12 +143,12 @@ def _kernel_stack(view: RankView, events: Iterable[KernelEvent]) -> tuple[str, .
     return process.kernel_stack or next(told, ())
 
 
-def _of_threads(view: RankView, scene: Observations) -> Iterable[Evidence]:
+def _of_threads(view: RankView, observations: Observations) -> Iterable[Evidence]:
     """What the kernel holds a rank in: its main thread, and others beside it."""
     process = view.process
     if process is None or view.gone:
         return
-    facts = scene.nodes.get(view.host or "", NodeFacts(""))
+    facts = observations.nodes.get(view.host or "", NodeFacts(""))
     stack = _kernel_stack(view, [event for event in facts.events if concerns(event, view, facts)])
     row = stack_row(stack)
     if row is not None:
@@ -166,13 +166,13 @@ def _of_threads(view: RankView, scene: Observations) -> Iterable[Evidence]:
         yield ProcessEvidence(ranks=str(view.rank), text=text, host=view.host, pid=process.pid, state="D")
 
 
-def _of_node(view: RankView, scene: Observations) -> Iterable[Evidence]:
+def _of_node(view: RankView, observations: Observations) -> Iterable[Evidence]:
     """Lines and GPUs that concern the rank, then what else its node tells of broken parts."""
-    facts = scene.nodes.get(view.host or "")
+    facts = observations.nodes.get(view.host or "")
     if facts is None:
         return
     mine = [event for event in facts.events if concerns(event, view, facts)]
-    mine += unseen_kills(view, scene)
+    mine += unseen_kills(view, observations)
     others = [e for e in facts.events if e not in mine and (breaks_device(e) or breaks_network(e, facts.events))]
     others += [event for event in facts.events if event.kind is KernelEventKind.STORAGE]
     for event in [*mine, *others][:_MOST_EVENTS]:
@@ -183,25 +183,26 @@ def _of_node(view: RankView, scene: Observations) -> Iterable[Evidence]:
             yield _gpu_evidence(gpu, facts, (view.rank,))
 
 
-def _with_suspects(fault: Fault, scene: Observations) -> Fault:
+def _with_suspects(fault: Fault, observations: Observations) -> Fault:
     """Step 3."""
     hosts: dict[str, list[int]] = {}
     for rank in fault.victims:
-        host = scene.roster.ranks[rank].host
+        host = observations.roster.ranks[rank].host
         if host is not None:
             hosts.setdefault(host, []).append(rank)
-    broken = {host: _broken(scene.nodes[host]) for host in hosts if host in scene.nodes}
+    broken = {host: _broken(observations.nodes[host]) for host in hosts if host in observations.nodes}
     suspects = {host: facts for host, facts in broken.items() if facts.events or facts.gpus}
     if not suspects:
         return fault
-    ground = [item for host, facts in suspects.items() for item in _all_evidence(facts, hosts[host])]
+    evidence = [item for host, facts in suspects.items() for item in _all_evidence(facts, hosts[host])]
     if len(suspects) > 1 and is_majority(
         len(suspects), len(hosts)
     ):  # a habit of these nodes, or a fault of what they share
-        return replace(fault, ground=(*fault.ground, *ground))
+        return replace(fault, evidence=(*fault.evidence, *evidence))
     networks = {host: facts for host, facts in suspects.items() if _network_events(facts)}
     devices = any(
-        facts.gpus or any(_breaks_gpu(e, scene.nodes[host]) for e in facts.events) for host, facts in suspects.items()
+        facts.gpus or any(_breaks_gpu(e, observations.nodes[host]) for e in facts.events)
+        for host, facts in suspects.items()
     )
     found = Cause.GPU_FAULT if devices else Cause.NETWORK if networks else Cause.UNKNOWN
     cause = found if fault.cause in (None, Cause.UNKNOWN) else fault.cause
@@ -210,8 +211,8 @@ def _with_suspects(fault: Fault, scene: Observations) -> Fault:
     return replace(
         fault,
         cause=cause,
-        said=f"{fault.said or summary_of(fault, cause, scene)}; {told}",
-        ground=(*fault.ground, *ground),
+        said=f"{fault.said or summary_of(fault, cause, observations)}; {told}",
+        evidence=(*fault.evidence, *evidence),
         links=(*fault.links, *_links(networks, hosts)),
         remarks=(*fault.remarks, remark),
     )

@@ -32,33 +32,33 @@ _MOST_RANKS = 8
 _CONNECTED = "ESTABLISHED"
 
 
-def with_descriptors(fault: Fault, scene: Observations) -> Fault:
+def with_descriptors(fault: Fault, observations: Observations) -> Fault:
     """Add what the culprits' descriptors show; where no agent shows them, what the victims' connections show."""
     found: list[FdEvidence] = []
     for rank in fault.culprits[:_MOST_RANKS]:
-        found += list(_of_rank(scene.roster.ranks[rank], scene))[:_MOST]
+        found += list(_of_rank(observations.roster.ranks[rank], observations))[:_MOST]
     unseen = fault.kind is Kind.RANK_UNREACHABLE
     if fault.culprits and not unseen:
-        return replace(fault, ground=(*fault.ground, *found)) if found else fault
-    stuck = _stuck_connections(fault, scene, to_strangers=unseen)[:_MOST]
+        return replace(fault, evidence=(*fault.evidence, *found)) if found else fault
+    stuck = _stuck_connections(fault, observations, to_strangers=unseen)[:_MOST]
     if not stuck:
         return fault
-    found = [_of_connection(view, socket, scene) for view, socket in stuck]
-    fault = replace(fault, named_by=fault.named_by | {Accuser.CONNECTIONS}, ground=(*fault.ground, *found))
-    return _with_links(fault, stuck, scene) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
+    found = [_of_connection(view, socket, observations) for view, socket in stuck]
+    fault = replace(fault, named_by=fault.named_by | {Accuser.CONNECTIONS}, evidence=(*fault.evidence, *found))
+    return _with_links(fault, stuck, observations) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
 
 
-def under_way(fault: Fault, scene: Observations) -> str | None:
+def under_way(fault: Fault, observations: Observations) -> str | None:
     """Say what has left a victim and has not come to the other end; None where all data has come."""
     sent = [
         (socket.retransmits, view, socket)
-        for view, socket in _connections(fault, scene)
+        for view, socket in _connections(fault, observations)
         if socket.state == _CONNECTED and socket.unsent_bytes > 0
     ]
     if not sent:
         return None
     times, view, socket = max(sent, key=lambda each: (each[0], -each[1].rank, each[2].remote))
-    owner = _owner(socket, scene)
+    owner = _owner(socket, observations)
     to = socket.remote if owner is None else f"rank {owner.rank}{_on(owner)}"
     again = f", sent {times + 1} times," if times else ""
     return f"data{again} from rank {view.rank}{_on(view)} to {to} has not been acknowledged"
@@ -68,30 +68,34 @@ def _on(view: RankView) -> str:
     return f" on {view.host}" if view.host else ""
 
 
-def _connections(fault: Fault, scene: Observations) -> list[tuple[RankView, Socket]]:
+def _connections(fault: Fault, observations: Observations) -> list[tuple[RankView, Socket]]:
     """The victims' TCP sockets, by rank."""
-    tables = ((view, fds_of(view)) for view in (scene.roster.ranks[rank] for rank in fault.victims))
+    tables = ((view, fds_of(view)) for view in (observations.roster.ranks[rank] for rank in fault.victims))
     return [(view, s) for view, fds in tables if fds is not None for s in fds.sockets if s.kind.startswith("tcp")]
 
 
-def _stuck_connections(fault: Fault, scene: Observations, *, to_strangers: bool) -> list[tuple[RankView, Socket]]:
+def _stuck_connections(
+    fault: Fault, observations: Observations, *, to_strangers: bool
+) -> list[tuple[RankView, Socket]]:
     """Connections of victims that do not get on; of these perhaps those alone that lead to no rank that is seen."""
-    stuck = [(view, socket) for view, socket in _connections(fault, scene) if _is_stuck(socket)]
-    return [each for each in stuck if _owner(each[1], scene) is None] if to_strangers else stuck
+    stuck = [(view, socket) for view, socket in _connections(fault, observations) if _is_stuck(socket)]
+    return [each for each in stuck if _owner(each[1], observations) is None] if to_strangers else stuck
 
 
-def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], scene: Observations) -> Fault:
+def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], observations: Observations) -> Fault:
     """Where all are stuck together, data that nobody acknowledges for long tells the link, with both ends."""
     lossy = [(view, s) for view, s in stuck if s.state == _CONNECTED and s.retransmits >= BROKEN_LINK_RETRANSMITS]
     if not lossy:
         return fault
-    links = tuple(Link(from_=LinkEnd(rank=view.rank, host=view.host), to=_end(socket, scene)) for view, socket in lossy)
+    links = tuple(
+        Link(from_=LinkEnd(rank=view.rank, host=view.host), to=_end(socket, observations)) for view, socket in lossy
+    )
     cause = Cause.NETWORK if fault.cause in (None, Cause.UNKNOWN) else fault.cause
     return replace(fault, cause=cause, links=(*fault.links, *links))
 
 
-def _end(socket: Socket, scene: Observations) -> LinkEnd:
-    owner = _owner(socket, scene)
+def _end(socket: Socket, observations: Observations) -> LinkEnd:
+    owner = _owner(socket, observations)
     return LinkEnd(host=socket.remote) if owner is None else LinkEnd(rank=owner.rank, host=owner.host)
 
 
@@ -100,12 +104,14 @@ def fds_of(view: RankView) -> Fds | None:
     return next((look.fds for look in reversed(view.looks) if isinstance(look.fds, Fds)), None)
 
 
-def _of_rank(view: RankView, scene: Observations) -> Iterable[FdEvidence]:
+def _of_rank(view: RankView, observations: Observations) -> Iterable[FdEvidence]:
     fds = fds_of(view)
     if fds is None or view.gone:
         return
-    others = [table for other in scene.roster.present() if other is not view and (table := fds_of(other)) is not None]
-    yield from (_of_connection(view, socket, scene) for socket in _stuck_sockets(view))  # 1, 2
+    others = [
+        table for other in observations.roster.present() if other is not view and (table := fds_of(other)) is not None
+    ]
+    yield from (_of_connection(view, socket, observations) for socket in _stuck_sockets(view))  # 1, 2
     yield from _of_store(view, fds, others)  # 3
     yield from _of_pipes(view, fds)  # 4
     yield from _of_files(view, fds, others)  # 5
@@ -117,8 +123,8 @@ def _stuck_sockets(view: RankView) -> list[Socket]:
     return [] if fds is None else [socket for socket in fds.sockets if _is_stuck(socket)]
 
 
-def _of_connection(view: RankView, socket: Socket, scene: Observations) -> FdEvidence:
-    owner = _owner(socket, scene)
+def _of_connection(view: RankView, socket: Socket, observations: Observations) -> FdEvidence:
+    owner = _owner(socket, observations)
     told = _connection_in_words(view, socket, "" if owner is None else f" (rank {owner.rank})")
     return _evidence(view, told, fd=socket.fd, target=socket.remote)
 
@@ -144,9 +150,9 @@ def _connection_in_words(view: RankView, socket: Socket, owner: str) -> str:
     )
 
 
-def _owner(socket: Socket, scene: Observations) -> RankView | None:
+def _owner(socket: Socket, observations: Observations) -> RankView | None:
     """Which rank holds the other end, where one does by its own table."""
-    for view in scene.roster.present():
+    for view in observations.roster.present():
         fds = fds_of(view)
         ends = () if fds is None else fds.sockets
         if any(end.local == socket.remote and end.remote in (socket.local, "0.0.0.0:0", "[::]:0") for end in ends):

@@ -30,13 +30,13 @@ def device_of(view: RankView, nodes: Mapping[str, NodeFacts]) -> str | None:
     return None if identity is None else identity.gpu
 
 
-def device_conflicts(scene: Observations) -> tuple[Conflict, ...]:
+def device_conflicts(observations: Observations) -> tuple[Conflict, ...]:
     """Tell of ranks that compute on one device alone, all of them: as a rule nobody made use of LOCAL_RANK.
 
     A rank that has also touched another's device, as a careless `torch.load` does, shares nothing that it works on.
     """
-    here = scene.roster.by_host
-    return tuple(conflict for facts in scene.nodes.values() for conflict in _of_node(facts, here[facts.host]))
+    here = observations.roster.by_host
+    return tuple(conflict for facts in observations.nodes.values() for conflict in _of_node(facts, here[facts.host]))
 
 
 def _of_node(facts: NodeFacts, views: Iterable[RankView]) -> Iterable[Conflict]:
@@ -73,22 +73,22 @@ def _held(instances: Mapping[int, set[Instance]], pids: frozenset[int]) -> set[I
     return {instance for pid in pids for instance in instances.get(pid, ())}
 
 
-def with_slow_gpus(finding: Finding, scene: Observations) -> Finding:
+def with_slow_gpus(finding: Finding, observations: Observations) -> Finding:
     """Say of a rank that keeps others waiting that its GPU is held down, where no other rank's is."""
-    found = {culprit.rank: _slowed(culprit.rank, scene) for culprit in finding.culprits}
+    found = {culprit.rank: _slowed(culprit.rank, observations) for culprit in finding.culprits}
     slow = [(rank, gpu) for rank, gpus in found.items() for gpu in gpus]
-    others = (view.rank for view in scene.roster.present() if view.rank not in found)
-    if not slow or all(_slowed(rank, scene) for rank in others):
+    others = (view.rank for view in observations.roster.present() if view.rank not in found)
+    if not slow or all(_slowed(rank, observations) for rank in others):
         return finding
-    hosts = {rank: scene.roster.ranks[rank].host for rank, _ in slow}
+    hosts = {rank: observations.roster.ranks[rank].host for rank, _ in slow}
     told = tuple(_evidence(rank, gpu, hosts[rank]) for rank, gpu in slow)
     cause = Cause.GPU_FAULT if finding.cause in (Cause.UNKNOWN, Cause.DEVICE_SYNC) else finding.cause
     return finding.model_copy(update={"cause": cause, "evidence": (*finding.evidence, *told)})
 
 
-def _slowed(rank: int, scene: Observations) -> tuple[Gpu, ...]:
-    view = scene.roster.ranks[rank]
-    facts = scene.nodes.get(view.host or "")
+def _slowed(rank: int, observations: Observations) -> tuple[Gpu, ...]:
+    view = observations.roster.ranks[rank]
+    facts = observations.nodes.get(view.host or "")
     return () if facts is None else tuple(gpu for gpu in facts.gpus_of(pids_of(view)) if gpu.slowed_by)
 
 

@@ -22,23 +22,23 @@ REMARK = (
 )
 
 
-def unseen_kills(view: RankView, scene: Observations) -> tuple[KernelEvent, ...]:
+def unseen_kills(view: RankView, observations: Observations) -> tuple[KernelEvent, ...]:
     """Return the lines of the node's kernel that may be about how a rank ended of which no process is known."""
-    facts = scene.nodes.get(view.host or "")
+    facts = observations.nodes.get(view.host or "")
     if facts is None or not _is_lost(view):
         return ()
-    here = scene.roster.by_host[view.host]
+    here = observations.roster.by_host[view.host]
     known = {pid for other in here for pid in pids_of(other)}
     alike = {(o.process.name, o.process.uid) for o in here if not o.gone and o.process is not None}
     ends = [event for event in facts.events if event.kind in _ENDS and event.pid not in known]
     return tuple(event for event in ends if _is_alike(event, alike))
 
 
-def are_all(view: RankView, kills: Collection[KernelEvent], scene: Observations) -> bool:
+def are_all(view: RankView, kills: Collection[KernelEvent], observations: Observations) -> bool:
     """Are there kills, and as many as ranks that lack on that node? (2)"""
     if not kills:
         return False
-    lost = [other for other in scene.roster.by_host[view.host] if _is_lost(other)]
+    lost = [other for other in observations.roster.by_host[view.host] if _is_lost(other)]
     return len({event.pid for event in kills}) == len(lost)
 
 

@@ -35,46 +35,46 @@ class _Broken:
     event: LogEvent
 
 
-def opinions_by_transport(heard: Statements, scene: Observations, aftermath: Aftermath) -> list[Opinion]:
+def opinions_by_transport(statements: Statements, observations: Observations, aftermath: Aftermath) -> list[Opinion]:
     """Return the links on which errors were logged, or the dead at their other end, or who left the others alone."""
-    every = list(heard.of_kind(EventKind.TRANSPORT_ERROR))
+    every = list(statements.of_kind(EventKind.TRANSPORT_ERROR))
     errors = [(rank, event) for rank, event in every if not aftermath.holds(event)]
-    homes = _homes(scene.roster) if errors else {}
-    broken = _broken(errors, scene, homes)
+    homes = _homes(observations.roster) if errors else {}
+    broken = _broken(errors, observations, homes)
     if not broken:
-        return [*_of_fabric(errors, heard), *_of_timeouts(errors)]
-    if _only_parted(broken, heard):
+        return [*_of_fabric(errors, statements), *_of_timeouts(errors)]
+    if _only_parted(broken, statements):
         return []
-    left = _left(errors, heard)
+    left = _left(errors, statements)
     if left is not None:
         return [left]
-    dead = _dead(broken, scene, homes)
-    return [_of_the_dead(dead, broken, scene) if dead else _of_links(broken, heard, scene)]
+    dead = _dead(broken, observations, homes)
+    return [_of_the_dead(dead, broken, observations) if dead else _of_links(broken, statements, observations)]
 
 
-def _left(errors: list[_Said], heard: Statements) -> Opinion | None:
+def _left(errors: list[_Said], statements: Statements) -> Opinion | None:
     """The one local rank that NCCL's service threads missed, on the only node that speaks."""
     parted = [(rank, event) for rank, event in errors if "local_rank" in event.fields]
     told = {int(event.fields["local_rank"]) for _, event in parted}
-    hosts = {event.fields["writer_host"] for _, event in heard.all() if "writer_host" in event.fields}
+    hosts = {event.fields["writer_host"] for _, event in statements.all() if "writer_host" in event.fields}
     lost = [(rank, event) for rank, event in errors if "peer" in event.fields]
-    if len(told) != 1 or len(hosts) != 1 or not lost or told & (heard.waited | {rank for rank, _ in lost}):
+    if len(told) != 1 or len(hosts) != 1 or not lost or told & (statements.waited | {rank for rank, _ in lost}):
         return None
     (rank,) = told
-    others = tuple(sorted({who for who, _ in lost if who is not None} | heard.waited))
+    others = tuple(sorted({who for who, _ in lost if who is not None} | statements.waited))
     return Opinion(
         witness=Witness.TRANSPORT,
         kind=Kind.RANK_EXITED,
         culprits=(rank,),
         victims=others,
         said=f"rank {rank} went away, and the others lost their connections to it",
-        ground=tuple(line_of(event, who, (rank,)) for who, event in [*parted[:2], *lost[:4]]),
+        evidence=tuple(line_of(event, who, (rank,)) for who, event in [*parted[:2], *lost[:4]]),
         cause=Cause.UNKNOWN,
         remarks=("it is named by its local rank, on the only node of which there are lines",),
     )
 
 
-def _of_fabric(errors: list[_Said], heard: Statements) -> list[Opinion]:
+def _of_fabric(errors: list[_Said], statements: Statements) -> list[Opinion]:
     """Errors of the network's own libraries, which do not say who was at the other end."""
     told = [(rank, event) for rank, event in errors if "transport" in event.fields]
     if not told:
@@ -87,9 +87,9 @@ def _of_fabric(errors: list[_Said], heard: Statements) -> list[Opinion]:
             witness=Witness.TRANSPORT,
             kind=Kind.STUCK_TOGETHER,
             culprits=(),
-            victims=tuple(sorted({rank for rank, _ in told if rank is not None} | heard.waited)),
+            victims=tuple(sorted({rank for rank, _ in told if rank is not None} | statements.waited)),
             said=f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})",
-            ground=tuple(line_of(event, rank) for rank, event in told[:4]),
+            evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
             cause=Cause.NETWORK,
             remarks=("such an error does not tell a dead peer from a bad link",),
         )
@@ -113,20 +113,22 @@ def _of_timeouts(errors: list[_Said]) -> list[Opinion]:
             culprits=(),
             victims=ranks,
             said=f"{who} waited {int(fields['timeout_ms']) / 1000:.0f} s for another rank{where} over Gloo, in vain",
-            ground=tuple(line_of(event, rank) for rank, event in told[:4]),
+            evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
             op=op,
             remarks=("the line does not say for which rank: that of the one who did not come is not here or silent",),
         )
     ]
 
 
-def _only_parted(broken: list[_Broken], heard: Statements) -> bool:
+def _only_parted(broken: list[_Broken], statements: Statements) -> bool:
     """Do connections just close, and nobody fails of it? So does every job that ends."""
     if not all("closed" in each.event.fields.get("type", "") for each in broken):
         return False
     fatal = (EventKind.EXCEPTION, EventKind.WATCHDOG_TIMEOUT, EventKind.DEVICE_ERROR)
-    lost = any(event.fields.get("type") == "ncclRemoteError" for _, event in heard.of_kind(EventKind.TRANSPORT_ERROR))
-    return not lost and not any(True for _ in heard.of_kind(*fatal))
+    lost = any(
+        event.fields.get("type") == "ncclRemoteError" for _, event in statements.of_kind(EventKind.TRANSPORT_ERROR)
+    )
+    return not lost and not any(True for _ in statements.of_kind(*fatal))
 
 
 def _homes(roster: Roster) -> dict[str, str]:
@@ -144,12 +146,12 @@ def _short(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
 
 
-def _broken(errors: list[_Said], scene: Observations, homes: dict[str, str]) -> list[_Broken]:
+def _broken(errors: list[_Said], observations: Observations, homes: dict[str, str]) -> list[_Broken]:
     found = []
     for rank, event in errors:
         peer = _address(event.fields.get("peer", ""))
         if peer:
-            host = event.fields.get("writer_host") or (None if rank is None else scene.roster.ranks[rank].host)
+            host = event.fields.get("writer_host") or (None if rank is None else observations.roster.ranks[rank].host)
             found.append(_Broken(rank, host, homes.get(_short(peer), peer), event))
     first = [each for each in found if each.event.fields.get("status") != _FLUSHED]
     return first or found
@@ -160,16 +162,16 @@ def _address(peer: str) -> str:
     return peer.partition("<")[0].partition("]")[0].strip("[] ")
 
 
-def _dead(broken: list[_Broken], scene: Observations, homes: dict[str, str]) -> tuple[int, ...]:
+def _dead(broken: list[_Broken], observations: Observations, homes: dict[str, str]) -> tuple[int, ...]:
     """Ranks on the peers' hosts whose processes are known to be gone; no sighting of a file's rank is no death."""
     peers = {_short(each.peer) for each in broken}
-    gone = (Presence.EXITED, Presence.UNREACHABLE) if scene.roster.live else (Presence.EXITED,)
-    views = scene.roster.ranks.values()
+    gone = (Presence.EXITED, Presence.UNREACHABLE) if observations.roster.live else (Presence.EXITED,)
+    views = observations.roster.ranks.values()
     return tuple(v.rank for v in views if v.presence in gone and v.host and _short(v.host) in peers)
 
 
-def _of_the_dead(dead: tuple[int, ...], broken: list[_Broken], scene: Observations) -> Opinion:
-    kinds = {kind_of(rank, scene) for rank in dead}
+def _of_the_dead(dead: tuple[int, ...], broken: list[_Broken], observations: Observations) -> Opinion:
+    kinds = {kind_of(rank, observations) for rank in dead}
     victims = tuple(sorted({each.rank for each in broken if each.rank is not None} - set(dead)))
     return Opinion(
         witness=Witness.TRANSPORT,
@@ -177,13 +179,13 @@ def _of_the_dead(dead: tuple[int, ...], broken: list[_Broken], scene: Observatio
         culprits=dead,
         victims=victims,
         said=f"{ranks_in_words(dead)} ended, and {ranks_in_words(victims)} lost the connection",
-        ground=_lines(broken),
+        evidence=_lines(broken),
     )
 
 
-def _failures_at(hosts: set[str], heard: Statements) -> list[LogEvent]:
+def _failures_at(hosts: set[str], statements: Statements) -> list[LogEvent]:
     """What processes on the peers' hosts logged of failures of their own."""
-    told = heard.of_kind(EventKind.DEVICE_ERROR, EventKind.OUT_OF_MEMORY)
+    told = statements.of_kind(EventKind.DEVICE_ERROR, EventKind.OUT_OF_MEMORY)
     return [event for _, event in told if _short(event.fields.get("writer_host", "")) in hosts][:2]
 
 
@@ -191,7 +193,7 @@ def _lines(broken: list[_Broken]) -> tuple[LogEvidence, ...]:
     return tuple(line_of(each.event, each.rank) for each in broken[:4])
 
 
-def _of_links(broken: list[_Broken], heard: Statements, scene: Observations) -> Opinion:
+def _of_links(broken: list[_Broken], statements: Statements, observations: Observations) -> Opinion:
     links = {}
     for each in broken:
         interface = each.event.fields.get("interface")
@@ -203,13 +205,13 @@ def _of_links(broken: list[_Broken], heard: Statements, scene: Observations) -> 
             }
         )
     peers = sorted({each.peer for each in broken})
-    victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | heard.waited))
+    victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | statements.waited))
     alive = (
         "no process at the other end is known to have exited"
-        if scene.roster.live
+        if observations.roster.live
         else "it is unknown whether the peer's process was alive"
     )
-    failures = _failures_at({_short(peer) for peer in peers}, heard)
+    failures = _failures_at({_short(peer) for peer in peers}, statements)
     where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
     return Opinion(
         witness=Witness.TRANSPORT,
@@ -217,7 +219,7 @@ def _of_links(broken: list[_Broken], heard: Statements, scene: Observations) -> 
         culprits=(),
         victims=victims,
         said=f"connections {where} failed; the error does not show which end failed",
-        ground=(*_lines(broken), *(line_of(event, None) for event in failures)),
+        evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),
         cause=Cause.NETWORK,
         remarks=(
             f"such an error does not distinguish a dead peer from a bad link; {alive}",

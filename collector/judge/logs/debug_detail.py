@@ -21,9 +21,11 @@ _Facts = tuple[str, str, str, str]
 _Sides = list[tuple[_Facts, tuple[int, ...]]]
 
 
-def opinions_by_fingerprints(heard: Statements, membership: Membership) -> list[Opinion]:
+def opinions_by_fingerprints(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return the vote of all ranks on which of them ran another operation; ranks are those of the group."""
-    lines = [(rank, event) for rank, event in heard.of_kind(EventKind.COLLECTIVE_MISMATCH) if "rank" in event.fields]
+    lines = [
+        (rank, event) for rank, event in statements.of_kind(EventKind.COLLECTIVE_MISMATCH) if "rank" in event.fields
+    ]
     speakers: dict[int, int] = {}
     own: dict[int, LogEvent] = {}
     for rank, event in lines:
@@ -73,7 +75,7 @@ def _opinion(
     sequence = next((int(event.fields["sequence"]) for event in own.values() if "sequence" in event.fields), 0)
     group = GroupRef(name="", description="", ranks=fold(ranks))
     shown = [next((own[p] for p in places if p in own), None) for _, places in sides]
-    ground = SignatureEvidence(
+    evidence = SignatureEvidence(
         ranks=fold(ranks),
         text=f"according to the ranks' own mismatch lines, the operations differ: {told}",
         group=group,
@@ -89,7 +91,7 @@ def _opinion(
         culprits=culprits,
         victims=tuple(rank for rank in ranks if rank not in culprits),
         said=_said(culprits, sides, told),
-        ground=(ground, *(_line(event, speakers, culprits) for event in shown[:MOST_LINES] if event is not None)),
+        evidence=(evidence, *(_line(event, speakers, culprits) for event in shown[:MOST_LINES] if event is not None)),
         firm=bool(culprits) and set(odd) <= set(own) and sum(p in own for p in sides[0][1]) > 1,
         cause=Cause.USER_CODE,
         op=sides[0][0][0] or None,

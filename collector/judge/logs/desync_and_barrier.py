@@ -18,9 +18,9 @@ from shared.wire.log_events import EventKind, LogEvent
 _Said = tuple[int | None, LogEvent]
 
 
-def opinions_by_reports(heard: Statements, membership: Membership) -> list[Opinion]:
+def opinions_by_reports(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what reporters say of others."""
-    found = [_desync(heard, membership), *_barriers(heard, membership)]
+    found = [_desync(statements, membership), *_barriers(statements, membership)]
     return [opinion for opinion in found if opinion is not None]
 
 
@@ -29,11 +29,11 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in text.split(",") if part.strip().isdecimal() and len(part) < 12}))
 
 
-def _desync(heard: Statements, membership: Membership) -> Opinion | None:
+def _desync(statements: Statements, membership: Membership) -> Opinion | None:
     late: dict[tuple[int, ...], list[_Said]] = {}
     joined: set[int] = set()
     sequence = None
-    for rank, event in heard.of_kind(EventKind.WATCHDOG_TIMEOUT):
+    for rank, event in statements.of_kind(EventKind.WATCHDOG_TIMEOUT):
         fields = event.fields
         if "never_joined" in fields or "not_joined" in fields:
             late.setdefault(_numbers(fields.get("never_joined", fields.get("ranks", ""))), []).append((rank, event))
@@ -41,7 +41,7 @@ def _desync(heard: Statements, membership: Membership) -> Opinion | None:
         elif "unfinished" in fields:
             joined.update(_numbers(fields.get("ranks", fields.get("waiter", ""))))
     if not late:
-        return _joined(sorted(joined), heard, membership)
+        return _joined(sorted(joined), statements, membership)
     named = tuple(sorted({rank for ranks in late for rank in ranks} - joined))
     lines = [said for told in late.values() for said in told]
     culprits = membership.translate(named, {}) if 0 < len(named) <= max(1, len(joined)) else None
@@ -55,15 +55,15 @@ def _desync(heard: Statements, membership: Membership) -> Opinion | None:
         culprits=culprits or (),
         victims=victims,
         said=f"{ranks_in_words(culprits)} {told}" if culprits else f"group ranks {_words(named)} {told}",
-        ground=_ground(lines, culprits or ()),
+        evidence=_evidence(lines, culprits or ()),
         sequence=sequence,
         remarks=(INSIDE,),
     )
 
 
-def _joined(joined: list[int], heard: Statements, membership: Membership) -> Opinion | None:
+def _joined(joined: list[int], statements: Statements, membership: Membership) -> Opinion | None:
     """The report names those who have joined and did not finish, and nobody who has not: they are held together."""
-    lines = heard.of_kind(EventKind.WATCHDOG_TIMEOUT)
+    lines = statements.of_kind(EventKind.WATCHDOG_TIMEOUT)
     told = [(rank, event) for rank, event in lines if {"unfinished", "ranks"} <= event.fields.keys()]
     ranks = membership.translate(joined, {}) if told else None
     if not ranks:
@@ -75,7 +75,7 @@ def _joined(joined: list[int], heard: Statements, membership: Membership) -> Opi
         culprits=(),
         victims=ranks,
         said=f"{ranks_in_words(ranks)} joined collective #{sequence} but did not finish it, says the watchdog's report",
-        ground=_ground(told, ranks),
+        evidence=_evidence(told, ranks),
         sequence=sequence,
     )
 
@@ -84,31 +84,31 @@ def _words(ranks: Iterable[int]) -> str:
     return ranks_in_words(tuple(ranks)).removeprefix("ranks ").removeprefix("rank ")
 
 
-def _ground(lines: list[_Said], about: tuple[int, ...]) -> tuple[Evidence, ...]:
+def _evidence(lines: list[_Said], about: tuple[int, ...]) -> tuple[Evidence, ...]:
     return tuple(line_of(event, rank, about) for rank, event in lines[:MOST_LINES])
 
 
-def _barriers(heard: Statements, membership: Membership) -> Iterable[Opinion | None]:
+def _barriers(statements: Statements, membership: Membership) -> Iterable[Opinion | None]:
     """One opinion per speaker: independent reporters count once each."""
     speakers: dict[tuple[int | None, str], dict[tuple[int, ...], LogEvent]] = {}
-    for rank, event in heard.of_kind(EventKind.BARRIER_FAILED):
+    for rank, event in statements.of_kind(EventKind.BARRIER_FAILED):
         if "ranks" in event.fields:
             speaker = (rank, event.fields.get("speaker", "0"))
             speakers.setdefault(speaker, {})[_numbers(event.fields["ranks"])] = event
     reached = {
         int(event.fields["waiter"]): rank
-        for rank, event in heard.of_kind(EventKind.BARRIER_FAILED)
+        for rank, event in statements.of_kind(EventKind.BARRIER_FAILED)
         if "waiter" in event.fields
     }
     if not speakers:
-        yield _barrier_from_outside(heard)
+        yield _barrier_from_outside(statements)
     for (rank, place), told in speakers.items():
-        yield _barrier(rank, int(place), told, reached if len(speakers) == 1 else {}, heard, membership)
+        yield _barrier(rank, int(place), told, reached if len(speakers) == 1 else {}, statements, membership)
 
 
-def _barrier_from_outside(heard: Statements) -> Opinion | None:
+def _barrier_from_outside(statements: Statements) -> Opinion | None:
     """Who came to the barrier lost rank 0, which alone can say who did not come, and which has given up or is gone."""
-    lines = [(rank, event) for rank, event in heard.of_kind(EventKind.BARRIER_FAILED) if "waiter" in event.fields]
+    lines = [(rank, event) for rank, event in statements.of_kind(EventKind.BARRIER_FAILED) if "waiter" in event.fields]
     ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
     if not lines:
         return None
@@ -121,7 +121,7 @@ def _barrier_from_outside(heard: Statements) -> Opinion | None:
         culprits=(),
         victims=ranks,
         said=f"{who} came to a monitored barrier and lost group rank {lost} there",
-        ground=_ground(lines, ()),
+        evidence=_evidence(lines, ()),
         op="monitored_barrier",
         remarks=(f"group rank {lost} has given up or ended: its own log names who did not come",),
     )
@@ -139,7 +139,7 @@ def _barrier(
     place: int,
     told: dict[tuple[int, ...], LogEvent],
     reached: dict[int, int | None],
-    heard: Statements,
+    statements: Statements,
     membership: Membership,
 ) -> Opinion | None:
     named = tuple(sorted({each for ranks in told for each in ranks}))
@@ -151,7 +151,7 @@ def _barrier(
         0 if any("all" in event.fields for event in told.values()) else _unheard(came, named, membership)
     )
     culprits = translated if translated is not None and missing <= len(came) else ()
-    elsewhere = tuple(r for r in culprits if any("sequence" in e.fields for e in heard.by_rank.get(r, ())))
+    elsewhere = tuple(r for r in culprits if any("sequence" in e.fields for e in statements.by_rank.get(r, ())))
     culprits = tuple(r for r in culprits if r not in elsewhere)
     who = ranks_in_words(culprits) if culprits else f"group ranks {_words(named)}"
     reporter = f"group rank {place}" if rank is None else f"rank {rank}"
@@ -165,7 +165,7 @@ def _barrier(
         culprits=culprits,
         victims=waiters,
         said=f"{who} did not reach a monitored barrier, according to {reporter}",
-        ground=tuple(line_of(event, rank, culprits) for event in told.values())[:MOST_LINES],
+        evidence=tuple(line_of(event, rank, culprits) for event in told.values())[:MOST_LINES],
         op="monitored_barrier",
         remarks=tuple(remarks),
     )

@@ -26,21 +26,25 @@ _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 _TABLE_LINES = 5
 
 
-def opinions_by_failures(heard: Statements, scene: Observations, aftermath: Aftermath) -> list[Opinion]:
+def opinions_by_failures(statements: Statements, observations: Observations, aftermath: Aftermath) -> list[Opinion]:
     """Return the first failure of a process that no rank's own log tells; of a live job, processes are looked at."""
-    if scene.roster.live:
+    if observations.roster.live:
         return []
-    told = [said for said in heard.all() if not aftermath.holds(said[1])]  # 3
+    told = [said for said in statements.all() if not aftermath.holds(said[1])]  # 3
     ended = [said for said in told if _is_end(said[1])]
     lost = [said for said in ended if _is_lost_node(said[1])]
-    failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if is_missed(heard) else []
+    failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if is_missed(statements) else []
     first = next(iter(lost or ended or failed), None)
-    return [] if first is None else [_opinion(*first, told, heard)]
+    return [] if first is None else [_opinion(*first, told, statements)]
 
 
-def is_missed(heard: Statements) -> bool:
+def is_missed(statements: Statements) -> bool:
     """Did anybody wait in vain, or lose a connection?"""
-    return bool(heard.waited) or any(True for _ in heard.of_kind(EventKind.WATCHDOG_TIMEOUT)) or has_lost_peers(heard)
+    return (
+        bool(statements.waited)
+        or any(True for _ in statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
+        or has_lost_peers(statements)
+    )
 
 
 def _is_lost_node(event: LogEvent) -> bool:
@@ -63,9 +67,9 @@ def _is_end(event: LogEvent) -> bool:
     return _is_lost_node(event) or "terminated" in fields or "Segmentation fault" in fields.get("what", "")
 
 
-def _opinion(rank: int | None, event: LogEvent, told: list[_Said], heard: Statements) -> Opinion:
+def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: Statements) -> Opinion:
     named = tuple(sorted({int(event.fields["speaker"])} if "speaker" in event.fields else _in_table(event, told)))
-    waited = tuple(sorted(heard.waited - set(named)))
+    waited = tuple(sorted(statements.waited - set(named)))
     rest = f", and {ranks_in_words(waited)} waited in vain" if waited else ""
     same = [
         each for each in told if each[1].kind in (EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR) and each[0] is None
@@ -77,7 +81,7 @@ def _opinion(rank: int | None, event: LogEvent, told: list[_Said], heard: Statem
         culprits=named,
         victims=waited,
         said=f"{_who(event, named)} {_what(event)}{rest}",
-        ground=tuple(
+        evidence=tuple(
             line_of(each, who, named) for who, each in [(rank, event), *(s for s in same if s[1] is not event)][:4]
         ),
         cause=Cause.UNKNOWN if _is_lost_node(event) else causes[0],

@@ -48,11 +48,11 @@ class _Lane:
         return max(self.calls)
 
 
-def opinions_by_calls(heard: Statements, world_size: int | None) -> list[Opinion]:
+def opinions_by_calls(statements: Statements, world_size: int | None) -> list[Opinion]:
     """Return what NCCL's call lines say of each communicator that can be lined up."""
     opinions = []
-    for identity, size, lanes in _lined_up(heard.communicators, world_size):
-        opinion = _mismatch(identity, lanes) or _behind(identity, size, lanes, heard)
+    for identity, size, lanes in _lined_up(statements.communicators, world_size):
+        opinion = _mismatch(identity, lanes) or _behind(identity, size, lanes, statements)
         if opinion is not None:
             opinions.append(opinion)
     return opinions
@@ -145,7 +145,7 @@ def _mismatch(identity: str, lanes: list[_Lane]) -> Opinion | None:
         culprits=culprits,
         victims=tuple(rank for rank in ranks if rank not in culprits),
         said=said,
-        ground=(
+        evidence=(
             SignatureEvidence(
                 ranks=fold(ranks),
                 text=f"according to NCCL's log lines, the calls at {where} differ: {told}",
@@ -189,7 +189,7 @@ def _side(calls: tuple[LoggedCall, ...], ranks: list[int]) -> Side:
     return Side(ranks=fold(ranks), op=_op(first), sizes=str(first.elements) + _rooted(first), dtypes=_dtype(first))
 
 
-def _behind(identity: str, size: int, lanes: list[_Lane], heard: Statements) -> Opinion | None:
+def _behind(identity: str, size: int, lanes: list[_Lane], statements: Statements) -> Opinion | None:
     """3. A few who have not called what all others have called last."""
     by_last: dict[int, list[int]] = defaultdict(list)
     for lane in lanes:
@@ -199,7 +199,7 @@ def _behind(identity: str, size: int, lanes: list[_Lane], heard: Statements) -> 
     behind = sorted(rank for last, ranks in by_last.items() if last != top for rank in ranks)
     if not behind or any(lane.cut for lane in lanes) or len(by_last) > 2:
         return None
-    if len(ahead) < 2 or 2 * len(ahead) <= size or set(behind) & heard.waited:
+    if len(ahead) < 2 or 2 * len(ahead) <= size or set(behind) & statements.waited:
         return None
     group = GroupRef(name=identity, description="NCCL communicator", ranks=fold([*ahead, *behind]))
     last = min(by_last)
@@ -213,7 +213,7 @@ def _behind(identity: str, size: int, lanes: list[_Lane], heard: Statements) -> 
             f"{ranks_in_words(behind)} last called NCCL at opCount {last:x}, {ranks_in_words(sorted(ahead))} at "
             f"{top:x} ({_in_words(calls)}) of communicator {identity}"
         ),
-        ground=_marks(group, top, by_last, calls),
+        evidence=_marks(group, top, by_last, calls),
         op=_op(calls[0]),
         ref=group,
         remarks=("it may also still wait for an earlier operation; these lines show calls, not completions",),

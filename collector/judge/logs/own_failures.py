@@ -42,21 +42,21 @@ _STORAGE = re.compile(r"No space left on device|\[Errno (?:5|28|30|95|116|121|12
 """EIO, ENOSPC, EROFS, EOPNOTSUPP, ESTALE, EREMOTEIO, EDQUOT."""
 
 
-def opinions_by_own_words(heard: Statements, scene: Observations) -> list[Opinion]:
+def opinions_by_own_words(statements: Statements, observations: Observations) -> list[Opinion]:
     """Return who failed by its own word while others waited; empty where that is most of those who speak."""
-    if not any(True for _ in heard.of_kind(*_CAUSES)):
+    if not any(True for _ in statements.of_kind(*_CAUSES)):
         return []
     failed = {
         rank: event
-        for rank, events in heard.by_rank.items()
-        if (event := _first_failure(events)) is not None and is_last_word_of(event, scene.roster.ranks[rank])
+        for rank, events in statements.by_rank.items()
+        if (event := _first_failure(events)) is not None and is_last_word_of(event, observations.roster.ranks[rank])
     }
-    waiting = tuple(sorted(heard.waited - failed.keys()))
+    waiting = tuple(sorted(statements.waited - failed.keys()))
     if not failed or len(failed) > len(waiting):
         return []
     culprits = tuple(sorted(failed))
-    ended = Kind.RANK_EXITED if has_lost_peers(heard) else Kind.RANK_NOT_JOINED
-    kinds = {kind_of(rank, scene) for rank in culprits} if scene.roster.live else {ended}
+    ended = Kind.RANK_EXITED if has_lost_peers(statements) else Kind.RANK_NOT_JOINED
+    kinds = {kind_of(rank, observations) for rank in culprits} if observations.roster.live else {ended}
     causes = {cause_of_failure(event) for event in failed.values()}
     cause = causes.pop() if len(causes) == 1 else Cause.UNKNOWN
     return [
@@ -66,8 +66,8 @@ def opinions_by_own_words(heard: Statements, scene: Observations) -> list[Opinio
             culprits=culprits,
             victims=waiting,
             said=f"{ranks_in_words(culprits)} failed ({cause.value}), and {ranks_in_words(waiting)} waited in vain",
-            ground=tuple(line_of(event, rank) for rank, event in sorted(failed.items()))
-            + tuple(_wait_line(rank, heard) for rank in waiting[:1]),
+            evidence=tuple(line_of(event, rank) for rank, event in sorted(failed.items()))
+            + tuple(_wait_line(rank, statements) for rank in waiting[:1]),
             cause=cause,
             remarks=(
                 f"{is_are(culprits)} named by what was logged before any wait; times are not compared",
@@ -77,14 +77,14 @@ def opinions_by_own_words(heard: Statements, scene: Observations) -> list[Opinio
     ]
 
 
-def has_lost_peers(heard: Statements) -> bool:
+def has_lost_peers(statements: Statements) -> bool:
     """Did connections end, as they do when the process at their other end does?"""
-    told = heard.of_kind(EventKind.TRANSPORT_ERROR, EventKind.RENDEZVOUS, EventKind.EXCEPTION)
+    told = statements.of_kind(EventKind.TRANSPORT_ERROR, EventKind.RENDEZVOUS, EventKind.EXCEPTION)
     return any(_LOST.search(event.text) for _, event in told)
 
 
-def _wait_line(rank: int, heard: Statements) -> LogEvidence:
-    return line_of(next(event for event in heard.by_rank[rank] if is_wait(event)), rank)
+def _wait_line(rank: int, statements: Statements) -> LogEvidence:
+    return line_of(next(event for event in statements.by_rank[rank] if is_wait(event)), rank)
 
 
 def _first_failure(events: tuple[LogEvent, ...]) -> LogEvent | None:

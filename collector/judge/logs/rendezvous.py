@@ -10,17 +10,17 @@ from shared.wire.log_events import EventKind, LogEvent
 _Said = tuple[int | None, LogEvent]
 
 
-def opinions_by_rendezvous(heard: Statements, membership: Membership) -> list[Opinion]:
+def opinions_by_rendezvous(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what store and rendezvous lines say."""
-    lines = list(heard.of_kind(EventKind.RENDEZVOUS))
+    lines = list(statements.of_kind(EventKind.RENDEZVOUS))
     unconnected = [(rank, event) for rank, event in lines if "client socket" in event.text and "peer" in event.fields]
-    found = [_unpublished(lines, heard, membership), _incomplete(lines, unconnected)]
+    found = [_unpublished(lines, statements, membership), _incomplete(lines, unconnected)]
     if not any(found):
         found += [_unconnected(unconnected), _never_listened(lines)]
     return [opinion for opinion in found if opinion is not None]
 
 
-def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) -> Opinion | None:
+def _unpublished(lines: list[_Said], statements: Statements, membership: Membership) -> Opinion | None:
     """Ranks that wait for the unique id of a communicator wait for the one rank that makes it."""
     waits = [(rank, event) for rank, event in lines if "waiter" in event.fields and "peer" in event.fields]
     places = {int(event.fields["waiter"]): rank for rank, event in waits}
@@ -31,7 +31,7 @@ def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) 
     speakers = {place: rank for place, rank in places.items() if rank is not None}
     named = membership.translate(peers, speakers) or ()
     victims = membership.translate(places, speakers) or tuple(sorted(speakers.values()))
-    culprits = tuple(rank for rank in named if rank not in heard.waited and rank not in victims)
+    culprits = tuple(rank for rank in named if rank not in statements.waited and rank not in victims)
     who = ranks_in_words(culprits) if culprits else f"group rank {min(peers)}"
     return Opinion(
         witness=Witness.STORE,
@@ -39,7 +39,7 @@ def _unpublished(lines: list[_Said], heard: Statements, membership: Membership) 
         culprits=culprits,
         victims=victims,
         said=f"{who} never published the id of a communicator, for which {ranks_in_words(victims)} waited",
-        ground=tuple(line_of(event, rank, culprits) for rank, event in waits[:4]),
+        evidence=tuple(line_of(event, rank, culprits) for rank, event in waits[:4]),
         remarks=("the line looks like a network error, but also appears when the rank never arrived or has exited",),
     )
 
@@ -71,7 +71,7 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
         ),
         said=f"the job did not start: {joined} of {expected} arrived at the rendezvous before it timed out{who}"
         + "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
-        ground=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),
+        evidence=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),
         cause=Cause.RENDEZVOUS,
         remarks=too_many if joined > expected else () if missing else (_UNTOLD,),
     )
@@ -81,7 +81,7 @@ _UNTOLD = "these lines do not show which ranks did not arrive"
 
 
 def _unconnected(unconnected: list[_Said]) -> Opinion | None:
-    """Ranks that could not reach the store, where nothing is heard of who did."""
+    """Ranks that could not reach the store, where no line names who did."""
     if not unconnected:
         return None
     return Opinion(
@@ -90,7 +90,7 @@ def _unconnected(unconnected: list[_Said]) -> Opinion | None:
         culprits=(),
         victims=tuple(sorted({rank for rank, _ in unconnected if rank is not None})),
         said=f"the job did not start: {_unconnected_in_words(unconnected)}",
-        ground=tuple(line_of(event, rank) for rank, event in unconnected[:4]),
+        evidence=tuple(line_of(event, rank) for rank, event in unconnected[:4]),
         cause=Cause.RENDEZVOUS,
         remarks=("nothing listened there, or the way to it is closed: the lines look the same",),
     )
@@ -119,7 +119,7 @@ def _never_listened(lines: list[_Said]) -> Opinion | None:
         culprits=(),
         victims=(),
         said=f"the job did not start: {said} where {who} ran",
-        ground=tuple(line_of(event, rank) for rank, event in told[:4]),
+        evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
         cause=Cause.RENDEZVOUS if taken else Cause.NETWORK,
         remarks=(_CHANGE_PORT if taken else _CHANGE_INTERFACE,),
     )

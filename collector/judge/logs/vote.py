@@ -11,7 +11,7 @@ from shared.wire.log_events import LogEvent
 
 
 class Witness(StrEnum):
-    """What an opinion rests on. Two opinions of one kind of witness are no two grounds."""
+    """What an opinion rests on. Two opinions of one kind of witness count once."""
 
     COUNTERS = "watchdog lines"
     FINGERPRINTS = "mismatch lines"
@@ -32,7 +32,7 @@ class Opinion:
     culprits: tuple[int, ...]
     victims: tuple[int, ...]
     said: str
-    ground: tuple[Evidence, ...]
+    evidence: tuple[Evidence, ...]
     firm: bool = False
     """Do the culprits' own lines show it, and those of two others or more agree among each other?"""
     cause: Cause | None = None

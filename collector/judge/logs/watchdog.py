@@ -29,23 +29,25 @@ MOST_LINES = 8
 _Sides = list[tuple[tuple[int, ...], Timeout]]
 
 
-def opinions_by_counters(heard: Statements, membership: Membership) -> list[Opinion]:
+def opinions_by_counters(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what the watchdog lines of each group say."""
-    groups = {key: marks for key, marks in marks_of(heard).items() if not (membership.is_mixed(key) or marks.mixed)}
+    groups = {
+        key: marks for key, marks in marks_of(statements).items() if not (membership.is_mixed(key) or marks.mixed)
+    }
     mismatches = [opinion for key, marks in groups.items() if (opinion := _mismatch(key, marks, membership))]
     if mismatches:
         return mismatches
     behind = [opinion for key, marks in groups.items() if (opinion := _behind(key, marks, membership))]
     if behind:
         return _rooted(behind, {rank for marks in groups.values() for rank in marks.stuck})
-    speakers = frozenset(heard.by_rank)
+    speakers = frozenset(statements.by_rank)
     together = [opinion for key, marks in groups.items() if (opinion := _together(key, marks, membership, speakers))]
-    return together or _stuck_watchdogs(heard)
+    return together or _stuck_watchdogs(statements)
 
 
-def _stuck_watchdogs(heard: Statements) -> list[Opinion]:
+def _stuck_watchdogs(statements: Statements) -> list[Opinion]:
     """4. Nobody timed out: the thread that would tell so is itself held."""
-    told = heard.of_kind(EventKind.WATCHDOG_TIMEOUT)
+    told = statements.of_kind(EventKind.WATCHDOG_TIMEOUT)
     lines = [(r, e) for r, e in told if {"stuck_seconds", "unfinished_works"} & e.fields.keys()]
     if not lines:
         return []
@@ -59,7 +61,7 @@ def _stuck_watchdogs(heard: Statements) -> list[Opinion]:
             culprits=(),
             victims=ranks,
             said=f"the watchdog of {who} made no progress{seconds}",
-            ground=tuple(line_of(event, rank) for rank, event in lines[:MOST_LINES]),
+            evidence=tuple(line_of(event, rank) for rank, event in lines[:MOST_LINES]),
             remarks=(
                 "a call of NCCL or CUDA does not return there, or a thread keeps the GIL: its native stack tells",
             ),
@@ -91,7 +93,7 @@ def _mismatch(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opini
         culprits=culprits,
         victims=tuple(sorted(set(ranks) - set(culprits))),
         said=_mismatch_said(culprits, sides, sequence, key),
-        ground=(_signature(key, sequence, sides, ranks, told, membership), *_lines(sides)),
+        evidence=(_signature(key, sequence, sides, ranks, told, membership), *_lines(sides)),
         firm=decided and _is_quorum(voters, membership.size_of(key)),
         cause=Cause.USER_CODE,
         op=sides[0][1].op,
@@ -166,7 +168,7 @@ def _behind(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion
         culprits=named,
         victims=waiting if named else tuple(sorted((*waiting, *behind))),
         said=said,
-        ground=(
+        evidence=(
             SequenceEvidence(
                 ranks=fold((*waiting, *behind)),
                 text=f"{ranks_in_words(waiting)} waited for sequence {awaited} of {key}; last enqueued: {told}",
@@ -250,7 +252,7 @@ def _together(key: GroupKey, marks: GroupMarks, membership: Membership, speakers
         victims=ranks,
         said=f"{ranks_in_words(ranks)} timed out in {_in_words(first)} #{first.sequence} of {key}"
         + (f"; {ranks_in_words(partner)} did not" if partner else rest),
-        ground=tuple(line_of(timeout.event, rank, partner) for rank, timeout in list(stuck.items())[:MOST_LINES]),
+        evidence=tuple(line_of(timeout.event, rank, partner) for rank, timeout in list(stuck.items())[:MOST_LINES]),
         op=first.op,
         sequence=first.sequence,
         ref=membership.ref(key, ranks),

@@ -15,11 +15,13 @@ _LOST = "sends and receives wait for each other, and the records that would show
 _TIED = "the ranks issued the operations in different orders, and no order has a majority"
 
 
-def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, scene: Observations, programs: CallOrders) -> Fault:
+def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observations, programs: CallOrders) -> Fault:
     """One set of ranks that wait for each other: a deadlock, and who of them strayed from the usual order."""
-    inside = tuple(e for e in scene.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
+    inside = tuple(e for e in observations.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
     p2p = all(edge.is_p2p for edge in inside)
-    culprits, remarks = _partners(cycle, inside, scene) if p2p else _breakers(cycle, inside, scene, programs)
+    culprits, remarks = (
+        _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
+    )
     shown = bool(culprits) and not any(edge.queued for edge in inside)
     inferred = Certainty.SUPPORTED if culprits and not p2p else Certainty.SUSPECTED
     first = first_edge(inside)
@@ -42,24 +44,28 @@ _Named = tuple[tuple[int, ...], tuple[str, ...]]
 """(culprits, remarks)."""
 
 
-def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Observations) -> _Named:
+def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], observations: Observations) -> _Named:
     """Everybody is part of it, unless records are overwritten that may be the missing half, or the one before."""
-    if scene.overwritten(cycle) and (len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, scene)):
+    if observations.overwritten(cycle) and (
+        len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, observations)
+    ):
         return (), (_LOST,)
     return cycle, ()
 
 
-def _breakers(cycle: tuple[int, ...], edges: tuple[Edge, ...], scene: Observations, programs: CallOrders) -> _Named:
+def _breakers(
+    cycle: tuple[int, ...], edges: tuple[Edge, ...], observations: Observations, programs: CallOrders
+) -> _Named:
     strays = programs.strays(cycle)
-    if strays and not (len(strays) > 1 and scene.overwritten(cycle)):
+    if strays and not (len(strays) > 1 and observations.overwritten(cycle)):
         return tuple(stray.rank for stray in strays), tuple(map(str, strays[:_MOST_TOLD]))
-    breaker = None if strays else order_breaker(cycle, edges, scene.groups, scene.traces)
+    breaker = None if strays else order_breaker(cycle, edges, observations.groups, observations.traces)
     return ((), (_TIED,)) if breaker is None else ((breaker,), ())
 
 
-def _inferred(edges: tuple[Edge, ...], scene: Observations) -> bool:
+def _inferred(edges: tuple[Edge, ...], observations: Observations) -> bool:
     """Is the order of the queues read from what is unfinished, where starts are not recorded?"""
-    return any(edge.queued and not any(scene.traces[edge.waiter].started_ns) for edge in edges)
+    return any(edge.queued and not any(observations.traces[edge.waiter].started_ns) for edge in edges)
 
 
 def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:

@@ -22,28 +22,34 @@ from shared.answer.words import Cause, Certainty, Kind
 from shared.ranks import ranks_in_words
 
 
-def root_faults(roots: Iterable[int], graph: WaitGraph, scene: Observations, programs: CallOrders) -> list[Fault]:
+def root_faults(
+    roots: Iterable[int], graph: WaitGraph, observations: Observations, programs: CallOrders
+) -> list[Fault]:
     """One fault for all roots of one kind that are waited for in the same operation, and one for all silent nodes."""
     together: dict[tuple[Kind, Cause | None, str, int | None], list[int]] = defaultdict(list)
     firsts = graph.first_edges()
     for root in roots:
         edge = firsts.get(root)
-        kind = kind_of(root, scene)
-        cause = scene.activities[root].cause if root in scene.activities and kind is Kind.RANK_NOT_JOINED else None
+        kind = kind_of(root, observations)
+        cause = (
+            observations.activities[root].cause
+            if root in observations.activities and kind is Kind.RANK_NOT_JOINED
+            else None
+        )
         where = ("", None) if edge is None or kind is Kind.RANK_UNREACHABLE else (edge.group.name, edge.sequence)
         together[kind, cause, *where].append(root)
-    faults = [_root_fault(key[0], tuple(ranks), graph, scene) for key, ranks in together.items()]
-    return [_turned(fault, scene, programs) for fault in faults]
+    faults = [_root_fault(key[0], tuple(ranks), graph, observations) for key, ranks in together.items()]
+    return [_turned(fault, observations, programs) for fault in faults]
 
 
-def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: Observations) -> Fault:
+def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observations: Observations) -> Fault:
     edges = graph.edges_to(culprits)
     first = first_edge(edges)
     if first is not None and first.is_p2p and kind is Kind.RANK_NOT_JOINED:
         kind = Kind.P2P_UNMATCHED
     group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
-    certainty = of_root(kind, culprits, first, scene)
+    certainty = of_root(kind, culprits, first, observations)
     return Fault(
         kind=kind if begun else Kind.STUCK_TOGETHER,
         culprits=culprits,
@@ -56,7 +62,7 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, scene: 
         remarks=(
             *_membership_remark(first),
             *(() if begun else (f"{ranks_in_words(culprits)} issued it, but the device has not started it",)),
-            *_shift_remark(culprits, first, scene),
+            *_shift_remark(culprits, first, observations),
         ),
     )
 
@@ -74,11 +80,11 @@ def _operation(
     return (None, *told.pop()) if len(told) == 1 else (None, None, None)
 
 
-def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, scene: Observations) -> tuple[str, ...]:
+def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, observations: Observations) -> tuple[str, ...]:
     """A rank that is one operation short may have skipped it long ago: call sites tell where."""
     if edge is None or edge.is_p2p or len(culprits) != 1:
         return ()
-    shift = shift_of(edge.group, culprits[0], edge.waiter, scene.traces)
+    shift = shift_of(edge.group, culprits[0], edge.waiter, observations.traces)
     return () if shift is None else (str(shift),)
 
 
@@ -88,28 +94,28 @@ def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
     return (f"no dump names the members of group {edge.group.name}; they were inferred from the records",)
 
 
-def _turned(fault: Fault, scene: Observations, programs: CallOrders) -> Fault:
+def _turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
     """The odd rank may be ahead: a few wait where the many, communicating elsewhere or done, will never come."""
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
         return fault
     waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
-    if not _few_have_come(fault.group, fault.sequence, scene):
+    if not _few_have_come(fault.group, fault.sequence, observations):
         return fault
-    if all(_went_on(rank, scene) for rank in fault.culprits):
+    if all(_went_on(rank, observations) for rank in fault.culprits):
         return _convicting(waiting, fault, "most of the group went on without this operation")
-    shifts = [shift_of(fault.group, rank, fault.culprits[0], scene.traces) for rank in sorted(waiting)]
+    shifts = [shift_of(fault.group, rank, fault.culprits[0], observations.traces) for rank in sorted(waiting)]
     if all(shift is not None and shift.by < 0 for shift in shifts):
         return _convicting(waiting, fault, *map(str, shifts))
     strays = programs.strays(waiting)
     if len(strays) == len(waiting):
         return _convicting(waiting, fault, *map(str, strays))
-    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, scene) for rank in fault.culprits):
+    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations) for rank in fault.culprits):
         return fault
     remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
     return replace(fault, culprits=(), certainty=Certainty.SUSPECTED, remarks=(*fault.remarks, remark))
 
 
-def _few_have_come(group: GroupView, sequence: int | None, scene: Observations) -> bool:
+def _few_have_come(group: GroupView, sequence: int | None, observations: Observations) -> bool:
     """Have more members, with nothing in flight that would keep them, not come to this operation than have?
 
     In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Where
@@ -117,18 +123,20 @@ def _few_have_come(group: GroupView, sequence: int | None, scene: Observations) 
     """
     if sequence is None:
         return False
-    role, size = role_of(group, scene.groups), len(group.members)
-    alike = [other for other in scene.groups if len(other.members) == size]
-    same = [other for other in alike if other is group or role_of(other, scene.groups) == role]
+    role, size = role_of(group, observations.groups), len(group.members)
+    alike = [other for other in observations.groups if len(other.members) == size]
+    same = [other for other in alike if other is group or role_of(other, observations.groups) == role]
     come = {rank for other in same for rank, lane in other.lanes.items() if lane.issued >= sequence}
     behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
-    idle = {rank for rank in behind if not unfinished(scene.traces[rank])}
-    ended = [rank for rank in scene.roster.ranks if _ended_well(rank, scene)]
-    return len(idle) > len(come) or (is_majority(len(ended), len(scene.roster.ranks)) and len(come) <= len(behind))
+    idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
+    ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
+    return len(idle) > len(come) or (
+        is_majority(len(ended), len(observations.roster.ranks)) and len(come) <= len(behind)
+    )
 
 
-def _ended_well(rank: int, scene: Observations) -> bool:
-    exited = scene.roster.ranks[rank].exited
+def _ended_well(rank: int, observations: Observations) -> bool:
+    exited = observations.roster.ranks[rank].exited
     return exited is not None and exited.exit_code == 0
 
 
@@ -144,14 +152,14 @@ def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:
     )
 
 
-def _held_elsewhere(rank: int, scene: Observations) -> bool:
+def _held_elsewhere(rank: int, observations: Observations) -> bool:
     """Does its stack or state tell what holds it, whatever the others do?"""
-    activity = scene.activities.get(rank)
+    activity = observations.activities.get(rank)
     return activity is not None and (activity.cause in TELLING or activity.kernel_tells)
 
 
-def _went_on(rank: int, scene: Observations) -> bool:
-    if scene.roster.ranks[rank].presence is Presence.EXITED:
-        return _ended_well(rank, scene)
-    activity = scene.activities.get(rank)
+def _went_on(rank: int, observations: Observations) -> bool:
+    if observations.roster.ranks[rank].presence is Presence.EXITED:
+        return _ended_well(rank, observations)
+    activity = observations.activities.get(rank)
     return activity is not None and (activity.waits_for_ranks or activity.cause is Cause.TEARDOWN)

@@ -21,13 +21,13 @@ from shared.ranks import ranks_in_words
 _OPEN_WORLD = "the world size is unknown: a rank that left no dump may be the missing one"
 
 
-def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) -> list[Fault]:
+def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrders) -> list[Fault]:
     """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
     stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
-    for edge in scene.edges:
+    for edge in observations.edges:
         paired = edge.is_p2p and edge.signature.op != COALESCED
         whole = not edge.group.unknown and (paired or edge.group.is_met_at(edge.sequence or 0))
-        if not edge.holders and whole and not may_be_ending(edge, scene):
+        if not edge.holders and whole and not may_be_ending(edge, observations):
             stuck[edge.group.name, edge.sequence].append(edge)
     if not stuck:
         return []
@@ -37,7 +37,7 @@ def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) ->
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=tuple(sorted(victims | graph.victims_of(victims))),
-        certainty=of_stuck(edges, open_world=_is_open_world(edges[0], scene)),
+        certainty=of_stuck(edges, open_world=_is_open_world(edges[0], observations)),
         cause=Cause.UNKNOWN,
         edges=tuple(edges),
         group=edges[0].group,
@@ -46,11 +46,11 @@ def stuck_faults(graph: WaitGraph, scene: Observations, programs: CallOrders) ->
         remarks=(
             *_completed_by(edges[0]),
             _no_divergence(edges[0].signature.op),
-            *((_OPEN_WORLD,) if _is_open_world(edges[0], scene) else ()),
+            *((_OPEN_WORLD,) if _is_open_world(edges[0], observations) else ()),
         ),
     )
     waiters = {edge.waiter for edge in edges}
-    strays = () if edges[0].is_p2p or scene.overwritten(waiters) else programs.strays(waiters)
+    strays = () if edges[0].is_p2p or observations.overwritten(waiters) else programs.strays(waiters)
     return [_astray(together, strays) if strays else together]
 
 
@@ -64,19 +64,19 @@ def left_behind(edge: Edge) -> bool:
     return edge.group.left_behind_at(edge.sequence)
 
 
-def may_be_ending(edge: Edge, scene: Observations) -> bool:
+def may_be_ending(edge: Edge, observations: Observations) -> bool:
     """Have the others completed the operation, and has nobody issued anything since? Then nobody waits for anybody.
 
     That an operation has ended is written down a moment after the call returns: a job that ends well may look so.
     """
-    if scene.roster.live or not left_behind(edge):
+    if observations.roster.live or not left_behind(edge):
         return False
     begun = [
-        scene.traces[rank].created_ns[at]
+        observations.traces[rank].created_ns[at]
         for rank, lane in edge.group.lanes.items()
         for at in lane.at(edge.sequence or 0)
     ]
-    return max(trace_end for trace in scene.traces.values() for trace_end in trace.created_ns) <= max(begun)
+    return max(trace_end for trace in observations.traces.values() for trace_end in trace.created_ns) <= max(begun)
 
 
 def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
@@ -107,6 +107,6 @@ def _no_divergence(op: str) -> str:
     return "every member has issued it with equal sizes and types, so the code does not diverge here"
 
 
-def _is_open_world(edge: Edge, scene: Observations) -> bool:
+def _is_open_world(edge: Edge, observations: Observations) -> bool:
     """Dumps that name no members do not show that the rank above the highest seen has left none."""
-    return edge.group.inferred and scene.roster.world_size is None
+    return edge.group.inferred and observations.roster.world_size is None

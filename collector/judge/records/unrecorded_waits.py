@@ -19,13 +19,13 @@ from shared.ranks import ranks_in_words
 from shared.wire.trace import Trace
 
 
-def waits_unrecorded(root: int, scene: Observations) -> bool:
+def waits_unrecorded(root: int, observations: Observations) -> bool:
     """Does the stack of a root say that it waits for other ranks, though its record does not?"""
-    activity = scene.activities.get(root)
-    return activity is not None and not scene.roster.ranks[root].gone and activity.waits_for_ranks
+    activity = observations.activities.get(root)
+    return activity is not None and not observations.roster.ranks[root].gone and activity.waits_for_ranks
 
 
-def outsiders(scene: Observations) -> tuple[int, ...]:
+def outsiders(observations: Observations) -> tuple[int, ...]:
     """Ranks that wait for no other rank: gone, stopped, or standing still outside communication.
 
     Those on silent nodes, or where nobody looked, are among them only where there is nobody
@@ -33,30 +33,30 @@ def outsiders(scene: Observations) -> tuple[int, ...]:
     """
     found = [
         view
-        for view in scene.roster.ranks.values()
-        if (view.gone and not _is_done(view, scene))
+        for view in observations.roster.ranks.values()
+        if (view.gone and not _is_done(view, observations))
         or view.presence is Presence.STOPPED
-        or (scene.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, scene))
+        or (observations.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, observations))
     ]
     seen = [view for view in found if view.presence not in UNKNOWN]
     return tuple(view.rank for view in seen or found)
 
 
-def _is_done(view: RankView, scene: Observations) -> bool:
+def _is_done(view: RankView, observations: Observations) -> bool:
     """Has it ended without a fault, and does by all records nobody wait for it?"""
     well = view.exited is not None and view.exited.exit_code == 0
-    return well and bool(scene.traces) and not any(view.rank in edge.holders for edge in scene.edges)
+    return well and bool(observations.traces) and not any(view.rank in edge.holders for edge in observations.edges)
 
 
-def _moving(rank: int, scene: Observations) -> bool:
-    return scene.motion.by_rank.get(rank) is Motion.ADVANCED
+def _moving(rank: int, observations: Observations) -> bool:
+    return observations.motion.by_rank.get(rank) is Motion.ADVANCED
 
 
-def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Observations) -> list[Fault]:
+def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:
     """Explain roots that wait unrecorded: someone outside, a call not got past, or each other."""
-    outside = tuple(rank for rank in outsiders(scene) if rank not in hidden)
+    outside = tuple(rank for rank in outsiders(observations) if rank not in hidden)
     if outside:
-        return [_outsider_fault(outside, hidden, graph, scene)]
+        return [_outsider_fault(outside, hidden, graph, observations)]
     edges = graph.edges_to(hidden)
     first = first_edge(edges)
     op = None if first is None else first.signature.op
@@ -70,19 +70,22 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, scene: Observations
         op=op,
         sequence=None if first is None else first.sequence,
     )
-    if any(_peers_unknown(rank, scene) for rank in hidden):
-        return [_unmatched_fault(base, hidden, scene)]
-    if all(scene.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
-        return [_group_fault(base, hidden, scene)]
-    inside = all(scene.activities[rank].op in (op, None) and scene.doing(rank) is not Doing.STORE for rank in hidden)
+    if any(_peers_unknown(rank, observations) for rank in hidden):
+        return [_unmatched_fault(base, hidden, observations)]
+    if all(observations.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
+        return [_group_fault(base, hidden, observations)]
+    inside = all(
+        observations.activities[rank].op in (op, None) and observations.doing(rank) is not Doing.STORE
+        for rank in hidden
+    )
     remark = f"{ranks_in_words(hidden)} are inside the call and have not left it" if inside else ""
     cause = Cause.COMMUNICATION if inside else None
     return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
 
 
-def _group_fault(base: Fault, hidden: tuple[int, ...], scene: Observations) -> Fault:
+def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:
     """The many wait in the store: for the few who went past a group that all must make, or for nobody knows whom."""
-    makers = len(hidden) > len(base.victims) and all(makes_group(rank, scene) for rank in hidden)
+    makers = len(hidden) > len(base.victims) and all(makes_group(rank, observations) for rank in hidden)
     where = f"{ranks_in_words(hidden)} wait in the store"
     if not makers:
         everybody = tuple(sorted({*base.victims, *hidden}))
@@ -97,20 +100,22 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], scene: Observations) -> F
     )
 
 
-def makes_group(rank: int, scene: Observations) -> bool:
-    return any(frame.function.rpartition(".")[2] == "new_group" for frame in scene.activities[rank].frames)
+def makes_group(rank: int, observations: Observations) -> bool:
+    return any(frame.function.rpartition(".")[2] == "new_group" for frame in observations.activities[rank].frames)
 
 
-def _peers_unknown(rank: int, scene: Observations) -> bool:
+def _peers_unknown(rank: int, observations: Observations) -> bool:
     """Does it wait in a send, a receive, or a work handle of which nothing tells whose answer is lacking?"""
-    return scene.doing(rank) is Doing.P2P or (scene.doing(rank) is Doing.WORK and scene.activities[rank].op is None)
+    return observations.doing(rank) is Doing.P2P or (
+        observations.doing(rank) is Doing.WORK and observations.activities[rank].op is None
+    )
 
 
-def _unmatched_fault(base: Fault, hidden: tuple[int, ...], scene: Observations) -> Fault:
+def _unmatched_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:
     """Whom they wait for is not recorded: the one who left out what it always did, or nobody can be named."""
-    habit = broken_habit(scene)
+    habit = broken_habit(observations)
     culprits = () if habit is None or habit.rank in hidden else (habit.rank,)
-    ops = {scene.activities[rank].op for rank in hidden}
+    ops = {observations.activities[rank].op for rank in hidden}
     remark = f"{ranks_in_words(hidden)} wait in operations whose peers are not recorded"
     return replace(
         base,
@@ -126,15 +131,17 @@ def _unmatched_fault(base: Fault, hidden: tuple[int, ...], scene: Observations) 
     )
 
 
-def _outsider_fault(outside: tuple[int, ...], hidden: tuple[int, ...], graph: WaitGraph, scene: Observations) -> Fault:
+def _outsider_fault(
+    outside: tuple[int, ...], hidden: tuple[int, ...], graph: WaitGraph, observations: Observations
+) -> Fault:
     first = first_edge(graph.edges_to(hidden))
-    kinds = sorted({kind_of(rank, scene) for rank in outside}, key=lambda kind: kind is Kind.RANK_NOT_JOINED)
-    worst = tuple(rank for rank in outside if kind_of(rank, scene) is kinds[0])
+    kinds = sorted({kind_of(rank, observations) for rank in outside}, key=lambda kind: kind is Kind.RANK_NOT_JOINED)
+    worst = tuple(rank for rank in outside if kind_of(rank, observations) is kinds[0])
     return Fault(
         kind=kinds[0],
         culprits=worst,
-        victims=tuple(sorted({edge.waiter for edge in scene.edges} | set(hidden) - set(worst))),
-        certainty=Certainty.SUSPECTED if left_out(worst, scene) else Certainty.SUPPORTED,
+        victims=tuple(sorted({edge.waiter for edge in observations.edges} | set(hidden) - set(worst))),
+        certainty=Certainty.SUSPECTED if left_out(worst, observations) else Certainty.SUPPORTED,
         edges=graph.edges_to(hidden),
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
@@ -156,20 +163,20 @@ class BrokenHabit:
     steps: int
 
     def __str__(self) -> str:
-        """The ground in one sentence, for a remark."""
+        """The evidence in one sentence, for a remark."""
         return (
             f"sends and receives by Gloo's count: rank {self.rank} issued {self.now} before its last operation, and "
             f"{self.usual} before each of the {self.steps} like it"
         )
 
 
-def broken_habit(scene: Observations) -> BrokenHabit | None:
+def broken_habit(observations: Observations) -> BrokenHabit | None:
     """Return the one rank that did less than it always did; None where none did, or several."""
     found = [
         habit
-        for group in scene.groups
+        for group in observations.groups
         for rank, lane in group.lanes.items()
-        if rank in scene.traces and (habit := _habit_of(rank, lane, scene.traces[rank])) is not None
+        if rank in observations.traces and (habit := _habit_of(rank, lane, observations.traces[rank])) is not None
     ]
     return found[0] if len({habit.rank for habit in found}) == 1 else None
 

@@ -23,7 +23,7 @@ class WaitGraph:
 
     edges: tuple[Edge, ...]
     cut: frozenset[int] = frozenset()
-    """Ranks convicted on other grounds: what they wait for does not matter any more."""
+    """Ranks convicted by other evidence: what they wait for does not matter any more."""
 
     @cached_property
     def successors(self) -> dict[int, set[int]]:

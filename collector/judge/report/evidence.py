@@ -35,24 +35,24 @@ MOST_EDGES = 64
 MOST_STACKS = 8
 
 
-def evidence_of(fault: Fault, scene: Observations) -> tuple[Evidence, ...]:
+def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...]:
     """Return what `fault` rests on, strongest first. Every culprit is named in at least one item."""
     found: list[Evidence] = []
     if fault.mismatch is not None:
         found.append(_signatures(fault.mismatch))
     elif fault.group is not None and fault.sequence is not None:
-        found.append(_sequence(fault, scene))
-    found += fault.ground
+        found.append(_sequence(fault, observations))
+    found += fault.evidence
     shown = [edge for edge in fault.edges if edge.holders][:MOST_EDGES]
     if shown:
         found.append(_waits(shown))
-    found += _absences([scene.roster.ranks[rank] for rank in fault.culprits], live=scene.roster.live)
-    found += [item for rank in fault.culprits for item in _of_rank(scene.roster.ranks[rank], scene)]
-    found += _stacks(fault.culprits, scene) or _stacks(fault.victims[:1], scene)
-    for rank in (rank for rank in fault.culprits if rank in scene.activities):
-        found += thread_evidence(scene.roster.ranks[rank], scene.activities[rank])
-    if scene.motion.seconds > 0:
-        found.append(_motion(scene))
+    found += _absences([observations.roster.ranks[rank] for rank in fault.culprits], live=observations.roster.live)
+    found += [item for rank in fault.culprits for item in _of_rank(observations.roster.ranks[rank], observations)]
+    found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
+    for rank in (rank for rank in fault.culprits if rank in observations.activities):
+        found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
+    if observations.motion.seconds > 0:
+        found.append(_motion(observations))
     return tuple(found)
 
 
@@ -87,7 +87,7 @@ def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
     return (shown or "[]") + (f" +{len(sizes) - 4}" if len(sizes) > 4 else "")
 
 
-def _sequence(fault: Fault, scene: Observations) -> SequenceEvidence:
+def _sequence(fault: Fault, observations: Observations) -> SequenceEvidence:
     group, sequence = fault.group, fault.sequence
     assert group is not None and sequence is not None
     issued: dict[str, list[int]] = defaultdict(list)
@@ -96,7 +96,7 @@ def _sequence(fault: Fault, scene: Observations) -> SequenceEvidence:
         last = None if lane is None else "none" if lane.issued == NONE else str(lane.issued)
         issued["unknown" if last is None else last].append(rank)
     waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
-    waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, scene)
+    waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, observations)
     where = f"sequence {sequence} of group {_named(group.ref)}"
     came = f"{_has(absent)} not" if absent else "no member is known to be absent"
     last_issued = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
@@ -116,9 +116,9 @@ def _has(ranks: tuple[int, ...]) -> str:
     return ranks_with(ranks, "has", "have")
 
 
-def _waited(edges: Sequence[Edge], sequence: int, scene: Observations) -> float | None:
+def _waited(edges: Sequence[Edge], sequence: int, observations: Observations) -> float | None:
     begun = [edge.created_ns for edge in edges if edge.sequence == sequence and edge.created_ns]
-    last = scene.roster.last_look_ns
+    last = observations.roster.last_look_ns
     return None if not begun or last is None else round(max(0.0, (last - min(begun)) / 1e9), 1)
 
 
@@ -134,11 +134,11 @@ def _waits(edges: list[Edge]) -> WaitEvidence:
     return WaitEvidence(ranks=fold(ranks), text=said, waits=tuple(edge.wait for edge in edges))
 
 
-def _of_rank(view: RankView, scene: Observations) -> Iterable[Evidence]:
+def _of_rank(view: RankView, observations: Observations) -> Iterable[Evidence]:
     yield from _ended(view)
     process = view.process
     if process is not None and not view.gone:
-        activity = scene.activities[view.rank]
+        activity = observations.activities[view.rank]
         yield ProcessEvidence(
             ranks=str(view.rank),
             text=f"rank {view.rank} (pid {process.pid}) is {activity.process or activity.label}",
@@ -211,28 +211,28 @@ def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *
     return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
 
 
-def _stacks(ranks: Sequence[int], scene: Observations) -> list[Evidence]:
+def _stacks(ranks: Sequence[int], observations: Observations) -> list[Evidence]:
     together: dict[tuple[Place, ...], list[int]] = defaultdict(list)
     for rank in ranks:
-        activity = scene.activities.get(rank)
+        activity = observations.activities.get(rank)
         if activity is not None and activity.frames:
             together[tuple(map(place, activity.frames))].append(rank)
     return [
         StackEvidence(
             ranks=fold(members),
-            text=f"{ranks_in_words(members)}: {scene.activities[members[0]].label}, at {frames[-1]}",
-            thread=scene.activities[members[0]].thread,
+            text=f"{ranks_in_words(members)}: {observations.activities[members[0]].label}, at {frames[-1]}",
+            thread=observations.activities[members[0]].thread,
             frames=frames,
         )
         for frames, members in list(together.items())[:MOST_STACKS]
     ]
 
 
-def _motion(scene: Observations) -> MotionEvidence:
-    moved = (*scene.motion.ranks(Motion.ADVANCED), *scene.motion.ranks(Motion.BUSY))
-    frozen = scene.motion.ranks(Motion.FROZEN)
-    seconds = round(scene.motion.seconds, 1)
-    stalled = scene.motion.stalled_seconds
+def _motion(observations: Observations) -> MotionEvidence:
+    moved = (*observations.motion.ranks(Motion.ADVANCED), *observations.motion.ranks(Motion.BUSY))
+    frozen = observations.motion.ranks(Motion.FROZEN)
+    seconds = round(observations.motion.seconds, 1)
+    stalled = observations.motion.stalled_seconds
     since = "" if stalled is None else f"; the newest operation of any rank is {stalled:.0f} s old"
     at_work = f", {ranks_with(moved, 'was', 'were')} at work" if moved else ""
     return MotionEvidence(

@@ -19,15 +19,15 @@ from shared.ranks import fold
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
 
-def finding_of(fault: Fault, scene: Observations) -> Finding:
+def finding_of(fault: Fault, observations: Observations) -> Finding:
     """Put one fault into the contract's form."""
-    cause = cause_of(fault, scene)
-    where = _where(fault.culprits, scene)
+    cause = cause_of(fault, observations)
+    where = _where(fault.culprits, observations)
     return Finding(
         kind=fault.kind,
         cause=cause,
         certainty=fault.certainty,
-        culprits=tuple(culprit_of(rank, scene) for rank in fault.culprits),
+        culprits=tuple(culprit_of(rank, observations) for rank in fault.culprits),
         victims=fold(fault.victims),
         group=fault.ref if fault.group is None else fault.group.ref,
         op=fault.op,
@@ -35,17 +35,17 @@ def finding_of(fault: Fault, scene: Observations) -> Finding:
         cycle=tuple(edge.wait for edge in fault.cycle),
         links=fault.links,
         where=where,
-        summary=summary_of(fault, cause, scene),
+        summary=summary_of(fault, cause, observations),
         remarks=fault.remarks,
-        evidence=evidence_of(fault, scene),
-        next_steps=next_steps_for(fault, cause, scene),
+        evidence=evidence_of(fault, observations),
+        next_steps=next_steps_for(fault, cause, observations),
     )
 
 
-def straggler_finding(straggler: Straggler, scene: Observations) -> Finding:
+def straggler_finding(straggler: Straggler, observations: Observations) -> Finding:
     """Put a straggler into the contract's form."""
     rank, group = straggler.rank, straggler.group
-    others = tuple(other for other in scene.roster.ranks if other != rank)
+    others = tuple(other for other in observations.roster.ranks if other != rank)
     lag = LagEvidence(
         ranks=str(rank),
         text=(
@@ -59,93 +59,93 @@ def straggler_finding(straggler: Straggler, scene: Observations) -> Finding:
         of=straggler.sequences,
     )
     fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.PROVEN, group=group)
-    return _slow(fault, scene, (lag,))
+    return _slow(fault, observations, (lag,))
 
 
-def sampled_finding(straggler: SampledStraggler, scene: Observations) -> Finding:
+def sampled_finding(straggler: SampledStraggler, observations: Observations) -> Finding:
     """Put a straggler that was seen in samples of stacks into the contract's form."""
     rank = straggler.rank
-    others = tuple(other for other in scene.roster.ranks if other != rank)
+    others = tuple(other for other in observations.roster.ranks if other != rank)
     text = (
         f"rank {rank} was waiting for others in {straggler.waiting_share:.0%} of {straggler.samples} looks, "
         f"every other rank in at least {straggler.others_share:.0%}"
     )
-    seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, scene.activities[rank].frames)))
+    seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, observations.activities[rank].frames)))
     fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(NO_RECORD,))
-    return _slow(fault, scene, (seen,))
+    return _slow(fault, observations, (seen,))
 
 
-def _slow(fault: Fault, scene: Observations, evidence: tuple[Evidence, ...]) -> Finding:
+def _slow(fault: Fault, observations: Observations, evidence: tuple[Evidence, ...]) -> Finding:
     rank = fault.culprits[0]
-    activity = at_work(scene.roster.ranks[rank])
+    activity = at_work(observations.roster.ranks[rank])
     cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
-    scene = replace(scene, activities={**scene.activities, rank: activity})
+    observations = replace(observations, activities={**observations.activities, rank: activity})
     return Finding(
         kind=fault.kind,
         cause=cause,
         certainty=fault.certainty,
-        culprits=tuple(culprit_of(rank, scene) for rank in fault.culprits),
+        culprits=tuple(culprit_of(rank, observations) for rank in fault.culprits),
         victims=fold(fault.victims),
         group=None if fault.group is None else fault.group.ref,
-        where=_where(fault.culprits, scene),
-        summary=summary_of(fault, cause, scene),
+        where=_where(fault.culprits, observations),
+        summary=summary_of(fault, cause, observations),
         remarks=fault.remarks,
         evidence=evidence,
-        next_steps=next_steps_for(fault, cause, scene),
+        next_steps=next_steps_for(fault, cause, observations),
     )
 
 
-def culprit_of(rank: int, scene: Observations) -> Culprit:
+def culprit_of(rank: int, observations: Observations) -> Culprit:
     """Identify a rank as far as it is known; by its rank alone where nothing else is."""
-    view = scene.roster.ranks[rank]
+    view = observations.roster.ranks[rank]
     identity = view.identity
     if identity is None:
-        host, pid = _place_by_ras(rank, scene)
+        host, pid = _place_by_ras(rank, observations)
         return Culprit(rank=rank, host=view.host or host, pid=pid if view.exited is None else view.exited.pid)
     return Culprit(
         rank=rank,
         local_rank=identity.local_rank,
         host=identity.host or view.host,
         pid=identity.pid,
-        gpu=device_of(view, scene.nodes),
+        gpu=device_of(view, observations.nodes),
     )
 
 
-def _place_by_ras(rank: int, scene: Observations) -> tuple[str | None, int | None]:
+def _place_by_ras(rank: int, observations: Observations) -> tuple[str | None, int | None]:
     """Host and pid of a rank that no agent has seen, as RAS knows it."""
-    return (None, None) if scene.roster.ras is None else scene.roster.ras.places.get(rank, (None, None))
+    return (None, None) if observations.roster.ras is None else observations.roster.ras.places.get(rank, (None, None))
 
 
-def cause_of(fault: Fault, scene: Observations) -> Cause:
+def cause_of(fault: Fault, observations: Observations) -> Cause:
     """Why the culprits are where they are: the fault's own cause, else what they log, else what they do."""
     if fault.cause is not None:
         return fault.cause
-    causes = {_cause_of_rank(rank, fault.kind, scene) for rank in fault.culprits}
+    causes = {_cause_of_rank(rank, fault.kind, observations) for rank in fault.culprits}
     return causes.pop() if len(causes) == 1 else Cause.UNKNOWN
 
 
-def _cause_of_rank(rank: int, kind: Kind, scene: Observations) -> Cause:
-    view = scene.roster.ranks[rank]
+def _cause_of_rank(rank: int, kind: Kind, observations: Observations) -> Cause:
+    view = observations.roster.ranks[rank]
     if view.exited is not None and view.exited.oom_killed:
         return Cause.OOM
     logged = exception_of(view)
-    if logged is not None and (view.gone or _tears_down(rank, scene)):
+    if logged is not None and (view.gone or _tears_down(rank, observations)):
         return Cause.OOM if "out of memory" in logged.lower() else Cause.EXCEPTION
     if view.exited is not None and view.exited.signal is not None:
         return Cause.SIGNAL
     if view.exited is not None and view.exited.exit_code == 0:
         return Cause.TEARDOWN
-    if kind in _FATAL or rank not in scene.activities:
+    if kind in _FATAL or rank not in observations.activities:
         return Cause.UNKNOWN
-    return scene.activities[rank].cause
+    return observations.activities[rank].cause
 
 
-def _tears_down(rank: int, scene: Observations) -> bool:
-    activity = scene.activities.get(rank)
+def _tears_down(rank: int, observations: Observations) -> bool:
+    activity = observations.activities.get(rank)
     return activity is not None and activity.cause in (Cause.TEARDOWN, Cause.EXCEPTION, Cause.UNKNOWN)
 
 
-def _where(culprits: tuple[int, ...], scene: Observations) -> Where | None:
+def _where(culprits: tuple[int, ...], observations: Observations) -> Where | None:
     """Where the first culprit is that can be seen at all."""
-    seen = (scene.activities[rank].where for rank in culprits if rank in scene.activities)
+    seen = (observations.activities[rank].where for rank in culprits if rank in observations.activities)
     return next((where for where in seen if where is not None), None)

@@ -38,7 +38,7 @@ _NEVER_STOPPED = "DTt"
 _UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, GPUs and driver on these nodes"
 
 
-def next_steps_for(fault: Fault, cause: Cause, scene: Observations) -> tuple[NextStep, ...]:
+def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tuple[NextStep, ...]:
     """Return what to do about `fault`, most useful first."""
     steps = (
         [NextStep(text=_BY_CAUSE[cause])] if cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH else []
@@ -48,19 +48,19 @@ def next_steps_for(fault: Fault, cause: Cause, scene: Observations) -> tuple[Nex
             NextStep(text=f"compare the root (src or dst) that each rank passes to {fault.op}: no recorder stores it")
         )
     if fault.kind in _BY_KIND:
-        unrecorded = fault.kind is Kind.STUCK_TOGETHER and not scene.traces
+        unrecorded = fault.kind is Kind.STUCK_TOGETHER and not observations.traces
         steps.append(NextStep(text=_UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
     for rank in fault.culprits[:2]:
-        steps.extend(_commands(rank, fault.kind, scene))
-    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not scene.traces:
+        steps.extend(_commands(rank, fault.kind, observations))
+    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
 
 
-def _commands(rank: int, kind: Kind, scene: Observations) -> list[NextStep]:
-    view = scene.roster.ranks[rank]
+def _commands(rank: int, kind: Kind, observations: Observations) -> list[NextStep]:
+    view = observations.roster.ranks[rank]
     pid = view.identity.pid if view.identity is not None and not view.gone else None
-    if pid is None or not scene.roster.live:
+    if pid is None or not observations.roster.live:
         return []
     on = f" on {view.host}" if view.host else ""
     if kind is Kind.RANK_STOPPED:
@@ -78,7 +78,7 @@ def _commands(rank: int, kind: Kind, scene: Observations) -> list[NextStep]:
         )
     return [
         dump,
-        about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=scene.roster.job),
+        about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=observations.roster.job),
     ]
 
 

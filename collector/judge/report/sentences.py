@@ -24,7 +24,7 @@ _FOR_THE_LOOKS_SECONDS = 30
 
 @dataclass(frozen=True)
 class Interpretation:
-    """What was read from a scene, before it is put into words."""
+    """What was read from the observations, before it is put into words."""
 
     verdict: Verdict
     reason: str
@@ -54,7 +54,7 @@ _PREDICATES = {
 """What is said of one culprit, and of several."""
 
 
-def headline_of(reading: Interpretation, scene: Observations) -> str:
+def headline_of(reading: Interpretation, observations: Observations) -> str:
     """One sentence a human can act on."""
     if reading.findings:
         first = reading.findings[0]
@@ -66,32 +66,32 @@ def headline_of(reading: Interpretation, scene: Observations) -> str:
         return f"Not hung: {reading.reason}."
     if reading.waited_for:
         yet = "" if reading.idle else " yet"
-        return f"Cannot tell{yet}: {_waiting(reading, scene)}."
+        return f"Cannot tell{yet}: {_waiting(reading, observations)}."
     return f"Cannot tell: {reading.reason}."
 
 
-def _waiting(reading: Interpretation, scene: Observations) -> str:
+def _waiting(reading: Interpretation, observations: Observations) -> str:
     who = ranks_in_words(reading.waited_for)
     if reading.sent is not None:
         return f"all ranks have been waiting in communication for {reading.stall:.1f} s, and {reading.sent}"
     if reading.idle:
         waits = either(reading.waited_for, "waits", "wait")
         return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
-    usual = scene.motion.usual_gap_seconds
+    usual = observations.motion.usual_gap_seconds
     rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
-    silent = all(scene.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
-    at = f" on {on_silent_nodes(reading.waited_for, scene)}" if silent else ""
+    silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
+    at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
 
 
-def steps_to_know_more(reading: Interpretation, scene: Observations) -> tuple[NextStep, ...]:
+def steps_to_know_more(reading: Interpretation, observations: Observations) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
     if reading.verdict is not Verdict.CANNOT_TELL:
         return ()
-    steps = [_again(reading, scene)]
+    steps = [_again(reading, observations)]
     if reading.unseen:
-        steps = [NextStep(text=_where_to_look(reading.unseen, live=scene.roster.live))]
-    if not scene.traces:
+        steps = [NextStep(text=_where_to_look(reading.unseen, live=observations.roster.live))]
+    if not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
 
@@ -108,24 +108,24 @@ def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
     return f"{_wait(waiters)} for {ranks_in_words(others)}"
 
 
-def _again(reading: Interpretation, scene: Observations) -> NextStep:
+def _again(reading: Interpretation, observations: Observations) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
     text = "look again, with more time between the looks"
-    if not scene.roster.live:
+    if not observations.roster.live:
         return NextStep(text=text)
     left = reading.decided_after
     interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
     options = ("--interval", str(interval), "--timeout", str(interval + _FOR_THE_LOOKS_SECONDS))
-    return about_job(text, "unhang", "diagnose", *options, job=scene.roster.job)
+    return about_job(text, "unhang", "diagnose", *options, job=observations.roster.job)
 
 
-def summary_of(fault: Fault, cause: Cause, scene: Observations) -> str:
+def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
     """The finding in one sentence."""
     if fault.said:
         return fault.said
     at = _operation(fault)
     if fault.kind is Kind.STRAGGLER:
-        return f"rank {fault.culprits[0]} keeps the others waiting in every step{_where(fault, cause, scene)}"
+        return f"rank {fault.culprits[0]} keeps the others waiting in every step{_where(fault, cause, observations)}"
     if fault.kind is Kind.COLLECTIVE_MISMATCH:
         return _mismatch(fault, at)
     if fault.kind is Kind.P2P_DEADLOCK:
@@ -141,9 +141,9 @@ def summary_of(fault: Fault, cause: Cause, scene: Observations) -> str:
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
-        who = ranks_in_words(fault.culprits) if fault.culprits else "a peer"
-        return f"{who} never posts the counterpart of{at or ' a point-to-point operation'}{_where(fault, cause, scene)}"
-    return _not_joined(fault, cause, scene, at)
+        who, operation = ranks_in_words(fault.culprits), at or " a point-to-point operation"
+        return f"{who} never posts the counterpart of{operation}{_where(fault, cause, observations)}"
+    return _not_joined(fault, cause, observations, at)
 
 
 def _operation(fault: Fault) -> str:
@@ -157,18 +157,18 @@ def _operation(fault: Fault) -> str:
     return f" {fault.op}{number} of group {label}"
 
 
-def _not_joined(fault: Fault, cause: Cause, scene: Observations, at: str) -> str:
+def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
     inside = f" in{at}" if at else ""
     if not fault.culprits:
         return f"{_wait(fault.victims)}{inside}, and the other ranks are not in communication"
     them = either(fault.culprits, "it", "them")
-    if fault.kind is Kind.RANK_MISSING and not scene.roster.live and fault.victims:
+    if fault.kind is Kind.RANK_MISSING and not observations.roster.live and fault.victims:
         waits = f"{_wait(fault.victims)} for {them}{inside}"
         return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
     said = ranks_with(fault.culprits, *_PREDICATES.get(fault.kind, _NOT_JOINED))
-    said = said.format(node=on_silent_nodes(fault.culprits, scene))
+    said = said.format(node=on_silent_nodes(fault.culprits, observations))
     victims = f"; {_wait(fault.victims)} for {them}" if fault.victims else ""
-    return f"{said}{at or ' the others'}{_where(fault, cause, scene)}{victims}"
+    return f"{said}{at or ' the others'}{_where(fault, cause, observations)}{victims}"
 
 
 def _stuck(fault: Fault, at: str) -> str:
@@ -211,8 +211,8 @@ def _inversion(fault: Fault, at: str) -> str:
     return f"{who} issued the groups' operations in a different order from the others, which wait in{at}"
 
 
-def _where(fault: Fault, cause: Cause, scene: Observations) -> str:
-    seen = next((scene.activities[rank] for rank in fault.culprits if rank in scene.activities), None)
+def _where(fault: Fault, cause: Cause, observations: Observations) -> str:
+    seen = next((observations.activities[rank] for rank in fault.culprits if rank in observations.activities), None)
     if seen is None or not seen.frames:
         return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
     at = f" at {seen.user}" if seen.user is not None else ""

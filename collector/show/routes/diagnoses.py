@@ -121,7 +121,7 @@ async def list_diagnoses(
     before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
 ) -> Response:
     """Return what is kept, a page at a time. Those being made are not listed."""
-    rows = await service.desk.ask(service.store.list, job=job, limit=limit + 1, before=before)
+    rows = await service.async_store.ask(service.store.list, job=job, limit=limit + 1, before=before)
     more = rows[limit - 1].id if len(rows) > limit else None
     return json_answer(DiagnosisList(diagnoses=rows[:limit], next=more))
 
@@ -153,7 +153,7 @@ async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Acc
 )
 async def get_bundle(id: DiagnosisId, service: ServiceDependency) -> Response:
     """Return the diagnosis and its snapshots as one archive; `unhang diagnose --from FILE` judges them again."""
-    kept = await service.desk.ask(service.store.kept, id)
+    kept = await service.async_store.ask(service.store.kept, id)
     file = await asyncio.to_thread(_bundle, kept)
     disposition = f'attachment; filename="{bundle_name(kept)}"'
     return StreamingResponse(_chunks(file), media_type="application/gzip", headers={"Content-Disposition": disposition})

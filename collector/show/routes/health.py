@@ -32,7 +32,7 @@ class ServiceHealth(Value):
 async def healthz(service: ServiceDependency) -> Response:
     """Answer 200 when the collector works, also while its store does not. Needs no token."""
     agents = service.inventory.addresses()
-    store = await service.desk.trouble()
+    store = await service.async_store.trouble()
     status: Literal["ok", "degraded"] = "ok" if store is None else "degraded"
     troubles = service.inventory.troubles
     trouble = next(iter(troubles), None)
@@ -50,7 +50,7 @@ async def healthz(service: ServiceDependency) -> Response:
 async def metrics(service: ServiceDependency) -> Response:
     """Return counters of diagnoses and of agents that did not answer."""
     try:
-        kept = await service.desk.ask(service.store.size)
+        kept = await service.async_store.ask(service.store.size)
     except StoreTrouble:
         kept = None
     page = service.counters.page(agents=len(service.inventory.addresses()), running=len(service.runs), kept=kept)

@@ -76,7 +76,7 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
         job=summary,
         ranks=tuple(sorted(ranks, key=lambda rank: (rank.rank, rank.attempt, rank.pid or 0))),
         exited=tuple(exited),
-        diagnoses=await service.desk.ask(service.store.list, job=job, limit=10),
+        diagnoses=await service.async_store.ask(service.store.list, job=job, limit=10),
         unanswered=_unanswered(found),
         pods=pods_of(ranks, service.inventory.pods),
         nodes=tuple(sorted(service.inventory.nodes_of(plain_name(job)) or ())),

@@ -75,7 +75,7 @@ async def _looked(
     `brief`: a survey does where the job is large; else `ranks` must say who is to be looked at (InvalidInput).
     """
     if diagnosis is not None:
-        kept = await service.desk.ask(service.store.kept, diagnosis)
+        kept = await service.async_store.ask(service.store.kept, diagnosis)
         if kept.diagnosis.job != job:
             raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
         return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected

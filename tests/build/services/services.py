@@ -1,4 +1,4 @@
-"""A service with our door before it, on a real socket in a thread of this process."""
+"""A service with our connection guard before it, on a real socket in a thread of this process."""
 
 import json
 import socket
@@ -16,7 +16,7 @@ from shared.server.audit import AuditLog
 from shared.server.authorize import Gate, who_asks
 from shared.server.connections import ConnectionGuard
 from shared.server.problem_handlers import install_problem_handlers
-from shared.server.run import AccessSettings, open_door, service_config
+from shared.server.run import AccessSettings, open_guard, service_config
 
 Lines = list[dict[str, Any]]
 
@@ -78,18 +78,18 @@ def serving(folder: Path, **given: Any) -> Iterator[Service]:
 
 @contextmanager
 def running(app: FastAPI, settings: AccessSettings, audit: AuditLog) -> Iterator[Service]:
-    """Run an application behind the door that its settings make, until the block ends."""
+    """Run an application behind the connection guard that its settings make, until the block ends."""
     assert settings.audit_log is not None
-    door = open_door(settings, audit)
+    guard = open_guard(settings, audit)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with _running(app, door, listener):
+        with _running(app, guard, listener):
             yield Service(port, settings.audit_log)
 
 
 @contextmanager
-def _running(app: FastAPI, door: ConnectionGuard, listener: socket.socket) -> Iterator[None]:
-    server = uvicorn.Server(service_config(app, door, log_config=None))
+def _running(app: FastAPI, guard: ConnectionGuard, listener: socket.socket) -> Iterator[None]:
+    server = uvicorn.Server(service_config(app, guard, log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

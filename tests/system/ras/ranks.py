@@ -59,5 +59,5 @@ def ask_ras(
     everyone: Sequence[Rank] = (), source: RasSource | None = None,
 ) -> tuple[RasLook | None, tuple[Missing, ...]]:  # fmt: skip
     source = source or RasSource(policy, ThreadPool())
-    scene = LookContext(ProcFs(), "here")
-    return source.look(RasTargets(ranks, everyone or ranks, looks, (), True), scene, Deadline(seconds))
+    context = LookContext(ProcFs(), "here")
+    return source.look(RasTargets(ranks, everyone or ranks, looks, (), True), context, Deadline(seconds))

@@ -21,14 +21,14 @@ def serve(plan: dict[str, Any]) -> None:
     """Listen as RAS does, port shared, and answer everybody in a thread of their own."""
     with open(plan["library"], "rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ):
         family = socket.AF_INET6 if ":" in plan["address"] else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as door:
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            door.bind((plan["address"], plan["port"]))
-            door.listen(64)
+        with socket.socket(family, socket.SOCK_STREAM) as guard:
+            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            guard.bind((plan["address"], plan["port"]))
+            guard.listen(64)
             print("ready", flush=True)
             while True:
-                client, _ = door.accept()
+                client, _ = guard.accept()
                 threading.Thread(target=_answer, args=(client, plan), daemon=True).start()
 
 

@@ -24,26 +24,26 @@ def test_tasks_run_side_by_side() -> None:
 
 def test_late_task_is_left_behind_and_not_begun_again() -> None:
     """Until it comes back: then it may be tried again."""
-    crew, gate = ThreadPool(), threading.Event()
+    pool, gate = ThreadPool(), threading.Event()
     begun = []
     tasks = {"stuck": lambda: (begun.append(1), gate.wait(60)), "quick": lambda: (begun.append(2), True)}
-    outcomes = crew.run(tasks, Deadline(0.1), owner="rank 0")
+    outcomes = pool.run(tasks, Deadline(0.1), owner="rank 0")
     assert isinstance(outcomes["stuck"], Late)
     assert outcomes["quick"] == (None, True)
-    assert crew.abandoned == 1
-    assert isinstance(crew.run(tasks, Deadline(0.1), owner="rank 0")["stuck"], Late)
+    assert pool.abandoned == 1
+    assert isinstance(pool.run(tasks, Deadline(0.1), owner="rank 0")["stuck"], Late)
     assert begun.count(1) == 1
     gate.set()
-    assert not isinstance(crew.run(tasks, Deadline(5), owner="rank 1")["stuck"], Late)
-    until(lambda: crew.abandoned, lambda abandoned: abandoned == 0)
-    assert not isinstance(crew.run(tasks, Deadline(5), owner="rank 0")["stuck"], Late)
+    assert not isinstance(pool.run(tasks, Deadline(5), owner="rank 1")["stuck"], Late)
+    until(lambda: pool.abandoned, lambda abandoned: abandoned == 0)
+    assert not isinstance(pool.run(tasks, Deadline(5), owner="rank 0")["stuck"], Late)
 
 
 def test_with_too_many_left_behind_none_is_begun() -> None:
     """Threads that never come back are not piled up for ever."""
-    crew, gate = ThreadPool(), threading.Event()
-    crew.run({str(n): lambda: gate.wait(60) for n in range(MOST_ABANDONED)}, Deadline(0.1))
-    outcomes = crew.run({"one more": lambda: True}, Deadline(1))
+    pool, gate = ThreadPool(), threading.Event()
+    pool.run({str(n): lambda: gate.wait(60) for n in range(MOST_ABANDONED)}, Deadline(0.1))
+    outcomes = pool.run({"one more": lambda: True}, Deadline(1))
     gate.set()
     assert isinstance(outcomes["one more"], TooManyAbandoned)
 

@@ -139,7 +139,7 @@ def test_killed_collector_starts_again_with_what_it_had(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8470", "node1:8470"])
 def test_refuses_to_listen_beyond_loopback_without_a_token(tmp_path: Path, listen: str) -> None:
-    """An open door to everybody's stacks is not opened by mistake; the message says what to set."""
+    """Everybody's stacks are not served to everybody by mistake; the message says what to set."""
     with pytest.raises(InvalidSettings, match="without authentication") as caught:
         serve(CollectorSettings(listen=listen, store=tmp_path / "store.sqlite3"))
     assert "token" in caught.value.advice

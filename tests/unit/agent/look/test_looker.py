@@ -34,7 +34,7 @@ class Fake:
         self.name = name
         self._work = work
 
-    def look(self, rank: Rank, scene: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         return {self.name: self._work(question)}
 
 
@@ -135,8 +135,8 @@ def test_failing_source_costs_itself_alone(error: Exception, reason: Reason) -> 
 
 def test_source_that_never_comes_back() -> None:
     """It is late; the others are not, nor is the next look at another rank."""
-    gate, crew = threading.Event(), ThreadPool()
-    looker = Looker(sources(fds=lambda question: gate.wait(60)), crew, Notes())
+    gate, pool = threading.Event(), ThreadPool()
+    looker = Looker(sources(fds=lambda question: gate.wait(60)), pool, Notes())
     with running() as one:
         begun = time.perf_counter()
         for _ in range(2):
@@ -145,7 +145,7 @@ def test_source_that_never_comes_back() -> None:
             assert found.fds.reason is Reason.TIMED_OUT
             assert isinstance(found.process, Process)
         assert time.perf_counter() - begun < 30
-        assert crew.abandoned == 1
+        assert pool.abandoned == 1
         gate.set()
 
 
@@ -172,8 +172,8 @@ def test_sleeping_process_has_not_moved_between_two_looks() -> None:
     from agent.sources.all import make_sources
     from agent.tools.run_bounded import find_program
 
-    crew = ThreadPool()
-    looker = Looker(make_sources(find_program("py-spy"), crew, Memory()), crew, Notes())
+    pool = ThreadPool()
+    looker = Looker(make_sources(find_program("py-spy"), pool, Memory()), pool, Notes())
     with running() as process:
         rank = rank_of(process.pid)
         looks = [look(rank, looker) for _ in range(3)]

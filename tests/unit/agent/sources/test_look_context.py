@@ -34,11 +34,11 @@ class Telling:
 
 def test_what_no_longer_fits_is_refused_and_what_is_smaller_is_not() -> None:
     """It is missing with its reason; the next, smaller one is told."""
-    scene = LookContext(ProcFs(), "here")
-    scene.allowance = AnswerLimits(10_000)
+    context = LookContext(ProcFs(), "here")
+    context.allowance = AnswerLimits(10_000)
     one = rank_of(1)
     large, small = Telling(9_000), Telling(500)
-    look = lambda source: Metered(source).look(one, scene, LookDepth(), None)  # type: ignore[arg-type]  # noqa: E731
+    look = lambda source: Metered(source).look(one, context, LookDepth(), None)  # type: ignore[arg-type]  # noqa: E731
     assert look(large)["fds"] is not None
     with pytest.raises(Unavailable, match="larger than 10000 bytes") as refused:
         look(large)
@@ -48,11 +48,11 @@ def test_what_no_longer_fits_is_refused_and_what_is_smaller_is_not() -> None:
 
 def test_full_answer_asks_no_source_any_more() -> None:
     """What cannot be told is not gathered."""
-    scene = LookContext(ProcFs(), "here")
-    scene.allowance = AnswerLimits(0)
+    context = LookContext(ProcFs(), "here")
+    context.allowance = AnswerLimits(0)
     source = Telling(1)
     with pytest.raises(Unavailable):
-        Metered(source).look(rank_of(1), scene, LookDepth(), None)  # type: ignore[arg-type]
+        Metered(source).look(rank_of(1), context, LookDepth(), None)  # type: ignore[arg-type]
     assert source.asked == 0
 
 

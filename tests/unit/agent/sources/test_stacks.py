@@ -136,7 +136,7 @@ def test_children_are_asked_too() -> None:
     program = f"import os, time\n{HERE}if os.fork() == 0:\n    wait_here()\n" + SLEEP
     with running(program) as process:
         (pid,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
-        answer = source().look(rank_of(process.pid, children=(pid,)), scene(), PLAIN, Deadline(10))
+        answer = source().look(rank_of(process.pid, children=(pid,)), context(), PLAIN, Deadline(10))
     (child,) = answer["children"]  # type: ignore[misc]
     assert isinstance(child, Child)
     assert isinstance(child.stacks, Stacks)
@@ -158,7 +158,7 @@ for number in range(12):
         pids = until(lambda: children_of(process.pid), lambda pids: len(pids) == 12)
         odd = pids[-1]
         until(lambda: ProcFs().text(odd, "wchan"), lambda wchan: "pipe_read" in wchan)
-        answer = source().look(rank_of(process.pid, children=tuple(pids)), scene(), PLAIN, Deadline(10))
+        answer = source().look(rank_of(process.pid, children=tuple(pids)), context(), PLAIN, Deadline(10))
     children = {child.process.pid: child for child in answer["children"]}  # type: ignore[attr-defined]
     assert len(children) == 12
     assert isinstance(children[odd].stacks, Stacks)
@@ -171,7 +171,7 @@ def test_child_that_runs_no_python() -> None:
     """Its process is told, and why it has no stacks."""
     with running("import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP) as process:
         (pid,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
-        answer = source().look(rank_of(process.pid, children=(pid,)), scene(), PLAIN, Deadline(10))
+        answer = source().look(rank_of(process.pid, children=(pid,)), context(), PLAIN, Deadline(10))
     (child,) = answer["children"]  # type: ignore[misc]
     assert isinstance(child, Child)
     assert child.process.name == "sleep"
@@ -199,8 +199,8 @@ def children_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def scene() -> object:
-    """Return a scene."""
+def context() -> object:
+    """Return a context."""
     from agent.sources.look_context import LookContext
 
     return LookContext(ProcFs(), "here")

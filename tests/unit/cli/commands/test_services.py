@@ -159,7 +159,7 @@ def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["agent", "collector"])
 def test_loop_of_others_is_not_taken(name: str, tmp_path: Path) -> None:
-    """uvicorn takes uvloop where it finds it; our doorstep needs asyncio's own transports, and answered nothing."""
+    """uvicorn takes uvloop where it finds it; our protocol needs asyncio's own transports, and answered nothing."""
     (tmp_path / "uvloop.py").write_text("raise RuntimeError('uvloop was taken')\n", encoding="ascii")
     asks = ("--agents", "127.0.0.1:1", "--store", str(tmp_path / "s.sqlite3")) if name == "collector" else ()
     port = free_port()

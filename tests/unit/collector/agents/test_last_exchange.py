@@ -10,7 +10,7 @@ import pytest
 from collector.agents.agent_source import parse_one
 from collector.agents.registered import Leases
 from collector.agents.registered_store import LeaseSharing
-from collector.keep.registrations import Heard, Renewal
+from collector.keep.registrations import RegisteredAgent, Renewal
 from tests.unit.collector.conftest import Opener
 
 
@@ -21,7 +21,7 @@ async def test_what_is_heard_during_an_exchange_is_written_by_the_last(
     registrations, begun, stop = opened().registrations, threading.Event(), asyncio.Event()
     exchange = registrations.exchange
 
-    def slowly(renewals: Sequence[Renewal]) -> tuple[Heard, ...]:
+    def slowly(renewals: Sequence[Renewal]) -> tuple[RegisteredAgent, ...]:
         begun.set()
         time.sleep(0.3)
         return exchange(renewals)

@@ -129,10 +129,10 @@ def test_a_snapshot_that_anybody_may_have_written_breaks_nothing(
     logs = Logs(events=tuple(own), communicators=tuple(called))
     ranks = tuple(bare(r, world_size=10**12 if huge else None).model_copy(update={"logs": logs}) for r in range(3))
     looks = [NodeSnapshot(live=False, ranks=ranks, logs=Logs(events=tuple(common), communicators=tuple(called)))]
-    scene = set_scene(looks, Expected(world_size=3 if huge else None))
-    for fault in faults_by_logs(scene):
+    observations = set_scene(looks, Expected(world_size=3 if huge else None))
+    for fault in faults_by_logs(observations):
         assert set(fault.culprits) <= {0, 1, 2}
-    conflicts_by_logs((), scene)
+    conflicts_by_logs((), observations)
 
 
 @st.composite
@@ -197,9 +197,9 @@ def test_thousands_of_ranks_are_quick() -> None:
     size, group = 2048, "0(default_pg)"
     ranks = [bare(r, [caught(r, 12), status(r, 12, 13)] if r != 7 else [signal(7, 0, 11, group)]) for r in range(size)]
     looks = [snapshot({}).model_copy(update={"ranks": tuple(ranks)})]
-    scene = set_scene(looks, Expected())
+    observations = set_scene(looks, Expected())
     begun = time.process_time()
-    (fault,) = faults_by_logs(scene)
+    (fault,) = faults_by_logs(observations)
     assert fault.culprits == (7,)
     assert time.process_time() - begun < 2
 
@@ -209,7 +209,7 @@ def test_a_hostile_log_costs_little() -> None:
     every = ", ".join(str(rank) for rank in range(600))
     lines = [f"RuntimeError: [Rank {n}]: Ranks {every} failed to pass monitoredBarrier in 1 ms" for n in range(2000)]
     common = logs_of(lines, rank=None)
-    scene = set_scene([snapshot({0: []}).model_copy(update={"logs": common})], Expected())
+    observations = set_scene([snapshot({0: []}).model_copy(update={"logs": common})], Expected())
     begun = time.process_time()
-    faults_by_logs(scene)
+    faults_by_logs(observations)
     assert time.process_time() - begun < 2

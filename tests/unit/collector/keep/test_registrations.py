@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from collector.agents.agent_source import parse_one, place_of
 from collector.hostlists import AgentAddress
 from collector.keep.database import Database, StoreTrouble
-from collector.keep.registrations import REMEMBERED_SECONDS, Heard, Registrations, Renewal
+from collector.keep.registrations import REMEMBERED_SECONDS, RegisteredAgent, Registrations, Renewal
 from collector.keep.store import Store
 from collector.keep.tables import agents
 from collector.keep.url import parse_store_place
@@ -21,7 +21,7 @@ def renewal(address: AgentAddress | str, age_seconds: float = 0.0) -> Renewal:
     return Renewal(agent, place_of(agent), age_seconds)
 
 
-def ages(found: tuple[Heard, ...]) -> dict[str, float]:
+def ages(found: tuple[RegisteredAgent, ...]) -> dict[str, float]:
     """Seconds by URL."""
     return {each.address.url: each.age_seconds for each in found}
 
@@ -66,7 +66,7 @@ def test_agents_are_forgotten_after_a_day(opened: Opener) -> None:
 
 @pytest.mark.parametrize("renewals", [[], [renewal("new")]])
 def test_clock_of_the_database_that_was_set_back(opened: Opener, place: str, renewals: list[Renewal]) -> None:
-    """An agent heard of in the time to come must not live on, unheard, until the clock has caught up."""
+    """An agent that registered in the future must not live on, silent, until the clock has caught up."""
     registrations = opened().registrations
     registrations.exchange([renewal("node1")])
     database = Database(parse_store_place(place))

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from shared.errors import InvalidSettings
-from shared.server import connections as doorstep
+from shared.server import connections
 from shared.server.tls import ClientTls, TlsFiles
 from tests.build.services.certificates import Authority, Signed
 from tests.build.services.services import Service, serving
@@ -166,14 +166,14 @@ def test_networks(client: str, admitted: bool) -> None:
     from shared.server.addresses import parse_networks
     from shared.server.audit import AuditLog
 
-    door = doorstep.ConnectionGuard(AuditLog(None), None, parse_networks("10.0.0.0/8 fe80::/16"))
-    assert door.admits(client) is admitted
+    guard = connections.ConnectionGuard(AuditLog(None), None, parse_networks("10.0.0.0/8 fe80::/16"))
+    assert guard.admits(client) is admitted
 
 
 def test_whoever_is_silent_is_let_go(ours: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the handshake, before a request, in the middle of its head: no connection can be held for nothing."""
-    monkeypatch.setattr(doorstep, "HANDSHAKE_SECONDS", 0.2)
-    monkeypatch.setattr(doorstep, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     with serving(tmp_path, **tls_of(ours)) as service, service.connection() as client:
         assert client.recv(10) == b""
         assert service.lines(1)[0]["reason"] == "tls_handshake_failed"

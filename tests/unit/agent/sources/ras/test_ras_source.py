@@ -80,7 +80,7 @@ def test_broken_characters_in_a_text(tmp_path: Path) -> None:
 
 
 def test_two_jobs_behind_one_door_are_told_apart(tmp_path: Path) -> None:
-    """The kernel chooses who of those that share a port answers: knock until our own does."""
+    """The kernel chooses who of those that share a port answers: ask until our own does."""
     port = free_port()
     with ExitStack() as jobs:
         others = [jobs.enter_context(ras_rank(tmp_path, port=port, rank=r, job_port=29500)) for r in range(2)]
@@ -94,7 +94,7 @@ def test_two_jobs_behind_one_door_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_another_job_on_a_dangerous_version_is_not_asked_by_chance(tmp_path: Path) -> None:
-    """Whoever shares the door may be the one that answers; of a stranger there nothing is known at all."""
+    """Whoever shares the endpoint may be the one that answers; of a stranger there nothing is known at all."""
     port = free_port()
     with ExitStack() as jobs:
         mine = jobs.enter_context(ras_rank(tmp_path, port=port, job_port=29400))

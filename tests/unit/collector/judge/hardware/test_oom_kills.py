@@ -32,7 +32,7 @@ def kill(
     return event(kind, pid=pid, name=name, at=at, text=f"Killed process {pid} ({name}) total-vm:9kB, UID:{uid} x")
 
 
-def ground(found: list[KernelEvent], *lacking: int, uid: int | None = 7) -> tuple[Cause, int, bool]:
+def evidence(found: list[KernelEvent], *lacking: int, uid: int | None = 7) -> tuple[Cause, int, bool]:
     """The finding's cause, how many of the lines it shows, and whether it says why they are taken for the ranks'."""
     answer = judged(telling(looks_lacking(*lacking, uid=uid), "b", *found))
     (finding,) = answer.findings
@@ -44,14 +44,14 @@ def ground(found: list[KernelEvent], *lacking: int, uid: int | None = 7) -> tupl
 
 def test_one_lacks_and_one_was_killed() -> None:
     """It is taken for the rank, and said so."""
-    assert ground([kill()], 3) == (Cause.OOM, 1, True)
-    assert ground([kill(kind="crash")], 3) == (Cause.SIGNAL, 1, True)
-    assert ground([kill()], 3, uid=None) == (Cause.OOM, 1, True)
+    assert evidence([kill()], 3) == (Cause.OOM, 1, True)
+    assert evidence([kill(kind="crash")], 3) == (Cause.SIGNAL, 1, True)
+    assert evidence([kill()], 3, uid=None) == (Cause.OOM, 1, True)
 
 
 def test_nobody_was_killed() -> None:
     """Then nothing is made up."""
-    assert ground([], 3) == (Cause.UNKNOWN, 0, False)
+    assert evidence([], 3) == (Cause.UNKNOWN, 0, False)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_nobody_was_killed() -> None:
 )
 def test_others_that_were_killed_explain_nothing(other: KernelEvent) -> None:
     """They are no rank of this job."""
-    cause, shown, said = ground([other], 3)
+    cause, shown, said = evidence([other], 3)
     assert (cause, shown, said) == (Cause.UNKNOWN, 0, False)
 
 
 def test_more_were_killed_than_lack() -> None:
     """They are shown, and decide nothing."""
-    assert ground([kill(), kill(pid=1998)], 3) == (Cause.UNKNOWN, 2, False)
+    assert evidence([kill(), kill(pid=1998)], 3) == (Cause.UNKNOWN, 2, False)

@@ -25,8 +25,8 @@ def programs(rows: Mapping[int, Sequence[Row]], groups: Mapping[str, Sequence[in
     for rank, mine in rows.items():
         own = {name: ranks for name, ranks in groups.items() if rank in ranks}
         dumps.append(NodeSnapshot(live=False, ranks=(bare_rank(rank, trace_of(mine, own)),)))
-    scene = set_scene(dumps, Expected(world_size=len(rows)))
-    return CallOrders(scene.groups, scene.traces)
+    observations = set_scene(dumps, Expected(world_size=len(rows)))
+    return CallOrders(observations.groups, observations.traces)
 
 
 @pytest.mark.parametrize("odd", range(6))

@@ -1,6 +1,7 @@
 """Both services do what their OpenAPI documents say: Schemathesis makes requests from these, right and wrong ones.
 
-It asks on real sockets, through door and gate. These answers are right, although it takes them for faults:
+It asks on real sockets, through connection guard and authorization. These answers are right, although it takes them for
+faults:
 
 - 400 to what a schema allows: a rank set that runs backwards, a registrant's URL that is none (`_CONFIG`).
 - 502 of a closer look: an agent that has the rank does not answer, or none that answers has it (`_CONFIG`).
