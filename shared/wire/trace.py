@@ -107,6 +107,7 @@ class Trace(Value):
     version: str = Field(default="", description="Version of the dump's format, as it says, e.g. `2.10`.")
     library: str = Field(default="", description="Version of the communication library, where given.")
     origin: tuple[Origin, ...] = Field(default=(), description="Where it comes from; empty: nobody noted it.")
+    contradiction: str = Field(default="", description="Where two origins of it contradict each other, in words.")
     active_only: bool = Field(default=False, description="Does the source leave finished operations out?")
     truncated: bool = Field(default=False, description="Were older records overwritten, or cut by a window?")
     whole_from: int = Field(

@@ -83,6 +83,11 @@ class LayoutTable:
                 yield layout
 
     @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """All of them, in the order of the table."""
+        return tuple(self._layouts.values())
+
+    @property
     def newest(self) -> str:
         """The newest version that is listed, for words."""
         versions = [version for layout in self._layouts.values() for version in layout.versions]

@@ -90,7 +90,7 @@ def dump_of(
         "comm_lib_version": library,
         "entries": [_entry(entry, frames, shapes, statuses, with_pairs) for entry, frames in entries],
         "pg_config": {
-            number: {"name": name, "desc": description, "ranks": list(ranks)}
+            number: {"name": name, "desc": description, "ranks": str(list(ranks))}
             for number, ((name, description), ranks) in enumerate(members.items())
         },
         "pg_status": {

@@ -18,7 +18,7 @@ from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.entries import CopiedEntry, EntryReader
-from agent.sources.recorder.memory.places import Key, Places, key_of
+from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
 from agent.sources.recorder.memory.recorder_object import RecorderHeader, Status, read_header, read_statuses
 from shared.missing import Reason
 
@@ -57,15 +57,15 @@ class _Recorder:
 class MarkReader:
     """Reads the marks of ranks, and remembers which groups they have. Safe from many threads."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, locator: RecorderLocator) -> None:
+        self._locator = locator
         self._known: dict[tuple[Key, int], _Recorder] = {}
         self._lock = threading.Lock()
 
     def read(self, procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[GroupMark, ...]:
         """Return the marks of all groups that a rank has used. Raises Unavailable, Gone or NotPermitted."""
         with open_memory(procfs, rank.stat.pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
-            where = self._places.of(procfs, rank, memory, deadline)
+            where = self._locator.locate(procfs, rank, memory, deadline)
             addresses = [address for address in map(memory.word, where.pointers) if address]
             if not addresses:
                 raise Unavailable(Reason.NOT_FOUND, "PyTorch has made no flight recorder in this rank")

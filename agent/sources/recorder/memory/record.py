@@ -17,7 +17,7 @@ from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.call_sites import CallSites, Frames
 from agent.sources.recorder.memory.dump_form import dump_of
 from agent.sources.recorder.memory.entries import CopiedEntry, EntryReader, not_overwritten
-from agent.sources.recorder.memory.places import Places
+from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.recorder_object import (
     Implausible,
     RecorderHeader,
@@ -63,30 +63,33 @@ class CopiedRecord(NamedTuple):
 
 
 def copy_records(
-    procfs: ProcFs, rank: Rank, places: Places, deadline: Deadline, *, most: int = NEWEST
+    procfs: ProcFs, rank: Rank, locator: RecorderLocator, deadline: Deadline, *, most: int = NEWEST
 ) -> list[CopiedRecord]:
     """Copy up to `most` entries of each recorder of a rank. Raises Unavailable, Gone or NotPermitted."""
     pid, started = rank.stat.pid, rank.stat.start_ticks
     with open_memory(procfs, pid, deadline, start_ticks=started, most_bytes=_MOST_READ) as memory:
-        where = places.of(procfs, rank, memory, deadline)
+        where = locator.locate(procfs, rank, memory, deadline)
         addresses = [address for address in map(memory.word, where.pointers) if address]
         if not addresses:
             told = "PyTorch has made no flight recorder in this rank: no process group has been used"
             raise Unavailable(Reason.NOT_FOUND, told)
-        return [_copy(memory, address, where.layouts, where.python, most) for address in addresses]
+        return [copy_recorder(memory, address, where.layouts, where.python, most) for address in addresses]
 
 
-def _copy(
+def copy_recorder(
     memory: ProcessMemory, address: int, layouts: Sequence[Layout], python: str | None, most: int
 ) -> CopiedRecord:
-    """Copy a recorder of one of these layouts; what is torn is copied again."""
+    """Copy the recorder at `address`, of one of these layouts; what is torn is copied again.
+
+    `python` is the version of Python. Raises Unavailable or Gone.
+    """
     layout = _fitting(memory, address, layouts)
     for left in reversed(range(_TRIES)):
         try:
             return _copy_once(memory, address, layout, python, most)
         except Unreadable as error:
             if left == 0:
-                told = f"{error}; tried {_TRIES} times, the rank may be writing all the time"
+                told = f"{error} (tried {_TRIES} times, because a rank that is writing looks like that for a moment)"
                 raise Unavailable(Reason.UNREADABLE, told) from error
     raise AssertionError("there is at least one try")
 

@@ -89,7 +89,12 @@ class Status(NamedTuple):
 
 
 def read_statuses(paged: PagedMemory, header: RecorderHeader, layout: Layout) -> dict[int, Status]:
-    """Return the status of each process group by the number that it has in this process. Raises as memory does."""
+    """Return the status of each process group by the number that it has in this process. Raises as memory does.
+
+    Before 2.5 it stood with the group alone: then there is none.
+    """
+    if "all_pg_status_" not in layout["recorder"].fields:
+        return {}
     objects, status = Objects(paged, layout), layout["status"]
     found = {}
     for at in objects.map_values(header.address + layout["recorder"].offset("all_pg_status_")):

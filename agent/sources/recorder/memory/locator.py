@@ -42,7 +42,7 @@ class RecorderPlaces(NamedTuple):
     """The version of Python, e.g. `3.11`."""
 
 
-class Places:
+class RecorderLocator:
     """Looks for recorders. Safe from many threads."""
 
     def __init__(self, table: LayoutTable | None = None) -> None:
@@ -51,7 +51,7 @@ class Places:
         self._known: dict[Key, RecorderPlaces] = {}
         self._lock = threading.Lock()
 
-    def of(self, procfs: ProcFs, rank: Rank, memory: ProcessMemory, deadline: Deadline) -> RecorderPlaces:
+    def locate(self, procfs: ProcFs, rank: Rank, memory: ProcessMemory, deadline: Deadline) -> RecorderPlaces:
         """Return where a rank keeps its recorders. Raises Unavailable, Gone or NotPermitted."""
         key = key_of(rank)
         with self._lock:
