@@ -114,7 +114,7 @@ def test_marks(hung: Job) -> None:
 @pytest.mark.parametrize("program", ["stopped_rank", "gil_held", "endless_loop"])
 def test_ranks_that_cannot_answer(program: str, tmp_path: Path) -> None:
     """Nobody prepared them; one is stopped, or holds the GIL, or spins: its record is as complete as the others'."""
-    with Job(program, directory=tmp_path, forked=True, environment={"TORCH_FR_BUFFER_SIZE": "2000"}) as job:
+    with Job(program, directory=tmp_path, forked=True, recorded=True) as job:
         pid = job.ranks[2]
         if program == "stopped_rank":
             until(lambda: ProcFs().stat(pid).state, lambda state: state in "Tt")
@@ -151,7 +151,7 @@ def test_job_that_runs(tmp_path: Path) -> None:
 
 def test_recorder_that_is_switched_off(tmp_path: Path) -> None:
     """The answer says with which variable it is switched on."""
-    with Job("healthy", directory=tmp_path, ranks=2, forked=True, environment={"TORCH_FR_BUFFER_SIZE": "0"}) as job:
+    with Job("healthy", directory=tmp_path, ranks=2, forked=True) as job:
         rank: Rank = rank_of(job.ranks[0])
         with pytest.raises(Exception, match=r"switched off.*TORCH_FR_BUFFER_SIZE"):
             ask_source(RecorderSource(), rank)
