@@ -79,7 +79,7 @@ class RecorderSource:
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         procfs = context.procfs
-        found = self._from_memory(rank, procfs, question, deadline.at_most(_SECONDS))
+        found = self._from_memory(rank, procfs, question, deadline)
         server = _find_server(rank, procfs)
         if server is None:
             trace = _or_raise(found, _probe_failure(procfs, rank.stat.pid) or _HOW_TO_ENABLE)

@@ -47,7 +47,7 @@ def code_of(source: str, name: str = "/somewhere/file.py") -> CodeType:
 SOURCES = {
     "plain": "def plain(a):\n    b = a\n\n\n    return b\n",
     "long": "def long():\n" + "    x = [1, 2, 3]\n" * 300 + "\n" * 200 + "    return x\n",
-    "back": "def back(a):\n    for b in a:\n        if b:\n            f(\n                b,\n            )\n    return a\n",
+    "back": "def back(a):\n    for b in a:\n        if b:\n            f(\n                b,\n            )\n",
     "äöü": "def äöü():\n    return 1\n",
     "日本": "def 日本():\n    raise ValueError\n",
 }
