@@ -161,6 +161,14 @@ def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> No
 
 
 def _find_server(rank: Rank, procfs: ProcFs) -> _Server | None:
+    """Return the server that a rank listens with; None where it has none, or where we may not see its descriptors."""
+    try:
+        return _listening_server(rank, procfs)
+    except NotPermitted:
+        return None
+
+
+def _listening_server(rank: Rank, procfs: ProcFs) -> _Server | None:
     pid = rank.stat.pid
     named = rank.environment.get("TORCH_WORKER_SERVER_SOCKET")
     inner = own_pid(procfs, pid)

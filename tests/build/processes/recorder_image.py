@@ -11,6 +11,7 @@ from itertools import pairwise
 from agent.deadline import Deadline
 from agent.proc.memory.layouts import Layout
 from agent.proc.memory.process_memory import ProcessMemory
+from agent.sources.recorder.memory.code_objects import _VERSIONS
 
 BASE = 0x10_0000
 """The lowest address of an image."""
@@ -182,9 +183,44 @@ class RecorderImage:
             self.pair(at, *names)
             self.vector(at + pair.size, struct.pack(f"<{len(ranks)}Q", *ranks))
 
+    def code_object(self, version: str, file: str, function: str, table: bytes) -> int:
+        """Write a code object as a version of Python does, and return its address."""
+        about = _VERSIONS[version]
+        types = {name: self._type(name) for name in ("code", "str", "bytes")}
+        code, lines = self.allocate(200), self.allocate(40 + len(table))
+        self.number(code + 8, types["code"])
+        self.number(code + about.first_line, 10, 4)
+        for offset, text in ((about.filename, file), (about.name, function)):
+            self.number(code + offset, self._python_string(types["str"], text, about.ascii_at, about.kind_shift))
+        self.put(lines + 8, struct.pack("<QQ", types["bytes"], len(table)))
+        self.put(lines + 32, table)
+        self.number(code + about.table, lines)
+        return code
+
+    def _type(self, name: str) -> int:
+        text, kind = self.allocate(16), self.allocate(64)
+        self.put(text, name.encode() + b"\0")
+        self.number(kind + 24, text)
+        return kind
+
+    def _python_string(self, kind: int, text: str, ascii_at: int, shift: int) -> int:
+        width, at = (1, ascii_at) if text.isascii() else (2, 2 * ascii_at - 24)
+        string = self.allocate(at + width * len(text))
+        flags = (width | 1 << 3 | text.isascii() << 4) << shift | 1
+        self.put(string + 8, struct.pack("<QQqI", kind, len(text), -1, flags))
+        self.put(string + at, text.encode("latin-1" if width == 1 else "utf-16-le"))
+        return string
+
     @contextmanager
-    def memory(self, seconds: float = 30.0, *, cut: int = 0) -> Iterator[ProcessMemory]:
-        """Let the image be read as a process's memory, from a file in the place of /proc/PID/mem."""
-        with tempfile.TemporaryFile() as file:
-            os.pwrite(file.fileno(), bytes(self.data[: len(self.data) - cut]) + bytes(4096), BASE)
-            yield ProcessMemory(file.fileno(), os.getpid(), Deadline(seconds))
+    def memory(self, *, cut: int = 0) -> Iterator[ProcessMemory]:
+        """Let the image be read as a process's memory, all but its last `cut` bytes."""
+        with memory_of(bytes(self.data[: len(self.data) - cut])) as memory:
+            yield memory
+
+
+@contextmanager
+def memory_of(data: bytes) -> Iterator[ProcessMemory]:
+    """Let bytes be read as a process's memory from `BASE` on, from a file in the place of /proc/PID/mem."""
+    with tempfile.TemporaryFile() as file:
+        os.pwrite(file.fileno(), data + bytes(4096), BASE)
+        yield ProcessMemory(file.fileno(), os.getpid(), Deadline(30.0))

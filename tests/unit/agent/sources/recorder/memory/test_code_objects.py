@@ -113,39 +113,12 @@ def test_tables_of_lines(
         assert found == expected
 
 
-def a_code_object(image: RecorderImage, version: str, file: str, function: str, table: bytes) -> int:
-    """Lay out a code object as a version of Python does, and return its address."""
-    about = _VERSIONS[version]
-    types = {}
-    for name in ("code", "str", "bytes"):
-        text, types[name] = image.allocate(16), image.allocate(64)
-        image.put(text, name.encode() + b"\0")
-        image.number(types[name] + 24, text)
-    code = image.allocate(200)
-    image.number(code + 8, types["code"])
-    image.number(code + about.first_line, 10, 4)
-    for offset, text in ((about.filename, file), (about.name, function)):
-        ascii_only = text.isascii()
-        width = 1 if ascii_only else 2
-        at = about.ascii_at + (0 if ascii_only else about.ascii_at - 24)
-        string = image.allocate(at + width * len(text))
-        flags = (width | 1 << 3 | ascii_only << 4) << about.kind_shift | 1
-        image.put(string + 8, struct.pack("<QQqI", types["str"], len(text), -1, flags))
-        image.put(string + at, text.encode("latin-1" if ascii_only else "utf-16-le"))
-        image.number(code + offset, string)
-    lines = image.allocate(40 + len(table))
-    image.put(lines + 8, struct.pack("<QQ", types["bytes"], len(table)))
-    image.put(lines + 32, table)
-    image.number(code + about.table, lines)
-    return code
-
-
 @pytest.mark.parametrize("version", _VERSIONS)
 @pytest.mark.parametrize("file", ["/opt/train.py", "/opt/訓練.py"])
 def test_call_sites_of_every_python(version: str, file: str) -> None:
     """As it would lie in the memory of a rank that runs it; equal stacks are read once, bad ones are left out."""
     image = RecorderImage(LATEST)
-    code = a_code_object(image, version, file, "train", b"\x02\x02" if version < "3.11" else b"\xe8\x04")
+    code = image.code_object(version, file, "train", b"\x02\x02" if version < "3.11" else b"\xe8\x04")
     about = LATEST["traceback"]
     good, bad, empty = (image.allocate(about.size) for _ in range(3))
     image.vector(good + about.offset("frames_"), struct.pack("<QiiQii", code, 0, 0, code, 0, 0))
