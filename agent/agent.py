@@ -119,7 +119,7 @@ class Agent:
         snapshots = self._looker.look_at_all(ranks, context, question, deadline)
         exited = tuple(filter(choice.held, found.exited))
         told, unasked = self._ask_ras(RasTargets(ranks, found.ranks, snapshots, exited, ras), context, deadline)
-        idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
+        seen = [self.node.watch.seen_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
         snapshot = NodeSnapshot(
             **({} if asking is None else asking.told()),
@@ -128,8 +128,8 @@ class Agent:
             whole=not choice.pids,
             took_seconds=round(time.monotonic() - begun, 4),
             ranks=tuple(
-                snapshot if seconds is None else snapshot.model_copy(update={"idle_for_seconds": seconds})
-                for snapshot, seconds in zip(snapshots, idle, strict=True)
+                snapshot.model_copy(update={"idle_for_seconds": idle, "watched_for_seconds": watched})
+                for snapshot, (idle, watched) in zip(snapshots, seen, strict=True)
             ),
             exited=exited,
             missing=(*found.missing, *unasked),

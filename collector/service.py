@@ -88,6 +88,7 @@ class Service:
             looks=self.settings.looks,
             interval_seconds=self.settings.interval_seconds,
             deadline_seconds=self.settings.deadline_seconds,
+            patience_seconds=self.settings.patience_seconds,
             survey_above=self.settings.survey_above,
         )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from collector.question import SURVEY_ABOVE
+from collector.question import PATIENCE_SECONDS, SURVEY_ABOVE
 from shared.server.read_settings import read_settings_of
 from shared.server.run import AccessSettings
 
@@ -143,6 +143,12 @@ class CollectorSettings(AccessSettings):
     interval_seconds: float = Field(default=3.0, ge=0.0, le=600.0, description="Pause between two looks.")
     deadline_seconds: float = Field(
         default=30.0, gt=0.0, le=3600.0, description="When a verdict is due, whatever has answered by then."
+    )
+    patience_seconds: float = Field(
+        default=PATIENCE_SECONDS,
+        ge=0.0,
+        le=3600.0,
+        description="How much later it may come where only time tells slow from stuck. It ends early if the job moves.",
     )
     survey_above: int = Field(
         default=SURVEY_ABOVE,

@@ -23,7 +23,7 @@ from collector.gather.fanout.values import RequestDeadline
 from collector.gather.jobs import concerns
 from collector.gather.time_budget import TimeBudget
 from collector.hostlists import AgentAddress
-from collector.judge.next_looks import NextLooks, Process, next_looks, pauses_before_further_looks, pids_to_look_deeper
+from collector.judge.next_looks import NextLooks, Process, further_looks, next_looks, pids_to_look_deeper
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
@@ -135,9 +135,11 @@ class SweepPlan:
         if not looks.decided and self._looks < self._question.looks and await self._wait(self._pause()):
             targets = await self._survey(targets)
             looks = await self._consider()
-        if looks.decided_after is not None and self._question.looks > 1 and await self._wait(looks.decided_after):
-            await self._survey(targets)
-            looks = await self._consider()
+        if looks.decided_after is not None and self._question.looks > 1:
+            self._due = self._patience()
+            if await self._wait(looks.decided_after, reason=looks.reason):
+                await self._survey(targets)
+                looks = await self._consider()
         await self._look_closer(looks)
 
     async def _look_at_some(self, targets: list[AgentAddress]) -> None:
@@ -191,10 +193,21 @@ class SweepPlan:
         """Step 3 again, where more looks would decide: more time for a doubt, quick samples for a straggler."""
         if self._question.looks < 2 or self._deadline.seconds_left <= 0:
             return
-        for pause in await self._think(pauses_before_further_looks):
-            if not targets or not await self._wait(pause):
+        self._due = self._patience()
+        further = await self._think(further_looks)
+        while further.pauses and further.seconds < self._deadline.seconds_left:
+            for pause in further.pauses:
+                left = further.seconds if further.reason else pause
+                if not targets or not await self._wait(pause, left=left, reason=further.reason):
+                    return
+                targets = await self._look(targets)
+            if not further.reason:
                 return
-            targets = await self._look(targets)
+            further = await self._think(further_looks)
+
+    def _patience(self) -> TimeBudget:
+        """What there is of time where nothing else decides: later than the verdict was due, if need be."""
+        return self._due.extended(self._question.patience_seconds)
 
     async def _look_deeper(self) -> None:
         """Step 4."""
@@ -216,11 +229,11 @@ class SweepPlan:
         await asking.look_again(looks.closer, stacks, self._deadline, step, what="a closer look", ras=True)
         await self._look_natively(asking.processes if native is NativePolicy.ALL else suspects)
 
-    async def _wait(self, seconds: float) -> bool:
-        """Step 3: pause between two looks; False where there is no time for another one."""
+    async def _wait(self, seconds: float, *, left: float = 0.0, reason: str = "") -> bool:
+        """Step 3: pause between two looks, of `left` seconds in all; False where there is no time for another one."""
         if seconds + self._due.thought_seconds >= self._deadline.seconds_left or not self._asking.answers:
             return False
-        await tell(self._progress, Step(stage=Stage.WAITING, seconds=seconds))
+        await tell(self._progress, Step(stage=Stage.WAITING, seconds=max(seconds, left), reason=reason))
         await asyncio.sleep(seconds)
         return True
 

@@ -25,6 +25,12 @@ class TimeBudget:
         """Take note of how long that took: the verdict will take as long, and more."""
         self.thought_seconds = max(self.thought_seconds, seconds)
 
+    def extended(self, seconds: float) -> "TimeBudget":
+        """Return the budget of a verdict that may come so much later."""
+        later = TimeBudget(RequestDeadline(self._deadline.at + seconds))
+        later.thought_seconds = self.thought_seconds
+        return later
+
     @property
     def answers(self) -> RequestDeadline:
         """The deadline of the answers."""

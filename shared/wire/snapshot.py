@@ -207,6 +207,9 @@ class RankSnapshot(Value):
     idle_for_seconds: float | None = Field(
         default=None, description="How long the agent has watched it without progress; None when it did not watch."
     )
+    watched_for_seconds: float | None = Field(
+        default=None, description="How long the agent has watched it at all; None when it did not watch."
+    )
 
 
 class Exited(Value):

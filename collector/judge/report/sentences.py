@@ -18,7 +18,7 @@ from shared.ranks import ranks_in_words
 
 _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
-"""The longest interval that may be asked for."""
+"""The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
 
 
@@ -114,9 +114,12 @@ def _again(reading: Interpretation, observations: Observations) -> NextStep:
     if not observations.roster.live:
         return NextStep(text=text)
     left = reading.decided_after
-    interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
-    options = ("--interval", str(interval), "--timeout", str(interval + _FOR_THE_LOOKS_SECONDS))
-    return about_job(text, "unhang", "diagnose", *options, job=observations.roster.job)
+    if left is None:
+        apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
+        return about_job(text, "unhang", "diagnose", *apart, job=observations.roster.job)
+    patience = min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
+    text = "give it longer: only time tells slow from stuck"
+    return about_job(text, "unhang", "diagnose", "--patience", str(patience), job=observations.roster.job)
 
 
 def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:

@@ -71,7 +71,14 @@ class Options(Value):
         default=None, description="Last records asked per group."
     )
     deadline_seconds: float | None = Field(
-        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due."
+        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due; then without patience."
+    )
+    patience_seconds: float | None = Field(
+        default=None,
+        strict=True,
+        ge=0.0,
+        le=3600.0,
+        description="How much later it may come where only time tells slow from stuck.",
     )
     native: NativePolicy | None = Field(
         default=None, description="Whose native stacks to read; this stops a process for about a second."
@@ -163,6 +170,8 @@ def _with(question: Question, options: Options | None) -> Question:
     if options is None:
         return question
     given = options.model_dump(exclude_none=True)
+    if options.deadline_seconds is not None:
+        given.setdefault("patience_seconds", 0.0)
     return Question.model_validate({**question.model_dump(), **given})
 
 
