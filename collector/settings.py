@@ -10,7 +10,7 @@ from pydantic_settings import SettingsConfigDict
 
 from collector.question import SURVEY_ABOVE
 from shared.server.read_settings import read_settings_of
-from shared.server.run import AccessSettings
+from shared.server.run import AccessSettings, MostConnections, MostConnectionsPerClient
 
 PREFIX = "UNHANG_COLLECTOR_"
 
@@ -34,17 +34,9 @@ class CollectorSettings(AccessSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     listen: str = Field(default="127.0.0.1:8470", description="Where the API is served, HOST:PORT.")
-    most_connections: int = Field(
-        default=2048,
-        ge=8,
-        le=65_536,
-        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
-    )
-    most_connections_per_client: int = Field(
-        default=1536,  # a thousand agents behind one address may register at once
-        ge=8,
-        le=65_536,
-        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
+    most_connections: MostConnections = 2048
+    most_connections_per_client: MostConnectionsPerClient = (
+        1536  # a thousand agents behind one address may register at once
     )
     agents: str = Field(
         default="", description="The agents, as a host list: `node[01-16]:8471,gpu[1,3-5]` or URLs; the port is 8471."
