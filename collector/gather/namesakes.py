@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collector.align.job_owner import exited_apart
 from shared.commands import listed
 from shared.errors import InvalidInput, quoted
-from shared.wire.job_names import goes_by, qualified, told_apart
+from shared.wire.job_names import goes_by, qualified, with_job_name
 from shared.wire.snapshot import Identity, RankList
 
 
@@ -49,6 +49,6 @@ def lists_apart(lists: Iterable[RankList], job: str | None, user: str | None) ->
 
 
 def _list_apart(found: RankList, job: str | None, user: str | None) -> RankList:
-    ranks = tuple(told_apart(identity, job, user) for identity in found.ranks)
+    ranks = tuple(with_job_name(identity, job, user) for identity in found.ranks)
     exited = tuple(exited_apart(gone, job, user) for gone in found.exited)
     return found.model_copy(update={"ranks": ranks, "exited": exited})
