@@ -25,11 +25,11 @@ class AgentSettings(AccessSettings):
     collectors: str = Field(
         default="",
         description="URLs of collectors, separated by commas, at which to register: each counts this node as lost when "
-        "it hears of it no more.",
+        "it stops registering.",
     )
     advertise: str = Field(
         default="",
-        description="Our own URL for them; by default the address from which they hear of us, and our port.",
+        description="Our own URL for them; by default the address from which we register, and our port.",
     )
     collector_token_file: Path | None = Field(
         default=None, description="The bearer token to send to them: the first line of the file that is one."
@@ -50,7 +50,7 @@ class AgentSettings(AccessSettings):
     )
     ras: Literal["safe", "always", "never"] = Field(
         default="safe",
-        description="Whether to ask NCCL RAS: not where that may crash this version of NCCL, always, or never.",
+        description="Whether to ask NCCL RAS: `safe` does not where that may crash this version of NCCL.",
     )
     debuggers: bool = Field(
         default=False,

@@ -64,7 +64,7 @@ class CollectorSettings(AccessSettings):
     )
     dns_server: str = Field(default="", description="The name server, ADDRESS:PORT; by default the machine's own.")
     slurm: bool = Field(
-        default=False, description="Ask `squeue` on which nodes jobs run, else take the allocation we run in."
+        default=False, description="Ask `squeue` on which nodes jobs run; without it, use the allocation we run in."
     )
     kubernetes: str = Field(
         default="", description="Agents are the pods with these labels, e.g. `app.kubernetes.io/name=unhang-agent`."
@@ -139,7 +139,7 @@ class CollectorSettings(AccessSettings):
     survey_above: int = Field(
         default=SURVEY_ABOVE,
         ge=0,
-        description="Where more agents than this have ranks of a job, they look briefly first, and in full only at "
+        description="If more agents than this have ranks of a job, they send surveys first, and full looks only at "
         "the ranks that the verdict is about.",
     )
     most_at_once: int = Field(default=256, ge=1, le=65_536, description="Agents asked at the same time.")

@@ -1,4 +1,4 @@
-"""Jobs of several users that bear one name: whose is meant, and which ranks are his."""
+"""Jobs of several users with the same name: which user's is meant, and which ranks belong to it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ def users_of_names(lists: Iterable[RankList]) -> Mapping[str, set[str]]:
 
 
 def user_of(job: str | None, lists: Iterable[RankList]) -> str | None:
-    """Return whose job goes by the name `job`; None where nobody knows.
+    """Return the user whose job is named `job`; None if unknown.
 
     Raises InvalidInput where several users have one of that name.
     """

@@ -27,14 +27,14 @@ _GRACE_SECONDS = 5
 """For requests that wait when the service is asked to stop."""
 
 _ACCEPTED_AT_ONCE = 16
-"""Connections, before what has come on the others is read: whoever asks at once is no longer idle when 16 more come."""
+"""Connections accepted before the others are read: a client that asks at once is not idle when 16 more come."""
 
 _BACKLOG = 2048
 """Connections that the kernel holds until we accept them: all agents of a large cluster may register at once."""
 
 KEPT_SECONDS = 30
-"""For a connection on which nobody asks. Clients of httpx give one up after 5 s: if we did so at that moment, too, a
-question might be on its way already, and break off without being answered."""
+"""For an unused connection. httpx clients close theirs after 5 s: if we did so at that moment, too, a request that is
+already on its way would break off without an answer."""
 
 
 MostConnections = Annotated[
@@ -121,7 +121,7 @@ def service_config(app: FastAPI, guard: ConnectionGuard, **more: Any) -> uvicorn
         timeout_keep_alive=KEPT_SECONDS,
         **more,
     )
-    # What strangers can make uvicorn warn of stands in the audit log, where it is counted.
+    # What unknown clients can make uvicorn warn about is in the audit log, where it is counted.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return config
 

@@ -1,9 +1,9 @@
 """What looks cost a training job: its steps with looks and without, and what is left behind.
 
-Two parts. With a spare processor: the ranks have one processor, and all that looks do has the other one, so that only
-what a look does to a rank itself shows. Without: the ranks keep both processors busy, and looks take what they need from
-them. Periods with and without looks alternate, in random order within each pair, so that whatever else happens on the
-machine affects both. UNHANG_BENCH_LOOKS sets the number of looks of the first part (1,000); the second has a fifth.
+Two parts. With a spare processor: the ranks have one processor, and all that looks do has the other, so that only
+what a look does to a rank itself shows. Without: the ranks keep both processors busy, and looks take what they need
+from them. Periods with and without looks alternate, in random order within each pair, so that whatever else happens on
+the machine affects both. UNHANG_BENCH_LOOKS sets the number of looks of the first part (1,000); the second has a fifth.
 """
 
 import os
