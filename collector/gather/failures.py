@@ -64,7 +64,7 @@ def no_connection(seconds: float) -> NoAnswer:
     return NoAnswer(Reason.TIMED_OUT, detail, again=Again.NO_CONNECTION)
 
 
-def not_heard(behind_seconds: float) -> NoAnswer:
+def collector_too_busy(behind_seconds: float) -> NoAnswer:
     """Return why there is no answer although the agent is not to blame: our event loop did not run."""
     return NoAnswer(Reason.TIMED_OUT, f"the collector was too busy to read the answer ({behind_seconds:.1f} s behind)")
 

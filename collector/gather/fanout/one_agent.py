@@ -9,7 +9,7 @@ from typing import Generic
 import httpx
 
 from collector.concurrency.threads import run_in_thread
-from collector.gather.failures import Again, NoAnswer, no_connection, not_heard
+from collector.gather.failures import Again, NoAnswer, collector_too_busy, no_connection
 from collector.gather.fanout.loop_lag import LoopLag
 from collector.gather.fanout.one_request import Exchange
 from collector.gather.fanout.slots import LEAST_SECONDS, Slots
@@ -86,7 +86,7 @@ class Inquiry(Generic[T]):
         finally:
             self.ended = True
         behind = self._means.lag.behind_seconds - behind_before
-        raise not_heard(behind) if self._is_ours(failure, behind, time.monotonic() - began) else failure
+        raise collector_too_busy(behind) if self._is_ours(failure, behind, time.monotonic() - began) else failure
 
     def _is_ours(self, failure: NoAnswer, behind: float, seconds: float) -> bool:
         """Is there no answer because we were too busy to read it, rather than because its time is over?"""

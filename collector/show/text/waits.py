@@ -126,7 +126,7 @@ def ring_lines(cycle: Sequence[Wait], width: int) -> list[Line]:
 
 
 def _ring_step(wait: Wait, step: str, rail: str, under: str, width: int) -> list[Line]:
-    """The target follows on the same line where it fits; the call site stands below."""
+    """The target follows on the same line if it fits; the call site is below."""
     for_whom = f"waits for {ranks_text(wait.waits_for)}"
     whole = f"{step}  {for_whom}"
     lines: list[Line] = [(Span(rail, Style.BAD), Span(whole))]
