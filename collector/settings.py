@@ -35,9 +35,7 @@ class CollectorSettings(AccessSettings):
 
     listen: str = Field(default="127.0.0.1:8470", description="Where the API is served, HOST:PORT.")
     most_connections: MostConnections = 2048
-    most_connections_per_client: MostConnectionsPerClient = (
-        1536  # a thousand agents behind one address may register at once
-    )
+    most_connections_per_client: MostConnectionsPerClient = 1536  # a thousand agents behind one NAT may register
     agents: str = Field(
         default="", description="The agents, as a host list: `node[01-16]:8471,gpu[1,3-5]` or URLs; the port is 8471."
     )

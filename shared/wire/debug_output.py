@@ -17,7 +17,7 @@ class How(StrEnum):
     PYSTACK = "pystack"
     """Python and native frames of Python threads. Stops the process briefly."""
     SYSCALLS = "syscalls"
-    """System calls for some seconds (strace). Slows down each system call meanwhile."""
+    """System calls for some seconds (strace). Each of them is slower during that time."""
 
 
 class WaitingCall(Value):

@@ -59,7 +59,7 @@ def plain_name(job: str) -> str:
 
 
 def with_job_name(identity: Identity, job: str | None, user: str | None) -> Identity:
-    """Return the rank with `job` as its job's name if it belongs to that job and user, else with a different name."""
+    """Return the rank with `job` as its job's name if it belongs to that job and user, and never otherwise."""
     if job is None or identity.job is None:
         return identity
     if "@" not in job and (identity.job != job or user is None or identity.user in (user, None)):

@@ -139,7 +139,7 @@ class Socket(Value):
     local: str = ""
     remote: str = ""
     state: str = ""
-    to_store: bool = Field(default=False, description="Is it connected to MASTER_ADDR:MASTER_PORT?")
+    to_store: bool = Field(default=False, description="Is its remote end MASTER_ADDR:MASTER_PORT?")
     unsent_bytes: int = Field(default=0, description="Written, but not yet acknowledged by the other side.")
     unread_bytes: int = Field(
         default=0, description="Received, but not yet read; for a listening socket, the connections that wait."
@@ -166,7 +166,7 @@ class MountUse(Value):
     point: str
     file_system: str
     source: str = Field(default="", description="What is mounted, e.g. `nas1:/export`, secrets redacted.")
-    remote: bool = Field(default=False, description="Is it on another machine, so that access may block?")
+    remote: bool = Field(default=False, description="May access to it block on another machine?")
     files: int = 0
     working_directory: bool = False
 
@@ -199,9 +199,9 @@ class RankSnapshot(Value):
     """Everything that one look at one rank found."""
 
     identity: Identity
-    looked_at_ns: int | None = Field(default=None, description="Unix nanoseconds on the node; None for files.")
+    looked_at_ns: int | None = Field(default=None, description="Unix nanoseconds on the node; None for bare files.")
     recorded_at_ns: int | None = Field(
-        default=None, description="When its flight record's file was written, Unix nanoseconds; files only."
+        default=None, description="When its flight record's file was written, Unix nanoseconds; bare files only."
     )
     process: Process | Missing
     stacks: Stacks | Missing

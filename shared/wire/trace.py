@@ -35,7 +35,7 @@ class Group(Value):
     description: str = ""
     members: FoldedRanks | None = Field(
         default=None,
-        description="Global ranks, by ascending group rank unless `order` is given; None: not in the dump.",
+        description="Global ranks; `order` is given if group ranks do not ascend with them. None: not in the dump.",
     )
     order: tuple[int, ...] | None = Field(
         default=None, description="Global ranks by group rank, only if they are not in ascending order."
