@@ -180,7 +180,7 @@ def _end(worker: _Worker) -> None:
 
 def _serve(pipe: "Connection[Any, Any]", parents_end: "Connection[Any, Any]", parse: _Parse) -> None:
     """The worker: answer dumps until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told by the same key
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is notified with the same key
     for ending in _ENDINGS - {signal.SIGINT}:
         signal.signal(ending, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
@@ -203,7 +203,7 @@ def _bound_memory() -> None:
 
 
 def _is_modest(data: bytes) -> bool:
-    """May it be read in place: is it small, and no pickle whose parts may stand in each other without end?"""
+    """May it be read in place: is it small, and no pickle whose parts may contain each other endlessly?"""
     if len(data) > _LARGE_BYTES:
         return False
     return data[:1] != b"\x80" or _KEPT_TUPLE.search(data) is None

@@ -1,12 +1,12 @@
 """Ask all agents about one job: steps 1 to 4 of a sweep (see `sweep.py`).
 
-Where few agents are to look, each looks at everything, twice. Where they are many they look briefly, and only the ranks
-that the verdict is about are looked at whole:
+A few agents look at everything, twice. Many agents send surveys, and only the ranks that the verdict is about are
+examined in full:
 
-1. Where the job is named, a survey tells who is where, too: nobody is asked for a list first.
-2. A verdict on the survey tells whether it was enough. Agents that watch know for how long a rank has stood still, and
-   a flight record when the last operation was issued: then one survey does. Else there is another after a pause.
-3. The suspects, and some of each kind of bystander, are looked at whole. That is a second look at them.
+1. If the job is named, a survey also shows where its ranks are: no list of ranks is requested first.
+2. A verdict on the survey shows whether it was enough. If agents have watched the ranks make no progress, and a flight
+   record shows when the last operation was issued, one survey will do. Else there is another one after a pause.
+3. The suspects, and some of each kind of bystander, are examined in full. That is a second look at them.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ from shared.wire.snapshot import NodeSnapshot, RankList
 T = TypeVar("T")
 
 FIND_SECONDS = 5.0
-"""For the lists of ranks: cheap to make, so an agent that needs longer is in trouble."""
+"""For the lists of ranks: these are cheap, so an agent that needs longer is in trouble."""
 
 _WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
-"""Failures that may have been of the moment, and cost no waiting."""
+"""Failures that may have been momentary, and cost no waiting."""
 
 
 MOST_WHOLE_LOOKS = 512
-"""Ranks of a large job that are looked at whole, where somebody asks for them: some 40 MiB of answers."""
+"""Ranks of a large job that are examined in full on request: about 40 MiB of answers."""
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,11 @@ class SweepPlan:
         return await self._think(next_looks)
 
     async def _think(self, what: Callable[[Sequence[NodeSnapshot], Expected], T]) -> T:
-        """Return what the looks so far tell; how long that takes tells how long the verdict will."""
+        """Return what the looks so far show, and note how long that took: the verdict will take as long."""
         began = time.monotonic()
-        told = await run_in_thread(what, self._asking.snapshots, self._asking.expected)
+        result = await run_in_thread(what, self._asking.snapshots, self._asking.expected)
         self._due.has_thought(time.monotonic() - began)
-        return told
+        return result
 
     async def _survey(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
         answered = await self._asking.survey(agents, *self._next_look())

@@ -110,9 +110,9 @@ async def diagnose_job(
     """Look at the job, twice by default, and judge what was seen.
 
     Answers 200 with the diagnosis if it is ready within `wait` seconds, else 202; the work goes on in either case.
-    Whoever asks about a job that is being diagnosed joins that run, also at another collector that shares the
-    store: its options then stand. Which verdict it is
-    says nothing about the status: a hung job is a 200 as well. 404: no agent knows such a job.
+    A request about a job that is being diagnosed joins that run, also at another collector that shares the store: the
+    options of the first request apply. The status does not depend on the verdict: a hung job is a 200, too. 404: no
+    agent knows such a job.
     """
     media = choose_media(accept, _MEDIA)
     run = await service.start(_with(service.question(job), options))
