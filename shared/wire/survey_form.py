@@ -164,6 +164,7 @@ class RankColumns(Value):
     identity: IdentityColumns
     looked_at_ns: _Integers
     idle_for_seconds: _Numbers
+    watched_for_seconds: _Numbers = Field(default=(), description="Empty: from an agent that does not report it.")
     process: ProcessColumns
     before: BeatColumns = BeatColumns()
     after: BeatColumns = BeatColumns()

@@ -74,6 +74,7 @@ class SurveyReader:
             self._identities_of(survey),
             ranks.looked_at_ns,
             ranks.idle_for_seconds,
+            ranks.watched_for_seconds or (None,) * len(ranks),
             self._processes_of(survey),
             self._logs_of(survey),
             self._recorders_of(survey),
@@ -81,7 +82,17 @@ class SurveyReader:
             pick(setups, ranks.setup),
             strict=True,
         )
-        for identity, looked_at_ns, idle_for_seconds, process, logs, recorder, stacks, setup in columns:
+        for (
+            identity,
+            looked_at_ns,
+            idle_for_seconds,
+            watched_for_seconds,
+            process,
+            logs,
+            recorder,
+            stacks,
+            setup,
+        ) in columns:
             yield made(
                 RankSnapshot,
                 {
@@ -96,6 +107,7 @@ class SurveyReader:
                     "recorder": recorder,
                     "setup": setup,
                     "idle_for_seconds": idle_for_seconds,
+                    "watched_for_seconds": watched_for_seconds,
                 },
             )
 

@@ -110,6 +110,7 @@ class _Writing:
             identity=self._columns(IdentityColumns, "identities", [rank.identity for rank in ranks]),
             looked_at_ns=tuple(rank.looked_at_ns for rank in ranks),
             idle_for_seconds=tuple(rank.idle_for_seconds for rank in ranks),
+            watched_for_seconds=tuple(rank.watched_for_seconds for rank in ranks),
             process=self._columns(ProcessColumns, "processes", [_shared_process(rank.process) for rank in ranks]),
             before=columns_of(BeatColumns, before),
             after=columns_of(BeatColumns, after, before),
