@@ -14,12 +14,11 @@ os.setgid(65534)
 os.setuid(65534)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: as one that its user has started
 hidden = subprocess.run(["cat", "/proc/1/stat"], capture_output=True).returncode != 0
-before = subprocess.Popen(["sleep", "600"])
+before = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 with Helpers():
-    started = subprocess.Popen(["sleep", "600"])
+    started = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 print(hidden, started.wait(), before.poll())
-before.kill()
-before.wait()
+before.communicate()
 """
 
 
