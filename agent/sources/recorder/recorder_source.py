@@ -53,7 +53,7 @@ _HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
 """On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
 
 _HOW_TO_ENABLE = (
-    "no server in the rank that tells its record either: start the job with `unhang run -- …`, "
+    "no worker server in the rank answers either; start the job with `unhang run -- …`, "
     "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
 )
 

@@ -77,9 +77,9 @@ class RecorderLocator:
         versions = read_versions(procfs, pid).versions
         layouts = self._table.candidates([b.hex() for b in build_ids.values() if b is not None], versions.torch)
         if not layouts:
-            told = f"PyTorch {versions.torch or 'of an unknown version'}"
-            newest = f"up to {self._table.newest} are known"
-            raise Unavailable(Reason.NOT_FOUND, f"the layout of {told} in memory is not known; releases {newest}")
+            loaded = f"PyTorch {versions.torch or 'of an unknown version'}"
+            known = f"releases up to {self._table.newest} are known"
+            raise Unavailable(Reason.NOT_FOUND, f"the memory layout of {loaded} is not known; {known}")
         by_symbol = [self._by_symbol(procfs, pid, memory, *each, deadline) for each in build_ids.items()]
         pointers = tuple(chain.from_iterable(by_symbol))
         if not pointers:

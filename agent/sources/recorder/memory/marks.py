@@ -68,7 +68,7 @@ class MarkReader:
             where = self._locator.locate(procfs, rank, memory, deadline)
             addresses = [address for address in map(memory.word, where.pointers) if address]
             if not addresses:
-                raise Unavailable(Reason.NOT_FOUND, "PyTorch has made no flight recorder in this rank")
+                raise Unavailable(Reason.NOT_FOUND, "PyTorch has not created a flight recorder in this rank")
             marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in addresses)
             return tuple(mark for some in marks for mark in some)
 

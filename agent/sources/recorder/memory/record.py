@@ -71,7 +71,7 @@ def copy_records(
         where = locator.locate(procfs, rank, memory, deadline)
         addresses = [address for address in map(memory.word, where.pointers) if address]
         if not addresses:
-            told = "PyTorch has made no flight recorder in this rank: no process group has been used"
+            told = "PyTorch has not created a flight recorder in this rank: no process group has been used yet"
             raise Unavailable(Reason.NOT_FOUND, told)
         return [copy_recorder(memory, address, where.layouts, where.python, most) for address in addresses]
 
