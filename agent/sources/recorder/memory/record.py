@@ -129,5 +129,5 @@ def _entries(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: i
         except Unreadable:
             break
         count += 1
-    if header.held and not count and header.epoch == 0:
+    if header.held and header.id and not count:
         raise Implausible(f"the newest entry of the flight recorder at {header.address:#x} is none")
