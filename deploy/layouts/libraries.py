@@ -1,0 +1,32 @@
+"""Reads from PyTorch's libraries what tells builds apart, and the names by which the agent finds objects in memory."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
+
+# `nm` prints:  00000000149cb0b8 b _ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance
+_RECORDER = re.compile(r" [bBuVdD] (_ZZN4c10d\d+(?:FlightRecorder|NCCLTraceBuffer)\w*3getEvE8instance)$", re.MULTILINE)
+# 00000000147f05c0 V _ZTVN4c10d16ProcessGroupGlooE
+_GROUP = re.compile(r" [VdDrR] (_ZTVN4c10d\d+ProcessGroup(Gloo|NCCL|MPI|UCC|XCCL)E)$", re.MULTILINE)
+#     Build ID: b7066ed94f422786bd205cd2743c2722b5f366fd
+_BUILD_ID = re.compile(r"Build ID: ([0-9a-f]{8,64})$", re.MULTILINE)
+
+
+def build_id(library: Path) -> str | None:
+    """Return the identity that the linker wrote into a library; None where it wrote none."""
+    found = _BUILD_ID.search(_run("readelf", "--notes", str(library)))
+    return None if found is None else found[1]
+
+
+def symbols(library: Path) -> Mapping[str, str]:
+    """Return the symbols of the recorder and of the vtables of process groups, by what they are."""
+    text = _run("nm", str(library))
+    recorders = {"recorder": name for name in _RECORDER.findall(text)}
+    return recorders | {kind.lower(): name for name, kind in _GROUP.findall(text)}
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
