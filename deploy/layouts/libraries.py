@@ -2,15 +2,15 @@
 
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
 
 # `nm` prints:  00000000149cb0b8 b _ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance
-_RECORDER = re.compile(r" [bBuVdD] (_ZZN4c10d\d+(?:FlightRecorder|NCCLTraceBuffer)\w*3getEvE8instance)$", re.MULTILINE)
+_RECORDER = re.compile(r"^(\w+) [bBuVdD] (_ZZN4c10d\d+(?:FlightRecorder|NCCLTraceBuffer)\w*3getEvE8instance)$", re.MULTILINE)
 # 00000000147f05c0 V _ZTVN4c10d16ProcessGroupGlooE
-_GROUP = re.compile(r" [VdDrR] (_ZTVN4c10d\d+ProcessGroup(Gloo|NCCL|MPI|UCC|XCCL)E)$", re.MULTILINE)
+_GROUP = re.compile(r"^(\w+) [VdDrR] (_ZTVN4c10d\d+ProcessGroup(Gloo|NCCL|MPI|UCC|XCCL)E)$", re.MULTILINE)
 #     Build ID: b7066ed94f422786bd205cd2743c2722b5f366fd
 _BUILD_ID = re.compile(r"Build ID: ([0-9a-f]{8,64})$", re.MULTILINE)
 
@@ -21,11 +21,19 @@ def build_id(library: Path) -> str | None:
     return None if found is None else found[1]
 
 
-def symbols(library: Path) -> Mapping[str, str]:
-    """Return the symbols of the recorder and of the vtables of process groups, by what they are."""
+class Symbol(NamedTuple):
+    """Where a library keeps the pointer to its recorder, or the vtable of a kind of process groups."""
+
+    kind: str
+    name: str
+    address: int
+
+
+def symbols(library: Path) -> list[Symbol]:
+    """Return those of a library: of kind `recorder`, or named after the backend of the groups."""
     text = _run("nm", str(library))
-    recorders = {"recorder": name for name in _RECORDER.findall(text)}
-    return recorders | {kind.lower(): name for name, kind in _GROUP.findall(text)}
+    found = [Symbol("recorder", name, int(address, 16)) for address, name in _RECORDER.findall(text)]
+    return found + [Symbol(backend.lower(), name, int(address, 16)) for address, name, backend in _GROUP.findall(text)]
 
 
 def _run(*command: str) -> str:

@@ -15,7 +15,6 @@ from typing import TypedDict
 from deploy.layouts.structs import FIELDS, headers, types
 
 
-
 class Structure(TypedDict):
     """In bytes. A field: its offset, its size, and the size of an item where it is a container."""
 
@@ -43,6 +42,13 @@ struct StringPair {
 };
 static_assert(sizeof(StringPair) == sizeof(std::tuple<std::string, std::string>));
 
+// What lies before the characters of an old string; a new one has nothing there.
+#if _GLIBCXX_USE_CXX11_ABI
+struct StringHead {};
+#else
+using StringHead = std::string::_Rep;
+#endif
+
 template <class T, class = void>
 constexpr long item_size = 0;
 template <class T>
@@ -67,22 +73,22 @@ class NotCompiled(Exception):
     """The compiler refused. Its first error follows."""
 
 
-def probe(include: Path, *, cuda: bool, cxx11: bool, more: Iterable[Path] = ()) -> dict[str, Structure]:
+def probe(include: Path, *, cuda: bool, new_strings: bool, more: Iterable[Path] = ()) -> dict[str, Structure]:
     """Return by name the structures that the headers in `include` declare; in `more` are those of CUDA and NCCL.
 
-    `cxx11`: with the strings of libstdc++ that are in use since 2015, not with the old ones. Raises NotCompiled.
+    `new_strings`: with _GLIBCXX_USE_CXX11_ABI=1. Raises NotCompiled.
     """
     cpp = types(include, cuda=cuda)
     asked = [(name, *_split(field)) for name in cpp for field in FIELDS[name].split()]
     text = _program(cpp, headers(include, cuda=cuda), [path for _, _, path in asked], [name for name, _, _ in asked])
     folders = [include, include / "torch/csrc/api/include", STUBS, *more]
-    numbers = iter(_numbers(_compile(text, folders, cuda=cuda, cxx11=cxx11)))
+    numbers = iter(_numbers(_compile(text, folders, cuda=cuda, new_strings=new_strings)))
     structures: dict[str, Structure] = {name: {"size": next(numbers), "fields": {}} for name in cpp}
     for name, field, _ in asked:
         at, size, item = next(numbers), next(numbers), next(numbers)
         if at >= 0:
             structures[name]["fields"][field] = [at, size, item] if item else [at, size]
-    return structures
+    return {name: structure for name, structure in structures.items() if structure["fields"]}
 
 
 def _split(field: str) -> tuple[str, str]:
@@ -103,12 +109,12 @@ def _program(cpp: Mapping[str, str], included: Iterable[str], paths: Sequence[st
     return "\n".join(lines) + "\n"
 
 
-def _compile(text: str, folders: Iterable[Path], *, cuda: bool, cxx11: bool) -> bytes:
+def _compile(text: str, folders: Iterable[Path], *, cuda: bool, new_strings: bool) -> bytes:
     with tempfile.TemporaryDirectory(prefix="unhang-layouts-") as folder:
         source, compiled = Path(folder, "probe.cpp"), Path(folder, "probe.o")
         source.write_text(text)
         command = ["g++", "-c", "-std=c++20", "-w", "-fno-access-control", "-fmax-errors=3", "-o", str(compiled)]
-        command += [f"-D_GLIBCXX_USE_CXX11_ABI={cxx11:d}", "-DUSE_C10D_GLOO", "-DUSE_DISTRIBUTED"]
+        command += [f"-D_GLIBCXX_USE_CXX11_ABI={new_strings:d}", "-DUSE_C10D_GLOO", "-DUSE_DISTRIBUTED"]
         command += ["-DUSE_C10D_NCCL", "-DUSE_CUDA"] if cuda else []
         command += [f"-I{folder}" for folder in folders]
         done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)

@@ -47,6 +47,7 @@ FIELDS: Mapping[str, str] = {
         "trace_id_ trace_id_.set=trace_id_._M_payload._M_engaged"
     ),
     "string": "data=_M_dataplus._M_p length=_M_string_length inline=_M_local_buf",
+    "string_head": "length=_M_length",
     "string_pair": "first second",
     "vector": "begin=_M_impl._M_start end=_M_impl._M_finish capacity_end=_M_impl._M_end_of_storage",
     "small_vector": "begin=BeginX size=Size capacity=Capacity",
@@ -67,6 +68,7 @@ FIELDS: Mapping[str, str] = {
 
 _OF_LIBSTDCXX = {
     "string": "std::string",
+    "string_head": "StringHead",
     "string_pair": "StringPair",
     "vector": "std::vector<long>",
     "small_vector": "c10::SmallVector<int64_t, 4>",
@@ -95,7 +97,11 @@ _OF_NCCL = {
 }
 # Where versions declare it: the header, a line of it, and the C++ type.
 _RECORDERS = (
-    ("FlightRecorder.hpp", "template <typename EventType>\nstruct FlightRecorder {", "c10d::FlightRecorder<c10::Event>"),
+    (
+        "FlightRecorder.hpp",
+        "template <typename EventType>\nstruct FlightRecorder {",
+        "c10d::FlightRecorder<c10::Event>",
+    ),
     ("FlightRecorder.hpp", "\nstruct FlightRecorder {", "c10d::FlightRecorder"),
     ("NCCLUtils.hpp", "\nstruct NCCLTraceBuffer {", "c10d::NCCLTraceBuffer"),
     ("TraceUtils.h", "\nstruct NCCLTraceBuffer {", "c10d::NCCLTraceBuffer"),

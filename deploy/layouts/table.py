@@ -16,7 +16,7 @@
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -49,12 +49,13 @@ class Table(TypedDict):
 
 
 class Found(NamedTuple):
-    """What one installed PyTorch tells."""
+    """What one installed PyTorch tells of itself; `build` is None for the strings that it was not built with."""
 
-    build: Build
-    strings: str
+    version: str
+    new_strings: bool
     structures: Mapping[str, Structure]
-    symbols: Mapping[str, str]
+    symbols: Collection[tuple[str, str]]
+    build: Build | None
 
 
 def read_table() -> Table:
@@ -67,30 +68,31 @@ def read_table() -> Table:
 
 def add(table: Table, found: Found) -> None:
     """Put into the table what was found of one build; what the table said of that build is replaced."""
-    for kind, name in found.symbols.items():
+    for kind, name in found.symbols:
         names = table["symbols"].setdefault(kind, [])
         names += [name] if name not in names else []
-    version = found.build["torch"].partition("+")[0]
-    layout = _layout_of(table, found, version)
-    if version not in layout["torch"]:
-        layout["torch"] = sorted([*layout["torch"], version], key=by_version)
-    same = [one for one in table["builds"] if _key(one) == _key(found.build)]
-    table["builds"] = [one for one in table["builds"] if one not in same] + [{**found.build, "layout": layout["name"]}]
+    layout = _layout_of(table, found)
+    if found.version not in layout["torch"]:
+        layout["torch"] = sorted([*layout["torch"], found.version], key=by_version)
+    if found.build is not None:
+        others = [one for one in table["builds"] if _key(one) != _key(found.build)]
+        table["builds"] = [*others, {**found.build, "layout": layout["name"]}]
 
 
-def _key(build: Build) -> tuple[str, str]:
-    return build["torch"], build["python"]
+def _key(build: Build) -> tuple[str, str | None, str]:
+    return build["torch"], build["cuda"], build["python"]
 
 
-def _layout_of(table: Table, found: Found, version: str) -> Layout:
+def _layout_of(table: Table, found: Found) -> Layout:
     """Return the layout that says the same, or a new one."""
+    strings = "new" if found.new_strings else "old"
     for layout in table["layouts"]:
-        if layout["strings"] == found.strings and _agree(layout["structures"], found.structures):
+        if layout["strings"] == strings and _agree(layout["structures"], found.structures):
             # A wheel without CUDA declares no NCCL.
-            layout["structures"] = {**layout["structures"], **found.structures}
+            layout["structures"] = {**found.structures, **layout["structures"]}
             return layout
-    name = version if found.strings == "new" else f"{version}-old"
-    layout: Layout = {"name": name, "torch": [], "strings": found.strings, "structures": dict(found.structures)}
+    name = found.version if found.new_strings else f"{found.version}-old"
+    layout = {"name": name, "torch": [], "strings": strings, "structures": dict(found.structures)}
     table["layouts"].append(layout)
     return layout
 

@@ -1,0 +1,72 @@
+"""Fetches an official wheel of PyTorch, and of what it needs of CUDA the headers, into a folder that is removed again."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+# Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == "Linux"      Requires-Dist: nvidia-nccl-cu12 (==2.20.5) ; …
+_NCCL = re.compile(r"^Requires-Dist: (nvidia-nccl-cu\d+) ?\(?==([\w.]+)\)?", re.MULTILINE)
+_RUNTIME = re.compile(r"^Requires-Dist: (nvidia-cuda-runtime-cu\d+) ?\(?==([\w.]+)\)?", re.MULTILINE)
+# Requires-Dist: cuda-toolkit[cudart,nvrtc]==13.0.2; platform_system == "Linux"
+_TOOLKIT = re.compile(r"^Requires-Dist: cuda-toolkit\[[\w,]+\] ?\(?==(\d+\.\d+)", re.MULTILINE)
+# cuda: Optional[str] = '12.8'        cuda = '12.1'
+_CUDA = re.compile(r"^cuda\s*(?::[^=\n]*)?=\s*'([\d.]+)'", re.MULTILINE)
+_VERSION = re.compile(r"^__version__\s*(?::[^=\n]*)?=\s*'([\w.+]+)'", re.MULTILINE)
+
+
+class Installed(NamedTuple):
+    """A PyTorch in a folder: `site` holds `torch`, and `nvidia` where it is one for CUDA."""
+
+    site: Path
+
+    @property
+    def torch(self) -> Path:
+        return self.site / "torch"
+
+    @property
+    def version(self) -> str:
+        found = _VERSION.search((self.torch / "version.py").read_text())
+        return found[1] if found is not None else "unknown"
+
+    @property
+    def cuda(self) -> str | None:
+        found = _CUDA.search((self.torch / "version.py").read_text())
+        return None if found is None else found[1]
+
+    @property
+    def new_strings(self) -> bool:
+        """Whether it was built with _GLIBCXX_USE_CXX11_ABI=1."""
+        return "_GLIBCXX_USE_CXX11_ABI=0" not in (self.torch / "share/cmake/Torch/TorchConfig.cmake").read_text()
+
+    @property
+    def cuda_headers(self) -> list[Path]:
+        return sorted(self.site.glob("nvidia/*/include"))
+
+
+@contextmanager
+def fetched(version: str) -> Iterator[Installed]:
+    """Give the official wheel of that version as PyPI has it, for this Python."""
+    with TemporaryDirectory(prefix="unhang-layouts-") as folder:
+        fetch(version, Path(folder))
+        yield Installed(Path(folder))
+
+
+def fetch(version: str, site: Path) -> None:
+    """Put the wheel into a folder, and with it the libraries and headers of CUDA's runtime and of NCCL."""
+    _install(site, f"torch=={version}")
+    (about,) = site.glob("torch-*.dist-info/METADATA")
+    text = about.read_text()
+    needed = [f"{name}=={exact}" for name, exact in _NCCL.findall(text) + _RUNTIME.findall(text)]
+    needed += [f"nvidia-cuda-runtime=={release}.*" for release in set(_TOOLKIT.findall(text))]
+    if needed:
+        _install(site, *needed)
+
+
+def _install(site: Path, *wanted: str) -> None:
+    options = ("--quiet", "--no-deps", "--no-compile", "--no-cache-dir", "--upgrade", "--target", str(site))
+    subprocess.run((sys.executable, "-m", "pip", "install", *options, *wanted), check=True)
