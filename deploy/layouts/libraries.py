@@ -10,7 +10,7 @@ LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
 # `nm` prints:  00000000149cb0b8 b _ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance
 _RECORDER = re.compile(r"^(\w+) [bBuVdD] (_ZZN4c10d\d+(?:FlightRecorder|NCCLTraceBuffer)\w*3getEvE8instance)$", re.MULTILINE)
 # 00000000147f05c0 V _ZTVN4c10d16ProcessGroupGlooE
-_GROUP = re.compile(r"^(\w+) [VdDrR] (_ZTVN4c10d\d+ProcessGroup(Gloo|NCCL|MPI|UCC|XCCL)E)$", re.MULTILINE)
+_GROUP = re.compile(r"^(\w+) [VdDrR] (_ZTVN4c10d(?:5(nccl2))?\d+ProcessGroup(Gloo|NCCL|NCCLLazy|MPI|UCC|XCCL)E)$", re.MULTILINE)
 #     Build ID: b7066ed94f422786bd205cd2743c2722b5f366fd
 _BUILD_ID = re.compile(r"Build ID: ([0-9a-f]{8,64})$", re.MULTILINE)
 
@@ -33,7 +33,9 @@ def symbols(library: Path) -> list[Symbol]:
     """Return those of a library: of kind `recorder`, or named after the backend of the groups."""
     text = _run("nm", str(library))
     found = [Symbol("recorder", name, int(address, 16)) for address, name in _RECORDER.findall(text)]
-    return found + [Symbol(backend.lower(), name, int(address, 16)) for address, name, backend in _GROUP.findall(text)]
+    for address, name, room, backend in _GROUP.findall(text):
+        found.append(Symbol(backend.lower().replace("nccl", room or "nccl"), name, int(address, 16)))
+    return found
 
 
 def _run(*command: str) -> str:

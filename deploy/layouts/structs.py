@@ -42,6 +42,7 @@ FIELDS: Mapping[str, str] = {
         "pgStatus_"
     ),
     "nccl_options": _OPTIONS,
+    "nccl2": "rank_ size_ pg_uid_ pg_desc_ options_c10d_ sequence_number_ comm_size_ name_",
     "nccl_work": (
         f"{_WORK} pgUID_ pgDesc_ isP2P_ opTimeout_ workStartTime_ numelIn_ numelOut_ "
         "trace_id_ trace_id_.set=trace_id_._M_payload._M_engaged"
@@ -95,6 +96,8 @@ _OF_NCCL = {
     "nccl_options": "c10d::ProcessGroupNCCL::Options",
     "nccl_work": "c10d::ProcessGroupNCCL::WorkNCCL",
 }
+# The NCCL backend of 2.15, which records through a hook into the recorder of libtorch_cpu.so.
+_NCCL2 = ("nccl2/ProcessGroupNCCL.hpp", "\nclass TORCH_API ProcessGroupNCCL :", "c10d::nccl2::ProcessGroupNCCL")
 # Where versions declare it: the header, a line of it, and the C++ type.
 _RECORDERS = (
     (
@@ -117,14 +120,14 @@ def headers(include: Path, *, cuda: bool) -> list[str]:
     """Return the headers that declare them."""
     wanted = ["ProcessGroup.hpp", "ProcessGroupGloo.hpp", "FlightRecorder.hpp"]
     if cuda:
-        wanted += ["ProcessGroupNCCL.hpp", "NCCLUtils.hpp", "TraceUtils.h"]
+        wanted += ["nccl2/ProcessGroupNCCL.hpp", "ProcessGroupNCCL.hpp", "NCCLUtils.hpp", "TraceUtils.h"]
     return [f"{C10D}/{name}" for name in wanted if (include / C10D / name).is_file()]
 
 
 def types(include: Path, *, cuda: bool) -> dict[str, str]:
     """Return the C++ type of each structure that the headers declare."""
     recorder, status = _declared(include, _RECORDERS), _declared(include, _STATUSES)
-    found = {"recorder": recorder, "entry": recorder and f"{recorder}::Entry", "status": status}
+    found = {"nccl2": _declared(include, [_NCCL2]) if cuda else "", "recorder": recorder, "entry": recorder and f"{recorder}::Entry", "status": status}
     return {name: cpp for name, cpp in found.items() if cpp} | _OF_TORCH | (_OF_NCCL if cuda else {}) | _OF_LIBSTDCXX
 
 

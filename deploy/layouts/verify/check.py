@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import pickle
-import select
 import shutil
 import socket
 import subprocess
@@ -18,9 +17,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
-from deploy.layouts.libraries import symbols
+from deploy.layouts.libraries import LIBRARIES, symbols
 from deploy.layouts.probe import Structure
 from deploy.layouts.verify import stand_in
 from deploy.layouts.verify.read_back import Memory, Reader, read_groups, read_recorder, read_tracebacks
@@ -28,7 +28,6 @@ from deploy.layouts.wheels import Installed
 
 _JOB = Path(__file__).parent / "job.py"
 _RANKS = 2
-_LIBRARY = {"gloo": "libtorch_cpu.so", "nccl": "libtorch_cuda.so"}
 _PATIENCE_SECONDS = 600
 _NOT_READ = {"frames", "thread_id", "duration_ms"}
 
@@ -41,7 +40,7 @@ def check(installed: Installed, structures: Mapping[str, Structure]) -> dict[str
     """Return of how many objects the memory agreed, by what they are. Raises Differs."""
     compared: dict[str, int] = {}
     with TemporaryDirectory(prefix="unhang-layouts-") as folder, _job(installed, Path(folder)) as ranks:
-        told = [json.loads(_line(process)) for process in ranks]
+        told = [_told(process) for process in ranks]
         for rank, process in enumerate(ranks):
             memory = Memory(process.pid)
             for what, count in _compare(installed, Reader(memory, structures), rank, told[rank]):
@@ -81,28 +80,35 @@ def _free_port() -> int:
         return port
 
 
-def _line(process: subprocess.Popen[bytes]) -> bytes:
+def _told(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:
+    """Return what a rank says of itself; NCCL prints its version before that."""
     assert process.stdout is not None
-    readable, _, _ = select.select([process.stdout], [], [], _PATIENCE_SECONDS)
-    line = process.stdout.readline() if readable else b""
-    if not line:
-        raise Differs(f"the job with this PyTorch did not come so far in {_PATIENCE_SECONDS} s")
-    return line
+    watch = Timer(_PATIENCE_SECONDS, process.kill)
+    watch.start()
+    for line in process.stdout:
+        if line.startswith(b"{"):
+            watch.cancel()
+            told: Mapping[str, Any] = json.loads(line)
+            return told
+    watch.cancel()
+    raise Differs("the job with this PyTorch ended too early")
 
 
 def _compare(installed: Installed, reader: Reader, rank: int, told: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for kind, library in _LIBRARY.items():
+    for library in LIBRARIES:
         path = installed.torch / "lib" / library
         if not path.exists():
             continue
         base = reader.memory.base(library)
         where = {symbol.kind: base + symbol.address for symbol in symbols(path)}
-        if kind in told["dumps"]:
-            dump = pickle.loads(base64.b64decode(told["dumps"][kind]))  # noqa: S301 -- of a job that we have started
-            yield f"{kind} entries", _compare_recorder(reader, reader.memory.number(where["recorder"]), dump)
-            yield f"{kind} tracebacks", _compare_tracebacks(reader, reader.memory.number(where["recorder"]), told["code"])
-        expected = [group for group in told["groups"] if group["kind"] == kind]
-        yield f"{kind} groups", _compare_groups(reader, kind, where[kind], expected)
+        if library in told["dumps"]:
+            dump = pickle.loads(base64.b64decode(told["dumps"][library]))  # noqa: S301 -- of a job that we have started
+            recorder = reader.memory.number(where["recorder"])
+            yield f"entries in {library}", _compare_recorder(reader, recorder, dump)
+            yield f"tracebacks in {library}", _compare_tracebacks(reader, recorder, told["code"])
+        for kind in {group["kind"] for group in told["groups"]} & where.keys():
+            expected = [group for group in told["groups"] if group["kind"] == kind]
+            yield f"{kind} groups", _compare_groups(reader, kind, where[kind], expected)
 
 
 def _compare_recorder(reader: Reader, recorder: int, dump: Mapping[str, Any]) -> int:
@@ -121,7 +127,7 @@ def _compare_recorder(reader: Reader, recorder: int, dump: Mapping[str, Any]) ->
 
 def _compare_tracebacks(reader: Reader, recorder: int, code: int) -> int:
     outermost = [codes[-1] for codes in read_tracebacks(reader, recorder)]
-    _same(set(outermost), {code}, "code of the outermost frame")
+    _same(set(outermost), {code} if outermost else set(), "code of the outermost frame")
     return len(outermost)
 
 

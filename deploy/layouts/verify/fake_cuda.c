@@ -30,8 +30,13 @@ int cudaDeviceCanAccessPeer(int *yes, int device, int peer) { return put(yes, 0)
 const char *cudaGetErrorString(int error) { return "an error of the stand-in"; }
 const char *cudaGetErrorName(int error) { return "standIn"; }
 int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return put(least, 0) + put(greatest, -1); }
+static int nothing(void) { return SUCCESS; }
 int cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version, long flags, int *found) {
-    return cudaGetErrorName == 0 ? 1 : (*function = (void *)cudaGetDeviceCount, found ? put(found, 0) : 0);
+    *function = (void *)nothing;
+    return found ? put(found, 0) : SUCCESS;
+}
+int cudaGetDriverEntryPoint(const char *name, void **function, long flags, int *found) {
+    return cudaGetDriverEntryPointByVersion(name, function, 0, flags, found);
 }
 int cudaMemGetInfo(size_t *free, size_t *total) {
     *free = *total = (size_t)1 << 34;
@@ -76,10 +81,25 @@ int ncclGetUniqueId(char *id) {
     return SUCCESS;
 }
 struct id { char bytes[128]; };
-int ncclCommInitRank(void **comm, int size, struct id id, int rank) { return handle(comm); }
-int ncclCommInitRankConfig(void **comm, int size, struct id id, int rank, void *config) { return handle(comm); }
-int ncclCommInitRankScalable(void **comm, int size, int rank, int ids, void *id, void *config) { return handle(comm); }
-int ncclCommSplit(void *comm, int color, int key, void **other, void *config) { return handle(other); }
+struct comm { int size, rank; };
+static int comm(struct comm **where, int size, int rank) {
+    *where = malloc(sizeof **where);
+    **where = (struct comm){size, rank};
+    return SUCCESS;
+}
+int ncclCommInitRank(struct comm **where, int size, struct id id, int rank) { return comm(where, size, rank); }
+int ncclCommInitRankConfig(struct comm **where, int size, struct id id, int rank, void *config) {
+    return comm(where, size, rank);
+}
+int ncclCommInitRankScalable(struct comm **where, int size, int rank, int ids, void *id, void *config) {
+    return comm(where, size, rank);
+}
+int ncclCommSplit(struct comm *whole, int color, int key, struct comm **where, void *config) {
+    return comm(where, whole->size, key);
+}
+int ncclCommCount(struct comm *comm, int *size) { return put(size, comm->size); }
+int ncclCommUserRank(struct comm *comm, int *rank) { return put(rank, comm->rank); }
+int ncclCommCuDevice(struct comm *comm, int *device) { return put(device, 0); }
 int ncclCommGetAsyncError(void *comm, int *error) { return put(error, 0); }
 const char *ncclGetErrorString(int error) { return "an error of the stand-in"; }
 const char *ncclGetLastError(void *comm) { return ""; }

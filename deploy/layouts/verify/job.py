@@ -32,20 +32,22 @@ if hang:
     dist.isend(torch.empty(9, dtype=torch.int64, device="cuda"), (rank + 1) % size)
 time.sleep(1)  # threads of PyTorch note what is done
 dumps = {}
-for kind, name in {"nccl": "_dump_nccl_trace", "gloo": "_dump_fr_trace"}.items():
-    if hasattr(distributed, name) and (hang or kind == "gloo"):
-        dumps[kind] = base64.b64encode(getattr(distributed, name)()).decode()
+for library, name in {"libtorch_cuda.so": "_dump_nccl_trace", "libtorch_cpu.so": "_dump_fr_trace"}.items():
+    if hasattr(distributed, name) and (hang or "cuda" not in library):
+        dumps[library] = base64.b64encode(getattr(distributed, name)()).decode()
 
 
-def group(kind, one):
+def group(device, one):
     """Return what of a process group can be told apart."""
+    # ProcessGroupGloo, ProcessGroupNCCL, ProcessGroupNCCL2
+    kind = type(one._get_backend(torch.device(device))).__name__.removeprefix("ProcessGroup").lower()
     sequence = one._get_sequence_number_for_group()
     ranks = dist.get_process_group_ranks(one)
     told = {"kind": kind, "rank": dist.get_rank(one), "size": dist.get_world_size(one), "uid": one.group_name, "ranks": ranks}
     return {**told, "sequence": sequence}
 
 
-groups = [group("gloo", gloo)] + ([group("nccl", dist.group.WORLD), group("nccl", pair)] if hang else [])
+groups = [group("cpu", gloo)] + ([group("cuda", dist.group.WORLD), group("cuda", pair)] if hang else [])
 print(json.dumps({"dumps": dumps, "groups": groups, "code": id(sys._getframe().f_code)}), flush=True)
 sys.stdin.read()
 os._exit(0)

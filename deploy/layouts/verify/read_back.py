@@ -194,16 +194,16 @@ def read_groups(reader: Reader, kind: str, vtable: int) -> list[dict[str, Any]]:
 
 
 def _group(reader: Reader, kind: str, place: int) -> dict[str, Any]:
-    options = reader.number(kind, "options_", place)
+    about = "nccl_options" if kind == "nccl2" else f"{kind}_options"
+    options = reader.number(kind, "options_c10d_" if kind == "nccl2" else "options_", place)
     found: dict[str, Any] = {name: reader.number(kind, f"{name}_", place) for name in ("rank", "size")}
     for name in ("pg_uid_", "pg_name_"):
         if reader.has(kind, name):
             found["uid"] = reader.text(kind, name, place)
-    if reader.has(f"{kind}_options", "global_ranks_in_group"):
-        found["name"] = reader.text(f"{kind}_options", "group_name", options)
-        found["ranks"] = reader.numbers(f"{kind}_options", "global_ranks_in_group", options)
-    found["timeout"] = reader.number(f"{kind}_options", "timeout", options)
-    for name in ("seqCollective_", "seqP2P_", "op_id_", "seq_"):
+    if reader.has(about, "global_ranks_in_group"):
+        # The world is told without its members.
+        found["ranks"] = reader.numbers(about, "global_ranks_in_group", options) or list(range(found["size"]))
+    for name in ("seqCollective_", "sequence_number_", "seq_"):
         if reader.has(kind, name):
-            found[name] = reader.number(kind, name, place)
+            found["sequence"] = reader.number(kind, name, place)
     return found
