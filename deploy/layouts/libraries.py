@@ -5,12 +5,14 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
-
 # `nm` prints:  00000000149cb0b8 b _ZZN4c10d14FlightRecorderIN3c105EventEE3getEvE8instance
-_RECORDER = re.compile(r"^(\w+) [bBuVdD] (_ZZN4c10d\d+(?:FlightRecorder|NCCLTraceBuffer)\w*3getEvE8instance)$", re.MULTILINE)
+_RECORDER = re.compile(
+    r"^(\w+) [bBuVdD] (_ZZN4c10d\d+(?:FlightRecorder|NCCLTraceBuffer)\w*3getEvE8instance)$", re.MULTILINE
+)
 # 00000000147f05c0 V _ZTVN4c10d16ProcessGroupGlooE
-_GROUP = re.compile(r"^(\w+) [VdDrR] (_ZTVN4c10d(?:5(nccl2))?\d+ProcessGroup(Gloo|NCCL|NCCLLazy|MPI|UCC|XCCL)E)$", re.MULTILINE)
+_GROUP = re.compile(
+    r"^(\w+) [VdDrR] (_ZTVN4c10d(?:5(nccl2))?\d+ProcessGroup(Gloo|NCCL|NCCLLazy|MPI|UCC|XCCL)E)$", re.MULTILINE
+)
 #     Build ID: b7066ed94f422786bd205cd2743c2722b5f366fd
 _BUILD_ID = re.compile(r"Build ID: ([0-9a-f]{8,64})$", re.MULTILINE)
 

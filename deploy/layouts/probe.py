@@ -61,7 +61,7 @@ constexpr long item_size<T, std::void_t<typename T::value_type>> = sizeof(typena
   };                                                                           \
   template <class T>                                                           \
   struct NAME<T, std::void_t<decltype(std::declval<T&>().PATH)>> {             \
-    using Type = std::remove_cv_t<std::remove_reference_t<decltype((std::declval<T&>().PATH))>>;                          \
+    using Type = std::remove_cvref_t<decltype((std::declval<T&>().PATH))>;     \
     static constexpr long at = offsetof(T, PATH), size = sizeof(Type);         \
     static constexpr long item = item_size<Type>;                              \
   };

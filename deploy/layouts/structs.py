@@ -1,7 +1,7 @@
 """Which structures of PyTorch's are asked for, under which names, and which of their fields.
 
 A field is named as in the header. `name=path` names a member of a member. A field that a version lacks is left out of
-its row; a structure that it lacks too. What libstdc++ builds them from (strings, vectors, maps) is asked in the same way.
+its row; a structure that it lacks too. What libstdc++ builds them from (strings, vectors, maps) is asked alike.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +9,7 @@ from pathlib import Path
 
 C10D = "torch/csrc/distributed/c10d"
 
+_GROUP = "rank_ size_ pg_uid_ pg_name_ pg_desc_"
 _OPTIONS = "timeout backend group_name group_desc global_ranks_in_group"
 _WORK = "rank_ opType_ seq_"
 
@@ -26,23 +27,20 @@ FIELDS: Mapping[str, str] = {
         "input_dims_ input_dtypes_ output_dims_ output_dtypes_ sizes_ thread_id_ thread_name_ retired_"
     ),
     "status": (
-        "lastEnqueuedSeq lastStartedSeq lastCompletedSeq lastEnqueuedWorkName lastStartedWorkName lastCompletedWorkName "
-        "lastEnqueuedNumelIn lastEnqueuedNumelOut lastCompletedNumelIn lastCompletedNumelOut lastStartedNumelIn "
-        "lastStartedNumelOut"
+        "lastEnqueuedSeq lastStartedSeq lastCompletedSeq lastEnqueuedWorkName lastStartedWorkName "
+        "lastCompletedWorkName lastEnqueuedNumelIn lastEnqueuedNumelOut lastCompletedNumelIn lastCompletedNumelOut "
+        "lastStartedNumelIn lastStartedNumelOut"
     ),
     "traceback": "frames_ cpp_frames_ script_frames_ python_",
     "frame": "code lasti",
     "group": "rank_ size_ backendType_ backend_ pg_desc_ deviceTypeToBackend_ backendTypeToBackend_",
-    "backend": "refcount_ combined_refcount_ rank_ size_ pg_uid_ pg_name_ pg_desc_",
-    "gloo": "rank_ size_ pg_uid_ pg_name_ pg_desc_ options_ workQueue_ workInProgress_ collectiveCounter_ seq_ local_id_ pgStatus_",
+    "backend": f"refcount_ combined_refcount_ {_GROUP}",
+    "gloo": (f"{_GROUP} options_ workQueue_ workInProgress_ collectiveCounter_ seq_ local_id_ pgStatus_"),
     "gloo_options": _OPTIONS,
     "gloo_work": f"{_WORK} profilingTitle_",
-    "nccl": (
-        "rank_ size_ pg_uid_ pg_name_ pg_desc_ options_ workMetaList_ seq_ seqCollective_ seqP2P_ op_id_ local_id_ uid_ "
-        "pgStatus_"
-    ),
+    "nccl": (f"{_GROUP} options_ workMetaList_ seq_ seqCollective_ seqP2P_ op_id_ local_id_ uid_ pgStatus_"),
     "nccl_options": _OPTIONS,
-    "nccl2": "rank_ size_ pg_uid_ pg_desc_ options_c10d_ sequence_number_ comm_size_ name_",
+    "nccl2": f"{_GROUP} options_c10d_ sequence_number_ comm_size_ name_",
     "nccl_work": (
         f"{_WORK} pgUID_ pgDesc_ isP2P_ opTimeout_ workStartTime_ numelIn_ numelOut_ "
         "trace_id_ trace_id_.set=trace_id_._M_payload._M_engaged"
@@ -127,7 +125,12 @@ def headers(include: Path, *, cuda: bool) -> list[str]:
 def types(include: Path, *, cuda: bool) -> dict[str, str]:
     """Return the C++ type of each structure that the headers declare."""
     recorder, status = _declared(include, _RECORDERS), _declared(include, _STATUSES)
-    found = {"nccl2": _declared(include, [_NCCL2]) if cuda else "", "recorder": recorder, "entry": recorder and f"{recorder}::Entry", "status": status}
+    found = {
+        "nccl2": _declared(include, [_NCCL2]) if cuda else "",
+        "recorder": recorder,
+        "entry": recorder and f"{recorder}::Entry",
+        "status": status,
+    }
     return {name: cpp for name, cpp in found.items() if cpp} | _OF_TORCH | (_OF_NCCL if cuda else {}) | _OF_LIBSTDCXX
 
 

@@ -1,18 +1,21 @@
 """The table of layouts: `agent/sources/recorder/layouts.json`, which the agent reads ranks' memory by.
 
     {"format": 1,
-     "symbols": {"recorder": [names], "gloo": [names], "nccl": [names], "mpi": [names], "ucc": [names]},
+     "symbols": {"recorder": [names], "gloo": [names], "nccl": [names], "nccl2": [names], "mpi": [names], ...},
      "layouts": [{"name", "torch": [versions], "strings": "new" or "old", "structures": {NAME: {"size", "fields"}}}],
-     "builds": [{"torch", "cuda", "python", "build_ids": {LIBRARY: hex}, "layout": name}]}
+     "builds": [{"torch", "cuda", "python", "build_ids": {LIBRARY: hex}, "layout": name, "read_back": {WHAT: COUNT}}]}
 
-- `symbols`: what ELF calls the 8-byte pointer to the one flight recorder of a library, and the vtables of process groups.
+- `symbols`: what ELF calls the 8-byte pointer to the flight recorder of a library, and the vtables of process groups.
   A vtable's symbol is its beginning; objects point 16 bytes behind that.
 - `layouts`: one for each set of structures that differs. A version stands in one layout for each kind of strings.
   `strings`: what std::string is, by _GLIBCXX_USE_CXX11_ABI: `new` where that is 1, `old` where it is 0.
 - `fields`: [offset, size], and the size of an item where the field is a container. Names are those of the headers,
   which `deploy/layouts/structs.py` lists; `NAME.set` is the flag of an optional. A field or structure that a version
   does not have is absent.
-- `builds`: the official wheels that all this was read from. `layout` is the layout's name.
+- `builds`: the official wheels that all this was read from. `layout` is a layout's name. `read_back`: how many objects
+  in the memory of two ranks were as PyTorch says (`deploy/layouts/verify/check.py`); empty where nobody has tried.
+
+A group whose `global_ranks_in_group` is empty has all ranks. A recorder without `all_pg_status_` keeps no status.
 """
 
 import json
@@ -24,6 +27,7 @@ from deploy.layouts.probe import Structure
 
 TABLE = Path("agent/sources/recorder/layouts.json")
 FORMAT = 1
+_STRINGS = {True: "new", False: "old"}
 
 
 class Build(TypedDict):
@@ -32,6 +36,7 @@ class Build(TypedDict):
     python: str
     build_ids: dict[str, str]
     layout: str
+    read_back: dict[str, int]
 
 
 class Layout(TypedDict):
@@ -71,7 +76,7 @@ def add(table: Table, found: Found) -> None:
     for kind, name in found.symbols:
         names = table["symbols"].setdefault(kind, [])
         names += [name] if name not in names else []
-    layout = _layout_of(table, found)
+    layout = _layout_for(table, found)
     if found.version not in layout["torch"]:
         layout["torch"] = sorted([*layout["torch"], found.version], key=by_version)
     if found.build is not None:
@@ -79,13 +84,19 @@ def add(table: Table, found: Found) -> None:
         table["builds"] = [*others, {**found.build, "layout": layout["name"]}]
 
 
+def layout_of(table: Table, version: str, *, new_strings: bool) -> Layout | None:
+    """Return the layout of a version; None where the table has none."""
+    strings = _STRINGS[new_strings]
+    return next((one for one in table["layouts"] if version in one["torch"] and one["strings"] == strings), None)
+
+
 def _key(build: Build) -> tuple[str, str | None, str]:
     return build["torch"], build["cuda"], build["python"]
 
 
-def _layout_of(table: Table, found: Found) -> Layout:
+def _layout_for(table: Table, found: Found) -> Layout:
     """Return the layout that says the same, or a new one."""
-    strings = "new" if found.new_strings else "old"
+    strings = _STRINGS[found.new_strings]
     for layout in table["layouts"]:
         if layout["strings"] == strings and _agree(layout["structures"], found.structures):
             # A wheel without CUDA declares no NCCL.

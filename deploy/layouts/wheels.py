@@ -1,4 +1,4 @@
-"""Fetches an official wheel of PyTorch, and of what it needs of CUDA the headers, into a folder that is removed again."""
+"""Fetches an official wheel of PyTorch, and what its headers need of CUDA's, into a folder that is removed again."""
 
 import re
 import subprocess
@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-# Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == "Linux"      Requires-Dist: nvidia-nccl-cu12 (==2.20.5) ; …
+# Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == "Linux"
+# Requires-Dist: nvidia-nccl-cu12 (==2.20.5) ; platform_system == "Linux" and platform_machine == "x86_64"
 _NCCL = re.compile(r"^Requires-Dist: (nvidia-nccl-cu\d+) ?\(?==([\w.]+)\)?", re.MULTILINE)
 _RUNTIME = re.compile(r"^Requires-Dist: (nvidia-cuda-runtime-cu\d+) ?\(?==([\w.]+)\)?", re.MULTILINE)
 # Requires-Dist: cuda-toolkit[cudart,nvrtc]==13.0.2; platform_system == "Linux"
@@ -17,6 +18,9 @@ _TOOLKIT = re.compile(r"^Requires-Dist: cuda-toolkit\[[\w,]+\] ?\(?==(\d+\.\d+)"
 # cuda: Optional[str] = '12.8'        cuda = '12.1'
 _CUDA = re.compile(r"^cuda\s*(?::[^=\n]*)?=\s*'([\d.]+)'", re.MULTILINE)
 _VERSION = re.compile(r"^__version__\s*(?::[^=\n]*)?=\s*'([\w.+]+)'", re.MULTILINE)
+
+
+_LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
 
 
 class Installed(NamedTuple):
@@ -29,9 +33,19 @@ class Installed(NamedTuple):
         return self.site / "torch"
 
     @property
+    def libraries(self) -> list[Path]:
+        """Those that hold recorders and process groups."""
+        return [library for name in _LIBRARIES if (library := self.torch / "lib" / name).is_file()]
+
+    @property
     def version(self) -> str:
         found = _VERSION.search((self.torch / "version.py").read_text())
         return found[1] if found is not None else "unknown"
+
+    @property
+    def release(self) -> str:
+        """The version without what stands behind its plus."""
+        return self.version.partition("+")[0]
 
     @property
     def cuda(self) -> str | None:
@@ -57,7 +71,7 @@ def fetched(version: str) -> Iterator[Installed]:
 
 
 def fetch(version: str, site: Path) -> None:
-    """Put the wheel into a folder, and with it the libraries and headers of CUDA's runtime and of NCCL."""
+    """Put the wheel into a folder, and beside it the wheels of CUDA's runtime and of NCCL, for their headers."""
     _install(site, f"torch=={version}")
     (about,) = site.glob("torch-*.dist-info/METADATA")
     text = about.read_text()

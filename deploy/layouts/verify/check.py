@@ -1,8 +1,8 @@
-"""Checks a row of the table against its PyTorch: two ranks hang in a job, and what is read of their memory by the table alone
-must be what PyTorch tells of itself.
+"""Checks a row of the table against its PyTorch: two ranks hang in a job, and what their memory holds by the table
+alone must be what PyTorch tells of itself.
 
-A wheel for CUDA runs on a stand-in for CUDA (`stand_in.py`), so that the code that issues, records and watches collectives is
-PyTorch's own. What was compared is returned, to be written into the table.
+A wheel for CUDA runs on a stand-in for CUDA (`stand_in.py`), so that the code that issues, records and watches
+collectives is PyTorch's own. What was compared is returned, to be written into the table.
 """
 
 import base64
@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import Any
 
-from deploy.layouts.libraries import LIBRARIES, symbols
+from deploy.layouts.libraries import symbols
 from deploy.layouts.probe import Structure
 from deploy.layouts.verify import stand_in
 from deploy.layouts.verify.read_back import Memory, Reader, read_groups, read_recorder, read_tracebacks
@@ -95,14 +95,12 @@ def _told(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:
 
 
 def _compare(installed: Installed, reader: Reader, rank: int, told: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for library in LIBRARIES:
-        path = installed.torch / "lib" / library
-        if not path.exists():
-            continue
+    for path in installed.libraries:
+        library = path.name
         base = reader.memory.base(library)
         where = {symbol.kind: base + symbol.address for symbol in symbols(path)}
         if library in told["dumps"]:
-            dump = pickle.loads(base64.b64decode(told["dumps"][library]))  # noqa: S301 -- of a job that we have started
+            dump = pickle.loads(base64.b64decode(told["dumps"][library]))
             recorder = reader.memory.number(where["recorder"])
             yield f"entries in {library}", _compare_recorder(reader, recorder, dump)
             yield f"tracebacks in {library}", _compare_tracebacks(reader, recorder, told["code"])
@@ -134,7 +132,11 @@ def _compare_tracebacks(reader: Reader, recorder: int, code: int) -> int:
 def _compare_groups(reader: Reader, kind: str, vtable: int, expected: list[Mapping[str, Any]]) -> int:
     found = read_groups(reader, kind, vtable)
     for group in expected:
-        alike = [one for one in found if all(one.get(field, group[field]) == group[field] for field in group.keys() - {"kind"})]
+        alike = [
+            one
+            for one in found
+            if all(one.get(field, group[field]) == group[field] for field in group.keys() - {"kind"})
+        ]
         if not alike:
             raise Differs(f"no such {kind} group in memory: {group}; but {found}")
     return len(expected)

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -37,13 +38,19 @@ for library, name in {"libtorch_cuda.so": "_dump_nccl_trace", "libtorch_cpu.so":
         dumps[library] = base64.b64encode(getattr(distributed, name)()).decode()
 
 
-def group(device, one):
+def group(device: str, one: Any) -> dict[str, Any]:
     """Return what of a process group can be told apart."""
     # ProcessGroupGloo, ProcessGroupNCCL, ProcessGroupNCCL2
     kind = type(one._get_backend(torch.device(device))).__name__.removeprefix("ProcessGroup").lower()
     sequence = one._get_sequence_number_for_group()
     ranks = dist.get_process_group_ranks(one)
-    told = {"kind": kind, "rank": dist.get_rank(one), "size": dist.get_world_size(one), "uid": one.group_name, "ranks": ranks}
+    told = {
+        "kind": kind,
+        "rank": dist.get_rank(one),
+        "size": dist.get_world_size(one),
+        "uid": one.group_name,
+        "ranks": ranks,
+    }
     return {**told, "sequence": sequence}
 
 

@@ -1,7 +1,7 @@
 """Reads the recorders and process groups of another process by the table alone, as plainly as can be.
 
-For checking the table, on processes that we have started ourselves: nothing is bounded here, and what does not fit ends in
-an exception. What the agent reads ranks by is `agent/sources/recorder/`.
+For checking the table, on processes that we have started ourselves: nothing is bounded here, and what does not fit
+ends in an exception. What the agent reads ranks by is in `agent/sources/recorder/`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ class Memory:
     """The memory of a process that stands still."""
 
     def __init__(self, pid: int) -> None:
-        self._file = Path(f"/proc/{pid}/mem").open("rb", buffering=0)
+        self._file = open(f"/proc/{pid}/mem", "rb", buffering=0)  # noqa: SIM115 -- until close()
         self._maps = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
 
     def read(self, address: int, size: int) -> bytes:
@@ -143,10 +143,14 @@ def _entry(reader: Reader, place: int) -> dict[str, Any]:
     started = reader.optional("entry", "time_discovered_started_", place)
     completed = reader.optional("entry", "time_discovered_completed_", place)
     sizes = iter(reader.numbers("entry", "sizes_", place))
-    found = {name: reader.number("entry", field, place) for field, name in _NUMBERS.items() if reader.has("entry", field)}
+    found: dict[str, Any] = {
+        name: reader.number("entry", field, place) for field, name in _NUMBERS.items() if reader.has("entry", field)
+    }
     found |= {name: bool(found[name]) for name in ("is_p2p", "retired")}
     for way in ("input", "output"):
-        found[f"{way}_sizes"] = [[next(sizes) for _ in range(count)] for count in reader.numbers("entry", f"{way}_dims_", place)]
+        found[f"{way}_sizes"] = [
+            [next(sizes) for _ in range(count)] for count in reader.numbers("entry", f"{way}_dims_", place)
+        ]
         if reader.has("entry", f"{way}_dtypes_"):
             found[f"{way}_dtypes"] = [_DTYPES[kind] for kind in reader.numbers("entry", f"{way}_dtypes_", place)]
     if reader.has("entry", "thread_name_"):
@@ -163,7 +167,7 @@ def _entry(reader: Reader, place: int) -> dict[str, Any]:
 def read_recorder(reader: Reader, recorder: int) -> dict[str, Any]:
     """Return what a recorder holds, in the words of PyTorch's own dump."""
     places = reader.items("recorder", "entries_", recorder)
-    found = {"entries": [_entry(reader, place) for place in places], "pg_config": {}, "pg_status": {}}
+    found: dict[str, Any] = {"entries": [_entry(reader, place) for place in places], "pg_config": {}, "pg_status": {}}
     for pair in reader.values("recorder", "pg_name_to_ranks_", recorder):
         name, description = reader.pair(pair)
         ranks = reader.long_vector(pair + reader.size("string_pair"))
