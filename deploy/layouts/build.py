@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from deploy.layouts.libraries import build_id, symbols
+from deploy.layouts.page import write_page
 from deploy.layouts.probe import Structure, probe
 from deploy.layouts.table import Build, Found, add, by_version, layout_of, read_table, write_table
 from deploy.layouts.verify.check import check
@@ -46,6 +47,7 @@ def read_back(installed: Installed) -> None:
         if build["torch"] == installed.version:
             build["read_back"] = compared
     write_table(table)
+    write_page(table)
     print(installed.version, compared)
 
 

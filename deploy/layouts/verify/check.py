@@ -53,6 +53,7 @@ def check(installed: Installed, structures: Mapping[str, Structure]) -> dict[str
 def _job(installed: Installed, folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(_RANKS)}
     names |= {"GLOO_SOCKET_IFNAME": "lo", "TORCH_NCCL_TRACE_BUFFER_SIZE": "32", "PYTHONPATH": str(installed.site)}
+    names["TORCH_CPP_LOG_LEVEL"] = "ERROR"
     if installed.cuda is not None:
         for libraries in installed.site.glob("nvidia/*/lib"):  # PyTorch looks there first
             shutil.rmtree(libraries)
