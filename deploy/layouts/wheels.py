@@ -18,8 +18,6 @@ _TOOLKIT = re.compile(r"^Requires-Dist: cuda-toolkit\[[\w,]+\] ?\(?==(\d+\.\d+)"
 # cuda: Optional[str] = '12.8'        cuda = '12.1'
 _CUDA = re.compile(r"^cuda\s*(?::[^=\n]*)?=\s*'([\d.]+)'", re.MULTILINE)
 _VERSION = re.compile(r"^__version__\s*(?::[^=\n]*)?=\s*'([\w.+]+)'", re.MULTILINE)
-
-
 _LIBRARIES = ("libtorch_cpu.so", "libtorch_cuda.so")
 
 
@@ -74,11 +72,14 @@ def fetch(version: str, site: Path) -> None:
     """Put the wheel into a folder, and beside it the wheels of CUDA's runtime and of NCCL, for their headers."""
     _install(site, f"torch=={version}")
     (about,) = site.glob("torch-*.dist-info/METADATA")
-    text = about.read_text()
-    needed = [f"{name}=={exact}" for name, exact in _NCCL.findall(text) + _RUNTIME.findall(text)]
-    needed += [f"nvidia-cuda-runtime=={release}.*" for release in set(_TOOLKIT.findall(text))]
-    if needed:
+    if needed := wheels_of_cuda(about.read_text()):
         _install(site, *needed)
+
+
+def wheels_of_cuda(metadata: str) -> list[str]:
+    """Return the requirements for those two, from the metadata of a wheel of PyTorch; none of one without CUDA."""
+    exact = [f"{name}=={version}" for name, version in _NCCL.findall(metadata) + _RUNTIME.findall(metadata)]
+    return exact + [f"nvidia-cuda-runtime=={release}.*" for release in _TOOLKIT.findall(metadata)]
 
 
 def _install(site: Path, *wanted: str) -> None:
