@@ -9,6 +9,8 @@ from typing import NamedTuple
 _RECORDER = re.compile(
     r"^(\w+) [bBuVdD] (_ZZN4c10d\d+(?:FlightRecorder|NCCLTraceBuffer)\w*3getEvE8instance)$", re.MULTILINE
 )
+# 00000000150002c0 b _ZZN4c10d17getFlightRecorderERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEE8registry
+_REGISTRY = re.compile(r"^(\w+) [bB] (_ZZN4c10d17getFlightRecorder\w+8registry)$", re.MULTILINE)
 # 00000000147f05c0 V _ZTVN4c10d16ProcessGroupGlooE
 _GROUP = re.compile(
     r"^(\w+) [VdDrR] (_ZTVN4c10d(?:5(nccl2))?\d+ProcessGroup(Gloo|NCCL|NCCLLazy|MPI|UCC|XCCL)E)$", re.MULTILINE
@@ -24,7 +26,7 @@ def build_id(library: Path) -> str | None:
 
 
 class Symbol(NamedTuple):
-    """Where a library keeps the pointer to its recorder, or the vtable of a kind of process groups."""
+    """Where a library keeps its recorder or its list of more of them, or the vtable of a kind of process groups."""
 
     kind: str
     name: str
@@ -32,9 +34,10 @@ class Symbol(NamedTuple):
 
 
 def symbols(library: Path) -> list[Symbol]:
-    """Return those of a library: of kind `recorder`, or named after the backend of the groups."""
+    """Return those of a library: of kind `recorder` or `registry`, or named after the backend of the groups."""
     text = _run("nm", str(library))
     found = [Symbol("recorder", name, int(address, 16)) for address, name in _RECORDER.findall(text)]
+    found += [Symbol("registry", name, int(address, 16)) for address, name in _REGISTRY.findall(text)]
     for address, name, room, backend in _GROUP.findall(text):
         found.append(Symbol(backend.lower().replace("nccl", room or "nccl"), name, int(address, 16)))
     return found

@@ -1,12 +1,13 @@
 """The table of layouts: `agent/sources/recorder/layouts.json`, which the agent reads ranks' memory by.
 
     {"format": 1,
-     "symbols": {"recorder": [names], "gloo": [names], "nccl": [names], "nccl2": [names], "mpi": [names], ...},
+     "symbols": {"recorder": [names], "gloo": [names], "registry": [names], "nccl": [names], "mpi": [names], ...},
      "layouts": [{"name", "torch": [versions], "strings": "new" or "old", "structures": {NAME: {"size", "fields"}}}],
      "builds": [{"torch", "cuda", "python", "build_ids": {LIBRARY: hex}, "layout": name, "read_back": {WHAT: COUNT}}]}
 
 - `symbols`: what ELF calls the 8-byte pointer to the flight recorder of a library, and the vtables of process groups.
-  A vtable's symbol is its beginning; objects point 16 bytes behind that.
+  A vtable's symbol is its beginning; objects point 16 bytes behind that. `registry`, since 2.15: an unordered_map of
+  std::string, the name of a backend, to a pointer to the recorder that its groups record into.
 - `layouts`: one for each set of structures that differs. A version stands in one layout for each kind of strings.
   `strings`: what std::string is, by _GLIBCXX_USE_CXX11_ABI: `new` where that is 1, `old` where it is 0.
 - `fields`: [offset, size], and the size of an item where the field is a container. Names are those of the headers,

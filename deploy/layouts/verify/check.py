@@ -46,7 +46,11 @@ def check(installed: Installed, structures: Mapping[str, Structure]) -> dict[str
             for what, count in _compare(installed, Reader(memory, structures), rank, told[rank]):
                 compared[what] = compared.get(what, 0) + count
             memory.close()
-    return compared
+    if missing := {name for each in told for name in each["dumps"]} - {
+        what.removeprefix("entries in ") for what in compared
+    }:
+        raise Differs(f"not found in memory: {missing}")
+    return {what: count for what, count in sorted(compared.items()) if count}
 
 
 @contextmanager
@@ -97,14 +101,14 @@ def _told(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:
 
 def _compare(installed: Installed, reader: Reader, rank: int, told: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for path in installed.libraries:
-        library = path.name
-        base = reader.memory.base(library)
+        base = reader.memory.base(path.name)
         where = {symbol.kind: base + symbol.address for symbol in symbols(path)}
-        if library in told["dumps"]:
-            dump = pickle.loads(base64.b64decode(told["dumps"][library]))
-            recorder = reader.memory.number(where["recorder"])
-            yield f"entries in {library}", _compare_recorder(reader, recorder, dump)
-            yield f"tracebacks in {library}", _compare_tracebacks(reader, recorder, told["code"])
+        recorders = {path.name: reader.memory.number(where["recorder"])} if "recorder" in where else {}
+        recorders |= reader.registry(where["registry"]) if "registry" in where else {}
+        for name in recorders.keys() & told["dumps"].keys():
+            dump = pickle.loads(base64.b64decode(told["dumps"][name]))
+            yield f"entries in {name}", _compare_recorder(reader, recorders[name], dump)
+            yield f"tracebacks in {name}", _compare_tracebacks(reader, recorders[name], told["code"])
         for kind in {group["kind"] for group in told["groups"]} & where.keys():
             expected = [group for group in told["groups"] if group["kind"] == kind]
             yield f"{kind} groups", _compare_groups(reader, kind, where[kind], expected)

@@ -36,22 +36,23 @@ dumps = {}
 for library, name in {"libtorch_cuda.so": "_dump_nccl_trace", "libtorch_cpu.so": "_dump_fr_trace"}.items():
     if hasattr(distributed, name) and (hang or "cuda" not in library):
         dumps[library] = base64.b64encode(getattr(distributed, name)()).decode()
+if hasattr(distributed, "_reset_fr_trace"):  # 2.15: backends may have recorders of their own
+    for backend in ("nccl", "nccl2"):
+        dumps[backend] = base64.b64encode(distributed._dump_fr_trace(backend=backend)).decode()
 
 
 def group(device: str, one: Any) -> dict[str, Any]:
     """Return what of a process group can be told apart."""
     # ProcessGroupGloo, ProcessGroupNCCL, ProcessGroupNCCL2
     kind = type(one._get_backend(torch.device(device))).__name__.removeprefix("ProcessGroup").lower()
-    sequence = one._get_sequence_number_for_group()
-    ranks = dist.get_process_group_ranks(one)
-    told = {
+    return {
         "kind": kind,
         "rank": dist.get_rank(one),
         "size": dist.get_world_size(one),
         "uid": one.group_name,
-        "ranks": ranks,
+        "ranks": dist.get_process_group_ranks(one),
+        "sequence": one._get_sequence_number_for_group(),
     }
-    return {**told, "sequence": sequence}
 
 
 groups = [group("cpu", gloo)] + ([group("cuda", dist.group.WORLD), group("cuda", pair)] if hang else [])

@@ -112,6 +112,16 @@ class Reader:
             yield self.at("map_node", "value", node)
             yield from self._below(self.number("map_node", "right", node))
 
+    def registry(self, place: int) -> dict[str, int]:
+        """Return the recorders of backends by name, of an unordered_map of strings to pointers."""
+        found = {}
+        node = self.number("unordered_map", "first", place)
+        while node:
+            pair = self.at("unordered_map_node", "value", node)
+            found[self.string(pair)] = self.memory.number(pair + self.size("string"))
+            node = self.number("unordered_map_node", "next", node)
+        return found
+
     def objects(self, vtable: int) -> list[int]:
         """Return where objects of a class lie, by the address that they begin with."""
         wanted = (vtable + _BEHIND_VTABLE).to_bytes(8, "little")
