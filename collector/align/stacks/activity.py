@@ -1,6 +1,7 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -97,6 +98,14 @@ def place(frame: Frame) -> Place:
 def is_user_frame(frame: Frame) -> bool:
     """Is the frame in the user's own code: not native, not the standard library, not an installed package?"""
     return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
+
+
+def user_call(stack: Sequence[Frame]) -> Frame | None:
+    """Return the innermost frame of the user's own code of an operation's stack, or its innermost one; None of none.
+
+    PyTorch notes its own frames as well: every collective is called in distributed_c10d.py.
+    """
+    return next(filter(is_user_frame, reversed(stack)), stack[-1] if stack else None)
 
 
 def activity_of(view: RankView) -> Activity:

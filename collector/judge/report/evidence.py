@@ -8,7 +8,7 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.activity import exception_of, place
+from collector.align.stacks.activity import exception_of, place, user_call
 from collector.align.stacks.other_threads import thread_evidence
 from collector.judge.fault import Fault
 from collector.judge.records.mismatch import Mismatch
@@ -39,7 +39,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     """Return what `fault` rests on, strongest first. Every culprit is named in at least one item."""
     found: list[Evidence] = []
     if fault.mismatch is not None:
-        found.append(_signatures(fault.mismatch))
+        found.append(_signatures(fault.mismatch, observations))
     elif fault.group is not None and fault.sequence is not None:
         found.append(_sequence(fault, observations))
     found += fault.evidence
@@ -56,8 +56,10 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     return tuple(found)
 
 
-def _signatures(mismatch: Mismatch) -> SignatureEvidence:
-    sides = tuple(_side(ranks, signature) for ranks, signature in mismatch.sides)
+def _signatures(mismatch: Mismatch, observations: Observations) -> SignatureEvidence:
+    sides = tuple(
+        _side(ranks, signature, _called_at(mismatch, ranks, observations)) for ranks, signature in mismatch.sides
+    )
     ranks = [rank for side, _ in mismatch.sides for rank in side]
     calls = "; ".join(
         f"{ranks_in_words(unfold(side.ranks))}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides
@@ -73,12 +75,23 @@ def _named(group: object) -> str:
     return f"{name} ({description})" if description and description != "undefined" else f"{name}"
 
 
-def _side(ranks: tuple[int, ...], signature: Signature) -> Side:
+def _called_at(mismatch: Mismatch, ranks: tuple[int, ...], observations: Observations) -> Place | None:
+    """Return where one of `ranks` called the operation, if its record tells."""
+    for rank in ranks:
+        positions = mismatch.group.lanes[rank].at(mismatch.sequence) if rank in mismatch.group.lanes else ()
+        if positions and rank in observations.traces:
+            frame = user_call(observations.traces[rank].record(positions[0]).call_site)
+            return None if frame is None else place(frame)
+    return None
+
+
+def _side(ranks: tuple[int, ...], signature: Signature, called_at: Place | None) -> Side:
     return Side(
         ranks=fold(ranks),
         op=signature.op,
         sizes=f"{_sizes(signature.input_sizes)} -> {_sizes(signature.output_sizes)}",
         dtypes=",".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes))),
+        call_site=called_at,
     )
 
 

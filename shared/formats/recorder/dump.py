@@ -89,6 +89,11 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
     return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
 
 
+def build_trace(dump: Mapping[str, Any], *, most_records: int = MOST_RECORDS) -> Trace:
+    """Read a dump that was put together from something else than a file. Raises UnreadableDump."""
+    return _build(dump, Repeats(), is_tree=True, most_records=most_records)
+
+
 def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
     if isinstance(dump, list) and any(isinstance(entry, dict) and "profiling_name" in entry for entry in dump[:1]):
         dump = {"entries": dump}  # PyTorch 2.2 wrote nothing else

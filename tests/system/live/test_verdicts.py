@@ -23,6 +23,7 @@ EVERY_DAY: dict[str, str] = {
         chain_of_victims fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted new_group_skipped
         pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
     """,
+    "memory": "crossed_groups gil_held wrong_size_larger",
     "bare": """
         accelerate_main_process_only blocked_pipe dataloader_hang debugger_attached exception_on_one_rank file_lock
         gil_held idle_server pair_barrier_skipped uninterruptible validation_for_a_while
@@ -55,7 +56,7 @@ def pids_named(reply: Reply) -> set[int]:
 @pytest.mark.parametrize(("program", "mode", "forked"), RUNS)
 def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool, tmp_path: Path) -> None:
     """Whatever goes wrong, the one to blame is named and nobody else, with the probe and without."""
-    with Job(program, directory=tmp_path, probe=mode == "probe", forked=forked) as job:
+    with Job(program, directory=tmp_path, probe=mode == "probe", recorded=mode == "memory", forked=forked) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of(program, mode), reply)
     assert reply.answer["job"] == job.name
