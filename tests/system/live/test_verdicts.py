@@ -25,8 +25,9 @@ EVERY_DAY: dict[str, str] = {
     """,
     "memory": "crossed_groups gil_held wrong_size_larger",
     "bare": """
-        accelerate_main_process_only blocked_pipe dataloader_hang debugger_attached exception_on_one_rank file_lock
-        gil_held idle_server pair_barrier_skipped uninterruptible validation_for_a_while
+        accelerate_main_process_only barrier_against_backward blocked_pipe dataloader_hang debugger_attached
+        exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread pair_barrier_skipped
+        uninterruptible validation_for_a_while
     """,
 }
 """A third of all programs: each way to hang in the mode in which it is harder to tell. Others stand below by name."""
