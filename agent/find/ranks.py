@@ -42,6 +42,8 @@ class Rank(NamedTuple):
     stat: Stat
     environment: dict[str, str]
     children: tuple[int, ...]
+    has_group: bool = False
+    """Is it known to have called init_process_group?"""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -154,7 +156,7 @@ def _rank(candidate: Candidate, families: dict[int, list[int]], others: set[int]
     if place is not None:
         known |= place._asdict()
     identity = candidate.identity.model_copy(update=known)
-    return Rank(identity, stat, candidate.environment, tuple(_below(stat.pid, families, others)))
+    return Rank(identity, stat, candidate.environment, tuple(_below(stat.pid, families, others)), candidate.has_group)
 
 
 def _below(pid: int, families: dict[int, list[int]], others: set[int]) -> list[int]:

@@ -18,8 +18,8 @@ from shared.ranks import unfold
 from shared.wire.snapshot import Identity
 
 _FIND_SECONDS = 2.0
-_SEARCH_SECONDS, _QUICK_SEARCH_SECONDS = 4.0, 1.0
-"""For process groups in memory: some 2 GB of a process's own objects are searched in a second."""
+_SEARCH_SECONDS, _QUICK_SEARCH_SECONDS = 2.5, 1.0
+"""For process groups in memory, of which a gigabyte is searched in half a second. Who asks waits for five seconds."""
 _SEARCH_ENDS_SECONDS = 0.3
 """A search that heeds its deadline has ended so long after it; one that has not is blocked."""
 _MOST_AVOIDED = 64

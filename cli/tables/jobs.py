@@ -19,7 +19,7 @@ def jobs_table(found: JobNames) -> str:
     lines = table(_HEADS, [_row(job, now) for job in found.jobs]) if found.jobs else ["no jobs were found"]
     for silent in found.unanswered:
         lines.append(gap_text(Gap(ranks=silent.ranks, host=silent.host, missing=silent.missing)))
-    return text(lines)
+    return text([*lines, *found.unread])
 
 
 def _row(job: JobSummary, now: float) -> tuple[str, ...]:

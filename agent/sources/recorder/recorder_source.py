@@ -4,7 +4,6 @@ The server is there when our probe opened it (`unhang run`) or when the job did 
 Which socket it is we take from what the rank itself listens on, never from a name in a shared folder.
 """
 
-import json
 import os
 import re
 import time
@@ -20,6 +19,7 @@ from agent.proc.readers import readers_of
 from agent.sources.logs import own_pid
 from agent.sources.look_context import LookContext
 from agent.sources.recorder.merge import merge
+from agent.sources.recorder.probe_advice import why_no_server
 from agent.sources.recorder.process_groups import GroupTable, complete, parse_groups
 from agent.sources.recorder.worker_server import ask
 from agent.sources.source import Answer, LookDepth
@@ -46,11 +46,6 @@ _PROBE_SOCKET = re.compile(r"/.*/?unhang[\w-]*/(\d+)(?:-\d)?\.sock", re.ASCII)
 _HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
 """On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
 
-_HOW_TO_ENABLE = (
-    "the rank has no recorder that answers; start the job with `unhang run -- …`, "
-    "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
-)
-
 
 @dataclass(frozen=True)
 class _Server:
@@ -71,10 +66,10 @@ class RecorderSource:
         self._memory = memory or Memory()
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
-        procfs, pid = context.procfs, rank.stat.pid
+        procfs = context.procfs
         server = _find_server(rank, procfs)
         if server is None:
-            raise Unavailable(Reason.NOT_ENABLED, _probe_failure(procfs, pid) or _HOW_TO_ENABLE)
+            raise Unavailable(Reason.NOT_ENABLED, why_no_server(procfs, rank))
         _wait_for_our_own_stop(rank, procfs, deadline)
         trace = self._ask_all(server, deadline.at_most(_SECONDS))
         with self._memory.parsing(deadline):
@@ -157,18 +152,6 @@ def _parse(body: bytes) -> Trace:
         told = f"groups, signatures and stacks that would take {kept} bytes of memory"
         raise Unavailable(Reason.REFUSED, f"the recorder holds {told}; at most {_MOST_KEPT} are kept of a rank")
     return trace
-
-
-def _probe_failure(procfs: ProcFs, pid: int) -> str | None:
-    """Return what our probe has left word of where it could not open a server."""
-    uid = procfs.fields(pid, "status").get("Uid", "0").split()[0]
-    path = f"/tmp/unhang-{uid}/{own_pid(procfs, pid)}.status.json"
-    try:
-        with open_named(procfs, pid, path, readers_of(procfs, pid)) as opened:
-            error = json.loads(os.pread(opened, 4096, 0))["error"]
-    except (Gone, NotPermitted, Unavailable, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return f"the probe in this rank could not open its server: {str(error)[:300]}"
 
 
 def _groups(server: _Server, procfs: ProcFs) -> GroupTable:
