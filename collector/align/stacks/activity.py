@@ -25,6 +25,7 @@ from shared.wire.snapshot import Child, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
+_STANDARD = re.compile(r"/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<frozen")
 _STDLIB_SHORT = re.compile(
     r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
 )
@@ -99,6 +100,12 @@ def is_user_frame(frame: Frame) -> bool:
     return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
 
 
+def is_standard_frame(frame: Frame) -> bool:
+    """Is the frame in Python's own library, such as at the foot of every thread?"""
+    short = _STDLIB_SHORT.search(frame.file) is not None and not frame.file.startswith("torch/")
+    return short or _STANDARD.search(frame.file) is not None
+
+
 def activity_of(view: RankView) -> Activity:
     """Return what the rank is doing now. Never raises: what cannot be told is `Doing.UNKNOWN`."""
     return with_the_rest(from_stacks(view), view)
@@ -106,12 +113,18 @@ def activity_of(view: RankView) -> Activity:
 
 def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
-    seen = _with_kernel(seen, view.process)
+    seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
         return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
     return seen
+
+
+def _process_of(view: RankView) -> Process | None:
+    """The kernel tells of the main thread; of another one only where it holds the whole process."""
+    process = view.process
+    return process if view.apart is None or (process is not None and process.state in "Tt") else None
 
 
 def _placed(seen: Activity, label: str, *waits_on: WaitsOn) -> Activity:
@@ -124,21 +137,16 @@ def _placed_by(seen: Activity, row: FramePattern | KernelPattern) -> Activity:
 
 
 def from_stacks(view: RankView) -> Activity:
-    """Return what a rank is doing by its stacks alone: the main thread's, or that of the one that it waits for."""
+    """Return what a rank is doing by its stacks alone: by the thread that stands for it, or one that keeps the GIL."""
     stacks = view.stacks
     if stacks is None:
         return _NOT_SEEN
-    main = _thread_activity(stacks, stacks.main, view.native_stacks)
-    if main.waits_for_ranks or not main.frames:
-        return main
-    others = [thread for thread in stacks.threads if thread is not stacks.main]
-    keeper = next((thread for thread in others if _keeps_gil(thread)), None)
-    if keeper is not None:
-        return _thread_activity(stacks, keeper, None)
-    if waits_for_thread(main):
-        seen = (_thread_activity(stacks, thread, None) for thread in others)
-        return next((other for other in seen if other.waits_for_ranks), None) or _at_home(main)
-    return _at_home(main)
+    native = view.native_stacks if view.apart is None else None
+    seen = _thread_activity(stacks, view.thread_in(stacks), native)
+    if seen.waits_for_ranks or not seen.frames:
+        return seen
+    keeper = next((thread for thread in stacks.threads if thread is not stacks.main and _keeps_gil(thread)), None)
+    return _at_home(seen) if keeper is None else _thread_activity(stacks, keeper, None)
 
 
 def _at_home(seen: Activity) -> Activity:

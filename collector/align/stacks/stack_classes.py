@@ -73,4 +73,5 @@ _DEEPEST = 200
 
 def _main_stack(view: RankView) -> tuple[Frame, ...]:
     stacks = view.stacks
-    return () if stacks is None or stacks.main is None else stacks.stack(stacks.main)
+    thread = None if stacks is None else view.thread_in(stacks)
+    return () if stacks is None or thread is None else stacks.stack(thread)

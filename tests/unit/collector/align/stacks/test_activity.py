@@ -7,6 +7,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import activity_of
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.process_text import process_in_words
+from collector.align.stacks.telling_threads import with_telling_threads
 from collector.judge.next_looks import pids_to_look_deeper
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
@@ -55,7 +56,7 @@ def look(
 
 
 def view(*looks: RankSnapshot) -> RankView:
-    return RankView(0, Presence.RUNNING, looks, host="a")
+    return with_telling_threads({0: RankView(0, Presence.RUNNING, looks, host="a")})[0]
 
 
 def blocked(name: str, wchan: str, target: str | None = None, pid: int = 10) -> Process:
