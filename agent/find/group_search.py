@@ -16,6 +16,7 @@ from itertools import islice
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
 from agent.find.torch_groups import TorchGroup, find_world, is_still_there
 from agent.proc.memory.mappings import read_mappings
@@ -78,7 +79,11 @@ class GroupSearch:
         self._unfinished = {}
         if not self._procfs.is_real:
             return []
-        found = [stat for stat in lister.with_torch(listing) if self._is_due(stat, listing)]
+        found = [
+            stat
+            for stat in lister.with_torch(listing)
+            if self._is_due(stat, listing) and not is_launcher(lister.arguments(stat))
+        ]
         return sorted(found, key=lambda stat: (stat.pid in listing.candidates, stat.pid))
 
     def search(self, stats: Iterable[Stat], deadline: Deadline) -> None:
@@ -117,7 +122,7 @@ class GroupSearch:
 
     def _is_due(self, stat: Stat, listing: Listing) -> bool:
         key = _key(stat)
-        if key in self._avoided or key in self._forbidden or stat.state in "DZX" or self._is_fork(stat, listing):
+        if key in self._avoided or key in self._forbidden or self._is_fork(stat, listing):
             return False
         known = self._known.get(key)
         try:

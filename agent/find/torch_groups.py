@@ -4,8 +4,8 @@ Environments are what launchers write, and a rank needs none: `mp.spawn` hands t
 computes it. What every rank has, on every backend, is a `c10d::ProcessGroup`.
 
 1. The vtables of PyTorch's classes are exported by libtorch_cpu.so: an object of a class begins with its address.
-2. The memory that the process keeps its objects in is searched for that of `c10d::ProcessGroup`, the heap first, then
-   the arenas of threads, which glibc aligns, then the rest; up to where the world's group is found.
+2. The memory that the process keeps its objects in is searched for that of `c10d::ProcessGroup`, piece by piece up to
+   where the world's group is found: the heap first, then the arenas of threads, which glibc aligns, then the rest.
 3. What is found must be one: its store is a `PrefixStore`, its rank lies below its size. The stores behind it end at
    the one where the job met: a `TCPStore` has the address, which is the same on all nodes and no other job's meanwhile.
 4. Of several groups the world is the one that was made first, whose keys begin with `0/`; else the largest.
@@ -17,7 +17,7 @@ bounded, and whoever poses as a rank poses as one of their own jobs.
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.proc.memory.elf_symbols import find_vtable
@@ -33,8 +33,8 @@ _GROUP, _PREFIX, _TCP, _FILE = "12ProcessGroup", "11PrefixStore", "8TCPStore", "
 _FIELDS_AT = 24
 """In a store, behind the vtable, the reference counts and its timeout: the prefix, the address or the path."""
 
-_ARENA_BYTES = 64 * 1024 * 1024
-"""glibc begins the arenas of threads at multiples of this (HEAP_MAX_SIZE, malloc/arena.c)."""
+_PIECE = 64 * 1024 * 1024
+"""glibc begins the arenas of threads at multiples of this (HEAP_MAX_SIZE in malloc/arena.c), and none is larger."""
 _LARGEST_SIZE = 1 << 20
 _DEEPEST = 8
 """Stores within stores: `0/`, `default_pg/`, and torchelastic's."""
@@ -74,8 +74,8 @@ def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRe
     if vtables is None:
         return None
     found: list[TorchGroup] = []
-    for part in _in_order(writable_data(regions)):
-        result = search_words(procfs, memory, part, [vtables.group], most_found=_MOST_GROUPS)
+    for piece in _in_order(writable_data(regions)):
+        result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
         groups = (_group(memory, word.address, vtables) for word in result.found)
         found.extend(group for group in groups if group is not None)
         if any(group.is_first for group in found) or not result.is_complete:
@@ -101,12 +101,11 @@ def _vtables(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> _Vtables
     return None
 
 
-def _in_order(regions: Iterable[MemoryRegion]) -> Iterator[tuple[MemoryRegion, ...]]:
+def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
     """Step 2."""
-    parts: tuple[list[MemoryRegion], ...] = ([], [], [])
-    for region in regions:
-        parts[0 if region.path == "[heap]" else 1 if region.start % _ARENA_BYTES == 0 else 2].append(region)
-    yield from (tuple(part) for part in parts if part)
+    for region in sorted(regions, key=lambda region: (region.path != "[heap]", region.start % _PIECE != 0)):
+        for start in range(region.start, region.end, _PIECE):
+            yield region._replace(start=start, end=min(start + _PIECE, region.end))
 
 
 def _group(memory: ProcessMemory, address: int, vtables: _Vtables) -> TorchGroup | None:
