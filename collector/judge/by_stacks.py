@@ -15,6 +15,7 @@ from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import is_majority
+from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import of_outsiders
 from collector.judge.fault import TELLING, Fault, kind_of
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
@@ -35,7 +36,7 @@ def faults_by_stacks(observations: Observations) -> list[Fault]:
     """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
     waiting = tuple(rank for rank, activity in observations.activities.items() if _waits(rank, activity, observations))
     if not waiting:
-        return []
+        return faults_by_lock_files(observations)
     outside = outsiders(observations)
     if outside:
         return _outsider_faults(outside, waiting, observations)

@@ -23,7 +23,8 @@ C. Records, as far as they blame a rank that somebody looked for; else the count
    ranks are added to them and change nobody: what is seen now goes before what was written.
 D. Where C blames nobody, log lines and stacks are weighed against each other (step 7 of `by_logs.py`).
 E. Where only ranks that nobody looked at are left to blame, nobody is: where to look next is the answer.
-F. Culprits that are seen go before those on silent nodes, unless more than silence names these.
+F. Culprits that are seen go before those on silent nodes, unless more than silence names these. Who polls a lock file
+   waits for the rank that holds it.
 G. A fault that may be a pause of a healthy job waits for more looks; one that is due does not wait for it.
 H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
    nobody.
@@ -49,6 +50,7 @@ from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
 from collector.align.thresholds import BUSY_SECONDS
 from collector.checks.all import check_job
+from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import faults_by_record
@@ -142,7 +144,7 @@ def _read(observations: Observations) -> Interpretation:
     if not faults:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
         return _quiet(observations) if elsewhere is None else _unseen(elsewhere)
-    faults = beside_the_seen(faults, observations)  # F
+    faults = [with_holders(fault, observations) for fault in beside_the_seen(faults, observations)]  # F
     doubts = [_doubt(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
@@ -215,7 +217,8 @@ def _quiet(observations: Observations) -> Interpretation:
         return Interpretation(Verdict.CANNOT_TELL, doubt_of(observations) or _nothing_shown(observations))
     busy = observations.motion.ranks(Motion.BUSY)
     if busy and not observations.roster.gone():
-        return Interpretation(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")
+        reason = builds(observations) or "its ranks are at work and none waits for another"
+        return Interpretation(Verdict.NOT_HUNG, reason, state="running")
     return Interpretation(Verdict.CANNOT_TELL, "no rank is seen waiting for another, and none moves")
 
 

@@ -8,6 +8,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.frames_communication import frame_pattern
 from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
 from collector.align.stacks.kernel_waits import kernel_pattern
+from collector.align.stacks.lock_files import lock_in_words
 from collector.align.stacks.patterns import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
@@ -21,7 +22,7 @@ from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.log_events import EventKind
-from shared.wire.snapshot import Child, Process
+from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
@@ -108,6 +109,7 @@ def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, view.process)
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
+    seen = _with_lock_file(seen, view.looks[-1].polled_lock if view.looks else None)
     seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
         return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
@@ -280,6 +282,15 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     at = f" at {place(doing.user)}" if doing.user is not None else ""
     text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
     return replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
+
+
+def _with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
+    """When a rank polls a lock file, say which one and who holds it. Of an abandoned one nobody will let go."""
+    if WaitsOn.LOCK_FILE not in seen.waits_on or lock is None:
+        return seen
+    placed = _placed(seen, f"waiting for {lock_in_words(lock)}", *seen.waits_on)
+    known = lock.abandoned or bool(lock.holders)
+    return replace(placed, may_pass=not lock.abandoned, kernel_agrees=known or seen.kernel_agrees)
 
 
 def _child_activity(child: Child) -> Activity | None:

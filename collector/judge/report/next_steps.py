@@ -6,6 +6,7 @@ from collector.judge.fault import Fault
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Cause, Kind
 from shared.commands import WHY_NONE, copyable
+from shared.wire.snapshot import PolledLock
 
 _BY_CAUSE = {
     Cause.DATALOADER: "find out what its DataLoader workers wait for: the snapshot has its children's stacks",
@@ -40,14 +41,18 @@ _UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, 
 
 def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tuple[NextStep, ...]:
     """Return what to do about `fault`, most useful first."""
-    steps = (
-        [NextStep(text=_BY_CAUSE[cause])] if cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH else []
-    )
+    lock = fault.lock or _polled_by(fault.culprits, observations)
+    if lock is not None:
+        steps = [_of_lock(lock)]
+    elif cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH:
+        steps = [NextStep(text=_BY_CAUSE[cause])]
+    else:
+        steps = []
     if fault.kind is Kind.STUCK_TOGETHER and fault.op in ROOTED:
         steps.append(
             NextStep(text=f"compare the root (src or dst) that each rank passes to {fault.op}: no recorder stores it")
         )
-    if fault.kind in _BY_KIND:
+    if fault.kind in _BY_KIND and fault.lock is None:
         unrecorded = fault.kind is Kind.STUCK_TOGETHER and not observations.traces
         steps.append(NextStep(text=_UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
     for rank in fault.culprits[:2]:
@@ -55,6 +60,22 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
+
+
+def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock | None:
+    """The lock file that one of these ranks polls, if any does."""
+    looks = (view.looks[-1] for view in map(observations.roster.ranks.__getitem__, ranks) if view.looks)
+    return next((look.polled_lock for look in looks if look.polled_lock is not None), None)
+
+
+def _of_lock(lock: PolledLock) -> NextStep:
+    """What to do about a lock file; only an abandoned one may be removed."""
+    if lock.path is None:
+        return NextStep(text="find out which lock file it is and who holds it")
+    if not lock.abandoned:
+        return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone")
+    text = "remove the lock that a killed process has left: the ranks go on by themselves"
+    return NextStep(text=text, command=copyable("rm", operands=(lock.path,)))
 
 
 def _commands(rank: int, kind: Kind, observations: Observations) -> list[NextStep]:
