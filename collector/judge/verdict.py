@@ -63,8 +63,14 @@ from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.ras_lag import doubt_of, with_counts
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.records.wait_edges import find_edges
-from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
-from collector.judge.report.sentences import Interpretation, headline_of, steps_to_know_more, waiting_for
+from collector.judge.report.findings import cause_of, finding_of, sampled_finding, straggler_finding
+from collector.judge.report.sentences import (
+    Interpretation,
+    headline_of,
+    steps_to_know_more,
+    summary_of,
+    waiting_for,
+)
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
@@ -250,9 +256,10 @@ def _doubt(fault: Fault, observations: Observations) -> Interpretation | None:
     stall = _stall(fault, observations)
     if any(observations.activities[rank].may_be_idle for rank in suspects if rank in observations.activities):
         return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
-    recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
-    at_once = fault.kind in _NEVER_PASSES and recorded
-    needed = motion.needed(busy=_takes_time(fault, suspects, observations), at_once=at_once)
+    recorded = fault.mismatch is not None
+    at_once = fault.kind in _NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
+    busy = not recorded and _takes_time(fault, suspects, observations)
+    needed = motion.needed(busy=busy, at_once=at_once)
     sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
     if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
@@ -261,7 +268,12 @@ def _doubt(fault: Fault, observations: Observations) -> Interpretation | None:
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than usual", state="running")
     return Interpretation(
-        Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall, sent=sent
+        Verdict.CANNOT_TELL,
+        "" if fault.culprits else summary_of(fault, cause_of(fault, observations), observations),
+        waited_for=suspects,
+        stall=stall,
+        decided_after=needed - stall,
+        sent=sent,
     )
 
 

@@ -5,11 +5,14 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected, Unanswered
+from collector.align.groups.process_groups import line_up
 from collector.align.groups.sequence_tables import GroupTable, group_tables
 from collector.align.job_owner import one_users
 from collector.align.stacks.stack_classes import StackNode, merge_tree, stack_classes
 from collector.checks.all import check_job
+from collector.judge.records.find_mismatch import disputes_of
 from shared.answer.checks import Check
 from shared.answer.diagnosis import Contract, StackClass
 from shared.missing import Missing
@@ -162,11 +165,14 @@ def view_classes(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Class
 
 def view_sequences(snapshots: Sequence[NodeSnapshot], expected: Expected) -> SequencesView:
     """Tabulate every process group that a recorder mentions."""
+    roster = account_for_ranks(snapshots, Expected())
+    groups = line_up(roster)
+    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     return SequencesView(
         job=expected.job,
         unanswered=expected.unanswered,
         gaps=_gaps(snapshots, "recorder"),
-        groups=group_tables(snapshots),
+        groups=group_tables(groups, roster, {each.group.ref: each.sequence for each in disputes_of(groups, traces)}),
     )
 
 

@@ -94,6 +94,7 @@ class SurveyReader:
                     "recorder": recorder,
                     "setup": setup,
                     "idle_for_seconds": idle_for_seconds,
+                    "polled_lock": None,
                 },
             )
 

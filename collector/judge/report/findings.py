@@ -1,20 +1,24 @@
 """Step 10: a fault becomes a finding, with culprits identified, the cause named and the evidence laid out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.stacks.activity import exception_of, place
+from collector.align.stacks.call_sites import parting_call
 from collector.judge.by_stacks import NO_RECORD
 from collector.judge.fault import Fault
 from collector.judge.hardware.gpus import device_of
 from collector.judge.report.evidence import evidence_of
 from collector.judge.report.next_steps import next_steps_for
 from collector.judge.report.sentences import summary_of
+from collector.judge.report.since import since_of
 from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
 from shared.answer.words import Cause, Certainty, Kind
 from shared.ranks import fold
+from shared.wire.stacks import Frame
 
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
@@ -22,7 +26,7 @@ _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 def finding_of(fault: Fault, observations: Observations) -> Finding:
     """Put one fault into the contract's form."""
     cause = cause_of(fault, observations)
-    where = _where(fault.culprits, observations)
+    since, lasted = since_of(fault, observations)
     return Finding(
         kind=fault.kind,
         cause=cause,
@@ -34,7 +38,9 @@ def finding_of(fault: Fault, observations: Observations) -> Finding:
         sequence=fault.sequence,
         cycle=tuple(edge.wait for edge in fault.cycle),
         links=fault.links,
-        where=where,
+        where=_where(fault, observations),
+        since=since,
+        lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),
         remarks=fault.remarks,
         evidence=evidence_of(fault, observations),
@@ -87,7 +93,7 @@ def _slow(fault: Fault, observations: Observations, evidence: tuple[Evidence, ..
         culprits=tuple(culprit_of(rank, observations) for rank in fault.culprits),
         victims=fold(fault.victims),
         group=None if fault.group is None else fault.group.ref,
-        where=_where(fault.culprits, observations),
+        where=_where(fault, observations),
         summary=summary_of(fault, cause, observations),
         remarks=fault.remarks,
         evidence=evidence,
@@ -145,7 +151,16 @@ def _tears_down(rank: int, observations: Observations) -> bool:
     return activity is not None and activity.cause in (Cause.TEARDOWN, Cause.EXCEPTION, Cause.UNKNOWN)
 
 
-def _where(culprits: tuple[int, ...], observations: Observations) -> Where | None:
+def _where(fault: Fault, observations: Observations) -> Where | None:
     """Where the first culprit is that can be seen at all."""
-    seen = (observations.activities[rank].where for rank in culprits if rank in observations.activities)
-    return next((where for where in seen if where is not None), None)
+    for rank in fault.culprits:
+        activity = observations.activities.get(rank)
+        where = None if activity is None else activity.where
+        if activity is not None and where is not None:
+            call = parting_call(activity.frames, _stacks_of(fault.victims, observations))
+            return where.model_copy(update={"call": None if call is None else place(call)})
+    return None
+
+
+def _stacks_of(ranks: tuple[int, ...], observations: Observations) -> Iterator[tuple[Frame, ...]]:
+    return (observations.activities[rank].frames for rank in ranks if rank in observations.activities)

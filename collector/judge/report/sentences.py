@@ -31,6 +31,7 @@ class Interpretation:
     state: Literal["running", "idle", "finished"] | None = None
     findings: tuple[Finding, ...] = ()
     waited_for: tuple[int, ...] = ()
+    """Whom the others wait for; all, where `reason` says what they wait in and nobody sets one apart."""
     stall: float = 0.0
     """Seconds that `waited_for` have been waited for, at least."""
     decided_after: float | None = None
@@ -79,6 +80,8 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
         return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
     usual = observations.motion.usual_gap_seconds
     rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
+    if reading.reason:
+        return f"{reading.reason}; so far for {reading.stall:.1f} s{rhythm}"
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
