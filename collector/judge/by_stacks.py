@@ -20,6 +20,7 @@ from collector.judge.certainty import of_outsiders
 from collector.judge.fault import TELLING, Fault, kind_of
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
 from shared.answer.words import Cause, Certainty, Kind
+from shared.plural import ranks_with
 from shared.ranks import ranks_in_words
 from shared.wire.snapshot import Fds
 
@@ -29,7 +30,16 @@ _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
 _ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|habana)")
 """/dev/nvidia0, /dev/kfd, /dev/dri/renderD128, /dev/accel/accel0, /dev/davinci0."""
 
-NO_RECORD = "no flight record shows which operation each rank is in; this rests on stacks alone"
+
+def no_record(observations: Observations) -> str:
+    """Say why this rests on stacks: there are no flight records, not of all ranks, or none that tells."""
+    if not observations.traces:
+        return "no flight record shows which operation each rank is in; this rests on stacks alone"
+    lacking = [view.rank for view in observations.roster.present() if view.rank not in observations.traces]
+    if lacking:
+        have = ranks_with(lacking, "has", "have")
+        return f"{have} no flight record, and those of the others do not show who waits; this rests on stacks alone"
+    return "the flight records do not show who waits for whom; this rests on stacks alone"
 
 
 def faults_by_stacks(observations: Observations) -> list[Fault]:
@@ -101,7 +111,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
                 certainty=of_outsiders(kind, named, observations),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
                 op=_common_op(waiting, observations),
-                remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
+                remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (no_record(observations),),
             )
         )
     return faults
@@ -135,7 +145,7 @@ def _alone_in_a_collective(
         others,
         Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
-        remarks=(f"{remark}; {NO_RECORD}",),
+        remarks=(f"{remark}; {no_record(observations)}",),
     )
 
 
@@ -162,7 +172,7 @@ def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
         op=op,
-        remarks=(f"every rank is in {op} and none in its counterpart" if one_way else NO_RECORD,),
+        remarks=(f"every rank is in {op} and none in its counterpart" if one_way else no_record(observations),),
     )
 
 
@@ -184,7 +194,7 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
         Certainty.SUSPECTED,
         cause=Cause.USER_CODE if odd is others else None,
         op=_common_op(most, observations),
-        remarks=(f"{where}{rule}; {NO_RECORD}",),
+        remarks=(f"{where}{rule}; {no_record(observations)}",),
     )
 
 
@@ -205,7 +215,7 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     theirs, usual = (observations.activities[ranks[0]].op for ranks in (odd, largest))
     remark = f"{ranks_in_words(odd)} in {theirs}, the others in {usual}"
     if not _has_one_group(waiting, observations):
-        told = f"{remark}: it may be a victim in a smaller group; {NO_RECORD}"
+        told = f"{remark}: it may be a victim in a smaller group; {no_record(observations)}"
         return replace(_shared_fault(waiting, observations), remarks=(told,))
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED,
@@ -214,7 +224,7 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
         op=observations.activities[odd[0]].op,
-        remarks=(f"{remark}; {NO_RECORD}",),
+        remarks=(f"{remark}; {no_record(observations)}",),
     )
 
 
@@ -244,5 +254,5 @@ def _shared_fault(
         certainty=Certainty.SUSPECTED,
         cause=cause,
         op=_common_op(waiting, observations),
-        remarks=(f"all ranks are waiting in communication; {NO_RECORD}",),
+        remarks=(f"all ranks are waiting in communication; {no_record(observations)}",),
     )

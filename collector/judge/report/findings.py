@@ -6,7 +6,7 @@ from dataclasses import replace
 from collector.align.observations import Observations
 from collector.align.stacks.activity import exception_of, place
 from collector.align.stacks.call_sites import parting_call
-from collector.judge.by_stacks import NO_RECORD
+from collector.judge.by_stacks import no_record
 from collector.judge.fault import Fault
 from collector.judge.hardware.gpus import device_of
 from collector.judge.report.evidence import evidence_of
@@ -77,7 +77,7 @@ def sampled_finding(straggler: SampledStraggler, observations: Observations) -> 
         f"every other rank in at least {straggler.others_share:.0%}"
     )
     seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, observations.activities[rank].frames)))
-    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(NO_RECORD,))
+    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(no_record(observations),))
     return _slow(fault, observations, (seen,))
 
 

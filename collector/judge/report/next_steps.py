@@ -86,20 +86,15 @@ def _commands(rank: int, kind: Kind, observations: Observations) -> list[NextSte
     on = f" on {view.host}" if view.host else ""
     if kind is Kind.RANK_STOPPED:
         return [NextStep(text=f"resume rank {rank}{on}", command=f"kill -CONT {pid}")]
-    process = view.process
+    process, job = view.process, observations.roster.job
     if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
-        dump = NextStep(
-            text=f"show all threads of rank {rank}{on} without stopping it: a tool that attaches may hang, too",
-            command=f"py-spy dump --nonblocking --pid {pid}",
-        )
+        text = f"show the stack of rank {rank}{on} again: nothing that attaches, for that may hang, too"
+        native: tuple[str, ...] = ()
     else:
-        dump = NextStep(
-            text=f"show all threads of rank {rank}{on}, including native frames",
-            command=f"py-spy dump --native --pid {pid}",
-        )
+        text, native = f"show the stack of rank {rank}{on} with its native frames", ("--native",)
     return [
-        dump,
-        about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=observations.roster.job),
+        about_job(text, "unhang", "stacks", "--rank", str(rank), *native, job=job),
+        about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=job),
     ]
 
 
