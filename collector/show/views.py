@@ -1,5 +1,6 @@
 """One aspect of a job over all its ranks: stacks, file descriptors, logs, sequence marks. Values for the API."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from collector.checks.all import check_job
 from collector.judge.records.find_mismatch import disputes_of
 from shared.answer.checks import Check
 from shared.answer.diagnosis import Contract, StackClass
+from shared.formats.logs.writers import rank_of_line
 from shared.missing import Missing
 from shared.ranks import FoldedRanks, fold, unfold
 from shared.wire.log_events import LogEvent, Logs
@@ -199,23 +201,34 @@ def view_fds(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FdsView:
 
 
 def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: int) -> LogsView:
-    """Merge the last `lines` lines of each file of each rank, by rank."""
+    """Merge the last `lines` lines of each file of each rank, by rank; of a file that several write, once."""
     looks = tuple(_last_looks(snapshots))
     owned = [(host, rank.identity.rank, rank.logs) for host, rank in looks if isinstance(rank.logs, Logs)]
-    shared = [(snapshot.host, None, snapshot.logs) for snapshot in snapshots if snapshot.logs is not None]
-    every: list[tuple[str | None, int | None, Logs]] = [*owned, *shared]
+    unowned = [(snapshot.host, None, snapshot.logs) for snapshot in snapshots if snapshot.logs is not None]
+    every: list[tuple[str | None, int | None, Logs]] = [*owned, *unowned]
+    events = {(host, e.path, e.number, e.rank, e.text): e for host, _, logs in every for e in logs.events}
     return LogsView(
         job=expected.job,
         unanswered=expected.unanswered,
         gaps=_gaps(snapshots, "logs"),
-        lines=tuple(
-            LogLine(rank=rank, host=host, path=file.path, text=text)
-            for host, rank, logs in every
-            for file in logs.files
-            for text in file.lines[-lines:]
-        ),
-        events=tuple(event for _, _, logs in every for event in logs.events),
+        lines=tuple(_log_lines(every, lines)),
+        events=tuple(events.values()),
     )
+
+
+def _log_lines(every: Sequence[tuple[str | None, int | None, Logs]], most: int) -> Iterator[LogLine]:
+    """Yield the last lines of each file. Of one that several write, what does not say whose it is comes first, once."""
+    writers = Counter((host, file.path) for host, _, logs in every for file in logs.files)
+    told: set[tuple[str | None, str]] = set()
+    for host, rank, logs in every:
+        for file in logs.files:
+            place = host, file.path
+            shared = file.shared or writers[place] > 1
+            for text in file.lines[-most:]:
+                author = rank_of_line(text) if shared else rank
+                if author is not None or place not in told:
+                    yield LogLine(rank=author, host=host, path=file.path, text=text)
+            told |= {place} if shared else set()
 
 
 def _wanted(look: RankSnapshot, job: str | None, ranks: frozenset[int] | None) -> bool:

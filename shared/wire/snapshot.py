@@ -182,6 +182,9 @@ class Fds(Value):
     pipes: tuple[Pipe, ...] = ()
     devices: tuple[str, ...] = ()
     files_by_file_system: dict[str, int] = Field(default_factory=dict)
+    files: dict[int, str] = Field(
+        default_factory=dict, description="fd to path of its plain files, at most the first 64; secrets redacted."
+    )
     mounts: tuple[MountUse, ...] = ()
     notable_files: tuple[NotableFile, ...] = ()
     full: dict[int, str] | None = Field(default=None, description="fd to target, only with `?full=1`.")
