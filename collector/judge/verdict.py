@@ -66,6 +66,7 @@ from collector.judge.records.wait_edges import find_edges
 from collector.judge.report.findings import cause_of, finding_of, sampled_finding, straggler_finding
 from collector.judge.report.sentences import (
     Interpretation,
+    ended_in_words,
     headline_of,
     steps_to_know_more,
     summary_of,
@@ -175,7 +176,7 @@ def _nobody_left(observations: Observations) -> Interpretation:
         and observations.roster.ranks
         and all(v.presence is Presence.EXITED for v in observations.roster.gone())
     ):
-        return Interpretation(Verdict.NOT_HUNG, "all its ranks exited during the diagnosis", state="finished")
+        return Interpretation(Verdict.NOT_HUNG, ended_in_words(observations.roster), state="finished")
     if observations.roster.lost_by_ras:
         lost = ", ".join(observations.roster.lost_by_ras)
         return Interpretation(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
 from collector.judge.records.mismatch import is_compared
 from collector.judge.report.next_steps import about_job, record_next_time
@@ -15,11 +15,14 @@ from shared.answer.diagnosis import Finding, NextStep
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either, ranks_with
 from shared.ranks import ranks_in_words
+from shared.wire.snapshot import Exited
 
 _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
 """The longest interval that may be asked for."""
 _FOR_THE_LOOKS_SECONDS = 30
+_MOST_EXITS = 6
+"""Ways to end that are told: of a thousand ranks nearly all end alike."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,26 @@ def headline_of(reading: Interpretation, observations: Observations) -> str:
         yet = "" if reading.idle else " yet"
         return f"Cannot tell{yet}: {_waiting(reading, observations)}."
     return f"Cannot tell: {reading.reason}."
+
+
+def ended_in_words(roster: Roster) -> str:
+    """Say that all ranks have exited, and how, as far as anybody saw it."""
+    how: dict[str, list[int]] = {}
+    for view in roster.gone():
+        how.setdefault(_exit_in_words(view.exited), []).append(view.rank)
+    told = "; ".join(f"{ranks_in_words(ranks)} {text}" for text, ranks in list(how.items())[:_MOST_EXITS])
+    more = f"; and {counted(len(how) - _MOST_EXITS, 'other way')}" if len(how) > _MOST_EXITS else ""
+    return f"it has ended: {told}{more}"
+
+
+def _exit_in_words(exited: Exited | None) -> str:
+    if exited is None or (exited.exit_code is None and exited.signal is None):
+        return "exited, and nobody saw how"
+    if exited.oom_killed:
+        return "OOM-killed"
+    if exited.signal is not None:
+        return f"killed by signal {exited.signal}"
+    return f"exited with code {exited.exit_code}"
 
 
 def _waiting(reading: Interpretation, observations: Observations) -> str:
