@@ -11,6 +11,7 @@ from collector.judge.fault import Fault
 from collector.judge.hardware.gpus import device_of
 from collector.judge.report.evidence import evidence_of
 from collector.judge.report.next_steps import next_steps_for
+from collector.judge.report.restarts import restart_evidence, restart_in_words
 from collector.judge.report.sentences import summary_of
 from collector.judge.report.since import since_of
 from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
@@ -42,8 +43,8 @@ def finding_of(fault: Fault, observations: Observations) -> Finding:
         since=since,
         lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),
-        remarks=fault.remarks,
-        evidence=evidence_of(fault, observations),
+        remarks=(*fault.remarks, *filter(None, (restart_in_words(observations),))),
+        evidence=(*evidence_of(fault, observations), *restart_evidence(observations)),
         next_steps=next_steps_for(fault, cause, observations),
     )
 

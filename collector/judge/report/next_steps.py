@@ -36,6 +36,10 @@ _BY_KIND = {
 
 _NEVER_STOPPED = "DTt"
 """States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
+_ALL_IN_RENDEZVOUS = (
+    "compare what the ranks wait for: store address, port, rank and world size of each; "
+    "a store that an earlier attempt has used may still hold its keys"
+)
 _UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, GPUs and driver on these nodes"
 
 
@@ -52,7 +56,10 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
         steps.append(
             NextStep(text=f"compare the root (src or dst) that each rank passes to {fault.op}: no recorder stores it")
         )
-    if fault.kind in _BY_KIND and fault.lock is None:
+    everybody = fault.kind is Kind.STARTUP_INCOMPLETE and not fault.culprits
+    if everybody and len(fault.victims) == observations.roster.world_size:
+        steps.append(NextStep(text=_ALL_IN_RENDEZVOUS))
+    elif fault.kind in _BY_KIND and fault.lock is None:
         unrecorded = fault.kind is Kind.STUCK_TOGETHER and not observations.traces
         steps.append(NextStep(text=_UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
     for rank in fault.culprits[:2]:

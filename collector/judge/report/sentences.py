@@ -10,6 +10,7 @@ from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
 from collector.judge.records.mismatch import is_compared
 from collector.judge.report.next_steps import about_job, record_next_time
+from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding, NextStep
 from shared.answer.words import Cause, Kind, Verdict
@@ -104,7 +105,8 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     usual = observations.motion.usual_gap_seconds
     rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
     if reading.reason:
-        return f"{reading.reason}; so far for {reading.stall:.1f} s{rhythm}"
+        again = restart_in_words(observations)
+        return f"{reading.reason}; so far for {reading.stall:.1f} s{rhythm}{again and f'; {again}'}"
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
@@ -162,14 +164,22 @@ def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
     if fault.kind is Kind.STUCK_TOGETHER:
         return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
-        who = f"{ranks_in_words(fault.culprits)} never arrived" if fault.culprits else "not all ranks arrived"
-        return f"the job does not start: {who}; {_wait(fault.victims)} in rendezvous"
+        return _not_started(fault, observations)
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
         who, operation = ranks_in_words(fault.culprits), at or " a point-to-point operation"
         return f"{who} never posts the counterpart of{operation}{_where(fault, cause, observations)}"
     return _not_joined(fault, cause, observations, at)
+
+
+def _not_started(fault: Fault, observations: Observations) -> str:
+    waits = f"{_wait(fault.victims)} in rendezvous"
+    if fault.culprits:
+        return f"the job does not start: {ranks_in_words(fault.culprits)} never arrived; {waits}"
+    if len(fault.victims) == observations.roster.world_size:
+        return f"the job does not start: {waits}, though all ranks of the job are there"
+    return f"the job does not start: not all ranks arrived; {waits}"
 
 
 def _operation(fault: Fault) -> str:
