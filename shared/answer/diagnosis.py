@@ -59,6 +59,10 @@ class Where(Contract):
 
     user: Place | None = Field(default=None, description="Innermost frame in user code.")
     library: Place | None = Field(default=None, description="Innermost frame.")
+    call: Place | None = Field(
+        default=None,
+        description="The user's call, in the training loop, at which its stack parts from those of the other ranks.",
+    )
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
     child: str = Field(default="", description="A child process that it waits for, and where that is.")
@@ -257,6 +261,14 @@ class Finding(Contract):
     cycle: tuple[Wait, ...] = ()
     links: tuple[Link, ...] = ()
     where: Where | None = None
+    since: str | None = Field(
+        default=None,
+        description="Since when it stands, RFC 3339, UTC: when the oldest operation in it was issued, else since when "
+        "at least its ranks have been seen to stand still. None: not known.",
+    )
+    lasted_seconds: float | None = Field(
+        default=None, description="How long that was, at the last look. None: not known, or read from files."
+    )
     summary: str = Field(default="", description="The finding in one sentence.")
     remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")
     evidence: tuple[Evidence, ...] = ()

@@ -108,6 +108,7 @@ class SurveyReader:
                     "setup": setup,
                     "idle_for_seconds": idle_for_seconds,
                     "watched_for_seconds": watched_for_seconds,
+                    "polled_lock": None,
                 },
             )
 

@@ -9,6 +9,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.frames_communication import frame_pattern
 from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
 from collector.align.stacks.kernel_waits import kernel_pattern
+from collector.align.stacks.lock_files import lock_in_words
 from collector.align.stacks.patterns import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
@@ -22,7 +23,7 @@ from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.log_events import EventKind
-from shared.wire.snapshot import Child, Process
+from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
@@ -124,6 +125,7 @@ def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
+    seen = _with_lock_file(seen, view.looks[-1].polled_lock if view.looks else None)
     seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
         return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
@@ -307,6 +309,15 @@ def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, int]:
 
 def _runs(seen: Activity, function: str) -> bool:
     return any(frame.function.rpartition(".")[2] == function for frame in seen.frames)
+
+
+def _with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
+    """When a rank polls a lock file, say which one and who holds it. Of an abandoned one nobody will let go."""
+    if WaitsOn.LOCK_FILE not in seen.waits_on or lock is None:
+        return seen
+    placed = _placed(seen, f"waiting for {lock_in_words(lock)}", *seen.waits_on)
+    known = lock.abandoned or bool(lock.holders)
+    return replace(placed, may_pass=not lock.abandoned, kernel_agrees=known or seen.kernel_agrees)
 
 
 def _child_activity(child: Child) -> Activity | None:

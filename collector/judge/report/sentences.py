@@ -6,20 +6,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
 from collector.judge.records.mismatch import is_compared
 from collector.judge.report.next_steps import about_job, record_next_time
+from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding, NextStep
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either, ranks_with
 from shared.ranks import ranks_in_words
+from shared.wire.snapshot import Exited
 
 _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
 """The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
+_MOST_EXITS = 6
+"""Ways to end that are told: of a thousand ranks nearly all end alike."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Interpretation:
     state: Literal["running", "idle", "finished"] | None = None
     findings: tuple[Finding, ...] = ()
     waited_for: tuple[int, ...] = ()
+    """Whom the others wait for; all, where `reason` says what they wait in and nobody sets one apart."""
     stall: float = 0.0
     """Seconds that `waited_for` have been waited for, at least."""
     decided_after: float | None = None
@@ -70,6 +75,26 @@ def headline_of(reading: Interpretation, observations: Observations) -> str:
     return f"Cannot tell: {reading.reason}."
 
 
+def ended_in_words(roster: Roster) -> str:
+    """Say that all ranks have exited, and how, as far as anybody saw it."""
+    how: dict[str, list[int]] = {}
+    for view in roster.gone():
+        how.setdefault(_exit_in_words(view.exited), []).append(view.rank)
+    told = "; ".join(f"{ranks_in_words(ranks)} {text}" for text, ranks in list(how.items())[:_MOST_EXITS])
+    more = f"; and {counted(len(how) - _MOST_EXITS, 'other way')}" if len(how) > _MOST_EXITS else ""
+    return f"it has ended: {told}{more}"
+
+
+def _exit_in_words(exited: Exited | None) -> str:
+    if exited is None or (exited.exit_code is None and exited.signal is None):
+        return "exited, and nobody saw how"
+    if exited.oom_killed:
+        return "OOM-killed"
+    if exited.signal is not None:
+        return f"killed by signal {exited.signal}"
+    return f"exited with code {exited.exit_code}"
+
+
 def _waiting(reading: Interpretation, observations: Observations) -> str:
     who = ranks_in_words(reading.waited_for)
     if reading.sent is not None:
@@ -79,6 +104,9 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
         return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
     usual = observations.motion.usual_gap_seconds
     rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
+    if reading.reason:
+        again = restart_in_words(observations)
+        return f"{reading.reason}; so far for {reading.stall:.1f} s{rhythm}{again and f'; {again}'}"
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
@@ -139,14 +167,22 @@ def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
     if fault.kind is Kind.STUCK_TOGETHER:
         return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
-        who = f"{ranks_in_words(fault.culprits)} never arrived" if fault.culprits else "not all ranks arrived"
-        return f"the job does not start: {who}; {ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
+        return _not_started(fault, observations)
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
         who, operation = ranks_in_words(fault.culprits), at or " a point-to-point operation"
         return f"{who} never posts the counterpart of{operation}{_where(fault, cause, observations)}"
     return _not_joined(fault, cause, observations, at)
+
+
+def _not_started(fault: Fault, observations: Observations) -> str:
+    waits = f"{ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
+    if fault.culprits:
+        return f"the job does not start: {ranks_in_words(fault.culprits)} never arrived; {waits}"
+    if len(fault.victims) == observations.roster.world_size:
+        return f"the job does not start: {waits}, though all ranks of the job are there"
+    return f"the job does not start: not all ranks arrived; {waits}"
 
 
 def _operation(fault: Fault) -> str:
