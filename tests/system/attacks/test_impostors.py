@@ -20,8 +20,9 @@ from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Certainty, Verdict
 from shared.wire.snapshot import Identity
-from tests.build.processes.commands import Done, unhang
+from tests.build.processes.commands import unhang
 from tests.build.processes.processes import find, until
+from tests.build.processes.warm import Done
 from tests.system.attacks.users import ALICE, EVE, Stage, stage
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]

@@ -19,7 +19,8 @@ from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.commands import MOST_CHARACTERS, copyable, listed
-from tests.build.processes.commands import FIRST, NOBODY, SECOND, Done, Job, environment, sleeping_job, unhang
+from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, environment, sleeping_job, unhang
+from tests.build.processes.warm import Done
 from tests.unit.agent.tools.test_core_file import STATUS, made_up
 
 # A name that is an option where no `--` stands before it, and runs a command where no quote does.
