@@ -27,7 +27,7 @@ _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evidence, ...] | None = None) -> Finding:
     """Put one fault into the contract's form; `evidence` replaces what the observations show for it."""
     cause = cause_of(fault, observations)
-    since, lasted = since_of(fault, observations)
+    since, lasted = since_of(fault, observations) if evidence is None else (None, None)
     shown = evidence_of(fault, observations) if evidence is None else evidence
     return Finding(
         kind=fault.kind,

@@ -40,14 +40,14 @@ class StackTreeNode(Protocol):
     def children(self) -> Sequence["StackTreeNode"]: ...
 
 
-class Process(Protocol):
+class ShownProcess(Protocol):
     """A child process."""
 
     @property
     def pid(self) -> int: ...
 
 
-class Kind(Protocol):
+class ShownKind(Protocol):
     """Threads or children of one name, and their stacks."""
 
     @property
@@ -60,7 +60,7 @@ class Kind(Protocol):
     def tree(self) -> Sequence[StackTreeNode]: ...
 
     @property
-    def processes(self) -> Sequence[Process]: ...
+    def processes(self) -> Sequence[ShownProcess]: ...
 
 
 _MOST_PIDS = 8
@@ -71,7 +71,7 @@ def render_tree(root: Root, *, colour: bool = False, width: int = 120) -> str:
     return paint(fitted(list(_tree(root.children)), max(width, NARROWEST)), colour=colour)
 
 
-def render_others(others: Sequence[Kind], *, colour: bool = False, width: int = 120) -> str:
+def render_others(others: Sequence[ShownKind], *, colour: bool = False, width: int = 120) -> str:
     """Draw the trees of other threads and of child processes, each under its name."""
     lines: list[Line] = []
     for kind in others:
