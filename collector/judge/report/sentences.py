@@ -9,6 +9,7 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
 from collector.judge.records.mismatch import Mismatch, is_compared
+from collector.judge.report.advice import advice_of_lines
 from collector.judge.report.next_steps import about_job, record_next_time
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
@@ -25,6 +26,12 @@ _MOST_SECONDS = 600
 _FOR_THE_LOOKS_SECONDS = 30
 _MOST_EXITS = 6
 """Ways to end that are told: of a thousand ranks nearly all end alike."""
+
+
+_MORE_FILES = (
+    "add what other ranks left: flight-recorder dumps, stacks, or the logs of all ranks and of the launcher; "
+    "if the job still hangs, take them now: `unhang diagnose` on its nodes"
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,7 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     steps = [_again(reading, observations)]
     if reading.unseen:
         steps = [NextStep(text=_where_to_look(reading.unseen, live=observations.roster.live))]
+    steps += advice_of_lines(observations)
     if not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
@@ -139,9 +147,9 @@ def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
 
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
-    text = "look again, with more time between the looks"
     if not observations.roster.live:
-        return NextStep(text=text)
+        return NextStep(text=_MORE_FILES)
+    text = "look again, with more time between the looks"
     left = reading.decided_after
     interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
     options = ("--interval", str(interval), "--timeout", str(interval + _FOR_THE_LOOKS_SECONDS))
