@@ -61,6 +61,7 @@ from collector.judge.hardware.apply import with_endings, with_nodes
 from collector.judge.hardware.descriptors import under_way, with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.ras_lag import doubt_of, with_counts
+from collector.judge.records.find_mismatch import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.records.wait_edges import find_edges
 from collector.judge.report.findings import cause_of, finding_of, sampled_finding, straggler_finding
@@ -68,6 +69,7 @@ from collector.judge.report.sentences import (
     Interpretation,
     ended_in_words,
     headline_of,
+    settled_in_words,
     steps_to_know_more,
     summary_of,
     waiting_for,
@@ -237,7 +239,9 @@ def _nothing_shown(observations: Observations) -> str:
         return f"{_left_unfinished(ending)}: the job may just have ended"
     if any(map(unfinished, observations.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
-    return "nothing was in flight when the dumps were taken"
+    over = settled_disputes_of(observations.groups, observations.traces)
+    told = f"; {settled_in_words(over[0])}" if over else ""
+    return f"nothing was in flight when the dumps were taken{told}"
 
 
 def _left_unfinished(edges: list[Edge]) -> str:

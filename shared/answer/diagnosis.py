@@ -306,6 +306,17 @@ class Coverage(Contract):
     missing: tuple[Gap, ...] = ()
 
 
+class FileRead(Contract):
+    """What was read of one file, and what of it told anything."""
+
+    path: str
+    kind: str = Field(description="What it was taken for: `log`, `flight record`, `kernel log` …")
+    lines: int | None = Field(default=None, description="Lines read; None where it is not of lines.")
+    recognised: int | None = Field(default=None, description="How many of them are of a kind that tells something.")
+    telling: tuple[str, ...] = Field(default=(), description="The last of these lines, secrets redacted.")
+    note: str = Field(default="", description="Why they do not suffice by themselves; empty where nothing is to say.")
+
+
 class Conflict(Contract):
     """Two sources that contradict each other; reported, never averaged."""
 
@@ -334,4 +345,5 @@ class Diagnosis(Contract):
     stack_classes: tuple[StackClass, ...] = ()
     checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
     coverage: Coverage = Coverage()
+    read: tuple[FileRead, ...] = Field(default=(), description="What was read of each file; none where a job was live.")
     conflicts: tuple[Conflict, ...] = ()

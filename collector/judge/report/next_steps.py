@@ -3,6 +3,7 @@
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
 from collector.judge.fault import Fault
+from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
 from shared.answer.words import Cause, Kind
 from shared.commands import WHY_NONE, copyable
@@ -57,13 +58,16 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
         steps.append(
             NextStep(text=f"compare the root (src or dst) that each rank passes to {fault.op}: no recorder stores it")
         )
+    advice = list(advice_of_lines(observations))
+    steps += advice
     everybody = fault.kind is Kind.STARTUP_INCOMPLETE and not fault.culprits
     if everybody and len(fault.victims) == observations.roster.world_size:
         steps.append(NextStep(text=_ALL_IN_RENDEZVOUS))
-    elif fault.kind in _BY_KIND and fault.lock is None:
+    elif fault.kind in _BY_KIND and fault.lock is None and not (advice and fault.kind is Kind.STARTUP_INCOMPLETE):
         unrecorded = fault.kind is Kind.STUCK_TOGETHER and not observations.traces
         apart = unrecorded and sum(isinstance(each, StackEvidence) for each in fault.evidence) > 1
         steps.append(NextStep(text=_APART if apart else _UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
+    steps += advice_of_fault(fault, observations)
     for rank in fault.culprits[:2]:
         steps.extend(_commands(rank, fault.kind, observations))
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:

@@ -8,7 +8,8 @@ from typing import Literal
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
-from collector.judge.records.mismatch import is_compared
+from collector.judge.records.mismatch import Mismatch, is_compared
+from collector.judge.report.advice import advice_of_lines
 from collector.judge.report.next_steps import about_job, record_next_time
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
@@ -17,6 +18,7 @@ from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either, ranks_with
 from shared.ranks import ranks_in_words
 from shared.wire.snapshot import Exited
+from shared.wire.trace import Signature
 
 _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
@@ -24,6 +26,12 @@ _MOST_SECONDS = 600
 _FOR_THE_LOOKS_SECONDS = 30
 _MOST_EXITS = 6
 """Ways to end that are told: of a thousand ranks nearly all end alike."""
+
+
+_MORE_FILES = (
+    "add what other ranks left: flight-recorder dumps, stacks, or the logs of all ranks and of the launcher; "
+    "if the job still hangs, take them now: `unhang diagnose` on its nodes"
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,7 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     steps = [_again(reading, observations)]
     if reading.unseen:
         steps = [NextStep(text=_where_to_look(reading.unseen, live=observations.roster.live))]
+    steps += advice_of_lines(observations)
     if not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
@@ -138,9 +147,9 @@ def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
 
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
-    text = "look again, with more time between the looks"
     if not observations.roster.live:
-        return NextStep(text=text)
+        return NextStep(text=_MORE_FILES)
+    text = "look again, with more time between the looks"
     left = reading.decided_after
     if left is None:
         apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
@@ -236,6 +245,19 @@ def _mismatch(fault: Fault, at: str) -> str:
     wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
     what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with different sizes or types"
     return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
+
+
+def settled_in_words(mismatch: Mismatch) -> str:
+    """Say on what the ranks disagreed in an operation that all of them have completed."""
+    sides = " vs. ".join(f"{ranks_in_words(ranks)} ({_call(signature)})" for ranks, signature in mismatch.sides[:4])
+    named = mismatch.group.ref.description or mismatch.group.ref.name
+    return f"the ranks disagreed on operation #{mismatch.sequence} of group {named}, which all completed: {sides}"
+
+
+def _call(signature: Signature) -> str:
+    sizes = " ".join("[" + ",".join(map(str, size)) + "]" for size in signature.input_sizes[:4])
+    types = "/".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes)))
+    return " ".join(part for part in (signature.op, sizes, types and f"of type {types}") if part)
 
 
 def _inversion(fault: Fault, at: str) -> str:

@@ -101,6 +101,16 @@ def test_two_ranks_that_differ_are_told_at_once_and_nobody_is_behind() -> None:
     assert table.lanes[1].call_site is not None
 
 
+def test_a_disagreement_that_all_have_got_past_is_told_and_is_no_hang() -> None:
+    """It held nobody; whoever looks for a wrong result wants to know."""
+    odd = {0: [Row("0", 1), Row("0", 2, op="broadcast")], 1: [Row("0", 1), Row("0", 2)]}
+    answer = judged_records(odd, {"0": range(2)})
+    assert answer.verdict is Verdict.CANNOT_TELL
+    assert "rank 0 (broadcast" in answer.headline and "which all completed" in answer.headline
+    alike = judged_records({0: [Row("0", 1)], 1: [Row("0", 1)]}, {"0": range(2)})
+    assert "disagreed" not in alike.headline
+
+
 def test_two_groups_in_crossed_order_convict_the_minority() -> None:
     groups = {"dense": (0, 1, 2, 3), "sparse": (0, 1, 2, 3)}
     steps: dict[int, list[Step]] = {rank: [Collective("dense"), Collective("sparse")] * 3 for rank in range(4)}
