@@ -107,8 +107,8 @@ class Trace(Value):
 
     version: str = Field(default="", description="Version of the dump's format as given there, e.g. `2.10`.")
     library: str = Field(default="", description="Version of the communication library, if given.")
-    origin: tuple[Origin, ...] = Field(default=(), description="Where it was read; empty: not noted.")
-    contradiction: str = Field(default="", description="Where two origins contradict each other, in words.")
+    origin: tuple[Origin, ...] = Field(default=(), description="Where the record was read; empty if not noted.")
+    contradiction: str = Field(default="", description="How two origins of the record contradict each other, if so.")
     active_only: bool = Field(default=False, description="Does the source leave out finished operations?")
     truncated: bool = Field(default=False, description="Were older records overwritten or cut off?")
     whole_from: int = Field(

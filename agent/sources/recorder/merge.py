@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TypeVar
 
+from shared.errors import quoted
 from shared.wire.stacks import Frame
 from shared.wire.trace import COLUMNS, Group, Mark, Record, Signature, Trace
 
@@ -27,9 +28,9 @@ def compare(memory: Trace, server: Trace) -> Trace:
     if not other:
         return merged
     first = other[0]
-    name = f"{first.signature.op} {first.collective_seq} of group {first.group.name!r}"
-    told = f"{len(other)} of {len(pairs)} operations differ, the first is {name}"
-    return merged.model_copy(update={"contradiction": f"memory and the worker server contradict each other: {told}"})
+    name = f"{quoted(first.signature.op)}, sequence {first.collective_seq} of group {quoted(first.group.name)}"
+    text = f"{len(other)} of {len(pairs)} operations differ in memory and on the worker server, the first is {name}"
+    return merged.model_copy(update={"contradiction": text})
 
 
 def _key(record: Record) -> tuple[object, ...]:

@@ -162,6 +162,7 @@ class _Builder:
         self.raw_signatures: dict[bytes, tuple[int, str]] = {}
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
         self.frames: dict[int, Frame] = {}
+        self.stacks: dict[int, int] = {}
         self.timeouts: dict[int, int] = {}
         self.work = 0
 
@@ -282,12 +283,16 @@ class _Builder:
             raise UnreadableDump(f"its entries have more than {_MOST_WORK} parts in all")
 
     def _call_site(self, raw: Any) -> int:
+        """Read a stack; one that entries share, once. Like a frame it is kept alive by the dump."""
         if not raw:
             return 0
-        frames = parse_sequence(raw, most=MOST_FRAMES)
-        self._count(len(frames))
-        stack = tuple(self._frame(frame) for frame in reversed(frames))
-        return self.call_sites.setdefault(stack, len(self.call_sites))
+        known = self.stacks.get(id(raw))
+        if known is None:
+            frames = parse_sequence(raw, most=MOST_FRAMES)
+            self._count(len(frames))
+            stack = tuple(self._frame(frame) for frame in reversed(frames))
+            known = self.stacks[id(raw)] = self.call_sites.setdefault(stack, len(self.call_sites))
+        return known
 
     def _frame(self, raw: Any) -> Frame:
         """Read a frame; one that a pickle shares between entries, once. The dump keeps it alive, and its id with it."""

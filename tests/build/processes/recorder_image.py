@@ -13,8 +13,8 @@ from agent.proc.memory.layouts import Layout
 from agent.proc.memory.process_memory import ProcessMemory
 from agent.sources.recorder.memory.code_objects import _VERSIONS
 
-BASE = 0x10_0000
-"""The lowest address of an image."""
+BASE = 0x10_0000_0000
+"""The lowest address of an image: nothing else lies there."""
 
 
 @dataclass(frozen=True)

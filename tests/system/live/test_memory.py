@@ -10,6 +10,7 @@ import pytest
 
 from agent.deadline import Deadline
 from agent.find.ranks import Rank
+from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader
@@ -158,3 +159,19 @@ def test_recorder_that_is_switched_off(tmp_path: Path) -> None:
         os.kill(rank.stat.pid, signal.SIGSTOP)
         with pytest.raises(Exception, match="switched off"):
             ask_source(RecorderSource(), rank)
+
+
+class NoSymbols(SymbolTables):
+    """As of libraries that a vendor has stripped."""
+
+    def find(self, *_: object, **__: object) -> dict[bytes, int]:
+        """Know none."""
+        return {}
+
+
+def test_stripped_library(hung: Job) -> None:
+    """Without any symbol: the one thing that looks like a recorder is it."""
+    locator = RecorderLocator(symbols=NoSymbols())
+    for pid in hung.ranks.values():
+        (copied,) = copy_records(ProcFs(), rank_of(pid), locator, Deadline(60))
+        assert told_alike(copied.trace()) == told_alike(from_memory(pid))

@@ -105,12 +105,17 @@ class EntryReader:
             data = self._paged.read_block(header.begin + first * self._size, (last - first) * self._size)
             yield from reversed(list(self._struct.iter_unpack(data)))
 
+    def names(self, found: FoundEntry) -> tuple[str, str, str]:
+        """Return the name and the description of an entry's group, and its operation. Raises as `copied` does."""
+        group, description, name = (self._objects.text(*found.fields[first:last]) for first, last in self._texts)
+        if not name.isprintable():
+            raise Unreadable("an operation whose name cannot be printed")
+        return group, description, name
+
     def copied(self, found: FoundEntry) -> CopiedEntry:
         """Follow the pointers of an entry. Raises Unreadable, Gone, or Unavailable past a limit."""
         fields, objects = found.fields, self._objects
-        group, description, name = (objects.text(*fields[first:last]) for first, last in self._texts)
-        if not name.isprintable():
-            raise Unreadable("an operation whose name cannot be printed")
+        group, description, name = self.names(found)
         few = (objects.few_items(8, *fields[first:last]) for first, last in self._few)
         vectors = (objects.items(1, *fields[first:last]) for first, last in self._vectors)
         return CopiedEntry(found.plain, (group, description), name, Shapes(*few, *vectors))

@@ -8,6 +8,7 @@ has issued nothing more. A mark that was read while the rank wrote may be one op
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import NamedTuple
 
 from agent.deadline import Deadline
@@ -17,13 +18,16 @@ from agent.proc.memory.layouts import Layout
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.procfs import ProcFs
-from agent.sources.recorder.memory.entries import CopiedEntry, EntryReader
+from agent.sources.recorder.memory.entries import EntryReader
 from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
 from agent.sources.recorder.memory.recorder_object import RecorderHeader, Status, read_header, read_statuses
 from shared.missing import Reason
 
 _MOST_ENTRIES = 2_000
-_MOST_REMEMBERED = 1_024
+_MOST_REMEMBERED = 256
+_MOST_GROUPS = 256
+_MOST_TEXT = 256
+"""What is remembered of one rank is the rank's to choose: together these come to some tens of megabytes."""
 _MOST_GIVEN = 4 * 1024 * 1024
 _UNSEEN = Status(None, None, None)
 
@@ -50,8 +54,8 @@ class _Recorder:
     layout: Layout
     epoch: int
     id: int = 0
-    newest: dict[int, CopiedEntry] = field(default_factory=dict)
-    """By the number of its group."""
+    newest: dict[int, GroupMark] = field(default_factory=dict)
+    """What the newest entry of each group says, by the group's number."""
 
 
 class MarkReader:
@@ -68,7 +72,7 @@ class MarkReader:
             where = self._locator.locate(procfs, rank, memory, deadline)
             addresses = [address for address in map(memory.word, where.pointers) if address]
             if not addresses:
-                raise Unavailable(Reason.NOT_FOUND, "PyTorch has made no flight recorder in this rank")
+                raise Unavailable(Reason.NOT_FOUND, "PyTorch has not created a flight recorder in this rank")
             marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in addresses)
             return tuple(mark for some in marks for mark in some)
 
@@ -96,28 +100,38 @@ def _read(
     if known is None or known.epoch != header.epoch or known.id > header.id:
         known = _Recorder(layout, header.epoch)
     paged = PagedMemory(memory, most_given=_MOST_GIVEN)
-    newest = known.newest | _newest(paged, header, layout, min(header.id - known.id, _MOST_ENTRIES))
-    return _Recorder(layout, header.epoch, header.id, newest), read_statuses(paged, header, layout)
+    wanted = min(header.id - known.id, header.held, _MOST_ENTRIES)
+    newest, seen = _newest(paged, header, layout, wanted)
+    older = ((pg_id, mark) for pg_id, mark in known.newest.items() if pg_id not in newest)
+    together = dict(islice(chain(newest.items(), older), _MOST_GROUPS))
+    reached = header.id if seen == wanted else known.id  # what was torn is read again
+    return _Recorder(layout, header.epoch, reached, together), read_statuses(paged, header, layout)
 
 
-def _newest(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: int) -> dict[int, CopiedEntry]:
-    """Return the newest of the last `most` entries of each group. Raises Unreadable."""
+def _newest(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: int) -> tuple[dict[int, GroupMark], int]:
+    """Return what the newest of the last `most` entries of each group says, and how many were read.
+
+    Raises Unreadable.
+    """
     reader = EntryReader(paged, layout)
-    found: dict[int, CopiedEntry] = {}
+    found: dict[int, GroupMark] = {}
+    seen = 0
     for entry in reader.newest_first(header, most):
+        seen += 1
         if entry.plain.pg_id not in found:
-            found[entry.plain.pg_id] = reader.copied(entry)
-    return found
+            name, description, operation = (text[:_MOST_TEXT] for text in reader.names(entry))
+            issued = entry.plain.collective_seq or None
+            found[entry.plain.pg_id] = GroupMark(
+                name, description, issued, None, None, operation, entry.plain.created_ns
+            )
+    return found, seen
 
 
-def _merged(newest: dict[int, CopiedEntry], statuses: dict[int, Status]) -> list[GroupMark]:
-    return [_mark(entry, statuses.get(pg_id, _UNSEEN)) for pg_id, entry in sorted(newest.items())]
+def _merged(newest: dict[int, GroupMark], statuses: dict[int, Status]) -> list[GroupMark]:
+    return [_with_status(mark, statuses.get(pg_id, _UNSEEN)) for pg_id, mark in sorted(newest.items())]
 
 
-def _mark(entry: CopiedEntry, status: Status) -> GroupMark:
+def _with_status(mark: GroupMark, status: Status) -> GroupMark:
     """Put the two together. An operation is recorded before the status of its group is set."""
-    name, description = entry.group
-    recorded = entry.plain.collective_seq or None
-    issued = max((number for number in (status.issued, recorded) if number is not None), default=None)
-    operation, created = entry.profiling_name, entry.plain.created_ns
-    return GroupMark(name, description, issued, status.started, status.completed, operation, created)
+    issued = max((number for number in (status.issued, mark.issued) if number is not None), default=None)
+    return mark._replace(issued=issued, started=status.started, completed=status.completed)

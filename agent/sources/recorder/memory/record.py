@@ -71,7 +71,7 @@ def copy_records(
         where = locator.locate(procfs, rank, memory, deadline)
         addresses = [address for address in map(memory.word, where.pointers) if address]
         if not addresses:
-            told = "PyTorch has made no flight recorder in this rank: no process group has been used"
+            told = "PyTorch has not created a flight recorder in this rank: no process group has been used yet"
             raise Unavailable(Reason.NOT_FOUND, told)
         return [copy_recorder(memory, address, where.layouts, where.python, most) for address in addresses]
 
@@ -129,5 +129,5 @@ def _entries(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: i
         except Unreadable:
             break
         count += 1
-    if header.held and not count and header.epoch == 0:
+    if header.held and header.id and not count:
         raise Implausible(f"the newest entry of the flight recorder at {header.address:#x} is none")

@@ -26,6 +26,13 @@ class Implausible(Unreadable):
     """What lies there is no flight recorder of this layout, or is being changed just now."""
 
 
+class SwitchedOff(Unavailable):
+    """PyTorch has a recorder and writes nothing into it."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.NOT_ENABLED, f"PyTorch's flight recorder is switched off; {HOW_TO_SWITCH_ON}")
+
+
 class RecorderHeader(NamedTuple):
     """A flight recorder without its entries."""
 
@@ -48,7 +55,7 @@ class RecorderHeader(NamedTuple):
 
 
 def read_header(memory: ProcessMemory, address: int, layout: Layout) -> RecorderHeader:
-    """Read the recorder at `address`. Raises Implausible, Unreadable, Gone, or Unavailable where it is switched off."""
+    """Read the recorder at `address`. Raises Implausible, Unreadable, Gone, or SwitchedOff."""
     about, entry = layout["recorder"], layout["entry"]
     data = memory.read(address, min(about.size, _HEADER_BYTES))
 
@@ -61,7 +68,7 @@ def read_header(memory: ProcessMemory, address: int, layout: Layout) -> Recorder
     at = about.offset("entries_")
     begin, end, limit = (int.from_bytes(data[at + 8 * i : at + 8 * i + 8], "little") for i in range(3))
     if enabled == 0 and most == 0 and begin == end == 0:
-        raise Unavailable(Reason.NOT_ENABLED, f"PyTorch's flight recorder is switched off; {HOW_TO_SWITCH_ON}")
+        raise SwitchedOff
     held, rest = divmod(end - begin, entry.size)
     plausible = (
         enabled == 1

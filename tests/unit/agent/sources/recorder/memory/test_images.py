@@ -1,12 +1,16 @@
 """Flight recorders of every known layout in made-up memory: honest ones are read, others are refused in time."""
 
+import os
 import struct
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.errors import Unavailable
 from agent.proc.memory.layouts import Layout, read_layouts
@@ -233,3 +237,23 @@ def test_numbers_follow_each_other_in_what_is_read() -> None:
     sequences = list(read(image, address).collective_seq)
     assert sequences[-1] == 50
     assert all(later - earlier == 1 for earlier, later in pairwise(sequences))
+
+
+SEED, AT = recorder(count=6, statuses={0: (6, 6, 6), 3: (1, 1, 1)}, members={("0", "default_pg"): (0, 1)})
+WORDS = (0, 1, 7, 8, 255, 1 << 16, 1 << 31, 1 << 32, 1 << 47, 1 << 63, (1 << 64) - 1, BASE, AT, AT + 8, BASE + 4096)
+"""What a pointer, a count or a number may be."""
+
+
+@settings(max_examples=int(os.environ.get("UNHANG_FUZZ_EXAMPLES", "150")), derandomize=True, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(SEED.data) // 8 - 1), st.sampled_from(WORDS)), min_size=1, max_size=12))
+def test_words_of_somebodys_choice(changes: list[tuple[int, int]]) -> None:
+    """Whatever stands where: a record that can travel and be made again, or a reason; and never for long."""
+    image = RecorderImage(LATEST, bytearray(SEED.data))
+    for place, word in changes:
+        image.number(BASE + 8 * place, word)
+    begun = time.thread_time()
+    with suppress(UnhangError):
+        trace = read(image, AT)
+        assert len(trace) <= 6
+        assert Trace.model_validate_json(trace.model_dump_json()).model_dump_json() == trace.model_dump_json()
+    assert time.thread_time() - begun < 5
