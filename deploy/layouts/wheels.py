@@ -70,7 +70,7 @@ def fetched(version: str) -> Iterator[Installed]:
 
 def fetch(version: str, site: Path) -> None:
     """Put the wheel into a folder, and beside it the wheels of CUDA's runtime and of NCCL, for their headers."""
-    _install(site, f"torch=={version}")
+    _install(site, f"torch==={version}")  # `==` would also take a build of that version for CPUs, 2.13.0+cpu
     (about,) = site.glob("torch-*.dist-info/METADATA")
     if needed := wheels_of_cuda(about.read_text()):
         _install(site, *needed)
