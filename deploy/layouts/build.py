@@ -19,11 +19,10 @@ VERSIONS = (
     "2.4.0 2.4.1 2.5.0 2.5.1 2.6.0 2.7.0 2.7.1 2.8.0 2.9.0 2.9.1 2.10.0 2.11.0 "
     "2.12.0 2.12.1 2.13.0 2.14.0 2.14.1 2.15.0"
 )
-"""All since the recorder has had a name for each group; a new one is added here."""
-
+"""All since records have named their group. A new one is added here."""
 
 _BOTH_STRINGS_UNTIL = [2, 6]
-"""Until then PyPI had old strings, and who built PyTorch for himself, as NVIDIA for its containers, new ones."""
+"""Until then PyPI had old strings, while builds of others, such as those in NVIDIA's containers, had new ones."""
 
 
 def main(versions: Sequence[str]) -> None:

@@ -98,7 +98,7 @@ def _split(field: str) -> tuple[str, str]:
 
 def _program(cpp: Mapping[str, str], included: Iterable[str], paths: Sequence[str], owners: Sequence[str]) -> str:
     lines = [_BEGINNING, *(f"#include <{header}>" for header in included)]
-    lines += [_QUESTIONS]
+    lines.append(_QUESTIONS)
     lines += [f"using struct_{name} = {text};" for name, text in cpp.items()]
     lines += [f"FIELD(field_{number}, {path})" for number, path in enumerate(paths)]
     numbers = [f"{word:#x}" for word in _MARKER]
@@ -116,7 +116,7 @@ def _compile(text: str, folders: Iterable[Path], *, cuda: bool, new_strings: boo
         command = ["g++", "-c", "-std=c++20", "-w", "-fno-access-control", "-fmax-errors=3", "-o", str(compiled)]
         command += [f"-D_GLIBCXX_USE_CXX11_ABI={new_strings:d}", "-DUSE_C10D_GLOO", "-DUSE_DISTRIBUTED"]
         command += ["-DUSE_C10D_NCCL", "-DUSE_CUDA"] if cuda else []
-        command += [f"-I{folder}" for folder in folders]
+        command += [f"-I{searched}" for searched in folders]
         done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise NotCompiled(done.stderr[:4000])

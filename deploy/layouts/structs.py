@@ -94,7 +94,7 @@ _OF_NCCL = {
     "nccl_options": "c10d::ProcessGroupNCCL::Options",
     "nccl_work": "c10d::ProcessGroupNCCL::WorkNCCL",
 }
-# The NCCL backend of 2.15, which records through a hook into the recorder of libtorch_cpu.so.
+# The class behind `nccl` since 2.15. It records through a hook into a recorder of its own.
 _NCCL2 = ("nccl2/ProcessGroupNCCL.hpp", "\nclass TORCH_API ProcessGroupNCCL :", "c10d::nccl2::ProcessGroupNCCL")
 # Where versions declare it: the header, a line of it, and the C++ type.
 _RECORDERS = (

@@ -78,17 +78,33 @@ def add(table: Table, found: Found) -> None:
         names = table["symbols"].setdefault(kind, [])
         names += [name] if name not in names else []
     layout = _layout_for(table, found)
-    if found.version not in layout["torch"]:
-        layout["torch"] = sorted([*layout["torch"], found.version], key=by_version)
+    for other in _with(table, found.new_strings):
+        other["torch"] = [version for version in other["torch"] if version != found.version]
+    layout["torch"] = sorted([*layout["torch"], found.version], key=by_version)
+    table["layouts"] = [one for one in table["layouts"] if one["torch"]]
     if found.build is not None:
         others = [one for one in table["builds"] if _key(one) != _key(found.build)]
         table["builds"] = [*others, {**found.build, "layout": layout["name"]}]
+    _rename(table)
+
+
+def _with(table: Table, new_strings: bool) -> list[Layout]:
+    return [layout for layout in table["layouts"] if layout["strings"] == _STRINGS[new_strings]]
+
+
+def _rename(table: Table) -> None:
+    """Name layouts after the first version of each; builds of one that is gone are to be read again."""
+    names = {}
+    for layout in table["layouts"]:
+        names[layout["name"]] = layout["torch"][0] + ("" if layout["strings"] == "new" else "-old")
+        layout["name"] = names[layout["name"]]
+    known = (build for build in table["builds"] if build["layout"] in names)
+    table["builds"] = [{**build, "layout": names[build["layout"]]} for build in known]
 
 
 def layout_of(table: Table, version: str, *, new_strings: bool) -> Layout | None:
     """Return the layout of a version; None where the table has none."""
-    strings = _STRINGS[new_strings]
-    return next((one for one in table["layouts"] if version in one["torch"] and one["strings"] == strings), None)
+    return next((layout for layout in _with(table, new_strings) if version in layout["torch"]), None)
 
 
 def _key(build: Build) -> tuple[str, str | None, str]:
@@ -97,14 +113,13 @@ def _key(build: Build) -> tuple[str, str | None, str]:
 
 def _layout_for(table: Table, found: Found) -> Layout:
     """Return the layout that says the same, or a new one."""
-    strings = _STRINGS[found.new_strings]
-    for layout in table["layouts"]:
-        if layout["strings"] == strings and _agree(layout["structures"], found.structures):
+    for layout in _with(table, found.new_strings):
+        if _agree(layout["structures"], found.structures):
             # A wheel without CUDA declares no NCCL.
             layout["structures"] = {**found.structures, **layout["structures"]}
             return layout
-    name = found.version if found.new_strings else f"{found.version}-old"
-    layout = {"name": name, "torch": [], "strings": strings, "structures": dict(found.structures)}
+    strings = _STRINGS[found.new_strings]
+    layout = {"name": f"new {strings}", "torch": [], "strings": strings, "structures": dict(found.structures)}
     table["layouts"].append(layout)
     return layout
 

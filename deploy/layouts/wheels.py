@@ -1,6 +1,7 @@
 """Fetches an official wheel of PyTorch, and what its headers need of CUDA's, into a folder that is removed again."""
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,10 +71,12 @@ def fetched(version: str) -> Iterator[Installed]:
 
 def fetch(version: str, site: Path) -> None:
     """Put the wheel into a folder, and beside it the wheels of CUDA's runtime and of NCCL, for their headers."""
-    _install(site, f"torch=={version}")
+    _install(site, f"torch==={version}")  # `==` would also take a build of that version for CPUs, 2.13.0+cpu
     (about,) = site.glob("torch-*.dist-info/METADATA")
     if needed := wheels_of_cuda(about.read_text()):
         _install(site, *needed)
+    for libraries in site.glob("nvidia/*/lib"):  # PyTorch would take them before the stand-in of deploy/layouts/verify
+        shutil.rmtree(libraries)
 
 
 def wheels_of_cuda(metadata: str) -> list[str]:
