@@ -97,12 +97,13 @@ class JobChoice:
 
 @dataclass(frozen=True)
 class DeepChoice:
-    """Which rank to look at closely, and with what. `job` None: the only job."""
+    """Which rank to look at closely, or which child process of it, and with what. `job` None: the only job."""
 
     job: str | None
     rank: int
     how: How
     seconds: float = 3.0
+    child: int | None = None
 
 
 class JobSource(Protocol):

@@ -59,7 +59,9 @@ class OneBox:
         """Run a debugger or strace on one rank here."""
 
         async def run(agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> DeepLook:
-            return await look_closely(choice.job, choice.rank, choice.how, agents, client, seconds=choice.seconds)
+            return await look_closely(
+                choice.job, choice.rank, choice.how, agents, client, seconds=choice.seconds, child=choice.child
+            )
 
         return ask(run)
 

@@ -284,10 +284,20 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     if not blocked:
         unread = any(not isinstance(child.stacks, Stacks) for child in children)
         return replace(seen, may_pass=seen.may_pass or unread)
-    child, doing = blocked[0]
+    child, doing = min(blocked, key=_tells_little)
     at = f" at {place(doing.user)}" if doing.user is not None else ""
     text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
     return replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
+
+
+def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, int]:
+    """Of several children a worker that loads a batch comes first, then one in the user's code."""
+    child, doing = told
+    return not _runs(doing, "_worker_loop"), doing.user is None, child.process.pid
+
+
+def _runs(seen: Activity, function: str) -> bool:
+    return any(frame.function.rpartition(".")[2] == function for frame in seen.frames)
 
 
 def _child_activity(child: Child) -> Activity | None:
@@ -296,8 +306,7 @@ def _child_activity(child: Child) -> Activity | None:
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
-    functions = [frame.function.rpartition(".")[2] for frame in seen.frames]
-    idle = seen.may_be_idle or ("_worker_loop" in functions and "fetch" not in functions)
+    idle = seen.may_be_idle or (_runs(seen, "_worker_loop") and not _runs(seen, "fetch"))
     return None if idle or not seen.frames else seen
 
 

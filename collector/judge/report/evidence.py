@@ -48,7 +48,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found.append(_waits(shown))
     found += _absences([observations.roster.ranks[rank] for rank in fault.culprits], live=observations.roster.live)
     found += [item for rank in fault.culprits for item in _of_rank(observations.roster.ranks[rank], observations)]
-    found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
+    if not any(isinstance(each, StackEvidence) for each in fault.evidence):
+        found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
     for rank in (rank for rank in fault.culprits if rank in observations.activities):
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if observations.motion.seconds > 0:

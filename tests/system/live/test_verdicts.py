@@ -24,8 +24,9 @@ EVERY_DAY: dict[str, str] = {
         pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
     """,
     "bare": """
-        accelerate_main_process_only blocked_pipe dataloader_hang debugger_attached exception_on_one_rank file_lock
-        gil_held idle_server pair_barrier_skipped uninterruptible validation_for_a_while
+        accelerate_main_process_only barrier_against_backward blocked_pipe dataloader_hang debugger_attached
+        exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread pair_barrier_skipped
+        uninterruptible validation_for_a_while
     """,
 }
 """A third of all programs: each way to hang in the mode in which it is harder to tell. Others stand below by name."""
