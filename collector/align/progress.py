@@ -176,7 +176,8 @@ def _stack_changed(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | N
     threads = _threads(view, a, b)
     if threads is None or not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
         return None
-    return any(thread.moves for thread in threads) or a.stacks.stack(threads[0]) != b.stacks.stack(threads[1])
+    moves = any(thread.moves for thread in threads) and not (view.idles and view.apart is None)
+    return moves or a.stacks.stack(threads[0]) != b.stacks.stack(threads[1])
 
 
 def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:

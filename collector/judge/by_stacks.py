@@ -211,8 +211,7 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     if len(found) != 2 or not everybodys or not is_majority(len(found[1][1]), len(waiting)):
         return None
     (theirs, odd), (usual, largest) = found
-    at_work = any(observations.motion.by_rank.get(rank) is Motion.BUSY for rank in waiting)
-    if at_work or not _has_one_group(waiting, observations):
+    if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
         return None
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED,
@@ -225,6 +224,11 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
         said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
         evidence=places_as_evidence(found, observations),
     )
+
+
+def _may_compute(rank: int, observations: Observations) -> bool:
+    """Is it in a backward pass or the like, and at work there? It may come to its collective yet."""
+    return observations.doing(rank) is Doing.WORK and observations.motion.by_rank.get(rank) is Motion.BUSY
 
 
 def _takes_all(activity: Activity) -> bool:

@@ -45,9 +45,7 @@ class Stacks(Value):
 
     pid: int | None = None
     native: bool = Field(default=False, description="Are native (C, C++) frames included?")
-    paused: bool = Field(
-        default=True, description="Was the process paused while its stacks were read, so that they are consistent?"
-    )
+    paused: bool = Field(default=True, description="Was the process paused while its stacks were read?")
     frames: tuple[Frame, ...] = Field(default=(), description="The table that the threads index.")
     threads: tuple[Thread, ...] = ()
 

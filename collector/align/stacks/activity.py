@@ -31,6 +31,13 @@ _STANDARD = re.compile(r"/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<f
 _STDLIB_SHORT = re.compile(
     r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
 )
+_PLAIN_LABELS = {
+    (True, False): "in user code",
+    (True, True): "running in user code",
+    (False, False): "no Python frame",
+    (False, True): "running, and in no two readings at one place",
+}
+"""By whether there are frames, and whether the thread moved while it was read."""
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
 
@@ -193,7 +200,7 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
     base = Activity(
         doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
         cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
-        label="in user code" if frames else "no Python frame",
+        label=_PLAIN_LABELS[bool(frames), thread.moves],
         told=Told.IN_USER_CODE if frames else Told.NOT_SEEN,
         thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
         frames=frames,

@@ -21,6 +21,10 @@ from shared.wire.stacks import Frame, Stacks
 _MOST_KINDS = 32
 """Of names, which are the job's to choose: the rarest are told together."""
 _MOST_PROCESSES = 4096
+_MOST_THREADS = 256
+"""Of one rank."""
+_MOST_STACKS = 64
+"""Of one name, those of most ranks first."""
 _NUMBERS = re.compile(r"\d+")
 _THE_REST = "others"
 
@@ -44,6 +48,7 @@ class OtherStacks(Contract):
     what: Literal["thread", "child"]
     name: str = Field(description="Their name, `#` for each number in it.")
     tree: tuple[StackNode, ...] = ()
+    left_out: int = Field(default=0, description="Different stacks that the tree leaves out.")
     processes: tuple[ChildProcess, ...] = Field(default=(), description="Of children: which processes these are.")
 
 
@@ -70,11 +75,17 @@ def _told(
     stacks: dict[_Kind, dict[int, set[_Stack]]],
     processes: dict[_Kind, list[ChildProcess]],
 ) -> OtherStacks:
-    found = [(rank, frames) for one in those for rank, each in stacks[one].items() for frames in sorted(each)]
+    alike: dict[_Stack, set[int]] = defaultdict(set)
+    for one in those:
+        for rank, each in stacks[one].items():
+            for frames in each:
+                alike[frames].add(rank)
+    shown = sorted(alike, key=lambda frames: (-len(alike[frames]), frames))[:_MOST_STACKS]
     return OtherStacks(
         what=kind[0],
         name=kind[1],
-        tree=merged(found),
+        tree=merged([(rank, frames) for frames in shown for rank in sorted(alike[frames])]),
+        left_out=len(alike) - len(shown),
         processes=tuple(process for one in those for process in processes[one])[:_MOST_PROCESSES],
     )
 
@@ -83,7 +94,7 @@ def _of_threads(view: RankView) -> Iterator[tuple[_Kind, _Stack]]:
     if view.stacks is None:
         return
     standing = view.thread_in(view.stacks)
-    for thread in view.stacks.threads:
+    for thread in view.stacks.threads[:_MOST_THREADS]:
         if thread is not standing and thread.frames:
             yield ("thread", _kind_of(thread.name or "unnamed")), view.stacks.stack(thread)
 

@@ -40,14 +40,14 @@ class StackTreeNode(Protocol):
     def children(self) -> Sequence["StackTreeNode"]: ...
 
 
-class ShownProcess(Protocol):
+class ListedProcess(Protocol):
     """A child process."""
 
     @property
     def pid(self) -> int: ...
 
 
-class ShownKind(Protocol):
+class NamedStacks(Protocol):
     """Threads or children of one name, and their stacks."""
 
     @property
@@ -60,7 +60,10 @@ class ShownKind(Protocol):
     def tree(self) -> Sequence[StackTreeNode]: ...
 
     @property
-    def processes(self) -> Sequence[ShownProcess]: ...
+    def left_out(self) -> int: ...
+
+    @property
+    def processes(self) -> Sequence[ListedProcess]: ...
 
 
 _MOST_PIDS = 8
@@ -71,7 +74,7 @@ def render_tree(root: Root, *, colour: bool = False, width: int = 120) -> str:
     return paint(fitted(list(_tree(root.children)), max(width, NARROWEST)), colour=colour)
 
 
-def render_others(others: Sequence[ShownKind], *, colour: bool = False, width: int = 120) -> str:
+def render_others(others: Sequence[NamedStacks], *, colour: bool = False, width: int = 120) -> str:
     """Draw the trees of other threads and of child processes, each under its name."""
     lines: list[Line] = []
     for kind in others:
@@ -80,6 +83,7 @@ def render_others(others: Sequence[ShownKind], *, colour: bool = False, width: i
         which = f" (pid {pids}{more})" if pids else ""
         lines += [(), (Span(f"{kind.what} {printable(kind.name, most=80)}", Style.BOLD), Span(which, Style.DIM))]
         lines += _tree(kind.tree)
+        lines += [(Span(f"… {counted(kind.left_out, 'more stack')}", Style.DIM),)] if kind.left_out else []
     return paint(fitted(lines, max(width, NARROWEST)), colour=colour)
 
 

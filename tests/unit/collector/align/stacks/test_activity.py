@@ -122,6 +122,14 @@ def test_the_resource_tracker_of_spawned_workers_is_not_the_one_that_is_waited_f
     assert activity_of(view(look(stacks(USER, LOADER), children=(tracker,)))).child == ""
 
 
+@pytest.mark.parametrize(("frames", "label"), [((USER,), "running in user code"), ((), "running, and in no two")])
+def test_of_a_thread_that_moved_it_is_said(frames: tuple[Frame, ...], label: str) -> None:
+    """The frames below were not certain."""
+    seen = stacks(*frames)
+    moving = seen.model_copy(update={"threads": (seen.threads[0].model_copy(update={"moves": True}),)})
+    assert activity_of(view(look(moving))).label.startswith(label)
+
+
 def test_a_main_thread_that_joins_a_thread_in_a_collective_is_a_waiter() -> None:
     assert activity_of(view(look(stacks(USER, JOIN, more=((ALL_REDUCE,),))))).doing is Doing.COLLECTIVE
 

@@ -66,11 +66,19 @@ def test_threads_of_one_name_and_children_are_merged_over_ranks() -> None:
 
 def test_names_without_end_are_told_together() -> None:
     """A job may name its threads as it likes."""
-    many = [(f"{chr(97 + number // 26)}{chr(97 + number % 26)}", FEED) for number in range(500)]
+    many = [(f"{chr(97 + number // 26)}{chr(97 + number % 26)}", FEED) for number in range(200)]
     found = other_stacks(node((stacks(1000, ("MainThread", TRAIN), *many), ())))
     assert len(found) == 33
     assert found[-1].name == "others"
     assert found[-1].tree[0].ranks == fold([0])
+
+
+def test_stacks_without_end_are_counted() -> None:
+    """A thread may be anywhere."""
+    many = [("feeder", FEED._replace(line=number)) for number in range(100)]
+    (feeders,) = other_stacks(node((stacks(1000, ("MainThread", TRAIN), *many), ())))
+    assert len(feeders.tree[0].children) == 64
+    assert feeders.left_out == 36
 
 
 def test_a_rank_without_stacks_has_none() -> None:

@@ -53,6 +53,7 @@ class Kind(NamedTuple):
     name: str
     tree: tuple[Node, ...]
     processes: tuple[ChildProcess, ...] = ()
+    left_out: int = 0
 
 
 def test_other_threads_and_children() -> None:
@@ -65,6 +66,7 @@ def test_other_threads_and_children() -> None:
     assert shown.splitlines()[-1] == "child python (pid 100, 101, 102, 103, 104, 105, 106, 107, …)"
     assert all(line.isprintable() for line in shown.splitlines())
     assert render_others(()) == ""
+    assert render_others((Kind("thread", "feeder", (Node(POLL, "0"),), (), 3),)).splitlines()[-1] == "… 3 more stacks"
 
 
 def test_tree() -> None:
