@@ -18,8 +18,8 @@ _SECONDS = 280
 
 @cache
 def python_with(*packages: str) -> str:
-    """Return the path of a Python that has these packages."""
-    folder = REPOSITORY / "build" / "frameworks" / "-".join(name.partition("[")[0] for name in packages)
+    """Return the path of a Python that has these packages, of which the last one names it."""
+    folder = REPOSITORY / "build" / "frameworks" / packages[-1].partition("[")[0]
     folder.mkdir(parents=True, exist_ok=True)
     done, python = folder / "installed", folder / "bin" / "python"
     with open(folder / "lock", "w") as lock:

@@ -102,7 +102,7 @@ def _end(process: "subprocess.Popen[bytes]", entry: bytes) -> None:
 
 
 def judged(job: str) -> Sweep:
-    """Diagnose a job as `unhang diagnose` does on one box; a wait of a few seconds is judged after some more of them."""
+    """Diagnose a job as `unhang diagnose` does on one box, with looks so far apart that a young wait counts."""
     return ask(partial(sweep, Question(job=job, interval_seconds=_INTERVAL_SECONDS)))
 
 

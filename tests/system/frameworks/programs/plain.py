@@ -1,4 +1,4 @@
-"""A rank that is told where to meet, who it is and how many there are on its command line, or by MPI's variables."""
+"""A rank that is told where to meet; who it is, and of how many, by its command line or its launcher's variables."""
 
 import os
 import sys
@@ -10,11 +10,18 @@ import torch.distributed as dist
 from quota import reach_last_step
 
 
+def launched_as() -> tuple[str, str]:
+    """Return what the launcher says."""
+    prefix = "OMPI_COMM_WORLD_"
+    if prefix + "RANK" in os.environ:
+        return os.environ[prefix + "RANK"], os.environ[prefix + "SIZE"]
+    return os.environ["RANK"], os.environ["WORLD_SIZE"]
+
+
 def main() -> None:
     """Meet, and train."""
-    meeting = sys.argv[1]
-    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
-    rank, size = map(int, sys.argv[2:] or (os.environ[name] for name in names))
+    meeting = next(word for word in sys.argv if "://" in word)
+    rank, size = map(int, [word for word in sys.argv[2:] if word.isdecimal()] or launched_as())
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size)
     gradients = torch.ones(4)
     for step in range(5):

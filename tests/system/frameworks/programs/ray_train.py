@@ -1,5 +1,6 @@
 """Ray Train runs the training loop in a thread of each worker, whose main thread waits for Ray."""
 
+import ray
 import torch
 import torch.distributed as dist
 from quota import reach_last_step
@@ -17,4 +18,5 @@ def loop(config: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
+    ray.init(num_cpus=4, include_dashboard=False)
     TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), torch_config=TorchConfig(backend="gloo")).fit()
