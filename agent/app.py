@@ -109,7 +109,7 @@ _rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND))
 
 @_open_routes.get("/healthz", response_model=AgentHealth, summary="Whether the agent answers.")
 def health(agent: Asked) -> Response:
-    """Say that the agent lives. Needs no token and looks at nobody."""
+    """Say that the agent is running. Needs no token and looks at no process."""
     return _json(AgentHealth(host=agent.node.host))
 
 
@@ -143,7 +143,7 @@ def snapshot(
     ras: Ras = False,
     timeout: Timeout = None,
 ) -> Response:
-    """Look at all ranks, those of one job, or some. What cannot be seen is told as `Missing`, never left out."""
+    """Look at all ranks, those of one job, or some. What cannot be read is reported as `Missing`, never left out."""
     taken = agent.snapshot(RankFilter(job, tuple(pid or ()), user), LookDepth(stacks, window, full), timeout, ras=ras)
     _write_audit(request, agent, taken, action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
@@ -189,7 +189,7 @@ def recorder_of(
 
 @_rank_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
 def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None) -> Response:
-    """Return what the kernel tells of one rank's process."""
+    """Return what the kernel reports about one rank's process."""
     return _part(request, agent, pid, "process", LookDepth("none"), timeout)
 
 
@@ -205,11 +205,18 @@ def deep_of(
         ),
     ],
     seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are traced.")] = 3.0,
+    child: Annotated[int | None, Query(ge=1, description="Look at this child process of the rank instead.")] = None,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it: only where the setting `debuggers` allows."""
-    taken = agent.deep(pid, how, seconds)
+    taken = agent.deep(pid, how, seconds, child)
     result = [] if taken.missing is None else [f"{taken.missing.source} {taken.missing.reason}"]
-    agent.audit.write(how.value, **who_asks(request), pids=[pid], result=result, took_seconds=taken.took_seconds)
+    agent.audit.write(
+        how.value,
+        **who_asks(request),
+        pids=[pid if child is None else child],
+        result=result,
+        took_seconds=taken.took_seconds,
+    )
     return _json(taken)
 
 

@@ -88,6 +88,7 @@ class Service:
             looks=self.settings.looks,
             interval_seconds=self.settings.interval_seconds,
             deadline_seconds=self.settings.deadline_seconds,
+            patience_seconds=self.settings.patience_seconds,
             survey_above=self.settings.survey_above,
         )
 
@@ -123,9 +124,12 @@ class Service:
         self._remember(gathered.lists)
         return gathered
 
-    async def look_closely(self, job: str, rank: int, how: How, *, seconds: float) -> DeepLook:
-        """Have one rank looked at closely. Raises NotFound or Unreachable."""
-        return await look_closely(job, rank, how, self.inventory.addresses(), self._client, seconds=seconds)
+    async def look_closely(
+        self, job: str, rank: int, how: How, *, seconds: float, child: int | None = None
+    ) -> DeepLook:
+        """Have one rank, or a child process of it, looked at closely. Raises NotFound or Unreachable."""
+        agents = self.inventory.addresses()
+        return await look_closely(job, rank, how, agents, self._client, seconds=seconds, child=child)
 
     async def _make(self, run: Run) -> Diagnosis:
         with self._garbage.left_lying():
@@ -162,7 +166,7 @@ class Service:
         return diagnosis
 
     async def _keep(self, made: Sweep, id: str) -> Diagnosis:
-        """Keep the diagnosis under its id. Where the store fails, the caller gets it all the same, and is told."""
+        """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""
         diagnosis = made.diagnosis.model_copy(update={"id": id})
         try:
             await self.async_store.keep(self.store.save, diagnosis, made.expected, made.snapshots, packed=made.packed)

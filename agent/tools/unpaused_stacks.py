@@ -49,15 +49,15 @@ def read_unpaused(procfs: ProcFs, pid: int, read: Callable[[], Stacks]) -> Stack
             stacks = read()
         except Unavailable as error:
             failures += 1
+            if error.reason is Reason.UNREADABLE and failures <= _MOST_FAILURES:
+                continue
             if readings:
                 break
-            if error.reason is not Reason.UNREADABLE or failures > _MOST_FAILURES:
-                raise
-            continue
+            raise
         after = _asleep(procfs, pid)
         still = frozenset(tid for tid, mark in before.items() if after.get(tid) == mark)
         readings.append(_Reading(_with_marks(stacks, pid, after), still))
-        if all(thread.tid in readings[-1].still for thread in stacks.threads):
+        if all(thread.tid in still for thread in readings[-1].stacks.threads):
             break
     return agreed(readings)
 

@@ -29,6 +29,13 @@ _STANDARD = re.compile(r"/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<f
 _STDLIB_SHORT = re.compile(
     r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
 )
+_PLAIN_LABELS = {
+    (True, False): "in user code",
+    (True, True): "running in user code",
+    (False, False): "no Python frame",
+    (False, True): "running, and in no two readings at one place",
+}
+"""By whether there are frames, and whether the thread moved while it was read."""
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
 
@@ -182,7 +189,7 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
     base = Activity(
         doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
         cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
-        label="in user code" if frames else "no Python frame",
+        label=_PLAIN_LABELS[bool(frames), thread.moves],
         told=Told.IN_USER_CODE if frames else Told.NOT_SEEN,
         thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
         frames=frames,
@@ -284,10 +291,20 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     if not blocked:
         unread = any(not isinstance(child.stacks, Stacks) for child in children)
         return replace(seen, may_pass=seen.may_pass or unread)
-    child, doing = blocked[0]
+    child, doing = min(blocked, key=_tells_little)
     at = f" at {place(doing.user)}" if doing.user is not None else ""
     text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
     return replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
+
+
+def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, int]:
+    """Of several children a worker that loads a batch comes first, then one in the user's code."""
+    child, doing = told
+    return not _runs(doing, "_worker_loop"), doing.user is None, child.process.pid
+
+
+def _runs(seen: Activity, function: str) -> bool:
+    return any(frame.function.rpartition(".")[2] == function for frame in seen.frames)
 
 
 def _child_activity(child: Child) -> Activity | None:
@@ -296,8 +313,7 @@ def _child_activity(child: Child) -> Activity | None:
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
-    functions = [frame.function.rpartition(".")[2] for frame in seen.frames]
-    idle = seen.may_be_idle or ("_worker_loop" in functions and "fetch" not in functions)
+    idle = seen.may_be_idle or (_runs(seen, "_worker_loop") and not _runs(seen, "fetch"))
     return None if idle or not seen.frames else seen
 
 

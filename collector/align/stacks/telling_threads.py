@@ -14,7 +14,7 @@ time. What such a main thread does tells nothing of the job, neither a hang nor 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, is_standard_frame, waits_for_thread
@@ -25,6 +25,9 @@ _Stack = tuple[Frame, ...]
 _BEGUN_BY_PYTHON = ("_bootstrap", "Thread._bootstrap")
 _BACKWARD = "_engine_run_backward"
 _ASLEEP = ("nanosleep", "clock_nanosleep")
+_MOST_THREADS = 256
+_MOST_BEGINNINGS = 16
+"""Of a rank's threads, and of stacks of those that wait, whose number is the job's to choose."""
 
 
 def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
@@ -39,7 +42,7 @@ def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
         thread = read.waiting(views[rank].stacks) if rank in home else _of_autograd(views[rank].stacks, main)
         if thread is not None:
             told[rank] = thread
-    begun = {_stack(views[rank], thread) for rank, thread in told.items() if rank in home}
+    begun = sorted({_stack(views[rank], thread) for rank, thread in told.items() if rank in home})[:_MOST_BEGINNINGS]
     for rank in home - told.keys() if begun else ():
         thread = _that_began_alike(views[rank].stacks, begun)
         if thread is not None:
@@ -80,7 +83,8 @@ class _Reader:
 
 
 def _others(stacks: Stacks) -> Iterable[Thread]:
-    return (thread for thread in stacks.threads if thread is not stacks.main and thread.frames)
+    threads = islice(stacks.threads, _MOST_THREADS)
+    return (thread for thread in threads if thread is not stacks.main and thread.frames)
 
 
 def _is_at_home(main: Activity) -> bool:

@@ -3,7 +3,7 @@
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
 from collector.judge.fault import Fault
-from shared.answer.diagnosis import NextStep
+from shared.answer.diagnosis import NextStep, StackEvidence
 from shared.answer.words import Cause, Kind
 from shared.commands import WHY_NONE, copyable
 
@@ -35,6 +35,7 @@ _BY_KIND = {
 
 _NEVER_STOPPED = "DTt"
 """States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
+_APART = "compare the code paths to these places: what branches on rank or data?"
 _UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, GPUs and driver on these nodes"
 
 
@@ -49,7 +50,8 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
         )
     if fault.kind in _BY_KIND:
         unrecorded = fault.kind is Kind.STUCK_TOGETHER and not observations.traces
-        steps.append(NextStep(text=_UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
+        apart = unrecorded and sum(isinstance(each, StackEvidence) for each in fault.evidence) > 1
+        steps.append(NextStep(text=_APART if apart else _UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
     for rank in fault.culprits[:2]:
         steps.extend(_commands(rank, fault.kind, observations))
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:

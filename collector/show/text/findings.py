@@ -23,12 +23,13 @@ MEANING = {
     Certainty.SUPPORTED: "two independent weaker sources agree",
     Certainty.SUSPECTED: "one weaker source, or a tie",
 }
-"""What each word of certainty stands for, shown wherever one is used."""
+"""What each word of certainty means, shown wherever one is used."""
 
 _NOBODY = {
     Kind.COLLECTIVE_MISMATCH: "no side has a majority, so none is blamed",
     Kind.STUCK_TOGETHER: "nothing observed sets one rank apart",
 }
+_APART = "the ranks part, and nothing observed tells which of them went astray"
 
 _MOST_CULPRITS = 8
 _MOST_LINKS = 8
@@ -40,7 +41,7 @@ _NOW = 11
 def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[tuple[str, list[Line]]]:
     """Return the blocks of a finding, each under its label, without those that are empty.
 
-    `shown` are stacks that stand elsewhere, and are not repeated.
+    `shown` are stacks that are shown elsewhere, and not repeated.
     """
     waiting = [] if finding.cycle else wait_lines(finding, width)
     rest = "victims" if finding.culprits else "all waiting" if waiting or finding.cycle else "waiting"
@@ -74,7 +75,8 @@ def _operation(finding: Finding, width: int) -> list[Line]:
 def culprit_lines(finding: Finding, width: int) -> list[Line]:
     """Return the culprits, or why none is named; culprits without a known process are grouped by host."""
     if not finding.culprits:
-        why = _NOBODY.get(finding.kind, "the evidence does not single out a rank")
+        apart = finding.kind is Kind.STUCK_TOGETHER and sum(each.kind == "stack" for each in finding.evidence) > 1
+        why = _APART if apart else _NOBODY.get(finding.kind, "the evidence does not single out a rank")
         return paragraph(f"none named: {why}", width)
     if len(finding.culprits) <= _MOST_CULPRITS and any((c.pid, c.pod) != (None, None) for c in finding.culprits):
         return [culprit_line(culprit) for culprit in finding.culprits]

@@ -40,9 +40,51 @@ class StackTreeNode(Protocol):
     def children(self) -> Sequence["StackTreeNode"]: ...
 
 
+class ListedProcess(Protocol):
+    """A child process."""
+
+    @property
+    def pid(self) -> int: ...
+
+
+class NamedStacks(Protocol):
+    """Threads or children of one name, and their stacks."""
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tree(self) -> Sequence[StackTreeNode]: ...
+
+    @property
+    def left_out(self) -> int: ...
+
+    @property
+    def processes(self) -> Sequence[ListedProcess]: ...
+
+
+_MOST_PIDS = 8
+
+
 def render_tree(root: Root, *, colour: bool = False, width: int = 120) -> str:
     """Draw the tree: each frame with the ranks that passed it, indented only where they part."""
     return paint(fitted(list(_tree(root.children)), max(width, NARROWEST)), colour=colour)
+
+
+def render_others(others: Sequence[NamedStacks], *, colour: bool = False, width: int = 120) -> str:
+    """Draw the trees of other threads and of child processes, each under its name."""
+    lines: list[Line] = []
+    for kind in others:
+        pids = ", ".join(f"{each.pid}" for each in kind.processes[:_MOST_PIDS])
+        more = ", …" if len(kind.processes) > _MOST_PIDS else ""
+        which = f" (pid {pids}{more})" if pids else ""
+        lines += [(), (Span(f"{kind.what} {printable(kind.name, most=80)}", Style.BOLD), Span(which, Style.DIM))]
+        lines += _tree(kind.tree)
+        lines += [(Span(f"… {counted(kind.left_out, 'more stack')}", Style.DIM),)] if kind.left_out else []
+    return paint(fitted(lines, max(width, NARROWEST)), colour=colour)
 
 
 def _tree(tree: Sequence[StackTreeNode]) -> Iterator[Line]:
@@ -60,7 +102,7 @@ def _tree(tree: Sequence[StackTreeNode]) -> Iterator[Line]:
 
 
 def _below(nodes: Sequence[StackTreeNode], told: str, margin: str) -> Iterator[tuple[StackTreeNode, str, str, str]]:
-    """Yield each node with what stands before it, before its children, and the ranks told above it."""
+    """Yield each node with its prefix, that of its children, and the ranks shown above it."""
     if len(nodes) == 1:
         yield nodes[0], margin, margin, told
         return
@@ -70,7 +112,7 @@ def _below(nodes: Sequence[StackTreeNode], told: str, margin: str) -> Iterator[t
 
 
 def _node_line(node: StackTreeNode, head: str, told: str) -> Line:
-    """The ranks stand on a line only where they differ from those above."""
+    """A line shows the ranks only if they differ from those above."""
     ranks = "" if node.ranks == told else f"[{folded(node.ranks)}] "
     frame = Span(place_text(node.place), Style.PLAIN if node.children else Style.WARNING)
     return (Span(head, Style.DIM), Span(ranks, Style.BOLD), frame)

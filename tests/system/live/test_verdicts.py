@@ -24,8 +24,9 @@ EVERY_DAY: dict[str, str] = {
         pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
     """,
     "bare": """
-        accelerate_main_process_only blocked_pipe dataloader_hang debugger_attached exception_on_one_rank file_lock
-        gil_held idle_server pair_barrier_skipped uninterruptible validation_for_a_while
+        accelerate_main_process_only barrier_against_backward blocked_pipe dataloader_hang debugger_attached
+        exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread pair_barrier_skipped
+        uninterruptible validation_for_a_while
     """,
 }
 """A third of all programs: each way to hang in the mode in which it is harder to tell. Others stand below by name."""
@@ -59,6 +60,18 @@ def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of(program, mode), reply)
     assert reply.answer["job"] == job.name
+
+
+@pytest.mark.steady
+def test_patience_ends_when_the_job_moves_again(tmp_path: Path) -> None:
+    """Where only time tells slow from stuck it goes on by itself, accuses nobody, and gives up when that is no use.
+
+    Three steps in ten seconds: without a record that is hard to tell from none.
+    """
+    with Job("validation_for_a_while", directory=tmp_path, forked=True) as job:
+        reply = diagnose(job.name, directory=tmp_path, patience=None)
+    assert reply.answer["verdict"] in ("not_hung", "cannot_tell")
+    assert 8.0 < reply.answer["took_seconds"] < 60.0
 
 
 @pytest.mark.parametrize("faulty_rank", [0, 1, 3])

@@ -221,7 +221,9 @@ def test_of_a_thread_that_ran_what_two_readings_agree_in(
 def test_a_reading_that_fails_is_tried_again() -> None:
     """What py-spy follows may change under its hands."""
     torn = Unavailable(Reason.UNREADABLE, "py-spy failed: Failed to copy PyFrameObject")
-    found = read_in_turn(torn, stacks_of(OUTER), torn)
+    found = read_in_turn(torn, stacks_of(OUTER), torn, stacks_of(OUTER))
+    assert found.stack(found.threads[0]) == (OUTER,)
+    found = read_in_turn(torn, stacks_of(OUTER), torn, torn)
     assert found.stack(found.threads[0]) == ()
     with pytest.raises(Unavailable):
         read_in_turn(torn, torn, torn)
