@@ -54,7 +54,7 @@ def group_of_one(facts: JobFacts) -> Iterator[Check]:
     for each in facts.processes:
         meant = _meant_size(each)
         if each.identity.world_size == 1 and meant > 1:
-            yield told(
+            yield check_of(
                 CheckId.ONE_PROCESS_OF_MANY,
                 Severity.RISKY,
                 [each],
