@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 4
 APART ?=
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
-ALL := not bench and not repeated
+ALL := not bench and not repeated and not frameworks
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
@@ -20,7 +20,8 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick repeat zoo check lint format types bench wheel zipapp constraints layouts clean
+.PHONY: help install demo test test-quick repeat frameworks zoo check lint format types bench wheel zipapp constraints \
+	layouts clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ test-quick: $(INSTALLED) ## run what takes little time, and no real job: for whi
 
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated
+
+frameworks: $(INSTALLED) ## jobs as Ray, transformers and DeepSpeed start them; installs these into build/frameworks
+	$(BIN)/python -m pytest -n 0 -m frameworks
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
 	$(BIN)/python -m tests.system.live.zoo
