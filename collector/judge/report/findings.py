@@ -19,10 +19,9 @@ from shared.ranks import fold
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
 
-def finding_of(fault: Fault, observations: Observations) -> Finding:
-    """Put one fault into the contract's form."""
+def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evidence, ...] | None = None) -> Finding:
+    """Put one fault into the contract's form; `evidence` replaces what the observations show for it."""
     cause = cause_of(fault, observations)
-    where = _where(fault.culprits, observations)
     return Finding(
         kind=fault.kind,
         cause=cause,
@@ -34,10 +33,10 @@ def finding_of(fault: Fault, observations: Observations) -> Finding:
         sequence=fault.sequence,
         cycle=tuple(edge.wait for edge in fault.cycle),
         links=fault.links,
-        where=where,
+        where=_where(fault.culprits, observations),
         summary=summary_of(fault, cause, observations),
         remarks=fault.remarks,
-        evidence=evidence_of(fault, observations),
+        evidence=evidence_of(fault, observations) if evidence is None else evidence,
         next_steps=next_steps_for(fault, cause, observations),
     )
 
@@ -76,23 +75,12 @@ def sampled_finding(straggler: SampledStraggler, observations: Observations) -> 
 
 
 def _slow(fault: Fault, observations: Observations, evidence: tuple[Evidence, ...]) -> Finding:
+    """Describe the culprit as it was while it worked: in the last look it may wait like the others."""
     rank = fault.culprits[0]
     activity = at_work(observations.roster.ranks[rank])
     cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
-    observations = replace(observations, activities={**observations.activities, rank: activity})
-    return Finding(
-        kind=fault.kind,
-        cause=cause,
-        certainty=fault.certainty,
-        culprits=tuple(culprit_of(rank, observations) for rank in fault.culprits),
-        victims=fold(fault.victims),
-        group=None if fault.group is None else fault.group.ref,
-        where=_where(fault.culprits, observations),
-        summary=summary_of(fault, cause, observations),
-        remarks=fault.remarks,
-        evidence=evidence,
-        next_steps=next_steps_for(fault, cause, observations),
-    )
+    working = replace(observations, activities={**observations.activities, rank: activity})
+    return finding_of(replace(fault, cause=cause), working, evidence=evidence)
 
 
 def culprit_of(rank: int, observations: Observations) -> Culprit:

@@ -18,7 +18,7 @@ from shared.ranks import ranks_in_words
 
 _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
-"""The longest interval that may be asked for."""
+"""The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
 
 
@@ -105,7 +105,7 @@ def _where_to_look(ranks: Sequence[int], *, live: bool) -> str:
 
 def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
     """Say who waits for whom."""
-    return f"{_wait(waiters)} for {ranks_in_words(others)}"
+    return f"{ranks_with(waiters, 'waits', 'wait')} for {ranks_in_words(others)}"
 
 
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
@@ -114,9 +114,12 @@ def _again(reading: Interpretation, observations: Observations) -> NextStep:
     if not observations.roster.live:
         return NextStep(text=text)
     left = reading.decided_after
-    interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
-    options = ("--interval", str(interval), "--timeout", str(interval + _FOR_THE_LOOKS_SECONDS))
-    return about_job(text, "unhang", "diagnose", *options, job=observations.roster.job)
+    if left is None:
+        apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
+        return about_job(text, "unhang", "diagnose", *apart, job=observations.roster.job)
+    patience = min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
+    text = "give it longer: only time tells slow from stuck"
+    return about_job(text, "unhang", "diagnose", "--patience", str(patience), job=observations.roster.job)
 
 
 def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
@@ -137,7 +140,7 @@ def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
         return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         who = f"{ranks_in_words(fault.culprits)} never arrived" if fault.culprits else "not all ranks arrived"
-        return f"the job does not start: {who}; {_wait(fault.victims)} in rendezvous"
+        return f"the job does not start: {who}; {ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
@@ -160,14 +163,14 @@ def _operation(fault: Fault) -> str:
 def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
     inside = f" in{at}" if at else ""
     if not fault.culprits:
-        return f"{_wait(fault.victims)}{inside}, and the other ranks are not in communication"
+        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, and the other ranks are not in communication"
     them = either(fault.culprits, "it", "them")
     if fault.kind is Kind.RANK_MISSING and not observations.roster.live and fault.victims:
-        waits = f"{_wait(fault.victims)} for {them}{inside}"
+        waits = f"{ranks_with(fault.victims, 'waits', 'wait')} for {them}{inside}"
         return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
     said = ranks_with(fault.culprits, *_PREDICATES.get(fault.kind, _NOT_JOINED))
     said = said.format(node=on_silent_nodes(fault.culprits, observations))
-    victims = f"; {_wait(fault.victims)} for {them}" if fault.victims else ""
+    victims = f"; {ranks_with(fault.victims, 'waits', 'wait')} for {them}" if fault.victims else ""
     return f"{said}{at or ' the others'}{_where(fault, cause, observations)}{victims}"
 
 
@@ -183,10 +186,6 @@ def _stuck(fault: Fault, at: str) -> str:
     match = "; recorded arguments match" if fault.op is None or is_compared(fault.op) else ""
     stuck = ranks_with(fault.victims, "is stuck", "are stuck")
     return f"{stuck} in{at or ' communication'}: all ranks entered it, not all completed it{match}"
-
-
-def _wait(ranks: Sequence[int]) -> str:
-    return ranks_with(ranks, "waits", "wait")
 
 
 def _mismatch(fault: Fault, at: str) -> str:
