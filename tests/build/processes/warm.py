@@ -1,4 +1,4 @@
-"""`unhang` without its imports: commands and services as forks of one process that has imported all of it.
+"""`unhang` without its imports: commands as forks of one process that has imported all of it.
 
 Importing is most of what a short command costs. The fork has the arguments, variables, working directory and streams
 that it is given, and ends as a command does: by `cli.main.main`, through the interpreter's own end. Real interpreters
@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from tests.build.processes.parcels import pair, receive, send
 
@@ -34,56 +34,12 @@ class Done(NamedTuple):
     err: str
 
 
-class Warm:
-    """A command that runs, or has run: what tests want of a `Popen`."""
-
-    def __init__(self, pid: int, handle: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self._handle = handle
-
-    def poll(self) -> int | None:
-        """Return how it has ended; None while it runs."""
-        if self.returncode is None and select.select([self._handle], [], [], 0)[0]:
-            self.returncode = _server().status_of(self.pid)
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended; raises `subprocess.TimeoutExpired`."""
-        select.select([self._handle], [], [], timeout)
-        status = self.poll()
-        if status is None:
-            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-        return status
-
-    def send_signal(self, number: int) -> None:
-        """Send it a signal, if it has not ended: its id is kept from others until its status is asked for."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """End it without its help."""
-        self.send_signal(signal.SIGKILL)
-
-    def __del__(self) -> None:
-        os.close(self._handle)
-
-
-def start(
-    arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, streams: tuple[int, int]
-) -> Warm:
-    """Start `unhang` with these arguments; the open files `streams` become its standard output and error."""
-    return _server().start(arguments, environment, directory, streams)
-
-
 def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, seconds: float) -> Done:
-    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`."""
-    with TemporaryFile("r", errors="surrogateescape") as out, TemporaryFile("r", errors="surrogateescape") as err:
-        running = start(arguments, environment=environment, directory=directory, streams=(out.fileno(), err.fileno()))
-        try:
-            status = running.wait(seconds)
-        finally:
-            running.kill()
+    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then."""
+    with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
+        status = _server().run(
+            [list(arguments), dict(environment), str(directory)], (out.fileno(), err.fileno()), seconds
+        )
         return Done(status, _whole(out), _whole(err))
 
 
@@ -106,22 +62,28 @@ class _Server:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                start_new_session=True,
             )
 
-    def start(
-        self, arguments: Sequence[str], environment: Mapping[str, str], directory: Path, streams: tuple[int, int]
-    ) -> Warm:
-        with self._turn:
-            send(self._line, [list(arguments), dict(environment), str(directory)], streams)
-            pid, (handle,) = receive(self._line)
-        return Warm(pid, handle)
-
-    def status_of(self, pid: int) -> int:
-        with self._turn:
-            send(self._line, pid)
-            status, _ = receive(self._line)
+    def run(self, order: list[object], streams: Sequence[int], seconds: float) -> int:
+        """Run a command to its end and return its status; its process id is nobody else's until that is taken."""
+        pid, (handle,) = self._ask(order, streams)
+        try:
+            ended, _, _ = select.select([handle], [], [], seconds)
+            if not ended:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+        status, _ = self._ask(pid)
+        if not ended:
+            raise subprocess.TimeoutExpired(f"unhang {order[0]}", seconds)
         assert isinstance(status, int)
         return status
+
+    def _ask(self, question: object, files: Sequence[int] = ()) -> tuple[Any, list[int]]:
+        with self._turn:
+            send(self._line, question, files)
+            return receive(self._line)
 
 
 @cache
@@ -130,7 +92,7 @@ def _server() -> _Server:
 
 
 def _import_all() -> None:
-    """Import what commands and services import when they are called."""
+    """Import what commands import when they are called."""
     for name in ("cli", "cli.commands", "cli.sources", "cli.tables", "agent", "collector", "collector.show.text"):
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(package.__path__, f"{name}."):

@@ -167,6 +167,7 @@ async def test_surveys_keep_users_apart(forged: Stage, tmp_path: Path) -> None:
     assert (again.verdict, again.user, again.job) == (Verdict.NOT_HUNG, str(ALICE), f"{forged.job}@{ALICE}")
 
 
+@pytest.mark.slow
 def test_one_box(forged: Stage, tmp_path: Path) -> None:
     """`unhang jobs`, `unhang diagnose` and saved snapshots: never a mixture, and both names to choose from."""
     alices, eves = (f"{forged.job}@{user}" for user in (ALICE, EVE))

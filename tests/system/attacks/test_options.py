@@ -55,6 +55,7 @@ def commands_in(diagnosis: dict[str, object]) -> list[str]:
     return re.findall(r'"command": ("(?:[^"\\]|\\.)*")', json.dumps(diagnosis))
 
 
+@pytest.mark.slow
 def test_every_suggested_command_is_about_the_job_and_writes_nothing(job: Job, tmp_path: Path) -> None:
     """The job is found by the very words that were printed."""
     done = unhang("diagnose", "--json", "--interval", "0", "--", job.name, env=job.env, cwd=tmp_path)
