@@ -1,4 +1,4 @@
-"""One agent: finds and looks, keeps the beat while nobody asks, and writes down who asked what."""
+"""One agent: finds ranks, looks at them, watches their progress between requests, and keeps the audit log."""
 
 import threading
 import time
@@ -118,8 +118,8 @@ class Agent:
         asking = None if choice.pids else self._surroundings.begin(deadline)
         snapshots = self._looker.look_at_all(ranks, context, question, deadline)
         exited = tuple(filter(choice.held, found.exited))
-        told, unasked = self._ask_ras(RasTargets(ranks, found.ranks, snapshots, exited, ras), context, deadline)
-        idle = [self.node.watch.idle_for_seconds(rank.key) for rank in ranks]
+        ras_look, unasked = self._ask_ras(RasTargets(ranks, found.ranks, snapshots, exited, ras), context, deadline)
+        seen = [self.node.watch.seen_for_seconds(rank.key) for rank in ranks]
         self.metrics.snapshot_taken()
         snapshot = NodeSnapshot(
             **({} if asking is None else asking.told()),
@@ -128,22 +128,22 @@ class Agent:
             whole=not choice.pids,
             took_seconds=round(time.monotonic() - begun, 4),
             ranks=tuple(
-                snapshot if seconds is None else snapshot.model_copy(update={"idle_for_seconds": seconds})
-                for snapshot, seconds in zip(snapshots, idle, strict=True)
+                snapshot.model_copy(update={"idle_for_seconds": idle, "watched_for_seconds": watched})
+                for snapshot, (idle, watched) in zip(snapshots, seen, strict=True)
             ),
             exited=exited,
             missing=(*found.missing, *unasked),
-            ras=told,
+            ras=ras_look,
         )
         return snapshot, found
 
     def _ask_ras(self, visit: RasTargets, context: LookContext, deadline: Deadline) -> Told:
         begun = time.monotonic()
-        told, unasked = self._ras.look(visit, context, deadline)
-        if visit.ask and (told is not None or unasked):
+        ras_look, unasked = self._ras.look(visit, context, deadline)
+        if visit.ask and (ras_look is not None or unasked):
             reason = unasked[0].reason if unasked else None
             self.metrics.source_done(self._ras.name, time.monotonic() - begun, reason)
-        return told, unasked
+        return ras_look, unasked
 
     def one(self, pid: int, question: LookDepth, timeout_seconds: float | None = None) -> NodeSnapshot:
         """Look at one rank. Raises NotFound when no rank of this node has that process id."""
@@ -180,7 +180,7 @@ class Agent:
             self._stop.wait(self.settings.beat_seconds)
 
     def _search(self, deadline: Deadline, *, quick: bool) -> None:
-        """Find who is new. Where that fails the next search may go better; whoever asks is told why it does not."""
+        """Find new ranks. If that fails, the next search may succeed, and requests are answered with the reason."""
         with suppress(UnhangError, OSError):
             self.node.find(deadline, quick=quick)
 

@@ -109,7 +109,7 @@ _rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND))
 
 @_open_routes.get("/healthz", response_model=AgentHealth, summary="Whether the agent answers.")
 def health(agent: Asked) -> Response:
-    """Say that the agent lives. Needs no token and looks at nobody."""
+    """Say that the agent is running. Needs no token and looks at no process."""
     return _json(AgentHealth(host=agent.node.host))
 
 
@@ -143,7 +143,7 @@ def snapshot(
     ras: Ras = False,
     timeout: Timeout = None,
 ) -> Response:
-    """Look at all ranks, those of one job, or some. What cannot be seen is told as `Missing`, never left out."""
+    """Look at all ranks, those of one job, or some. What cannot be read is reported as `Missing`, never left out."""
     taken = agent.snapshot(RankFilter(job, tuple(pid or ()), user), LookDepth(stacks, window, full), timeout, ras=ras)
     _write_audit(request, agent, taken, action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
@@ -189,7 +189,7 @@ def recorder_of(
 
 @_rank_routes.get("/v1/ranks/{pid}/process", response_model=Process | Missing, summary="/proc facts of one rank")
 def process_of(request: Request, agent: Asked, pid: Pid, timeout: Timeout = None) -> Response:
-    """Return what the kernel tells of one rank's process."""
+    """Return what the kernel reports about one rank's process."""
     return _part(request, agent, pid, "process", LookDepth("none"), timeout)
 
 

@@ -1,8 +1,8 @@
-"""Every wait has an end: a deadline that is passed down, and tasks that are left behind when it is over.
+"""Every wait has an end: a deadline that is passed down, and tasks that are abandoned when it is over.
 
-Reading about a process that is blocked in the kernel can block the reader for ever, and no thread can be
-taken out of that. So each task has a daemon thread of its own; one that is late is abandoned and counted,
-and with too many abandoned no new ones are begun.
+Reading about a process that is blocked in the kernel can block the reader forever, and nothing can interrupt
+that thread. So each task has its own daemon thread; one that is late is abandoned and counted, and with too
+many abandoned no new ones are started.
 """
 
 import threading
@@ -59,7 +59,7 @@ class _Task(threading.Thread, Generic[T]):
     def run(self) -> None:
         try:
             self.outcome = self._work()
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits, who turns it into a Missing
+        except Exception as error:  # noqa: BLE001 - handed to the waiting caller, which turns it into a Missing
             self.outcome = error
 
 

@@ -3,7 +3,7 @@
 NotFound
 └── Gone            the process ended, or the thing asked for does not exist in it
 UnhangError
-└── Unavailable     a source has nothing to say about a rank, for a reason that is told
+└── Unavailable     a source has nothing about a rank, and says why
 """
 
 from agent.deadline import Late, NoThread, TooManyAbandoned
@@ -41,5 +41,5 @@ def missing_for(source: str, error: Exception) -> Missing:
         case NoThread():
             return Missing(source=source, reason=Reason.REFUSED, detail=f"it was not started: {error}")
         case _:
-            told = f"unexpected {type(error).__name__}: {error}"
-            return Missing(source=source, reason=Reason.UNREADABLE, detail=told[:500])
+            detail = f"unexpected {type(error).__name__}: {error}"
+            return Missing(source=source, reason=Reason.UNREADABLE, detail=detail[:500])

@@ -1,4 +1,4 @@
-"""What the agent tells Prometheus about itself and about the ranks it watches."""
+"""The agent's Prometheus metrics, about itself and about the ranks that it watches."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily

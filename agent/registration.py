@@ -1,4 +1,4 @@
-"""Tells collectors that this agent is there, again and again: one thread for each, so that none holds up the others."""
+"""Registers this agent with collectors, again and again: one thread each, so that none delays the others."""
 
 import http.client
 import logging
@@ -87,8 +87,8 @@ class Registrar:
     def _lease(self, status: int, said: bytes) -> Lease:
         if status != 200:
             own = detail_of(said)
-            told = f": {quoted(own, most=200)}" if own else ""
-            raise Unreachable(f"the collector {self._url} answers HTTP {status}{told}")
+            detail = f": {quoted(own, most=200)}" if own else ""
+            raise Unreachable(f"the collector {self._url} answers HTTP {status}{detail}")
         try:
             return Lease.model_validate_json(said)
         except ValidationError as error:

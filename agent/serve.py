@@ -31,7 +31,7 @@ def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
 
 
 class _Server(Server):
-    """A server that wakes up twice a second, not ten times: an agent that nobody asks should cost nothing."""
+    """A server that wakes up twice a second, not ten times: an agent without requests should cost nothing."""
 
     async def main_loop(self) -> None:
         """Keep the date of the answers right, and see whether it is time to end."""

@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from shared.ranks import FoldedRanks
-from shared.server.run import AccessSettings
+from shared.server.run import AccessSettings, MostConnections, MostConnectionsPerClient
 
 
 class AgentSettings(AccessSettings):
@@ -17,29 +17,19 @@ class AgentSettings(AccessSettings):
     model_config = SettingsConfigDict(env_prefix="UNHANG_AGENT_", extra="forbid", frozen=True)
 
     listen: str = Field(default="127.0.0.1:8471", description="Where to listen, HOST:PORT.")
-    most_connections: int = Field(
-        default=128,
-        ge=8,
-        le=65_536,
-        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
-    )
-    most_connections_per_client: int = Field(
-        default=64,
-        ge=8,
-        le=65_536,
-        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
-    )
+    most_connections: MostConnections = 128
+    most_connections_per_client: MostConnectionsPerClient = 64
     host_name: str | None = Field(
         default=None, description="The name of this node in answers; by default the machine's own."
     )
     collectors: str = Field(
         default="",
         description="URLs of collectors, separated by commas, at which to register: each counts this node as lost when "
-        "it hears of it no more.",
+        "it stops registering.",
     )
     advertise: str = Field(
         default="",
-        description="Our own URL for them; by default the address from which they hear of us, and our port.",
+        description="Our own URL for them; by default the address from which we register, and our port.",
     )
     collector_token_file: Path | None = Field(
         default=None, description="The bearer token to send to them: the first line of the file that is one."
@@ -60,7 +50,7 @@ class AgentSettings(AccessSettings):
     )
     ras: Literal["safe", "always", "never"] = Field(
         default="safe",
-        description="Whether to ask NCCL RAS: not where that may crash this version of NCCL, always, or never.",
+        description="Whether to ask NCCL RAS: `safe` does not where that may crash this version of NCCL.",
     )
     debuggers: bool = Field(
         default=False,

@@ -22,4 +22,4 @@ def named_job_needed(job: str | None) -> Iterator[None]:
         if job is not None or type(error) is not InvalidInput:
             raise
         behind = ", behind -- if its name begins with a dash" if _LIKE_AN_OPTION.search(str(error)) else ""
-        raise click.UsageError(escape(f"{error}; {error.advice}: name it as JOB{behind}")) from error
+        raise click.UsageError(escape(f"{error}; {error.advice}, as JOB{behind}")) from error

@@ -62,7 +62,9 @@ def words(step: "Step") -> str:
         case "looking":
             return f"look {step.look}{so_far}"
         case "waiting":
-            return f"waiting {step.seconds:g} s, to see what moves"
+            if step.reason:
+                return f"waiting up to {step.seconds:.0f} s {step.reason}"
+            return f"waiting {step.seconds:g} s to see what moves"
         case "looking_closer":
             return f"looking closer at suspects{so_far}"
         case "looking_deeper":

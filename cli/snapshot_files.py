@@ -1,9 +1,9 @@
 """Snapshots of this machine as files that are there whole or not at all."""
 
+import asyncio
 import gzip
 import re
 import secrets
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -49,12 +49,18 @@ def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> No
     """
     if directory is not None:
         made(directory)  # where that fails nobody need be looked at
+    ask(partial(_take, looks, directory, verbose))
+
+
+async def _take(
+    looks: Looks, directory: Path | None, verbose: bool, agents: Sequence[AgentAddress], client: httpx.AsyncClient
+) -> None:
     plain = replace(looks, stacks="plain") if looks.stacks == "suspects" else looks
     taken: list[NodeSnapshot] = []
     for number in range(looks.count):
         if number:
-            time.sleep(looks.interval_seconds)
-        seen = ask(partial(_look, plain))
+            await asyncio.sleep(looks.interval_seconds)
+        seen = await _look(plain, agents, client)
         if not (number or looks.allow_empty or seen.ranks or seen.exited):
             raise _nobody(looks.job, seen)
         if verbose:
@@ -63,7 +69,8 @@ def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> No
         _keep(seen, directory)
     suspects = _suspects(looks.job, taken) if looks.stacks == "suspects" else ()
     if suspects:
-        seen = ask(partial(_look, replace(looks, stacks="native", pids=suspects, ras=False)))
+        native = replace(looks, stacks="native", pids=suspects, ras=False)
+        seen = await _look(native, agents, client)
         if verbose:
             note(f"native stacks of {len(seen.ranks)} of them, {seen.took_seconds:.2f} s")
         _keep(seen, directory)

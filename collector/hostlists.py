@@ -1,7 +1,7 @@
 """Host lists: many agents written as few characters, `node[01-16]:8471,gpu[1,3-5]`.
 
 The notation is the one of Slurm, pdsh and ClusterShell. An item is a name, `name:port`, or a URL; brackets
-in a name or port stand for numbers and keep leading zeros. `[::1]:8471` is an IPv6 address, as in URLs.
+in a name or port list numbers and keep leading zeros. `[::1]:8471` is an IPv6 address, as in URLs.
 """
 
 import re
@@ -53,7 +53,7 @@ def parse_hostlist(text: str) -> tuple[AgentAddress, ...]:
 
 
 def parse_host_names(text: str) -> tuple[str, ...]:
-    """Read a host list for ssh: `user@` may stand before a name, ports and URLs may not. Raises InvalidHostlist."""
+    """Read a host list for ssh: `user@` is allowed before a name, ports and URLs are not. Raises InvalidHostlist."""
     if len(text) > MOST_CHARACTERS:
         raise InvalidHostlist(f"a host list of {len(text)} characters is too long", advice=_ADVICE_NAMES)
     names: dict[str, None] = {}
@@ -67,7 +67,7 @@ def parse_host_names(text: str) -> tuple[str, ...]:
 
 
 def fold_addresses(addresses: Iterable[AgentAddress]) -> tuple[AgentAddress, ...]:
-    """Drop repetitions, keep the order, and tell agents that share a host name apart by their port."""
+    """Drop repetitions, keep the order, and distinguish agents with the same host name by their port."""
     by_url: dict[str, AgentAddress] = {}
     for count, address in enumerate(addresses):
         if count >= MOST_AGENTS:  # repetitions count too: they cost time

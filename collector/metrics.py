@@ -1,4 +1,4 @@
-"""What the collector tells Prometheus about itself."""
+"""The collector's own Prometheus metrics."""
 
 import math
 from collections.abc import Iterable
@@ -86,7 +86,7 @@ class Counters:
         self._helped.labels(why.value).inc()
 
     def include(self, more: Collector) -> None:
-        """Show what somebody else counts on the same page."""
+        """Show metrics that another part counts on the same page."""
         self._registry.register(more)
 
     def page(self, *, agents: int, running: int, kept: tuple[int, int] | None) -> bytes:

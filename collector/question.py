@@ -13,6 +13,10 @@ SURVEY_ABOVE = 32
 """Agents. Two whole looks at the eight ranks of so many are some 40 MiB to read, about a second's work."""
 
 
+PATIENCE_SECONDS = 60.0
+"""By default: as long as a checkpoint or a compilation takes in a healthy job."""
+
+
 class NativePolicy(StrEnum):
     """Whose native (C, C++) stacks are read. Reading them stops a process for about a second."""
 
@@ -39,6 +43,9 @@ class Question(Value):
     interval_seconds: float = Field(default=3.0, ge=0.0, le=600.0, description="Pause between two looks.")
     window: int = Field(default=64, ge=1, le=1_000_000, description="Last records per group asked of each rank.")
     deadline_seconds: float = Field(default=30.0, gt=0.0, le=3600.0, description="When the verdict is due.")
+    patience_seconds: float = Field(
+        default=0.0, ge=0.0, le=3600.0, description="How much later it may come where only time tells slow from stuck."
+    )
     stacks: Literal["plain", "none"] = Field(default="plain", description="What each look reads of the stacks.")
     survey_above: int = Field(
         default=SURVEY_ABOVE, ge=0, description="Where more agents than this are to look, they look briefly at first."
@@ -67,8 +74,9 @@ class Step(Value):
     look: int = Field(default=0, description="Which look this is, from 1; 0 where none.")
     asked: int = Field(default=0, description="Agents asked in this step.")
     finished: int = Field(default=0, description="Of these, how many have answered or failed.")
-    seconds: float = Field(default=0.0, description="How long it waits, for `waiting`.")
+    seconds: float = Field(default=0.0, description="How long it waits, for `waiting`: at most, if the job moves.")
+    reason: str = Field(default="", description="What it waits for, for `waiting`; empty: for the next look.")
 
 
 Progress = Callable[[Step], Awaitable[None] | None]
-"""Told of each step, and of each agent that answered. May be a coroutine function; must be quick."""
+"""Called at each step, and for each agent that has answered. May be a coroutine function; must be quick."""

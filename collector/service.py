@@ -88,6 +88,7 @@ class Service:
             looks=self.settings.looks,
             interval_seconds=self.settings.interval_seconds,
             deadline_seconds=self.settings.deadline_seconds,
+            patience_seconds=self.settings.patience_seconds,
             survey_above=self.settings.survey_above,
         )
 
@@ -162,7 +163,7 @@ class Service:
         return diagnosis
 
     async def _keep(self, made: Sweep, id: str) -> Diagnosis:
-        """Keep the diagnosis under its id. Where the store fails, the caller gets it all the same, and is told."""
+        """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""
         diagnosis = made.diagnosis.model_copy(update={"id": id})
         try:
             await self.async_store.keep(self.store.save, diagnosis, made.expected, made.snapshots, packed=made.packed)

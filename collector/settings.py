@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from collector.question import SURVEY_ABOVE
+from collector.question import PATIENCE_SECONDS, SURVEY_ABOVE
 from shared.server.read_settings import read_settings_of
-from shared.server.run import AccessSettings
+from shared.server.run import AccessSettings, MostConnections, MostConnectionsPerClient
 
 PREFIX = "UNHANG_COLLECTOR_"
 
@@ -34,18 +34,8 @@ class CollectorSettings(AccessSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     listen: str = Field(default="127.0.0.1:8470", description="Where the API is served, HOST:PORT.")
-    most_connections: int = Field(
-        default=2048,
-        ge=8,
-        le=65_536,
-        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
-    )
-    most_connections_per_client: int = Field(
-        default=1536,  # a thousand agents behind one address may register at once
-        ge=8,
-        le=65_536,
-        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
-    )
+    most_connections: MostConnections = 2048
+    most_connections_per_client: MostConnectionsPerClient = 1536  # a thousand agents behind one NAT may register
     agents: str = Field(
         default="", description="The agents, as a host list: `node[01-16]:8471,gpu[1,3-5]` or URLs; the port is 8471."
     )
@@ -72,7 +62,7 @@ class CollectorSettings(AccessSettings):
     )
     dns_server: str = Field(default="", description="The name server, ADDRESS:PORT; by default the machine's own.")
     slurm: bool = Field(
-        default=False, description="Ask `squeue` on which nodes jobs run, else take the allocation we run in."
+        default=False, description="Ask `squeue` on which nodes jobs run; without it, use the allocation we run in."
     )
     kubernetes: str = Field(
         default="", description="Agents are the pods with these labels, e.g. `app.kubernetes.io/name=unhang-agent`."
@@ -144,10 +134,16 @@ class CollectorSettings(AccessSettings):
     deadline_seconds: float = Field(
         default=30.0, gt=0.0, le=3600.0, description="When a verdict is due, whatever has answered by then."
     )
+    patience_seconds: float = Field(
+        default=PATIENCE_SECONDS,
+        ge=0.0,
+        le=3600.0,
+        description="How much later it may come where only time tells slow from stuck. It ends early if the job moves.",
+    )
     survey_above: int = Field(
         default=SURVEY_ABOVE,
         ge=0,
-        description="Where more agents than this have ranks of a job, they look briefly first, and in full only at "
+        description="If more agents than this have ranks of a job, they send surveys first, and full looks only at "
         "the ranks that the verdict is about.",
     )
     most_at_once: int = Field(default=256, ge=1, le=65_536, description="Agents asked at the same time.")

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 MOST_CHARACTERS = 1_000
-"""A longer command is left out: whoever shows text may cut it, and a cut command is another one."""
+"""A longer command is left out: it might be cut when shown, and a cut command is a different one."""
 
 _NO_TWO_SHELLS_AGREE = re.compile(r"([\\'!])")
 
@@ -15,8 +15,8 @@ WHY_NONE = "no command is given: a name in it is too long, or contains character
 def shell_word(word: str) -> str:
     """Quote a word for sh, csh and fish alike; for csh it must hold no line ends.
 
-    Within single quotes a backslash escapes in fish, and an exclamation mark is history in csh. So these stand outside,
-    behind a backslash, which all shells read the same.
+    Within single quotes a backslash escapes in fish, and an exclamation mark is history in csh. So these are outside
+    the quotes, after a backslash, which all shells read the same way.
     """
     parts = _NO_TWO_SHELLS_AGREE.split(word)
     return "".join(f"\\{part}" if at % 2 else shlex.quote(part) for at, part in enumerate(parts) if part) or "''"
@@ -30,8 +30,8 @@ def shell_words(words: Sequence[str]) -> str:
 def copyable(*words: str, operands: tuple[str, ...] = ()) -> str | None:
     """Return the command of these words, quoted for a shell, with `operands` behind `--`.
 
-    Foreign words belong into `operands`, or behind an option that takes a value. None where a word is longer than
-    anybody reads, or holds what does not print: control characters, line ends, marks of text direction.
+    Foreign words belong in `operands`, or after an option that takes a value. None if a word is longer than anyone
+    reads, or contains unprintable characters: control characters, line ends, marks of text direction.
     """
     whole = (*words, *(("--", *operands) if operands else ()))
     if not all(word.isprintable() for word in whole):
@@ -41,5 +41,5 @@ def copyable(*words: str, operands: tuple[str, ...] = ()) -> str | None:
 
 
 def listed(names: Sequence[str], *, most: int = 20) -> str:
-    """Return the first of some names, each as a shell would take it for one word; commas stand between them."""
+    """Return the first of some names, each quoted as one word for a shell, separated by commas."""
     return ", ".join(map(shell_word, names[:most]))

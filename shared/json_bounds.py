@@ -1,7 +1,7 @@
-"""JSON of strangers, parsed under a bound on the memory that it takes.
+"""Untrusted JSON, parsed with a limit on the memory that it takes.
 
 A byte of JSON can become thirty bytes of values: 60 MB of `{},{},…` take 1.6 GiB. The parser of the standard library
-has no bound, but how often a few characters stand in the text tells before what it would make, at gigabytes a second.
+has no limit, but counting a few characters in the text gives a bound beforehand, at gigabytes per second.
 """
 
 import json
@@ -12,7 +12,7 @@ from shared.errors import InvalidInput
 _MEBI = 1024 * 1024
 
 _WEIGHTS = ((b"{", 64), (b"[", 88), (b",", 64), (b":", 90))
-"""What each stands for at most, in bytes: a dict, a list, a value with its place, a name with its place. Measured with
+"""What each makes at most, in bytes: a dict, a list, a value with its place, a name with its place. Measured with
 CPython 3.11 to 3.13; the same characters within texts count as well."""
 
 _SMALL = 64 * 1024

@@ -45,7 +45,7 @@ def fold_in_steps(ranks: Iterable[int]) -> str:
     if len(ordered) < 3:
         return fold(ordered)
     first, last, step = ordered[0], ordered[-1], ordered[1] - ordered[0]
-    fits = last - first == step * (len(ordered) - 1)  # else the range may be as long as anybody claims
+    fits = last - first == step * (len(ordered) - 1)  # else the range may be as long as the sender claims
     regular = step > 1 and fits and ordered == list(range(first, last + 1, step))
     return f"{first}-{last}/{step}" if regular else fold(ordered)
 
@@ -109,7 +109,7 @@ def _canonical(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _once_folded(text: str) -> str:
-    """Thousands of ranks tell of the same groups: each is brought to its form, and kept in memory, once."""
+    """Thousands of ranks report the same groups: each is normalised, and kept in memory, once."""
     return _refolded(text)
 
 

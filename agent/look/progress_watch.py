@@ -37,6 +37,8 @@ class _Watched:
     """None in a recorded tree, whose process ids are those of strangers here."""
     last: Beat | None = None
     still_since: float | None = None
+    since: float | None = None
+    """When the first beat was taken."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,16 @@ class Watch:
 
     def idle_for_seconds(self, key: Key) -> float | None:
         """Return how long a rank has been seen without progress; None when it has not been watched."""
+        return self.seen_for_seconds(key)[0]
+
+    def seen_for_seconds(self, key: Key) -> tuple[float | None, float | None]:
+        """Return how long a rank has been seen without progress, and how long it has been watched at all."""
         with self._lock:
             watched = self._watched.get(key)
-            since = None if watched is None else watched.still_since
-        return None if since is None else max(0.0, self._clock() - since)
+            times = (None, None) if watched is None else (watched.still_since, watched.since)
+        now = self._clock()
+        still, since = (None if time is None else max(0.0, now - time) for time in times)
+        return still, since
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
@@ -112,6 +120,7 @@ class Watch:
         if watched.last is None or watched.still_since is None or has_moved(watched.last, beat):
             watched.still_since = beat.at_ns / 1e9
         watched.last = beat
+        watched.since = beat.at_ns / 1e9 if watched.since is None else watched.since
 
     def _begin(self, rank: Rank) -> _Watched:
         logs = own_log_fds(LookContext(self._procfs, self._host), rank)

@@ -1,7 +1,7 @@
-"""Is a process its user's own? One that gained rights when its program was started is not: nobody may steer us by it.
+"""Is a process its user's own? One that gained rights when its program was started is not: it must not steer us.
 
-Whoever starts a set-user-ID program chooses its environment and its command line, and the kernel keeps the rest of it
-from them: so do we. The rule is the kernel's own for ptrace(2), which a user may use on their own processes alone:
+A user who starts a set-user-ID program chooses its environment and its command line; the kernel hides the rest of it
+from them, and so do we. The rule is the kernel's own for ptrace(2), which a user may use only on their own processes:
 
 1. The four user ids (real, effective, saved, file system) are equal, and so are the four group ids.
 2. A process that is not root's has no capabilities beyond the ambient ones, which programs without any hand on.
@@ -10,7 +10,7 @@ from them: so do we. The rule is the kernel's own for ptrace(2), which a user ma
    This holds also for a program that has made all its ids equal since, as sudo does while it asks for a password.
 
 Whether a process may be dumped is not asked: one that was root and became its user is not dumpable either, and it does
-the work of whoever started it.
+the work of the user who started it.
 """
 
 import os
@@ -50,7 +50,7 @@ class Credentials(NamedTuple):
 
     @property
     def overrides(self) -> bool:
-        """Does the kernel let it read whatever the files' owners say?"""
+        """Does the kernel let it read files regardless of their permissions?"""
         return bool(self.effective & _OVERRIDES)
 
 

@@ -1,7 +1,7 @@
-"""How a process ended, though somebody else has waited for it.
+"""How a process ended, even if another process has waited for it.
 
-Linux 6.15 on keeps the exit status of a process for whoever holds a descriptor of it (pidfd) that was opened in time.
-Older kernels say nothing. Structure and numbers: include/uapi/linux/pidfd.h.
+From 6.15 Linux keeps the exit status of a process for holders of a descriptor of it (pidfd) that was opened in time.
+Older kernels do not. Structure and numbers: include/uapi/linux/pidfd.h.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ class HeldProcess:
         weakref.finalize(self, os.close, self._fd)
 
     def exit_status(self) -> int | None:
-        """Return how it ended, as waitpid(2) gives it; None while it lives and where the kernel does not tell."""
+        """Return how it ended, as waitpid(2) gives it; None while it runs and where the kernel does not say."""
         if self._fd is None:
             return None
         answer = bytearray(struct.pack("=Q", _EXIT).ljust(_SIZE, b"\0"))
@@ -36,8 +36,8 @@ class HeldProcess:
             fcntl.ioctl(self._fd, _GET_INFO, answer)
         except OSError:
             return None
-        told = struct.unpack_from("=Q", answer)[0]
-        return int(struct.unpack_from("=i", answer, _STATUS_AT)[0]) if told & _EXIT else None
+        known = struct.unpack_from("=Q", answer)[0]
+        return int(struct.unpack_from("=i", answer, _STATUS_AT)[0]) if known & _EXIT else None
 
 
 def read_status(status: int | None) -> tuple[int | None, int | None]:

@@ -62,7 +62,7 @@ class Permissions(NamedTuple):
     """Of its access list, in the kernel's order; empty where it has none."""
 
     def everyone(self) -> int:
-        """Return what is granted to each and all, whoever they are and whatever their groups."""
+        """Return what is granted to every user, regardless of groups."""
         granted = self.mode >> 6 & self.others()
         return granted & 7
 

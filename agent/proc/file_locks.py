@@ -17,7 +17,7 @@ _LOCK = re.compile(
 
 
 def lock_holders(procfs: ProcFs, pid: int) -> tuple[Holder, ...]:
-    """Return who holds the locks that process `pid` waits for; often nobody."""
+    """Return the processes that hold the locks that process `pid` waits for; often none."""
     try:
         table = read_bounded(f"{procfs.root}/locks", _MOST_BYTES).decode(errors="replace")
     except OSError:
@@ -27,7 +27,7 @@ def lock_holders(procfs: ProcFs, pid: int) -> tuple[Holder, ...]:
 
 
 def parse_holders(table: str, pid: int) -> list[int]:
-    """Read a table of locks: who holds those that `pid` waits for. A lock of nobody we can see has pid 0 or -1."""
+    """Read a table of locks: who holds those that `pid` waits for. A holder that we cannot see has pid 0 or -1."""
     locks = [match for match in map(_LOCK.match, table.splitlines()) if match is not None]
     waited = {lock["number"] for lock in locks if lock["waits"] and int(lock["pid"]) == pid}
     return [

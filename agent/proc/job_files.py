@@ -1,7 +1,7 @@
 """Opens files that a job names or holds, without being led anywhere the job itself could not go.
 
 The agent may read every file of the machine; the job may not. So a path is walked component by component
-without following links, whoever started the job must be allowed to enter each folder and to read the file
+without following links, the users who started the job must be allowed to enter each directory and to read the file
 (readers.py, file_access.py), and only plain files are opened: a FIFO would block, a device might do something.
 
 A held descriptor has no path to walk: its process could open it again by /proc/self/fd, which asks the file alone.

@@ -1,7 +1,7 @@
 """Reads which versions a rank runs from files beside what it has mapped; nothing of it is imported or run.
 
 PyTorch writes `torch/version.py` beside its libraries, the wheel of NCCL brings `nccl.h`, a system's libnccl carries
-its version in its file's name, and the NVIDIA driver tells its own in /proc/driver/nvidia/version.
+its version in its file's name, and the NVIDIA driver reports its own in /proc/driver/nvidia/version.
 """
 
 import os
@@ -130,7 +130,7 @@ class NcclVersions:
         self._known: dict[tuple[str, str], NcclVersion | None] = {}
 
     def of(self, procfs: ProcFs, pid: int) -> NcclVersion | None:
-        """Return the version that a process has loaded; None where that cannot be told. Raises Gone or NotPermitted."""
+        """Return the version that a process has loaded; None if that is not known. Raises Gone or NotPermitted."""
         mapped = _MAPPED.search(procfs.text(pid, "maps", most=_MOST_MAPS_BYTES))
         if mapped is None:
             return None

@@ -1,7 +1,7 @@
-"""How many processes of a control group the kernel has killed for want of memory.
+"""How many processes of a cgroup were OOM-killed.
 
-Version 2 counts a kill in the victim's group and in all groups above it, so that one who outlives the victim's still
-tells; version 1 counts it in the victim's alone (memcg_memory_event in include/linux/memcontrol.h).
+Version 2 counts a kill in the victim's group and in all groups above it, so a parent still shows it when the victim's
+group is gone; version 1 counts it only in the victim's group (memcg_memory_event in include/linux/memcontrol.h).
 """
 
 from pathlib import Path

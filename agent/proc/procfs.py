@@ -73,8 +73,8 @@ class ProcFs:
         """Return how many file descriptors are open."""
         folder = self.root / str(pid) / "fd"
         with reading(pid), os.scandir(folder) as entries:
-            told = os.stat(folder).st_size if self.is_real else 0  # since Linux 6.2
-            return told or sum(1 for _ in entries)
+            count = os.stat(folder).st_size if self.is_real else 0  # since Linux 6.2
+            return count or sum(1 for _ in entries)
 
     def path(self, pid: int, name: str) -> str:
         """Return where the file `name` of a process lies."""

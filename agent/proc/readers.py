@@ -1,4 +1,4 @@
-"""On whose behalf files of a process are read: of everybody who may have started it, so that no one is lent more.
+"""On whose behalf files of a process are read: of all users who may have started it, so that none gains rights.
 
 The question is always whether the person who started the job may read a file, never whether the process could.
 
@@ -6,14 +6,14 @@ The question is always whether the person who started the job may read a file, n
 2. Its user must be allowed to read the file: with their groups, and as root only with the capabilities for that.
 3. So must the users of the processes above it, for a program that changes its ids wholly and then runs another leaves
    no trace but its caller. A process of root's above one of another user ends that: sshd, su, slurmstepd and container
-   runtimes decide as whom they go on. Above root's own process nobody does, so all of them are asked.
+   runtimes decide as which user they go on. Above root's own process nothing does, so all of them are checked.
 4. Of root's own processes so must the user who logged in (/proc/PID/loginuid), who stays known when parents end. Its
    groups are not known. One with another group than root's did not come from a login of root's: then only what
    everyone may read is read.
 
 What remains: a set-user-ID program that becomes its owner wholly (groups as well) and runs another program with its
 caller's environment, which well-made ones clear, where nothing above it is the caller's any more: the caller has ended,
-or a service had started the program itself (`srun PROGRAM`). Of root's such programs a noted login still tells.
+or a service had started the program itself (`srun PROGRAM`). For root's programs of this kind the login still shows.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ Readers = tuple[Reader, ...]
 """All of them must be allowed to read a file."""
 
 _ANYONE = Reader(None, None)
-"""Somebody who is not known: may read what everyone may."""
+"""An unknown user, who may read what everyone may."""
 
 _MOST_ANCESTORS = 64
 _NO_LOGIN = 0xFFFF_FFFF
@@ -72,7 +72,7 @@ def _above(procfs: ProcFs, own: Credentials) -> Iterator[Reader]:
 
 
 def _reader(found: Credentials) -> Reader:
-    """Return the real user. An id that our own user namespace does not know is shown as that of nobody."""
+    """Return the real user. The kernel shows an id that our user namespace does not map as that of `nobody`."""
     uid, groups = found.uids[0], found.groups | {found.gids[0]}
     if _sees_all_ids():
         return Reader(uid, groups)

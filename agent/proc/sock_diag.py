@@ -1,4 +1,4 @@
-"""Which two unix sockets are connected, asked of the kernel by sock_diag(7): no file of /proc tells.
+"""Which two unix sockets are connected, asked of the kernel by sock_diag(7): no file in /proc shows it.
 
 The answer is about our own network namespace alone. Where address families are restricted there is none.
 """

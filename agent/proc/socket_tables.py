@@ -36,7 +36,7 @@ class SocketEntry(NamedTuple):
 
 
 class Sockets:
-    """The sockets of one network namespace; a row is read when somebody asks for it."""
+    """The sockets of one network namespace; a row is read when it is needed."""
 
     def __init__(self, procfs: ProcFs, pid: int) -> None:
         self._rows: dict[bytes, tuple[str, list[bytes]]] = {}

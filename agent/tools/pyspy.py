@@ -5,11 +5,12 @@ py-spy stops the process it looks at for some ten milliseconds, with `--native` 
 blocked in the kernel: attaching to such a one would wait for ever.
 """
 
-import os
 import signal
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+
+import psutil
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
@@ -44,12 +45,12 @@ def dump_stacks(
         raise Unavailable(Reason.NOT_PERMITTED, obstacle)
     pausing = may_be_paused(procfs, pid)
     how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
-    begun = procfs.stat(pid).start_ticks
-    spare = partial(_would_stop, procfs, pid, begun) if pausing else None
+    process = process_of(pid)
+    spare = partial(_would_stop, procfs, process) if pausing else None
     command = [str(program), "dump", "--json", "--pid", str(pid), *how]
     output = run_bounded(command, deadline, block=ENDING_SIGNALS, spare=spare)
     if pausing and (output.status is None or output.status < 0):  # killed, at the deadline or by who ends this process
-        let_go(procfs, pid, begun)
+        let_go(process)
     if output.status is None:
         raise Unavailable(Reason.TIMED_OUT, f"py-spy had not finished after {deadline.seconds:.1f} s")
     if output.status != 0:
@@ -76,27 +77,34 @@ def may_be_paused(procfs: ProcFs, pid: int) -> bool:
     return True
 
 
-def let_go(procfs: ProcFs, pid: int, begun: int) -> None:
-    """Wake who a killed tracer may have left stopped; `begun` is when the process started, in ticks.
+def process_of(pid: int) -> psutil.Process:
+    """Return the process that has this id now, and no other that may have it later. Raises Gone."""
+    try:
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess as error:
+        raise Gone(f"process {pid} has exited") from error
+
+
+def let_go(process: psutil.Process) -> None:
+    """Wake who a killed tracer may have left stopped.
 
     Attaching sends SIGSTOP, which may still be on its way when the tracer dies. SIGCONT takes it back wherever it is,
     and is nothing to a process that runs. An agent that is not root may not send it: hence `_would_stop`.
     """
-    with suppress(Gone, OSError):
-        if procfs.stat(pid).start_ticks == begun:
-            os.kill(pid, signal.SIGCONT)
+    with suppress(psutil.Error, OSError):
+        process.resume()
 
 
-def _would_stop(procfs: ProcFs, pid: int, begun: int) -> bool:
+def _would_stop(procfs: ProcFs, process: psutil.Process) -> bool:
     """Would the process stop for ever if its tracer were killed now?
 
     It has got the SIGSTOP of an attach and cannot take it, because it is blocked in the kernel. Once it can, the tracer
     sees it stop and lets it go as always.
     """
     try:
-        if procfs.stat(pid).start_ticks != begun:
+        if not process.is_running():
             return False
-        return any(_is_stopping(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_THREADS])
+        return any(_is_stopping(procfs, process.pid, tid) for tid in procfs.tids(process.pid)[:_MOST_THREADS])
     except (Gone, NotPermitted):
         return False
 

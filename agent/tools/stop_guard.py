@@ -14,7 +14,7 @@ from agent.deadline import Deadline
 from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs
 from agent.tools.ptrace_access import trace_obstacle
-from agent.tools.pyspy import let_go, may_be_paused
+from agent.tools.pyspy import let_go, may_be_paused, process_of
 from agent.tools.run_bounded import ENDING_SIGNALS, Output, run_bounded
 from shared.missing import Reason
 
@@ -44,12 +44,12 @@ def trace_process(
     `end_with` is the signal that ends it, and the only one it receives.
     """
     require_traceable(procfs, pid)
-    begun = procfs.stat(pid).start_ticks
+    process = process_of(pid)
     guarded = [*_last_resort(deadline, end_with), *command]
     try:
         return run_bounded(guarded, deadline, end_with=end_with, block=ENDING_SIGNALS - {end_with})
     finally:  # Ctrl-C kills the tracer; and gdb that fails as it attaches leaves the process stopped, with any status
-        let_go(procfs, pid, begun)
+        let_go(process)
 
 
 def _last_resort(deadline: Deadline, end_with: signal.Signals) -> list[str]:

@@ -64,6 +64,9 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
 @click.option("--looks", metavar="N", help="Looks per diagnosis. [default: 2]")
 @click.option("--interval", "interval_seconds", metavar="S", help="Pause between two looks. [default: 3]")
 @click.option("--deadline", "deadline_seconds", metavar="S", help="When a verdict is due. [default: 30]")
+@click.option(
+    "--patience", "patience_seconds", metavar="S", help="How much later, where only time decides. [default: 60]"
+)
 @click.option("--survey-above", metavar="N", help="With more agents than this, look briefly first. [default: 32]")
 @click.option("--most-at-once", metavar="N", help="Agents asked at the same time. [default: 256]")
 @click.pass_obj

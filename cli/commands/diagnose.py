@@ -51,6 +51,12 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
     help="Seconds until the verdict is due. [default: 30, longer for looks far apart; 300 to read files]",
 )
 @click.option(
+    "--patience",
+    type=click.FloatRange(0, 3600),
+    help="Seconds to go on where only time tells slow from stuck; ends early if the job moves. "
+    "[default: 60, or 0 with --timeout]",
+)
+@click.option(
     "--native",
     type=click.Choice(["never", "suspects", "all"]),
     help="Whose native (C, C++) stacks to read; this stops a process for about a second. [default: suspects]",
@@ -76,6 +82,7 @@ def diagnose(
     looks: int | None,
     interval: float | None,
     timeout: float | None,
+    patience: float | None,
     native: str | None,
     output: Path | None,
     save: Path | None,
@@ -92,7 +99,7 @@ def diagnose(
     source = choose_source(collector, directory, token_file)
     from cli.sources.job_source import Wanted
 
-    verdict = _judge(source, Wanted(job, looks, interval, timeout, native), verbose=verbose)
+    verdict = _judge(source, Wanted(job, looks, interval, timeout, native, patience), verbose=verbose)
     if save is not None:
         kept = verdict.save(save)
         again = copyable("unhang", "diagnose", "--from", str(kept))

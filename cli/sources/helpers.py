@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
-from agent.errors import Gone
-from agent.proc.procfs import ProcFs
+import psutil
 
 _GRACE_SECONDS = 2.0
 """For the agent's threads to reap what was killed, and to let go whom it had stopped."""
@@ -40,7 +39,7 @@ class Helpers:
 
     def kill(self) -> bool:
         """Kill each with its process group; tell whether there were any."""
-        started = [pid for pid in _children() if pid not in self._before]
+        started = [child.pid for child in _children() if child not in self._before]
         for pid in started:
             with suppress(ProcessLookupError, PermissionError):
                 # The agent gives each a session of its own. One that has not come so far is still of our group.
@@ -74,14 +73,10 @@ class Helpers:
             loop.remove_signal_handler(signal.SIGINT)
 
 
-def _children() -> list[int]:
-    """Return the child processes of this one, zombies that wait to be reaped included."""
-    procfs, own = ProcFs(), os.getpid()
-    return [pid for pid in procfs.pids() if _parent(procfs, pid) == own]
+def _children() -> list[psutil.Process]:
+    """Return the child processes of this one, zombies that wait to be reaped included.
 
-
-def _parent(procfs: ProcFs, pid: int) -> int | None:
-    try:
-        return procfs.stat(pid).parent_pid
-    except (Gone, OSError):
-        return None
+    `psutil.Process.children` fails where /proc names processes that it does not let us read (hidepid=1): none is ours.
+    """
+    own = os.getpid()
+    return [process for process in psutil.process_iter(["ppid"]) if process.info["ppid"] == own]

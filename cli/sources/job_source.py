@@ -9,7 +9,7 @@ from pydantic import Field
 
 from collector.align.expected import Expected, Unanswered
 from collector.gather.jobs import JobSummary, summarise_jobs
-from collector.question import Progress, Question
+from collector.question import PATIENCE_SECONDS, Progress, Question
 from collector.show.views import View, only
 from shared.answer.diagnosis import Diagnosis
 from shared.value import Value
@@ -39,6 +39,7 @@ class Wanted:
     interval_seconds: float | None = None
     timeout_seconds: float | None = None
     native: str | None = None
+    patience_seconds: float | None = None
 
     def given(self) -> dict[str, object]:
         """Return what was said, by the names that questions use."""
@@ -47,6 +48,7 @@ class Wanted:
             "interval_seconds": self.interval_seconds,
             "deadline_seconds": self.deadline_seconds,
             "native": self.native,
+            "patience_seconds": self.patience_seconds,
         }
         return {name: value for name, value in names.items() if value is not None}
 
@@ -63,7 +65,12 @@ class Wanted:
 
     def question(self) -> Question:
         """Return the question to put to agents."""
-        return Question.model_validate({"job": self.job, **self.given()})
+        return Question.model_validate({"job": self.job, "patience_seconds": self.usual_patience, **self.given()})
+
+    @property
+    def usual_patience(self) -> float:
+        """How long to go on where nothing was said of it: whoever sets a deadline means it."""
+        return PATIENCE_SECONDS if self.timeout_seconds is None else 0.0
 
 
 @dataclass(frozen=True)

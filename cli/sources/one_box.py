@@ -9,7 +9,9 @@ from typing import TypeVar
 
 import httpx
 
+from agent.agent import Agent
 from agent.app import create_app
+from agent.deadline import Deadline
 from cli.settings import read_agent_settings
 from cli.sources.bundle import save_bundle
 from cli.sources.helpers import Helpers
@@ -23,6 +25,9 @@ from collector.show.views import native_only
 from shared.wire.debug_output import DeepLook
 
 _T = TypeVar("_T")
+
+_BEAT_SECONDS = 1.0
+"""Of all ranks here: a few system calls each."""
 
 
 class OneBox:
@@ -82,6 +87,18 @@ def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitabl
 async def local_client() -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client whose requests this machine's agent answers in this process."""
     settings = read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
-    transport = httpx.ASGITransport(app=create_app(settings), raise_app_exceptions=False)
-    async with make_client(transport=transport) as client:
-        yield client
+    app = create_app(settings)
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    watching = asyncio.create_task(_keep_beat(app.state.agent))
+    try:
+        async with make_client(transport=transport) as client:
+            yield client
+    finally:
+        watching.cancel()
+
+
+async def _keep_beat(agent: Agent) -> None:
+    """Notice what moves between two looks."""
+    while True:
+        await asyncio.sleep(_BEAT_SECONDS)
+        await asyncio.to_thread(agent.node.beat, Deadline(_BEAT_SECONDS))

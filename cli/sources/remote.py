@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from cli.sources.bundle import made, write_whole
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted
-from collector.question import Progress
+from collector.question import Progress, Stage, Step
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.problem import Problem
 from shared.commands import listed
@@ -29,18 +29,25 @@ T = TypeVar("T", bound=BaseModel)
 
 _VIEW_SECONDS = 60.0
 _DEEP_SECONDS = 90.0
-_DIAGNOSIS_SECONDS = 120.0
-"""How long a verdict is waited for where no time-out is given: the collector has a deadline of its own."""
+_DIAGNOSIS_SECONDS = 180.0
+"""How long a verdict is waited for where no time-out is given: the collector has a deadline and patience of its own."""
 
 _CONNECT_SECONDS = 5.0
 _GRACE_SECONDS = 5.0
 _WAIT_AT_ONCE = 55.0
 """Longest wait inside one request: proxies like to cut silent connections after a minute."""
+_ASK_AGAIN_SECONDS = 0.5
 
 NO_TLS = TlsFiles()
 """Believe what the machine believes, and show nothing."""
 
 _ERRORS: Mapping[int, type[UnhangError]] = {400: InvalidInput, 401: NotPermitted, 403: NotPermitted, 404: NotFound}
+
+
+class _Pending(BaseModel):
+    """What is read of a verdict that is still being made."""
+
+    step: Step = Step(stage=Stage.FINDING)
 
 
 class Remote:
@@ -66,16 +73,19 @@ class Remote:
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Have a diagnosis made, and wait for it."""
         seconds = wanted.timeout_seconds or max(_DIAGNOSIS_SECONDS, wanted.deadline_seconds or 0.0)
-        deadline = time.monotonic() + seconds + _GRACE_SECONDS
+        deadline = time.monotonic() + seconds + (wanted.patience_seconds or 0.0) + _GRACE_SECONDS
         path = f"/v1/jobs/{_segment(self._choose(wanted.job))}/diagnoses"
-        answer = self._waiting("POST", path, deadline, json=wanted.given() or None)
+        wait = _WAIT_AT_ONCE if progress is None else 0.0
+        answer = self._waiting("POST", path, min(deadline, time.monotonic() + wait), json=wanted.given() or None)
         while answer.status_code == 202:
+            if progress is not None:
+                progress(_read(answer, _Pending).step)
             location = answer.headers.get("Location", "")
             if time.monotonic() >= deadline or not location.startswith("/v1/"):
                 raise Unreachable(
                     "the collector has not reached a verdict in time", advice=f"ask it again later: GET {location}"
                 )
-            time.sleep(0.5)
+            time.sleep(_ASK_AGAIN_SECONDS)
             answer = self._waiting("GET", location, deadline)
         diagnosis = _read(answer, Diagnosis)
         return JudgedJob(diagnosis, lambda directory: self._save(directory, diagnosis))

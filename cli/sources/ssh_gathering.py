@@ -2,8 +2,8 @@
 
 1. Each host looks twice, some seconds apart, over one connection.
 2. The few hosts whose ranks the verdict asks about read the native stacks of those ranks.
-3. Where more looks would decide, the hosts of the job look again: once after a while for a doubt, or many times quickly
-   for a straggler.
+3. Where more looks would decide, the hosts of the job look again: from time to time for a doubt, until it is settled or
+   patience ends, or many times quickly for a straggler.
 
 A host that fails in a later round keeps what it has told; what it does not tell then is said to be missing. Steps 2
 and 3 are for what is left of the deadline, where there is one.
@@ -20,7 +20,7 @@ from cli.sources.ssh_hosts import Seen, see
 from cli.sources.ssh_round import HostVisit, SshRound
 from collector.gather.asked import tell
 from collector.gather.fanout.values import RequestDeadline
-from collector.judge.next_looks import pauses_before_further_looks, pids_to_look_deeper
+from collector.judge.next_looks import further_looks, pids_to_look_deeper
 from collector.question import NativePolicy, Progress, Question, Stage, Step
 from shared.missing import Missing
 
@@ -80,18 +80,28 @@ class SshGathering:
 
     async def _look_further(self, job: str | None, question: Question) -> None:
         """Step 3."""
-        if question.looks < 2:
-            return
-        seen = self._seen(job)
-        pauses = await asyncio.to_thread(pauses_before_further_looks, seen.snapshots, seen.expected)
-        hosts = [visit.host for visit in seen.visits if visit.missing is None]
-        if not pauses or not hosts or self._deadline.seconds_left < pauses[0] + _LEAST_SECONDS:
-            return
-        await tell(self._progress, Step(stage=Stage.WAITING, seconds=pauses[0]))
-        await asyncio.sleep(pauses[0])
-        look = HostQuestion(job, count=len(pauses), interval_seconds=pauses[-1], stacks=question.stacks)
-        step = Step(stage=Stage.LOOKING, look=question.looks + 1)
-        await self._visit_again([(host, look) for host in hosts], step, "further looks")
+        patience = self._patience(question)
+        self._deadline = RequestDeadline(max(self._deadline.at, patience.at))
+        number = question.looks
+        while number > 1:
+            seen = self._seen(job)
+            further = await asyncio.to_thread(further_looks, seen.snapshots, seen.expected)
+            until = patience if further.reason else self._deadline
+            hosts = [visit.host for visit in seen.visits if visit.missing is None]
+            if not further.pauses or not hosts or until.seconds_left < further.seconds + _LEAST_SECONDS:
+                return
+            number += 1
+            look = HostQuestion(job, 1 + len(further.pauses), further.pauses[-1], question.stacks)
+            step = Step(stage=Stage.WAITING, look=number, seconds=further.seconds, reason=further.reason)
+            await self._visit_again([(host, look) for host in hosts], step, "further looks")
+            if not further.reason:
+                return
+
+    def _patience(self, question: Question) -> RequestDeadline:
+        """Return until when to go on where only time decides."""
+        if math.isinf(self._deadline.at):
+            return RequestDeadline.within(question.patience_seconds)
+        return RequestDeadline(self._deadline.at + question.patience_seconds)
 
     async def _visit_again(self, looks: Sequence[tuple[str, HostQuestion]], step: Step, what: str) -> None:
         """Visit hosts that have told already, and keep what they add to that."""

@@ -1,9 +1,9 @@
-"""What the sources of agents know of a job, joined with the verdict on it.
+"""What the sources of agents know about a job, joined with the verdict on it.
 
-1. Where do its ranks run, by what agents say of them, now or before, and by Kubernetes' list of pods?
-2. Silent nodes that have no pod of the job are no concern of it; its nodes where no agent is known are silent nodes.
-   Where ranks are missing: did all nodes answer on which it runs? Where that changes what was judged, it is judged
-   again.
+1. Where do its ranks run, according to agents, now or earlier, and to Kubernetes' list of pods?
+2. Silent nodes without a pod of the job are ignored; nodes of the job without a known agent count as silent.
+   If ranks are missing: did all nodes on which the job runs answer? If that changes the input of the verdict, the job
+   is judged again.
 3. Names of pods and containers are added, and kept with the question, so that a bundle is judged the same.
 """
 
@@ -56,13 +56,13 @@ def join(made: Sweep, known: Known) -> Sweep:
         expected = expected.model_copy(update={"unanswered": unanswered, "nodes_asked": asked})
         again = judge(made.snapshots, expected)
         diagnosis = again.model_copy(update={"took_seconds": diagnosis.took_seconds})
-    told = Places(
+    job_places = Places(
         ranks=_of_culprits(diagnosis, places, known),
         lost=tuple(facts for facts in map(_facts, places.others) if facts.is_unwell)[:_MOST_LOST],
         idle=_idle(identities, expected.unanswered, known.nodes),
     )
-    expected = expected.model_copy(update={"places": told})
-    return replace(made, expected=expected, diagnosis=named(diagnosis, told))  # 3
+    expected = expected.model_copy(update={"places": job_places})
+    return replace(made, expected=expected, diagnosis=named(diagnosis, job_places))  # 3
 
 
 def _identities(made: Sweep) -> Iterator[Identity]:
@@ -75,18 +75,18 @@ def _identities(made: Sweep) -> Iterator[Identity]:
 
 
 def _unanswered(made: Sweep, places: JobPlaces, known: Known) -> tuple[Unanswered, ...]:
-    told = made.expected.unanswered
+    unanswered = made.expected.unanswered
     if not places.ranks:
-        return told
+        return unanswered
     hosts = {agent.address.host for agent in known.agents if agent.asked}
-    hosts |= {ranks.host for ranks in made.lists.values()} | {silent.host for silent in told}
+    hosts |= {ranks.host for ranks in made.lists.values()} | {silent.host for silent in unanswered}
     if places.whole:
-        told = of_the_job(told, frozenset(pod.node for pod in places.pods if pod.node is not None))
-    return (*told, *without_agent(_running_on(places.pods), hosts))
+        unanswered = of_the_job(unanswered, frozenset(pod.node for pod in places.pods if pod.node is not None))
+    return (*unanswered, *without_agent(_running_on(places.pods), hosts))
 
 
 def _nodes_asked(made: Sweep, places: JobPlaces, known: Known, unanswered: Iterable[Unanswered]) -> NodesAsked:
-    """Tell whether every node of the job answered, if any rank is missing at all and somebody knows the nodes."""
+    """Did every node of the job answer? Known only if a source knows the nodes; asked only if ranks are missing."""
     seen, wanted = made.diagnosis.coverage.seen, made.diagnosis.coverage.expected
     if wanted is None or seen >= wanted or not (places.whole or known.nodes):
         return NodesAsked.UNKNOWN

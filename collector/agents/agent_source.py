@@ -1,4 +1,4 @@
-"""What a source of agents says, and what any source must do."""
+"""What a source of agents gives, and what any source must do."""
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +31,12 @@ class Sighting:
     lost_at: float | None = None
     """Since when it has sent no registration, Unix seconds, where it used to register itself."""
     asked: bool = True
-    """False: it is remembered, and lost for so long that asking it would only cost time."""
+    """False: it is remembered, but has been lost for so long that asking it would only cost time."""
 
 
 @dataclass(frozen=True)
 class PodPlace:
-    """A pod that may run ranks, as Kubernetes tells of it."""
+    """A pod that may run ranks, according to Kubernetes."""
 
     uid: str
     namespace: str
@@ -52,7 +52,7 @@ class PodPlace:
 
     @property
     def key(self) -> str:
-        """What tells it from all others: a pod that is made anew under its old name is another one."""
+        """What identifies it: a pod that is created again under its old name is another one."""
         return self.uid or f"{self.namespace}/{self.name}"
 
     @property
@@ -63,12 +63,12 @@ class PodPlace:
 
 @dataclass(frozen=True)
 class SourceReading:
-    """All that one source says at one moment. `missing` is what it knows to be wrong, and no fault of the source."""
+    """All that one source gives at one moment. `missing`: what it knows to be wrong, without failing itself."""
 
     sightings: tuple[Sighting, ...] = ()
     missing: tuple[Missing, ...] = ()
     jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The nodes of each job that runs, by its name as agents tell it."""
+    """The nodes of each running job, by the name that agents give it."""
     pods: tuple[PodPlace, ...] = ()
 
 
@@ -81,16 +81,16 @@ class AgentSource(Protocol):
         ...
 
     async def read(self) -> SourceReading:
-        """Ask once, and raise an UnhangError where nothing usable comes. Whoever calls sets a deadline."""
+        """Ask once. Raises an UnhangError where nothing usable comes. The caller sets a deadline."""
         ...
 
 
 @runtime_checkable
 class Follower(AgentSource, Protocol):
-    """A source that tells of changes by itself, once it has been read."""
+    """A source that reports changes by itself, once it has been read."""
 
     async def follow(self, tell: Callable[[SourceReading], None]) -> None:
-        """Tell each change, for ever. Raises an UnhangError where that cannot go on: it is then read again."""
+        """Report each change, forever. Raises an UnhangError where that cannot go on: it is then read again."""
         ...
 
 
@@ -129,6 +129,6 @@ _SocketOption = tuple[int, int, int]
 def make_client(
     headers: dict[str, str], tls: ssl.SSLContext | None, *, socket_options: Sequence[_SocketOption] = ()
 ) -> httpx.AsyncClient:
-    """Return a client without deadlines. A name that no server answers holds up neither other names nor our end."""
+    """Return a client without deadlines. A name that no server answers delays neither other names nor our shutdown."""
     direct = httpx.AsyncHTTPTransport(verify=tls or False, trust_env=False, socket_options=socket_options)
     return httpx.AsyncClient(transport=LookingUp(direct), timeout=None, trust_env=False, headers=headers)

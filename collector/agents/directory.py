@@ -19,17 +19,17 @@ from collector.hostlists import AgentAddress
 from shared.missing import Missing
 
 _MOST_TROUBLES = 100
-"""That are told; one broken list may name thousands."""
+"""Most that are reported: one broken list may name thousands."""
 
 _Given = tuple[tuple[tuple[str, tuple[AgentAddress, ...]], ...], tuple[Sighting, ...], tuple[tuple[Sighting, ...], ...]]
 """Host lists, leases, and the other sources."""
 
 
 class Directory:
-    """Agents from all sources, merged. What it says is what is known now: no question to it waits for a source.
+    """Agents from all sources, merged. It answers with what is known now, and never waits for a source.
 
-    The order of the sources decides whose URL is asked: what people wrote down comes first, then what the agents say
-    of themselves, then the others in the order given.
+    The order of the sources decides which URL is used: first what people configured, then what agents register, then
+    the others in the order given.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Directory:
         return tuple(agent.address for agent in self.agents() if agent.asked)
 
     def agents(self) -> tuple[KnownAgent, ...]:
-        """Return all agents, with those that are only remembered, and who knows each."""
+        """Return all agents, also those that are only remembered, and which sources know each."""
         return self._merged()[0]
 
     @property
@@ -107,7 +107,7 @@ class Directory:
         return task
 
     def _merged(self) -> Merged:
-        """Merge anew only where a source says something new: thousands of agents take tens of milliseconds."""
+        """Merge again only when a source has changed: thousands of agents take tens of milliseconds."""
         leased = () if self.leases is None else self.leases.sightings()
         given = (self._static.by_source(), leased, tuple(standing.reading.sightings for standing in self.standings))
         if self._last is None or self._last[0] != given:

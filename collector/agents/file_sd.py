@@ -16,7 +16,7 @@ _MOST_FILES = 1000
 
 
 class FileTargets:
-    """The files of one pattern, or one file. What a broken one said last stands; the others are not touched by it."""
+    """The files of one pattern, or one file. The agents of a broken file stay; other files are not affected."""
 
     def __init__(self, pattern: str) -> None:
         """Raise InvalidSettings where the pattern is of YAML files and there is no YAML."""
@@ -32,14 +32,14 @@ class FileTargets:
         return f"file_sd {self._pattern}"
 
     async def read(self) -> SourceReading:
-        """Read the files that have changed. A broken or vanished one is told of in `missing`."""
+        """Read the files that have changed. A broken or vanished one is reported in `missing`."""
         known, missing = await self._thread.run(self._look)
         self._known = known
         sightings = tuple(sighting for _, found in known.values() for sighting in found)
         return SourceReading(sightings, missing)
 
     def _look(self) -> tuple[dict[Path, tuple[Stamp | None, tuple[Sighting, ...]]], tuple[Missing, ...]]:
-        # What a pattern does not find any more was taken away on purpose; a file that was named must be there.
+        # A file that a pattern no longer matches was removed on purpose; a file that was named must exist.
         named = [] if glob.has_magic(self._pattern) else [self._pattern]
         files = [Path(name) for name in sorted({*glob.iglob(self._pattern), *named})]
         if len(files) > _MOST_FILES:
@@ -73,7 +73,7 @@ def _read(
 
 
 def _open(name: str, flags: int) -> int:
-    """Open for `open`, which closes it where it turns out to be a directory. A FIFO would block for ever."""
+    """Open for `open`, which closes it where it turns out to be a directory. A FIFO would block forever."""
     return os.open(name, flags | os.O_NONBLOCK)
 
 

@@ -36,7 +36,7 @@ class HttpTargets:
 
 
 async def fetch(url: str, *, headers: dict[str, str], tls: ssl.SSLContext | None, most_bytes: int) -> bytes:
-    """Return the bounded body of a 200. Raises NoAnswer; whoever calls sets the deadline."""
+    """Return the bounded body of a 200. Raises NoAnswer; the caller sets the deadline."""
     try:
         async with (
             make_client(headers, tls) as client,

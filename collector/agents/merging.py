@@ -1,9 +1,9 @@
-"""One list of agents out of what all sources say: an agent that is known twice is one agent, and says from whom.
+"""One list of agents from all sources: an agent that is known twice is listed once, with its sources.
 
-1. Two sightings are of one agent where their URLs are equal, or the node's name and the port: the first one's URL is
-   asked, so the order of the sources decides.
-2. A node's name is kept where one source knows it and another has an address alone.
-3. Where two sources send us to different addresses, or differ between http and https, that is told.
+1. Two sightings are of one agent if their URLs are equal, or node name and port are. The first one's URL is used, so
+   the order of the sources decides.
+2. The node's name is kept if one source knows it and another has only an address.
+3. Where two sources give different addresses, or differ between http and https, that is reported.
 """
 
 import ipaddress
@@ -66,7 +66,7 @@ Merged = tuple[tuple[KnownAgent, ...], tuple[Missing, ...]]
 
 
 def merge(sightings: Iterable[Sighting]) -> Merged:
-    """Return the agents in the order in which they were first named, and what the sources disagree on."""
+    """Return the agents in the order in which they were first named, and where the sources disagree."""
     by_url: dict[str, _Merging] = {}
     by_place: dict[tuple[str, str], _Merging] = {}
     conflicts: dict[str, Missing] = {}

@@ -1,4 +1,4 @@
-"""Ranks joined to the pods that they run in: agents tell the pod's uid, Kubernetes tells everything else of it."""
+"""Ranks joined with the pods that they run in: agents report the pod's uid, Kubernetes everything else."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping

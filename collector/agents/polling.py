@@ -1,6 +1,6 @@
-"""One source, asked again and again in the background: its last good answer stands while it cannot be used.
+"""One source, polled in the background: while it fails, its last good answer stays in use.
 
-A source that tells of changes by itself is asked once, and again only where the telling has ended.
+A source that reports changes by itself is asked once, and again only if that has ended.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _JITTER = 0.2
 
 
 class PolledSource:
-    """What a source said last, and what is wrong with it now. Reading it never waits."""
+    """A source's last answer, and what is wrong with the source now. Reading it never waits."""
 
     def __init__(self, source: AgentSource, *, deadline_seconds: float) -> None:
         self.name = source.name
@@ -39,7 +39,7 @@ class PolledSource:
             self._refuse(error)
 
     async def keep_fresh(self, *, period_seconds: float) -> None:
-        """Ask the source for ever."""
+        """Ask the source forever."""
         while True:
             if isinstance(self._source, Follower) and self.trouble is None:
                 try:
@@ -50,7 +50,7 @@ class PolledSource:
             await self.refresh()
 
     def give_up(self, error: BaseException) -> None:
-        """Tell of a mistake of ours that has ended the asking: what was known stands."""
+        """Report a mistake of ours that has ended the polling: what was known stays in use."""
         _log.error("asking %s has ended", self.name, exc_info=error)
         self._fail(Reason.UNREADABLE, f"asking it has ended with {type(error).__name__}, restart the collector")
 

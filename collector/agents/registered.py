@@ -1,9 +1,9 @@
 """Agents that register themselves. One that stops registering is lost, and remembered: that is evidence.
 
-1. What is received here is known at once, and stands before what others received, which `lease_sharing.py` brings.
-2. Silence counts from the last word. That of an agent which only other collectors hear counts as far as their word has
-   come: while the store fails, nobody is lost for it.
-3. After a start nobody is lost before a lease has passed: until then there may have been nobody to register with.
+1. What is received here is known at once, and takes precedence over what others received (`registered_store.py`).
+2. Silence counts from the last registration. For an agent that registers only with other collectors it counts up to the
+   last exchange with them: while the store fails, no agent is lost because of that.
+3. For one lease after a start no agent is lost: until then there may have been no collector to register with.
 """
 
 import time
@@ -20,7 +20,7 @@ from shared.missing import Missing, Reason
 SOURCE = "registered"
 
 ASKED_SECONDS = 3600.0
-"""So long a lost agent is asked all the same: its silence is told with the ranks that it had."""
+"""How long a lost agent is still asked: its silence is reported with the ranks that it had."""
 
 MOST_LEASES = MOST_AGENTS
 
@@ -36,12 +36,12 @@ class _Held:
     renewed_at: float
     rival: AgentAddress | None = None
     rival_seen: float = 0.0
-    """Another agent of that name, from whom it was taken over while it was still in force."""
+    """Another agent of that name, which it replaced while the other's lease was still valid."""
 
 
 @dataclass(frozen=True)
-class _Told:
-    """An agent that has registered at some collector, as the store tells."""
+class _Stored:
+    """An agent that has registered at some collector, according to the store."""
 
     sighting: Sighting
     renewed: float
@@ -50,7 +50,7 @@ class _Told:
 
 
 class Leases:
-    """Who has registered, and until when that holds. Nothing here waits."""
+    """Which agents have registered, and until when. Nothing here waits."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class Leases:
     ) -> None:
         self.seconds = seconds
         self.trouble: Missing | None = None
-        """Why it is not known who registers at other collectors."""
+        """Why registrations at other collectors are not known."""
         self._clock = clock
         self._wall_clock = wall_clock
-        self._began = self._told_until = clock()
+        self._began = self._stored_until = clock()
         self._held: dict[_Place, _Held] = {}
-        self._told: dict[_Place, _Told] = {}
+        self._stored: dict[_Place, _Stored] = {}
         self._unwritten: set[_Place] = set()
 
     def renew(self, address: AgentAddress) -> None:
-        """Take note of an agent, which its node's name and its port tell from others. Raises NotPermitted when full."""
+        """Register an agent, identified by its node's name and its port. Raises NotPermitted when full."""
         now = self._clock()
         place = place_of(address)
         before = self._held.get(place)
@@ -86,7 +86,7 @@ class Leases:
         self._unwritten.add(place)
 
     def holds(self, address: AgentAddress) -> bool:
-        """Has this agent registered here with this very URL last time, and is that in force?"""
+        """Did this agent last register here with this URL, and is that registration still valid?"""
         held = self._held.get(place_of(address))
         return held is not None and held.sighting.address == address and self._clock() - held.renewed <= self.seconds
 
@@ -101,19 +101,19 @@ class Leases:
         """Have these written another time."""
         self._unwritten.update(renewal.place for renewal in renewals)
 
-    def learn(self, told: Iterable[RegisteredAgent]) -> None:
+    def learn(self, stored: Iterable[RegisteredAgent]) -> None:
         """Take over all that the store knows."""
         now, wall = self._clock(), self._wall_clock()
-        known: dict[_Place, _Told] = {}
-        for each in told:
+        known: dict[_Place, _Stored] = {}
+        for each in stored:
             place = place_of(each.address)
-            before = self._told.get(place)
+            before = self._stored.get(place)
             if before is None or before.heard_ms != each.heard_ms or before.sighting.address != each.address:
-                before = _Told(
+                before = _Stored(
                     Sighting(each.address, SOURCE), now - each.age_seconds, wall - each.age_seconds, each.heard_ms
                 )
             known[place] = before
-        self._told, self._told_until = known, now
+        self._stored, self._stored_until = known, now
 
     @property
     def lost(self) -> int:
@@ -121,11 +121,11 @@ class Leases:
         return sum(sighting.lost_at is not None for sighting in self.sightings())
 
     def sightings(self) -> tuple[Sighting, ...]:
-        """Return all that are remembered, those that are lost with the moment of their last word."""
+        """Return all that are remembered, lost ones with the time of their last registration."""
         now = self._clock()
         self._forget(now)
-        places = dict.fromkeys(chain(self._held, self._told))
-        return tuple(self._sighting(self._held.get(place), self._told.get(place), now) for place in places)
+        places = dict.fromkeys(chain(self._held, self._stored))
+        return tuple(self._sighting(self._held.get(place), self._stored.get(place), now) for place in places)
 
     def conflicts(self) -> tuple[Missing, ...]:
         """Return the names that two agents claim at once."""
@@ -144,15 +144,17 @@ class Leases:
             return before.sighting.address, now
         return (before.rival, before.rival_seen) if now - before.rival_seen <= self.seconds else (None, 0.0)
 
-    def _sighting(self, held: _Held | None, told: _Told | None, now: float) -> Sighting:
-        if held is not None and (now - held.renewed <= self.seconds or told is None or told.renewed <= held.renewed):
+    def _sighting(self, held: _Held | None, stored: _Stored | None, now: float) -> Sighting:
+        if held is not None and (
+            now - held.renewed <= self.seconds or stored is None or stored.renewed <= held.renewed
+        ):
             return self._by_age(held, now - held.renewed)
-        assert told is not None
+        assert stored is not None
         if now - self._began <= self.seconds:
-            return told.sighting
-        return self._by_age(told, min(now, self._told_until) - told.renewed)
+            return stored.sighting
+        return self._by_age(stored, min(now, self._stored_until) - stored.renewed)
 
-    def _by_age(self, known: _Held | _Told, age: float) -> Sighting:
+    def _by_age(self, known: _Held | _Stored, age: float) -> Sighting:
         if age <= self.seconds:
             return known.sighting
         return replace(known.sighting, lost_at=known.renewed_at, asked=age <= ASKED_SECONDS)

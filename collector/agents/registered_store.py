@@ -1,8 +1,8 @@
-"""Registrations go through the store, behind the back of those who register: memory answers, the store follows.
+"""Shares registrations through the store in the background: the collector answers from memory, the store follows.
 
-At intervals registrations received here are written, and those received by all collectors are read. It runs in a thread
-of its own and under a deadline, so that a store that is slow or broken holds up nobody: what was known stands, what is
-received here is known here, and is written once the store works again.
+At intervals the registrations received here are written, and those of all collectors are read. This runs in its own
+thread with a deadline, so that a slow or broken store delays no one: what was known stays in use, what is received here
+is known here, and is written once the store works again.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from shared.errors import UnhangError
 from shared.missing import Missing, Reason
 
 _EXCHANGES_PER_LEASE = 8
-"""Agents register three times within a lease: what one collector hears must reach the others well within it."""
+"""Agents register three times within a lease: what one collector receives must reach the others well within it."""
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.05, 15.0
 _JITTER = 0.2
 _DEADLINE_SECONDS = 5.0
 _AGENTS_PER_SECOND = 4096.0
-"""That even a busy machine exchanges; so much longer an exchange of many may take."""
+"""A rate that even a busy machine reaches: an exchange of many gets this much longer."""
 _END_SECONDS = 2.0
-"""For the last exchange, when the collector is told to end."""
+"""For the last exchange, when the collector shuts down."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,23 +46,23 @@ class LeaseSharing:
         self._thread = OwnThread("registrations")
 
     async def exchange(self) -> None:
-        """Write and read once. What fails is told in `trouble` of the leases."""
+        """Write and read once. Failures are reported in `trouble` of the leases."""
         renewals = self._leases.take_unwritten()
         due_seconds = self._deadline_seconds + max(len(renewals), self._known) / _AGENTS_PER_SECOND
-        told = None
+        stored = None
         try:
             async with asyncio.timeout(due_seconds):
-                told = await self._thread.run(partial(self._registrations.exchange, renewals))
+                stored = await self._thread.run(partial(self._registrations.exchange, renewals))
         except TimeoutError:
             self._fail(f"no answer within {due_seconds:.0f} s")
         except UnhangError as error:
             self._fail(str(error))
         finally:
-            if told is None:
+            if stored is None:
                 self._leases.put_back(renewals)
-        if told is not None:
-            self._leases.learn(told)
-            self._known = len(told)
+        if stored is not None:
+            self._leases.learn(stored)
+            self._known = len(stored)
             if self._leases.trouble is not None:
                 _log.info("registrations are shared and stored again")
             self._leases.trouble = None

@@ -1,9 +1,9 @@
-"""Where a registrant may have the collector ask: a scheme, a host and a port, and no host of its choice near us.
+"""Where a registrant may direct the collector's requests: a scheme, a host and a port, but not to hosts near us.
 
-Whoever may register names a URL that the collector asks from where it stands: its own loopback, the metadata service of
-a cloud. So such addresses are refused, whether written as addresses or as names that mean them, unless the registrant
-itself is there. A name may mean another address later: what is asked is always a path of an agent's, by GET, and what
-is answered is shown to nobody unless it is an agent's answer (`failures.py`).
+A registrant names a URL that the collector asks from its own position in the network, which could be its loopback or a
+cloud's metadata service. Such addresses are refused, also names that resolve to them, unless the registrant itself is
+there. A name may resolve to another address later: the collector only ever sends GET for an agent's paths, and an
+answer that is not an agent's is never shown (`failures.py`).
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def parse_registrant(host: str, registration: Registration, *, sender: str) -> A
 async def refuse_own_places(address: AgentAddress, *, sender: str) -> None:
     """Raise NotPermitted where the URL leads to loopback or to a link's own addresses, and the sender is not there.
 
-    A name that nobody knows within two seconds is let pass: it leads nowhere.
+    A name that does not resolve within two seconds is accepted: it leads nowhere.
     """
     host = urlsplit(address.url).hostname or ""
     here = _plain(sender)
@@ -55,7 +55,7 @@ async def _meant_by(host: str) -> tuple[_Address, ...]:
     literal = _plain(host)
     if literal is not None:
         return (literal,)
-    try:  # also 127.1, 0x7f000001 and 2130706433, which are addresses to whoever connects
+    try:  # also 127.1, 0x7f000001 and 2130706433, which connect() takes for addresses
         async with asyncio.timeout(_LOOK_UP_SECONDS):
             found = await run_in_thread(socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM)
     except (OSError, TimeoutError, UnicodeError):

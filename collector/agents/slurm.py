@@ -1,6 +1,6 @@
 """Agents on the nodes of Slurm's running jobs, and which nodes each job has.
 
-`squeue` tells; where there is none, the variables of the allocation that the collector itself runs in.
+From `squeue`; without it, from the variables of the allocation that the collector itself runs in.
 """
 
 import re
@@ -78,9 +78,9 @@ class SlurmNodes:
 
 
 def parse_squeue(text: str) -> Iterator[tuple[str, str]]:
-    """Yield job and host list of each line of `squeue`. A job that has no nodes yet has none to tell.
+    """Yield job and host list of each line of `squeue`. A job that has no nodes yet is left out.
 
-    Raises NoAnswer at a line that is none of squeue's.
+    Raises NoAnswer at a line that is not squeue's.
     """
     for line in text.splitlines():
         stripped = line.strip()

@@ -16,7 +16,7 @@ _Stamp = tuple[int, int, int]
 
 
 class Inventory(Protocol):
-    """Anything that knows the agents: the static lists, and `discovery/directory.py`, which adds all other ways."""
+    """Anything that knows the agents: the static lists, and `directory.py`, which adds all other ways."""
 
     def addresses(self) -> tuple[AgentAddress, ...]:
         """Return the agents as known now."""
@@ -29,7 +29,7 @@ class Inventory(Protocol):
 
 
 class StaticInventory:
-    """Agents named in host lists and in a file; the file's last good content stands while it cannot be read."""
+    """Agents named in host lists and in a file; while the file cannot be read, its last good content is used."""
 
     def __init__(self, hostlists: Iterable[str] = (), *, file: Path | None = None) -> None:
         """Raise InvalidHostlist or InvalidSettings where the lists or the file cannot be used at all."""

@@ -1,4 +1,4 @@
-"""A program of the site's, run with bounds on what it says; whoever calls sets the deadline."""
+"""A program of the site, run with limits on its output; the caller sets the deadline."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ async def run_program(arguments: Sequence[str], environment: Mapping[str, str]) 
         try:
             await _bury(process)
         finally:
-            transport.close()  # our end of its pipe, whoever has left the group and holds the other
+            transport.close()  # our end of its pipe, even if a process that left the group holds the other
     if status != 0:
         raise NoAnswer(Reason.UNREADABLE, f"{arguments[0]} ended with status {status}: {quoted(written)}")
     return written

@@ -18,7 +18,7 @@ from collector.align.expected import Expected
 from collector.align.processes import MOST_RANKS
 from shared.answer.diagnosis import Conflict
 from shared.ranks import fold
-from shared.wire.job_names import goes_by, told_apart
+from shared.wire.job_names import goes_by, with_job_name
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankSnapshot
 
 _MOST_SHOWN = 4
@@ -74,15 +74,15 @@ def _may_be(rank: RankSnapshot, user: str | None) -> bool:
 
 
 def _rank_apart(rank: RankSnapshot, job: str | None, user: str | None) -> RankSnapshot:
-    identity = told_apart(rank.identity, job, user)
+    identity = with_job_name(rank.identity, job, user)
     return rank if identity is rank.identity else rank.model_copy(update={"identity": identity})
 
 
 def exited_apart(gone: Exited, job: str | None, user: str | None) -> Exited:
     """Return what has ended under the job's name where it was of that job, and not under it elsewhere."""
     siblings = [Identity(job=name, user=gone.sibling_user, rank=0) for name in gone.sibling_jobs]
-    names = tuple(name for each in siblings if (name := told_apart(each, job, user).job) is not None)
-    identity = None if gone.identity is None else told_apart(gone.identity, job, user)
+    names = tuple(name for each in siblings if (name := with_job_name(each, job, user).job) is not None)
+    identity = None if gone.identity is None else with_job_name(gone.identity, job, user)
     if identity is gone.identity and names == gone.sibling_jobs:
         return gone
     return gone.model_copy(update={"identity": identity, "sibling_jobs": names})

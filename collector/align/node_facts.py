@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from collector.align.roster import RankView, Roster
 from collector.align.thresholds import KERNEL_CLOCK_SECONDS, LEAST_NODES
 from collector.align.xids import Blame, blame_of
+from shared.plural import counted
 from shared.wire.gpus import Gpu, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import NodeSnapshot
@@ -154,7 +155,7 @@ def gpu_trouble(gpu: Gpu) -> str | None:
     if gpu.rows_failed:
         return "a memory row could not be remapped"
     if gpu.ecc_uncorrected:
-        return f"{gpu.ecc_uncorrected} uncorrectable memory error{'s' * (gpu.ecc_uncorrected > 1)}"
+        return counted(gpu.ecc_uncorrected, "uncorrectable memory error")
     if gpu.nvlinks_down and gpu.nvlinks_up:
         return f"{gpu.nvlinks_down} of {gpu.nvlinks_down + gpu.nvlinks_up} NVLinks are down"
     return None

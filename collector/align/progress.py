@@ -23,6 +23,7 @@ from collector.align.thresholds import (
     FROZEN_SECONDS,
     IDLE_SWITCHES_PER_SECOND,
     SPARE_SWITCHES,
+    WATCH_SECONDS,
 )
 from shared.wire.snapshot import Beat, Process, RankSnapshot
 from shared.wire.stacks import Stacks
@@ -52,6 +53,8 @@ class JobMotion:
     """The longest usual pause between two operations of one rank; None: too few records."""
     woken: frozenset[int] = frozenset()
     """Ranks whose main thread changed its stack or slept anew: CPU time alone may be a waiter that spins."""
+    still_seconds: Mapping[int, float] = field(default_factory=dict)
+    """How long each rank is not known to have moved, by looks and by whoever watched between them."""
     carrying: frozenset[int] = frozenset()
     """Ranks that read or wrote much: a waiter that does has data on its way."""
     between_files: frozenset[int] = frozenset()
@@ -68,7 +71,8 @@ class JobMotion:
             return self.stalled_seconds
         waiting = set(waiters)
         watched = min((self.idle_seconds[rank] for rank in waiting if rank in self.idle_seconds), default=0.0)
-        return 0.0 if self.woken & waiting else max(self.seconds, watched)
+        still = max((self.still_seconds[rank] for rank in waiting if rank in self.still_seconds), default=self.seconds)
+        return 0.0 if self.woken & waiting else max(still, watched)
 
     def needed(self, *, busy: bool, at_once: bool = False) -> float:
         """Seconds of standing still that the job's own rhythm does not explain; `at_once`: what is seen cannot pass."""
@@ -102,6 +106,7 @@ def motion_of(roster: Roster) -> JobMotion:
             if view.looks and view.looks[0].idle_for_seconds is not None
         },
         woken=frozenset(view.rank for view in again if _woke(view)),
+        still_seconds={view.rank: _still_seconds(view) for view in again},
         carrying=frozenset(view.rank for view in again if _carried(view)),
     )
 
@@ -203,6 +208,43 @@ def _has_woken(view: RankView) -> bool:
         )
         for a, b in pairwise(view.looks)
     )
+
+
+def _still_seconds(view: RankView) -> float:
+    """Return how long a rank has stood still at the last look: a few steps between two looks leave few traces.
+
+    A rank that uses CPU time may be a waiter that spins, and one that polls a lock file wakes for that alone. That
+    somebody watched it move then tells nothing.
+    """
+    still = 0.0
+    for a, b in reversed(tuple(pairwise(view.looks))):
+        apart, idle = _apart(a, b), b.idle_for_seconds
+        moved = idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b)
+        if idle is not None and moved and not _only_polls(view):
+            return still + idle
+        still += apart
+    return still
+
+
+def _was_seen_moving(look: RankSnapshot) -> bool:
+    idle, watched = look.idle_for_seconds, look.watched_for_seconds
+    return idle is not None and watched is not None and idle + WATCH_SECONDS < watched
+
+
+def _apart(a: RankSnapshot, b: RankSnapshot) -> float:
+    return (
+        0.0 if a.looked_at_ns is None or b.looked_at_ns is None else max(0.0, (b.looked_at_ns - a.looked_at_ns) / 1e9)
+    )
+
+
+def _spins(a: RankSnapshot, b: RankSnapshot) -> bool:
+    """Did its main thread use more CPU time than a few steps do?"""
+    if not isinstance(a.process, Process) or not isinstance(b.process, Process):
+        return True
+    first, second = a.process.after, b.process.before
+    if first is None or second is None or first.main_cpu_seconds is None or second.main_cpu_seconds is None:
+        return True
+    return second.main_cpu_seconds - first.main_cpu_seconds > BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9
 
 
 def _any_known(signs: Iterable[bool | None]) -> bool | None:

@@ -35,6 +35,8 @@ BUSY_CPU_SHARE = 0.05
 """Main-thread CPU time over wall time above which a rank is busy. Polls of a blocked thread stay below it."""
 IDLE_SWITCHES_PER_SECOND = 1.0
 """A blocked thread may still wake for a poll: torch's DataLoader does every 5 s (MP_STATUS_CHECK_INTERVAL)."""
+WATCH_SECONDS = 0.5
+"""A rank that has stood still for as long as it was watched, but for so much, was not seen to move."""
 SPARE_SWITCHES = 2
 """Wakes beyond that rate that a short interval may hold: our own look causes one or two."""
 BUSY_BYTES = 65_536

@@ -7,11 +7,11 @@ from functools import partial
 from collector.checks.facts import (
     JobFacts,
     Rule,
+    check_of,
     in_sides,
     members,
     minority,
     shown,
-    told,
     variable_of,
     who_in_words,
     who_with,
@@ -27,7 +27,7 @@ _LATE_SECONDS = 2 * 3600
 """A watchdog later than this lets an idle job cost more than any checkpoint takes."""
 
 _FOR_EVER_SECONDS = 24 * 3600
-"""Nobody waits a day for one operation: who sets more means never."""
+"""No one waits a day for one operation: a longer timeout means never."""
 
 _RECORDS_SINCE = (2, 8)
 """Before this version PyTorch's recorder was off unless asked for; its default is looked at in no later one."""
@@ -62,7 +62,7 @@ def _late(_: Setup, value: str) -> bool:
 
 
 def _nobody_handles(setup: Setup, value: str) -> bool:
-    """Errors are raised in the waiting thread where it waits blocking; then nobody else needs to handle them."""
+    """With a blocking wait, errors are raised in the waiting thread, and no other thread needs to handle them."""
     waits = variable_of(setup, "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT") or ""
     return value == "0" and waits.lower() not in _YES
 
@@ -117,7 +117,7 @@ MUST_AGREE = (
     "NCCL_SHM_DISABLE NCCL_CROSS_NIC NCCL_NVLS_ENABLE NCCL_CUMEM_ENABLE NCCL_BUFFSIZE NCCL_COLLNET_ENABLE "
     "NCCL_IB_GID_INDEX TORCH_NCCL_BLOCKING_WAIT TORCH_DISTRIBUTED_DEBUG CUDA_LAUNCH_BLOCKING"
 ).split()
-"""Settings by which ranks choose how to talk: ranks that choose differently wait for messages that nobody sends."""
+"""Settings by which ranks choose how to talk: ranks that choose differently wait for messages that are never sent."""
 
 
 def bad_value(row: Setting, facts: JobFacts) -> Iterator[Check]:
@@ -128,7 +128,7 @@ def bad_value(row: Setting, facts: JobFacts) -> Iterator[Check]:
     if who:
         name = next(name for name in row.names if who[0].variable(name) is not None)
         seen = f"{name} is {who[0].variable(name)} for {who_in_words(who)}"
-        yield told(row.id, row.severity, who, seen=seen, why=row.why, change=row.change)
+        yield check_of(row.id, row.severity, who, seen=seen, why=row.why, change=row.change)
 
 
 def _is_bad(row: Setting, setup: Setup) -> bool:
@@ -138,10 +138,10 @@ def _is_bad(row: Setting, setup: Setup) -> bool:
 
 
 def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
-    """Versions of PyTorch that record nothing unless told to."""
+    """Versions of PyTorch whose recorder is off by default."""
     who = [each for each in facts.those(_records_nothing) if each.trace is None]
     if who and who[0].setup is not None:
-        yield told(
+        yield check_of(
             CheckId.RECORDER_OFF,
             Severity.NOTE,
             who,
@@ -160,7 +160,7 @@ def _records_nothing(setup: Setup) -> bool:
 
 
 def timeouts(facts: JobFacts) -> Iterator[Check]:
-    """Groups whose operations may take so long that nobody is told of a hang before somebody looks."""
+    """Groups with such long timeouts that a hang is not reported before someone looks."""
     long = [
         (position, group.timeout_ms, group.description or group.name)
         for position, each in enumerate(facts.processes)
@@ -171,7 +171,7 @@ def timeouts(facts: JobFacts) -> Iterator[Check]:
     if long:
         milliseconds, name = max((milliseconds, name) for _, milliseconds, name in long)
         hours = milliseconds / 3_600_000
-        yield told(
+        yield check_of(
             CheckId.TIMEOUT_LONG,
             Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
             [facts.processes[position] for position, _, _ in long],
@@ -187,7 +187,7 @@ def nccl_silent(facts: JobFacts) -> Iterator[Check]:
         return
     who = facts.those(lambda setup: setup.nccl_loaded is True and not setup.variables.get("NCCL_DEBUG"))
     if who:
-        yield told(
+        yield check_of(
             CheckId.NCCL_SILENT,
             Severity.NOTE,
             who,
@@ -202,7 +202,7 @@ def settings_differ(facts: JobFacts) -> Iterator[Check]:
     for name in MUST_AGREE if facts.with_nccl else ():
         sides = facts.sides(name, unset=True)
         if sides:
-            yield told(
+            yield check_of(
                 CheckId.SETTINGS_DIFFER,
                 Severity.RISKY,
                 minority(sides),

@@ -92,7 +92,7 @@ class JobFacts:
 
     @cached_property
     def by_world_size(self) -> dict[int | None, list[RankFacts]]:
-        """The processes that were told of each number of ranks."""
+        """The processes by the WORLD_SIZE that they were given."""
         return grouped(self.processes, lambda each: each.identity.world_size)
 
     @property
@@ -215,7 +215,7 @@ def sorted_sides(values: Mapping[str, list[RankFacts]]) -> list[Side]:
 
 
 def in_sides(sides: Sequence[tuple[str, Sequence[RankFacts]]], *, verb: str = "have", of: str = "") -> str:
-    """Say `ranks 0-3 on node1 have a, rank 4 on node2 has b`; `of` stands before each value."""
+    """Say `ranks 0-3 on node1 have a, rank 4 on node2 has b`; `of` is put before each value."""
     word = f" {of}" if of else ""
     named = [f"{who_with(who, verb)}{word} {shown(value)}" for value, who in sides[:_MOST_SIDES]]
     more = [f"and {len(sides) - _MOST_SIDES} more values"] if len(sides) > _MOST_SIDES else []
@@ -230,7 +230,7 @@ def who_with(who: Sequence[RankFacts], verb: str) -> str:
 
 
 def shown(value: str) -> str:
-    """Return a job's own word as it stands in a sentence: cut, and told apart where it is empty."""
+    """Return a job's own word for a sentence: cut, and `nothing` if it is empty."""
     if not value:
         return "nothing"
     return value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 1] + "…"
@@ -249,12 +249,12 @@ def hosts_of(processes: Iterable[RankFacts]) -> tuple[str, ...]:
 
 
 def minority(sides: Sequence[tuple[str, Sequence[RankFacts]]]) -> list[RankFacts]:
-    """Return all but those of the most common value; everybody where two values are equally common."""
+    """Return all but those of the most common value; all if two values are equally common."""
     tied = len(sides) > 1 and len(sides[0][1]) == len(sides[1][1])
     return [each for _, who in sides[0 if tied else 1 :] for each in who]
 
 
-def told(what: CheckId, severity: Severity, who: Sequence[RankFacts], *, seen: str, why: str, change: str) -> Check:
+def check_of(what: CheckId, severity: Severity, who: Sequence[RankFacts], *, seen: str, why: str, change: str) -> Check:
     """Return a check about these processes."""
     return Check(
         id=what,

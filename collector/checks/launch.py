@@ -8,11 +8,11 @@ from collector.checks.facts import (
     JobFacts,
     RankFacts,
     Rule,
+    check_of,
     grouped,
     in_sides,
     minority,
     shown,
-    told,
     who_in_words,
     who_with,
 )
@@ -36,7 +36,7 @@ def one_process_of_many(facts: JobFacts) -> Iterator[Check]:
     size = only.identity.world_size or 1
     if size > 1 and only.identity.launcher == "env" and only.age_seconds >= _STARTED_SECONDS:
         slurm = only.variable("SLURM_JOB_ID") is not None and not _is_step(only)
-        yield told(
+        yield check_of(
             CheckId.ONE_PROCESS_OF_MANY,
             Severity.RISKY,
             [only],
@@ -61,7 +61,7 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
         used = _used(facts, who[0].host)
         for device, sharing in grouped(on_gpus, partial(_device, used)).items():
             if device and len(sharing) > 1 and len({each.rank for each in sharing}) > 1:
-                yield told(
+                yield check_of(
                     CheckId.DEVICES_SHARED,
                     Severity.RISKY,
                     sharing,
@@ -73,7 +73,7 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
 
 
 def _device(used: Mapping[int | None, set[str]], each: RankFacts) -> str | None:
-    """Return the device that it computes on, or that LOCAL_RANK leads to; None where nothing tells."""
+    """Return the device that it computes on, or that LOCAL_RANK leads to; None if unknown."""
     own = used.get(each.identity.pid)
     if own:
         return next(iter(own)) if len(own) == 1 else None
@@ -102,8 +102,8 @@ def _used(facts: JobFacts, host: str | None) -> dict[int | None, set[str]]:
 
 
 def _local_ranks(who: list[RankFacts]) -> str:
-    told = ("unset" if each.identity.local_rank is None else str(each.identity.local_rank) for each in who)
-    return "/".join(dict.fromkeys(told))
+    local_ranks = ("unset" if each.identity.local_rank is None else str(each.identity.local_rank) for each in who)
+    return "/".join(dict.fromkeys(local_ranks))
 
 
 def _values(who: list[RankFacts], name: str) -> str:
@@ -115,7 +115,7 @@ def device_beyond_visible(facts: JobFacts) -> Iterator[Check]:
     visible = {id(alike.setup): len(_listed(alike.setup.variables.get(_VISIBLE))) for alike in facts.by_setup}
     lost = [each for each in facts.read if 1 < visible[id(each.setup)] <= (each.identity.local_rank or 0)]
     if lost:
-        yield told(
+        yield check_of(
             CheckId.DEVICE_BEYOND_VISIBLE,
             Severity.WRONG,
             lost,
@@ -135,7 +135,7 @@ def gpus_idle(facts: JobFacts) -> Iterator[Check]:
     there = only.setup.gpus or 0 if only.setup is not None else 0
     usable = there if visible is None else min(there, len(_listed(visible)))
     if usable > 1 and len(_used(facts, only.host).get(only.identity.pid, ())) < 2:
-        yield told(
+        yield check_of(
             CheckId.GPUS_IDLE,
             Severity.NOTE,
             [only],
@@ -150,7 +150,7 @@ def versions_differ(facts: JobFacts) -> Iterator[Check]:
     for name, severity, change in _VERSIONS:
         sides = facts.sides_by(partial(_version, name))
         if sides:
-            yield told(
+            yield check_of(
                 CheckId.VERSIONS_DIFFER,
                 severity,
                 minority(sides),
@@ -182,7 +182,7 @@ def cpus(facts: JobFacts) -> Iterator[Check]:
     for who in facts.by_host.values():
         fed = [each for each in who if each.setup is not None and each.setup.gpus and each.setup.cpus == 1]
         if fed:
-            yield told(
+            yield check_of(
                 CheckId.FEW_CPUS,
                 Severity.NOTE,
                 fed,
@@ -196,7 +196,7 @@ def cpus(facts: JobFacts) -> Iterator[Check]:
 def _too_many_threads(who: list[RankFacts], threads: int) -> Iterator[Check]:
     there = max((each.setup.cpus or 0 for each in who if each.setup is not None), default=0)
     if there and len(who) > 1 and threads > 2 * there:
-        yield told(
+        yield check_of(
             CheckId.MANY_THREADS,
             Severity.NOTE,
             who,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from collector.checks.facts import JobFacts, Rule, told, who_with
+from collector.checks.facts import JobFacts, Rule, check_of, who_with
 from shared.answer.checks import Check, CheckId, Severity
 from shared.wire.setup import Setup
 
@@ -74,7 +74,7 @@ def nccl_known_fault(facts: JobFacts) -> Iterator[Check]:
         who = facts.those(partial(_has, fault))
         if who:
             versions = sorted({each.setup.versions.nccl or "" for each in who if each.setup is not None})
-            yield told(
+            yield check_of(
                 CheckId.NCCL_KNOWN_FAULT,
                 fault.severity,
                 who,

@@ -7,11 +7,11 @@ from collector.checks.facts import (
     JobFacts,
     RankFacts,
     Rule,
+    check_of,
     in_sides,
     members,
     minority,
     shown,
-    told,
     who_in_words,
     who_with,
 )
@@ -31,7 +31,7 @@ def master_is_local(facts: JobFacts) -> Iterator[Check]:
     if lost:
         address = lost[0].variable("MASTER_ADDR") or ""
         named = "" if is_local(address) else f", which {_HOSTS_FILE} there says is {_addresses(lost[0], address)}"
-        yield told(
+        yield check_of(
             CheckId.MASTER_IS_LOCAL,
             Severity.WRONG,
             lost,
@@ -56,12 +56,12 @@ def _addresses(each: RankFacts, name: str) -> str:
 
 
 def host_name_is_local(facts: JobFacts) -> Iterator[Check]:
-    """A node's own name that leads to loopback: Gloo tells the others that address."""
+    """A node's own name that leads to loopback: Gloo gives the others that address."""
     if not facts.several_hosts:
         return
     told_home = [each for each in facts.those(_may_be_told_home) if _own_name_is_local(each, facts)]
     if told_home:
-        yield told(
+        yield check_of(
             CheckId.HOST_NAME_IS_LOCAL,
             Severity.NOTE,
             told_home,
@@ -93,7 +93,7 @@ def port_taken(facts: JobFacts) -> Iterator[Check]:
             continue
         ours = {other.identity.pid for other in facts.by_host[each.host]}
         if listener.pid not in ours and not any(other.has_met for other in facts.processes):
-            yield told(
+            yield check_of(
                 CheckId.PORT_TAKEN,
                 Severity.WRONG,
                 [each],
@@ -112,7 +112,7 @@ def interface_missing(facts: JobFacts) -> Iterator[Check]:
         if not lost:
             continue
         there = ", ".join(lost[0].setup.interfaces[:12]) if lost[0].setup is not None else ""
-        yield told(
+        yield check_of(
             CheckId.INTERFACE_MISSING,
             Severity.WRONG,
             lost,
@@ -147,7 +147,7 @@ def interfaces_differ(facts: JobFacts) -> Iterator[Check]:
         sides = facts.sides(name, unset=True)
         if sides and facts.several_hosts:
             partly = any(value == "" for value, _ in sides)
-            yield told(
+            yield check_of(
                 CheckId.INTERFACES_DIFFER,
                 Severity.RISKY if partly else Severity.NOTE,
                 minority(sides),
@@ -164,7 +164,7 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
     lacking = [alike for alike in asked if not _has_hca(alike.setup)]
     lost = members(lacking)
     if 0 < len(lacking) < len(asked):
-        yield told(
+        yield check_of(
             CheckId.HCA_MISSING,
             Severity.RISKY,
             lost,

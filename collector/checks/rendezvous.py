@@ -7,12 +7,12 @@ from collector.checks.facts import (
     JobFacts,
     RankFacts,
     Rule,
+    check_of,
     differing,
     in_sides,
     minority,
     shown,
     sorted_sides,
-    told,
     who_in_words,
 )
 from shared.answer.checks import Check, CheckId, Severity
@@ -31,7 +31,7 @@ def world_sizes(facts: JobFacts) -> Iterator[Check]:
     """Ranks that wait for different numbers of ranks never all meet."""
     sides = sorted_sides({str(size): who for size, who in facts.by_world_size.items() if size is not None})
     if sides and not facts.in_several_steps and not _parts(facts):
-        yield told(
+        yield check_of(
             CheckId.WORLD_SIZES_DIFFER,
             Severity.WRONG,
             minority(sides),
@@ -46,7 +46,7 @@ def ranks_beyond(facts: JobFacts) -> Iterator[Check]:
     beyond = [each for size, who in facts.by_world_size.items() if size for each in who if each.rank >= size]
     if beyond:
         sizes = ", ".join(sorted({str(each.identity.world_size) for each in beyond})[:4])
-        yield told(
+        yield check_of(
             CheckId.RANK_BEYOND_WORLD,
             Severity.WRONG,
             beyond,
@@ -65,7 +65,7 @@ def duplicates(facts: JobFacts) -> Iterator[Check]:
     first = next(iter(twice.values()))
     pids = ", ".join(f"pid {each.identity.pid} on {each.host or 'an unnamed host'}" for each in first[:4])
     apart = facts.in_several_steps
-    yield told(
+    yield check_of(
         CheckId.DUPLICATE_RANKS,
         Severity.RISKY if apart else Severity.WRONG,
         who,
@@ -85,7 +85,7 @@ def two_rendezvous(facts: JobFacts) -> Iterator[Check]:
     who = [each for _, members in parts for each in members]
     alone = any("--standalone" in each.setup.launcher for each in who if each.setup is not None)
     what = f"{len(parts)} whole jobs under one name" if whole else "parts of one job that cannot find each other"
-    yield told(
+    yield check_of(
         CheckId.TWO_RENDEZVOUS,
         Severity.RISKY if whole else Severity.WRONG,
         who,
@@ -112,7 +112,7 @@ def split_job(facts: JobFacts) -> Iterator[Check]:
             and len(mine | theirs) == size
             and mine | theirs == set(range(size))
         ):
-            yield told(
+            yield check_of(
                 CheckId.TWO_RENDEZVOUS,
                 Severity.WRONG,
                 facts.processes,
@@ -136,7 +136,7 @@ def restarted_alone(facts: JobFacts) -> Iterator[Check]:
         if first is not None and started is not None and started > first + _ANEW_SECONDS:
             late.append(each)
     if late:
-        yield told(
+        yield check_of(
             CheckId.RESTARTED_ALONE,
             Severity.WRONG,
             late,
@@ -158,7 +158,7 @@ def _first_operation(world: Sequence[RankFacts], off: Mapping[str, int]) -> floa
 
 
 def _has_worked(each: RankFacts) -> bool:
-    """Has it operations of its own? Then its world was formed anew with it."""
+    """Has it recorded operations? Then its world was formed again with it."""
     return each.trace is not None and len(each.trace) > 0
 
 
@@ -172,7 +172,7 @@ def masters(facts: JobFacts) -> Iterator[Check]:
     lost = [each for each in minority(sides) if not each.has_met] if sides else []
     if lost:
         name = "MASTER_PORT" if ports else "MASTER_ADDR"
-        yield told(
+        yield check_of(
             CheckId.MASTERS_DIFFER,
             Severity.WRONG if ports else Severity.RISKY,
             lost,

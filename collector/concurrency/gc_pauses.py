@@ -48,7 +48,7 @@ class Garbage:
             asyncio.get_running_loop().call_later(_TIDY_AFTER_SECONDS, self._tidy)
 
     def _tidy(self) -> None:
-        if self._under_way or not self._left:  # whoever is last tidies: a search now would be among looks that stay
+        if self._under_way or not self._left:  # the last one collects: a search now would be among looks that stay
             return
         self._left = False
         gc.collect()

@@ -1,4 +1,4 @@
-"""Work that may block for ever, such as reading a file on a mount that is gone, in a thread that holds up nobody."""
+"""Work that may block forever, such as reading a file on a mount that is gone, in a thread that delays no one."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ class OwnThread:
             tell = partial(outcome.set_result, work())
         except UnhangError as error:
             tell = partial(outcome.set_exception, error)
-        except Exception as error:  # noqa: BLE001 - whoever awaits the outcome must get one
+        except Exception as error:  # noqa: BLE001 - the caller that awaits the outcome must get one
             _log.error("%s: a mistake of ours", self._name, exc_info=error)
             told = f"reading it ended with {type(error).__name__} {quoted(str(error))}"
             tell = partial(outcome.set_exception, Unreachable(told))
@@ -55,7 +55,7 @@ class OwnThread:
         try:
             loop.call_soon_threadsafe(lambda: None if outcome.done() else tell())
         except RuntimeError:
-            pass  # the loop has ended, and nobody waits any more
+            pass  # the loop has ended, and no caller waits any more
 
 
 async def run_in_thread(call: Callable[..., T], *arguments: object) -> T:
@@ -64,7 +64,7 @@ async def run_in_thread(call: Callable[..., T], *arguments: object) -> T:
     outcome: asyncio.Future[T] = loop.create_future()
 
     def settle(value: T | None, error: BaseException | None) -> None:
-        if outcome.done():  # nobody waits any more
+        if outcome.done():  # no caller waits any more
             return
         if error is not None:
             outcome.set_exception(error)
@@ -76,12 +76,12 @@ async def run_in_thread(call: Callable[..., T], *arguments: object) -> T:
         error: BaseException | None = None
         try:
             value = call(*arguments)
-        except StopIteration as caught:  # a future takes none: whoever awaits it would wait for ever
+        except StopIteration as caught:  # a future takes none: its caller would wait forever
             error = RuntimeError("StopIteration")
             error.__cause__ = caught
         except BaseException as caught:  # noqa: BLE001 - it is raised where it is awaited
             error = caught
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=run, name="aside", daemon=True).start()

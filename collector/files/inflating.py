@@ -11,7 +11,7 @@ from collector.files.bounded_file import FileTooLarge, ReadDeadline
 
 _PIECE = 262_144
 _MOST_MEMBERS = 50_000
-"""Of bgzip's, each 64 KiB; whoever compresses a log as it grows chains them, too."""
+"""Of bgzip's, each 64 KiB; logs that are compressed as they grow are chains, too."""
 _GZIP = 31
 
 

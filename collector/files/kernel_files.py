@@ -1,13 +1,13 @@
-"""Kernel logs that lie in files: what `dmesg`, `journalctl -k` or syslog printed, read as an agent reads its node's.
+"""Kernel logs in files: output of `dmesg`, `journalctl -k` or syslog, read as an agent reads its node's.
 
-1. Which node: the lines say it (syslog, journal), else the file's path holds a node's name, else there is but one node.
-2. When: by the line's own stamp, without a zone by this machine's. Seconds since boot become a time where a line of the
-   file tells both: the clock set at boot, or the kernel's audit. Else only that a process of the job is named tells
-   that a line belongs to the job.
-3. What a snapshot of the node has told itself goes before a file.
+1. Which node: the lines say it (syslog, journal), else the file's path holds a node's name, else there is only one.
+2. When: by the line's own timestamp, without a zone in this machine's. Seconds since boot become a time if a line of
+   the file has both: the clock set at boot, or the kernel's audit. Else a line belongs to the job only if it names
+   one of its processes.
+3. A snapshot's own kernel log takes precedence over a file.
 
-A job's own log may be stamped alike, so what tells nothing of the kernel's is left to whoever reads logs, but for lines
-that begin with microseconds since boot.
+A job's own log may have similar timestamps, so lines without a kernel event are left to the readers of logs, except
+lines that begin with microseconds since boot.
 """
 
 import re
@@ -69,18 +69,18 @@ class KernelLine(NamedTuple):
     after_boot: float | None
     text: str
     stamp: str = ""
-    """Month, day and time, where it tells no year."""
+    """Month, day and time, if it has no year."""
 
 
 @dataclass
 class KernelText:
-    """A file while it is sorted out: of the kernel's lines those that tell or date something, and all others."""
+    """A file while it is sorted out: of the kernel's lines those with an event or a date, and all others."""
 
     name: str
     lines: list[KernelLine] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
     tells: bool = False
-    """Does any line tell of something?"""
+    """Does any line hold an event?"""
 
 
 def is_kernel_log(head: str) -> bool:
@@ -154,7 +154,7 @@ def _of_iso(text: str | None) -> float | None:
 
 
 def _stamp(day: str | None) -> str:
-    """Return `Nov 21 19:27:03` as other stamps stand here."""
+    """Return `Nov 21 19:27:03` in the form of the other timestamps."""
     if day is None:
         return ""
     month, number, time = day.split()
@@ -164,7 +164,7 @@ def _stamp(day: str | None) -> str:
 def with_kernel_logs(
     snapshots: tuple[NodeSnapshot, ...], texts: Sequence[KernelText], *, written_at: float
 ) -> tuple[tuple[NodeSnapshot, ...], list[Missing]]:
-    """Give each node what the files tell of it; return what could not be given to any, too.
+    """Give each node what the files have about it; return also what could not be given to any.
 
     `written_at`: Unix seconds that no line is younger than, for stamps without a year.
     """
@@ -242,7 +242,7 @@ def _dated(line: KernelLine, written_at: float) -> KernelLine:
 
 
 def _offsets(lines: Iterable[KernelLine]) -> dict[str | None, float]:
-    """2. Return what to add to seconds since boot, by host: the last line that tells both decides."""
+    """2. Return what to add to seconds since boot, by host: the last line that has both decides."""
     offsets: dict[str | None, float] = {}
     for line in lines:
         if line.after_boot is None:

@@ -1,4 +1,4 @@
-"""Bare log files: which rank each is of, and what a directory of nothing but logs tells of the job.
+"""Bare log files: which rank each belongs to, and what a directory of only logs shows about the job.
 
 1. Whose file: its name, torchrun's directories, or the one process whose NCCL lines it holds; else the lines' marks.
    Marks that are not always the global rank count where no file of the job speaks against it.
@@ -82,7 +82,7 @@ def assign_logs(
 ) -> tuple[Logs | None, list[Missing]]:
     """Give each line to the rank that wrote it; return what belongs to no one rank, and the files left out.
 
-    `known`: the ranks that other files tell of.
+    `known`: the ranks in other files.
     """
     current, left_out = _last_attempts(list(texts))
     called: dict[str, tuple[LoggedCommunicator, ...]] = {}
@@ -116,7 +116,7 @@ def _last_attempts(texts: list[LogText]) -> tuple[list[LogText], list[Missing]]:
 
 
 def _local_ranks(texts: Iterable[LogText]) -> dict[str, int]:
-    """On a job's only node the rank on the node is the rank; of several nodes nothing tells their order."""
+    """On a job's only node the rank on the node is the rank; of several nodes the order is unknown."""
     matches = {text.name: match for text in texts if (match := _TORCHRUN.match(text.name)) is not None}
     runs = {match["run"] for match in matches.values()}
     return {name: int(match["local"]) for name, match in matches.items()} if len(runs) == 1 else {}
@@ -174,7 +174,7 @@ def _named_in(event: LogEvent) -> Iterable[int]:
 
 
 def with_world_size(snapshots: tuple[NodeSnapshot, ...]) -> tuple[NodeSnapshot, ...]:
-    """3. Return snapshots of logs only, with the world's size as the lines tell it."""
+    """3. Return snapshots of logs only, with the world size according to the lines."""
     size = _world_size([rank.logs for each in snapshots for rank in each.ranks] + [each.logs for each in snapshots])
     if size is None:
         return snapshots

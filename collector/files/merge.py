@@ -27,7 +27,7 @@ class BareRank:
 
 @dataclass(frozen=True)
 class _Home:
-    """Where a rank's last look stands: the snapshot's index and the rank's index in it."""
+    """Where a rank's last look is: the snapshot's index and the rank's index in it."""
 
     snapshot: int
     position: int

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import psutil
 
 from collector.files.bounded_file import ReadDeadline
 from shared.errors import UnreadableDump
@@ -155,7 +156,7 @@ class DumpReaders:
 
 def _affordable() -> int:
     """How many workers there may be: none beside other threads, whose locks a fork would copy as they are."""
-    alone = len(os.listdir("/proc/self/task")) == 1
+    alone = psutil.Process().num_threads() == 1
     return min(len(os.sched_getaffinity(0)), _MOST_WORKERS) if alone else 0
 
 
@@ -180,7 +181,7 @@ def _end(worker: _Worker) -> None:
 
 def _serve(pipe: "Connection[Any, Any]", parents_end: "Connection[Any, Any]", parse: _Parse) -> None:
     """The worker: answer dumps until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told by the same key
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is notified with the same key
     for ending in _ENDINGS - {signal.SIGINT}:
         signal.signal(ending, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
@@ -196,14 +197,13 @@ def _serve(pipe: "Connection[Any, Any]", parents_end: "Connection[Any, Any]", pa
 
 def _bound_memory() -> None:
     """Let this process have no more than so many bytes beside what it has from its parent."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
     _, hardest = resource.getrlimit(resource.RLIMIT_AS)
-    most = pages * resource.getpagesize() + _MOST_MEMORY
+    most = psutil.Process().memory_info().vms + _MOST_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most if hardest < 0 else min(most, hardest), hardest))
 
 
 def _is_modest(data: bytes) -> bool:
-    """May it be read in place: is it small, and no pickle whose parts may stand in each other without end?"""
+    """May it be read in place: is it small, and no pickle whose parts may contain each other endlessly?"""
     if len(data) > _LARGE_BYTES:
         return False
     return data[:1] != b"\x80" or _KEPT_TUPLE.search(data) is None

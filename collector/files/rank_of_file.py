@@ -11,7 +11,7 @@ _SUFFIXES = re.compile(r"(?:\.(?:json|txt|log|out|err|pkl|pickle|pyspy|py-spy|st
 # === Rank 3: http://node02:60039/handler/dump_traceback? ===
 _HEAD_OF_RANK = re.compile(r"^=== Rank (\d{1,7}): .{0,300} ===$", re.MULTILINE)
 # stacks_rank_3.json        rank3.log        node02-rank-5-stderr.txt
-# node04        gpu-host7, the name of a machine: no separator stands before its number
+# node04        gpu-host7, the name of a machine: no separator before its number
 _OF_A_MACHINE = re.compile(
     r"(?i)(?<![a-z])(?:(?:node|host|nid|gpu)[-_]?\d+|(?!rank|trace|stack|dump|py-?spy|proc|out|log|r\d)[a-z]+\d+)$"
 )

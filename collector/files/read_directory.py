@@ -1,12 +1,12 @@
 """What `--from DIR` reads: snapshots, recorder dumps, stack dumps, RAS reports, logs of ranks and of kernels become
 `NodeSnapshot`s.
 
-1. Read every file; tell what it is by its content. One that cannot be read is a `Missing`, the rest is used.
-2. Snapshots stand as they were taken. Whether a job was `live` they say themselves: two of them may show motion.
+1. Read every file; its content shows what it is. One that cannot be read is a `Missing`, the rest is used.
+2. Snapshots are used as they were taken. They say whether a job was `live`: two of them may show motion.
 3. Bare files of one rank are put together. Which rank: the trailing number of a dump's name, a name such as
    `rank_3`, or the pid where a snapshot knows it. A number that may be a pid or a job's id is no rank.
-4. Where the snapshots know that rank too, a bare file fills what its last look lacks; else it stands alone. A kernel's
-   log goes to the snapshots of its node.
+4. Where the snapshots know that rank too, a bare file fills what its last look lacks; else it is a look by itself. A
+   kernel log goes to the snapshots of its node.
 
 The names of files change nothing but those ranks, their order on disk changes nothing.
 """
@@ -57,7 +57,7 @@ from shared.wire.trace import Trace
 
 _MOST_MISSING = 1000
 _AGAIN_NS = 10 * 1_000_000_000
-"""Equal reports in text, which tell no time, are two if their files are so far apart. Copies are made sooner."""
+"""Equal reports in text, which have no time, are two if their files are so far apart. Copies are made sooner."""
 _MOST_LOOKS = 1000
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For one snapshot while it is read: sixty megabytes of flight records."""
@@ -272,7 +272,7 @@ _UNUSED = {
     FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of an unknown kind"),
     FileKind.BINARY: (Reason.UNREADABLE, "a binary file of an unknown kind"),
 }
-"""Kinds that are told as missing. Empty files and finished diagnoses are passed over without a word."""
+"""Kinds that are reported as missing. Empty files and finished diagnoses are skipped silently."""
 
 
 def _looks(data: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""What a file is, told by how it begins and never by its name."""
+"""What a file is: recognised by how it begins, never by its name."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _MOST_TOKENS = 50_000
 
 
 class FileKind(StrEnum):
-    """The kinds of file that can be told apart."""
+    """The kinds of file that are distinguished."""
 
     EMPTY = "empty"
     GZIP = "gzip"

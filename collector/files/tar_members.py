@@ -1,7 +1,7 @@
 """The members of a tar archive, one after the other, in bounded memory and without recursion.
 
 `tarfile` keeps every member, reads a header of any size whole, and calls itself for each of a chain of headers. Only
-what tells a member's name and size is read here: the format of POSIX (ustar, pax) and GNU's long names.
+what gives a member's name and size is read here: the format of POSIX (ustar, pax) and GNU's long names.
 """
 
 import re
@@ -13,7 +13,7 @@ from collector.files.bounded_file import ByteSource, FileTooLarge
 
 _BLOCK = 512
 _LARGEST_HEADER = 1024 * 1024
-"""Of what tells a name: paths hold 4 KiB."""
+"""Longest record of a name: paths have at most 4 KiB."""
 _MOST_CHAINED = 16
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_ALL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
 _SPARSE_GOES_ON, _SPARSE_GOES_ON_THERE = 482, 504
@@ -38,7 +38,7 @@ class BrokenTar(ValueError):
 
 
 def members_of(archive: ByteSource) -> Iterator[Member]:
-    """Yield each member while the archive stands at its content. Raises BrokenTar and TooLarge."""
+    """Yield each member while the archive is at its content. Raises BrokenTar and TooLarge."""
     while True:
         found = _next_member(archive)
         if found is None:
@@ -71,7 +71,7 @@ def _next_member(archive: ByteSource) -> tuple[Member, int] | None:
 
 
 class _Header(tarfile.TarInfo):
-    """A header as it stands there, with its raw block."""
+    """A header as it is in the archive, with its raw block."""
 
     block: bytes
 
@@ -92,7 +92,7 @@ def _header(archive: ByteSource) -> _Header | None:
 
 
 def _told(info: _Header, archive: ByteSource) -> dict[bytes, bytes]:
-    """Read what a header tells of the next one."""
+    """Read what a header says about the next one."""
     if info.size > _LARGEST_HEADER:
         raise FileTooLarge(f"a header of {info.size} bytes; at most {_LARGEST_HEADER} are read")
     data = archive.read(_padded(info.size))[: info.size]
@@ -110,7 +110,7 @@ def _told(info: _Header, archive: ByteSource) -> dict[bytes, bytes]:
 
 
 def _size(told: bytes) -> int:
-    """Read a size that stands in a pax header. Python refuses to read 4,300 digits and more, which is no BrokenTar."""
+    """Read a size from a pax header. Python refuses to read 4,300 digits and more, which is no BrokenTar."""
     if _SIZE.fullmatch(told) is None:
         raise BrokenTar("a pax header tells a size that is no number of bytes")
     return int(told)

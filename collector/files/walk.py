@@ -1,7 +1,7 @@
 """Every file below a directory, within bounds, in an order that depends on names alone.
 
 Directories come from users and hold what hostile jobs wrote: symbolic links are not followed, FIFOs and devices
-not opened, sizes bounded before and after decompression, and what is left out is told.
+not opened, sizes bounded before and after decompression, and what is left out is reported.
 """
 
 import io
@@ -194,7 +194,7 @@ class _Reader:
                 yield from self._tar(name, inflated)
                 return
         except (EOFError, zlib.error):
-            pass  # told by the attempt that follows
+            pass  # reported by the attempt that follows
         yield self._inflated(name, opened)
 
     def _tar(self, name: str, opened: ByteSource) -> Iterator[FoundFile | Missing]:

@@ -19,7 +19,7 @@ from shared.wire.survey_read import SurveyReader
 _SURVEY = re.compile(rb'\s{0,8}\{\s{0,8}"kind"\s{0,8}:\s{0,8}"survey"')
 
 _LEVEL = 1
-"""Of compression, where the agent sent it plain: somebody waits for it to be kept."""
+"""Of compression, where the agent sent it plain: a client waits until it is stored."""
 
 
 class NodeLook(Value):
@@ -27,7 +27,7 @@ class NodeLook(Value):
 
     snapshot: NodeSnapshot
     others: tuple[Identity, ...] = ()
-    """Ranks on the node that are not of the job, where a survey named them."""
+    """Ranks on the node that belong to other jobs, as listed by a survey."""
     packed: bytes
     """The answer that it was read from, compressed: the JSON of a snapshot or of a survey."""
 

@@ -1,4 +1,4 @@
-"""What one sweep has asked and been told: who answered what, and who fell silent."""
+"""What one sweep requested and received: the answers, and the agents that fell silent."""
 
 import inspect
 from collections import defaultdict
@@ -71,12 +71,12 @@ class AgentQueries:
         self._unreadable: list[Missing] = []
         self._surveys = SurveyReader()
         self._held_memory = 0
-        self._known_homes: dict[Process, AgentAddress] = {}
+        self._known_agents: dict[Process, AgentAddress] = {}
 
     def choose(self, found: RankLists) -> None:
         """Settle on one user's job. Raises as `choose_job` does.
 
-        What silent agents told before counts: while they are silent another user's job is not taken for theirs.
+        What silent agents reported earlier counts: another user's job is not taken for theirs meanwhile.
         """
         self.job = choose_job(self.job, found.lists.values(), some_silent=bool(found.silent))
         before = [self.lists[each.address.url] for each in found.silent if each.address.url in self.lists]
@@ -115,12 +115,12 @@ class AgentQueries:
         what: str,
         ras: bool = False,
     ) -> None:
-        """Look at some processes. What fails here is told as unreadable: the node did answer."""
-        homes = self._at_home(processes)
-        askers = self._ras_askers(tuple(homes)) if ras else ()
+        """Look at some processes. What fails here is reported as unreadable: the node did answer."""
+        by_agent = self._by_agent(processes)
+        askers = self._ras_askers(tuple(by_agent)) if ras else ()
         requests = [
             self._whole(agent, deadline, {**more, **(_RAS if agent in askers else {}), "pid": pids})
-            for agent, pids in homes.items()
+            for agent, pids in by_agent.items()
         ]
         if not requests or deadline.seconds_left <= 0:
             return
@@ -137,7 +137,7 @@ class AgentQueries:
 
     @property
     def expected(self) -> Expected:
-        """What the verdict is told beside the looks."""
+        """What the verdict needs to know besides the looks."""
         return Expected(
             job=self.job,
             user=self.user,
@@ -150,13 +150,13 @@ class AgentQueries:
     @property
     def processes(self) -> tuple[Process, ...]:
         """All that were seen of the job."""
-        return tuple(self._homes())
+        return tuple(self._agents_of_processes())
 
     @property
     def clocks(self) -> tuple[Clock, ...]:
-        """How far the clocks of the nodes are ahead of ours, by each answer that tells."""
-        told = (clock_of(a.asked_at_ns, a.answered_at_ns, a.value.snapshot) for a in self.answers)
-        return tuple(clock for clock in told if clock is not None)
+        """How far the nodes' clocks are ahead of ours, one value per answer that shows it."""
+        clocks = (clock_of(a.asked_at_ns, a.answered_at_ns, a.value.snapshot) for a in self.answers)
+        return tuple(clock for clock in clocks if clock is not None)
 
     def processes_of(self, ranks: Iterable[int] | None) -> tuple[Process, ...]:
         """Where these ranks are, as far as they were seen; None: all."""
@@ -166,8 +166,8 @@ class AgentQueries:
         return tuple(process for process, rank, _ in self._seen() if rank in wanted)
 
     def drop_looks(self) -> None:
-        """Forget what the looks so far told, but not where processes are."""
-        self._known_homes = self._homes()
+        """Forget the looks so far, but not where processes are."""
+        self._known_agents = self._agents_of_processes()
         self.answers = []
 
     def surveyed(self) -> RankLists:
@@ -191,7 +191,7 @@ class AgentQueries:
     async def _look_at_all(
         self, requests: Sequence[Request], deadline: RequestDeadline, step: Step
     ) -> list[AgentAddress]:
-        """Look at whole nodes: who does not answer now is silent, who does no longer. Returns those that answered."""
+        """Look at whole nodes: agents that do not answer now are silent. Returns those that answered."""
         answers = await self._look(requests, deadline, step)
         self.answers.extend(answers.answered)
         for answer in answers.answered:
@@ -209,17 +209,17 @@ class AgentQueries:
         ordered = sorted((agent for agent in ranks if ranks[agent]), key=lambda agent: min(ranks[agent]))
         return tuple(dict.fromkeys((*ordered[:1], *ordered[-1:])))
 
-    def _at_home(self, processes: Iterable[Process]) -> Mapping[AgentAddress, list[int]]:
+    def _by_agent(self, processes: Iterable[Process]) -> Mapping[AgentAddress, list[int]]:
         """Return the agents that have these processes, with their ids."""
-        homes = self._homes()
+        agents = self._agents_of_processes()
         found: dict[AgentAddress, set[int]] = defaultdict(set)
         for host, pid in processes:
-            if (host, pid) in homes:
-                found[homes[host, pid]].add(pid)
+            if (host, pid) in agents:
+                found[agents[host, pid]].add(pid)
         return {agent: sorted(pids) for agent, pids in found.items()}
 
-    def _homes(self) -> dict[Process, AgentAddress]:
-        return self._known_homes | {process: agent for process, _, agent in self._seen()}
+    def _agents_of_processes(self) -> dict[Process, AgentAddress]:
+        return self._known_agents | {process: agent for process, _, agent in self._seen()}
 
     def _seen(self) -> Iterator[tuple[Process, int, AgentAddress]]:
         """Each process of the job that was looked at, which rank it is, and whose agent has it; once for each look."""
@@ -230,10 +230,10 @@ class AgentQueries:
                     yield (host, identity.pid), identity.rank, answer.address
 
     def _unanswered(self) -> tuple[Unanswered, ...]:
-        """Tell of the nodes that gave nothing, without those that are known to be no concern of the job."""
+        """Return the nodes that gave nothing, without those on which the job is known not to run."""
         nodes = None if self._nodes_of is None else self._nodes_of(self.job and plain_name(self.job))
-        told = tuple(self._silence(silent) for silent in self._silent.values())
-        return told if nodes is None else of_the_job(told, nodes)
+        unanswered = tuple(self._silence(silent) for silent in self._silent.values())
+        return unanswered if nodes is None else of_the_job(unanswered, nodes)
 
     def _nodes_without_ranks(self) -> int:
         lists = [self.lists[url] for url in self._answered - self._silent.keys()]
@@ -272,8 +272,10 @@ class AgentQueries:
         """Read a look, unless it is large and what is kept of all others is much already. Raises NoAnswer."""
         cost = model_cost(body)
         if cost > _MODEST_MEMORY and self._held_memory + cost > _MOST_MEMORY:
-            told = f"the answer would take up to {cost} bytes of memory, and the others have taken {self._held_memory}"
-            raise NoAnswer(Reason.REFUSED, f"{told}; large answers get {_MOST_MEMORY} in all")
+            too_large = (
+                f"the answer would take up to {cost} bytes of memory, and the others have taken {self._held_memory}"
+            )
+            raise NoAnswer(Reason.REFUSED, f"{too_large}; large answers get {_MOST_MEMORY} in all")
         look = read_look(body, self._surveys)
         self._held_memory += cost if cost > _MODEST_MEMORY else 0
         return look
@@ -297,11 +299,11 @@ class AgentQueries:
 
 
 async def tell(progress: Progress | None, step: Step) -> None:
-    """Tell the one who waits how far this has come."""
+    """Report progress to the caller."""
     if progress is not None:
-        told = progress(step)
-        if inspect.isawaitable(told):
-            await told
+        reported = progress(step)
+        if inspect.isawaitable(reported):
+            await reported
 
 
 def _list_of(look: NodeLook) -> RankList:

@@ -32,7 +32,7 @@ async def read_body(
     cut: bool = False,
     tell: Callable[[int], None] | None = None,
 ) -> Body:
-    """Return the body of a streamed response, ungzipped. `tell` is told how many bytes came, as they come.
+    """Return the body of a streamed response, ungzipped. `tell` is called with the number of bytes as they arrive.
 
     What exceeds `most_bytes` raises NoAnswer, or is left unread where `cut` is set.
     """

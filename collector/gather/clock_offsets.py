@@ -1,8 +1,8 @@
-"""Whose clock is off: what agents say of the time of their looks, against the time that they were asked at.
+"""Which clocks are off: when agents say they looked, compared with when they were asked.
 
 An agent begins its look after it was asked, and ends it before its answer is there. Its clock says when it began: so
-how far it is ahead of ours is known to half of the time that the question was on its way. The verdict trusts no clock
-across nodes, but people who lay their logs side by side should know.
+how far it is ahead of ours is known to within half of the round trip. The verdict never compares clocks of different
+nodes, but people who compare logs should know.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from shared.value import Value
 from shared.wire.snapshot import NodeSnapshot
 
 TOLD_SECONDS = 2.0
-"""Clocks that are less apart do no harm: logs tell seconds."""
+"""Smaller differences do no harm: logs have seconds."""
 
 _MOST_TOLD = 8
 
@@ -29,7 +29,7 @@ class Clock(Value):
 
 
 def clock_of(asked_at_ns: int, answered_at_ns: int, snapshot: NodeSnapshot) -> Clock | None:
-    """Return a node's clock by one answer; None where it does not tell, or ours was set meanwhile."""
+    """Return a node's clock by one answer; None if it gives no time, or our clock was set in between."""
     if snapshot.host is None or snapshot.taken_at_ns is None or not snapshot.live:
         return None
     latest_ns = max(asked_at_ns, answered_at_ns - int(max(0.0, snapshot.took_seconds) * 1e9))
@@ -44,7 +44,7 @@ def clock_of(asked_at_ns: int, answered_at_ns: int, snapshot: NodeSnapshot) -> C
 
 
 def clocks_apart(clocks: Iterable[Clock]) -> tuple[Conflict, ...]:
-    """Return what to tell of clocks that differ from those of most other nodes, whether ours is right or not."""
+    """Describe the clocks that differ from those of most other nodes, whether ours is right or not."""
     known = _best(clocks)
     usual = _usual(known)
     if usual is None:
@@ -53,17 +53,17 @@ def clocks_apart(clocks: Iterable[Clock]) -> tuple[Conflict, ...]:
     if not off:
         return ()
     off.sort(key=lambda clock: (-abs(clock.ahead_seconds - usual.ahead_seconds), clock.host))
-    told = [f"{quoted(clock.host)} is {_difference(clock, usual)}" for clock in off[:_MOST_TOLD]]
+    differences = [f"{quoted(clock.host)} is {_difference(clock, usual)}" for clock in off[:_MOST_TOLD]]
     more = f", and {len(off) - _MOST_TOLD} more" if len(off) > _MOST_TOLD else ""
     against = (
         f"that of {quoted(usual.host)}" if len(known) - len(off) == 1 else f"those of {len(known) - len(off)} others"
     )
-    text = f"node clocks differ: {', '.join(told)}{more}, against {against}; times in their logs differ as well"
+    text = f"node clocks differ: {', '.join(differences)}{more}, against {against}; times in their logs differ as well"
     return (Conflict(sources=("clock", "clock"), text=text),)
 
 
 def _best(clocks: Iterable[Clock]) -> list[Clock]:
-    """Of several answers of one node the quickest tells most."""
+    """Of several answers of one node the fastest is the most accurate."""
     best: dict[str, Clock] = {}
     for clock in clocks:
         if clock.host not in best or _rank(clock) < _rank(best[clock.host]):

@@ -59,23 +59,23 @@ class NoAnswer(Unreachable):
 
 
 def no_connection(seconds: float) -> NoAnswer:
-    """Return why there is no answer from a host that says nothing at all: it does not even refuse."""
+    """Return why there is no answer from a host that does not react at all, not even by refusing."""
     detail = f"no connection within {seconds:.1f} s: the host is down, or something on the way drops packets"
     return NoAnswer(Reason.TIMED_OUT, detail, again=Again.NO_CONNECTION)
 
 
-def not_heard(behind_seconds: float) -> NoAnswer:
-    """Return why there is no answer where that is no fault of the agent's: our event loop did not run."""
+def collector_too_busy(behind_seconds: float) -> NoAnswer:
+    """Return why there is no answer although the agent is not to blame: our event loop did not run."""
     return NoAnswer(Reason.TIMED_OUT, f"the collector was too busy to read the answer ({behind_seconds:.1f} s behind)")
 
 
 def no_address(seconds: float) -> NoAnswer:
-    """Return why a host was not asked whose name nobody has told the address of."""
+    """Return why a host was not asked whose name could not be resolved."""
     return NoAnswer(Reason.TIMED_OUT, f"DNS lookup failed: no answer within {seconds:.1f} s")
 
 
 def explain_transport(error: httpx.HTTPError) -> NoAnswer:
-    """Return why a request failed below HTTP. What the other side said is not repeated: it may be no agent at all."""
+    """Return why a request failed below HTTP. What the other side sent is not quoted: it may not be an agent at all."""
     if isinstance(error, httpx.TimeoutException):
         return NoAnswer(Reason.TIMED_OUT, "the agent did not answer in time")
     for cause in _causes(error):
@@ -108,8 +108,8 @@ def first_mistake(error: ValidationError) -> str:
 def explain_status(status: int, body: bytes) -> NoAnswer:
     """Return why an answer other than 200 cannot be used. `body` may be cut.
 
-    Only a problem of our own services is repeated. Whoever registers as an agent chooses what the collector asks, and
-    would read here what a service answers that he cannot reach himself.
+    Only a problem of our own services is quoted. A registered agent chooses where the collector sends its requests, and
+    could otherwise read the answers of services that it cannot reach itself.
     """
     own = detail_of(body)
     said = f": {quoted(own, most=200)}" if own else ""

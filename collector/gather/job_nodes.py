@@ -1,4 +1,4 @@
-"""Which nodes concern a job, where somebody such as Slurm or Kubernetes knows on which it runs."""
+"""Which nodes concern a job, if a source such as Slurm or Kubernetes knows on which it runs."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -12,8 +12,8 @@ NodesOf = Callable[[str | None], frozenset[str] | None]
 def of_the_job(unanswered: Sequence[Unanswered], nodes: frozenset[str]) -> tuple[Unanswered, ...]:
     """Leave out the silent nodes on which the job does not run; those that had ranks of it once stay.
 
-    Nodes are compared by their first label, as one source says `node7` and another `node7.example.org`. One that
-    bears an address is told: who it is is not known then.
+    Nodes are compared by their first label, because one source says `node7` and another `node7.example.org`. A node
+    that is known only by an address is kept: it may be any node.
     """
     known = {short_name(node) for node in nodes}
     return tuple(each for each in unanswered if each.ranks or _is_address(each.host) or short_name(each.host) in known)
@@ -38,8 +38,8 @@ def without_agent(nodes: Mapping[str, str], known: Iterable[str]) -> tuple[Unans
 
 def without_ranks(nodes: Collection[str], seen: Iterable[str], silent: Iterable[str]) -> tuple[str, ...]:
     """Return the nodes of a job whose agents answer and see no rank of it."""
-    told = {short_name(host) for hosts in (seen, silent) for host in hosts}
-    return tuple(sorted(node for node in nodes if short_name(node) not in told))
+    accounted = {short_name(host) for hosts in (seen, silent) for host in hosts}
+    return tuple(sorted(node for node in nodes if short_name(node) not in accounted))
 
 
 def short_name(host: str) -> str:

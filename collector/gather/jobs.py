@@ -54,9 +54,9 @@ _MOST_LAUNCHERS = 3
 
 
 def summarise_jobs(lists: Iterable[RankList]) -> tuple[JobSummary, ...]:
-    """Return every named job that the lists tell of, by name; the order of the lists changes nothing.
+    """Return every named job in the lists, by name; the order of the lists changes nothing.
 
-    Jobs of several users that bear one name are told with the user behind it, as `demo@1001`.
+    Jobs of several users with the same name are listed with the user appended, as `demo@1001`.
     """
     lists = tuple(lists)
     users = users_of_names(lists)
@@ -74,7 +74,7 @@ def summarise_jobs(lists: Iterable[RankList]) -> tuple[JobSummary, ...]:
 
 
 class _Job(NamedTuple):
-    """What tells jobs apart."""
+    """What distinguishes jobs."""
 
     name: str
     user: str | None
@@ -85,7 +85,7 @@ def _is_named(identity: Identity) -> bool:
 
 
 def _job_of(identity: Identity, users: Mapping[str, set[str]]) -> _Job:
-    """Return the job of a rank, by the name to ask for. A rank that may be anybody's is taken for the one user's."""
+    """Return the job of a rank, by the name to ask for. A rank of unknown user is taken for the one known user's."""
     assert identity.job is not None
     known = users[identity.job]
     if len(known) > 1 or poses(identity):
@@ -131,10 +131,10 @@ def _waits(missing: Missing) -> bool:
 
 
 def _waiting(lists: Iterable[RankList]) -> list[str]:
-    """Tell of launchers that have started no rank, with their nodes: the job may be theirs."""
-    told = sorted({f"on {found.host} {each.detail}" for found in lists for each in found.missing if _waits(each)})
-    more = [f"{len(told) - _MOST_LAUNCHERS} more such launchers"] if len(told) > _MOST_LAUNCHERS else []
-    return [*told[:_MOST_LAUNCHERS], *more]
+    """Describe launchers that have started no rank, with their nodes: the job may be theirs."""
+    launchers = sorted({f"on {found.host} {each.detail}" for found in lists for each in found.missing if _waits(each)})
+    more = [f"{len(launchers) - _MOST_LAUNCHERS} more such launchers"] if len(launchers) > _MOST_LAUNCHERS else []
+    return [*launchers[:_MOST_LAUNCHERS], *more]
 
 
 def _has(found: RankList, job: str, user: str | None = None) -> bool:
@@ -142,12 +142,12 @@ def _has(found: RankList, job: str, user: str | None = None) -> bool:
 
 
 def neighbours_of(job: str | None, lists: Iterable[RankList]) -> tuple[Neighbour, ...]:
-    """Return the other jobs that lack ranks, for whoever asks where the ranks are that `job` lacks."""
+    """Return the other jobs with missing ranks: the missing ranks of `job` may be in one of them."""
     lacking = [each for each in summarise_jobs(lists) if each.absent and each.ranks]
     mine = next((each for each in lacking if each.name == job), None)
     if mine is None:
         return ()
-    # Another user's job is no half of this one, whatever ranks it has.
+    # Another user's job is never the other half of this one, whatever ranks it has.
     others = [each for each in lacking if each.name != job and (each.user or mine.user) == (mine.user or each.user)]
     return tuple(
         Neighbour(job=o.name, world_size=o.world_size, ranks=o.ranks, hosts=o.hosts[:8], started_at=o.started_at)
@@ -157,10 +157,7 @@ def neighbours_of(job: str | None, lists: Iterable[RankList]) -> tuple[Neighbour
 
 
 def concerns(found: RankList, job: str | None, user: str | None = None) -> bool:
-    """Tell whether a node's list has anything on `job` (None: on any) of `user` (None: of anybody), or cannot.
-
-    It cannot where it saw too little.
-    """
+    """Does a node's list show anything of `job` (None: any) of `user` (None: any user), or did it see too little?"""
     if not all(map(_waits, found.missing)):
         return True
     if job is None:
@@ -169,7 +166,7 @@ def concerns(found: RankList, job: str | None, user: str | None = None) -> bool:
 
 
 def nodes_without_ranks(lists: Iterable[RankList], job: str | None, user: str | None = None) -> int:
-    """Count the nodes that saw all of their processes, and none of the job; a name that several bear counts once."""
+    """Count the nodes that saw all of their processes, and none of the job; a name that several have counts once."""
     with_ranks: dict[str, bool] = {}
     for found in lists:
         with_ranks[found.host] = with_ranks.get(found.host, False) or concerns(found, job, user)

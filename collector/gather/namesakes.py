@@ -1,4 +1,4 @@
-"""Jobs of several users that bear one name: whose is meant, and which ranks are his."""
+"""Jobs of several users with the same name: which user's is meant, and which ranks belong to it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collector.align.job_owner import exited_apart
 from shared.commands import listed
 from shared.errors import InvalidInput, quoted
-from shared.wire.job_names import goes_by, qualified, told_apart
+from shared.wire.job_names import goes_by, qualified, with_job_name
 from shared.wire.snapshot import Identity, RankList
 
 
@@ -21,7 +21,7 @@ def users_of_names(lists: Iterable[RankList]) -> Mapping[str, set[str]]:
 
 
 def user_of(job: str | None, lists: Iterable[RankList]) -> str | None:
-    """Return whose job goes by the name `job`; None where nobody knows.
+    """Return the user whose job is named `job`; None if unknown.
 
     Raises InvalidInput where several users have one of that name.
     """
@@ -49,6 +49,6 @@ def lists_apart(lists: Iterable[RankList], job: str | None, user: str | None) ->
 
 
 def _list_apart(found: RankList, job: str | None, user: str | None) -> RankList:
-    ranks = tuple(told_apart(identity, job, user) for identity in found.ranks)
+    ranks = tuple(with_job_name(identity, job, user) for identity in found.ranks)
     exited = tuple(exited_apart(gone, job, user) for gone in found.exited)
     return found.model_copy(update={"ranks": ranks, "exited": exited})

@@ -1,12 +1,12 @@
 """Ask all agents about one job: steps 1 to 4 of a sweep (see `sweep.py`).
 
-Where few agents are to look, each looks at everything, twice. Where they are many they look briefly, and only the ranks
-that the verdict is about are looked at whole:
+A few agents look at everything, twice. Many agents send surveys, and only the ranks that the verdict is about are
+examined in full:
 
-1. Where the job is named, a survey tells who is where, too: nobody is asked for a list first.
-2. A verdict on the survey tells whether it was enough. Agents that watch know for how long a rank has stood still, and
-   a flight record when the last operation was issued: then one survey does. Else there is another after a pause.
-3. The suspects, and some of each kind of bystander, are looked at whole. That is a second look at them.
+1. If the job is named, a survey also shows where its ranks are: no list of ranks is requested first.
+2. A verdict on the survey shows whether it was enough. If agents have watched the ranks make no progress, and a flight
+   record shows when the last operation was issued, one survey will do. Else there is another one after a pause.
+3. The suspects, and some of each kind of bystander, are examined in full. That is a second look at them.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from collector.gather.fanout.values import RequestDeadline
 from collector.gather.jobs import concerns
 from collector.gather.time_budget import TimeBudget
 from collector.hostlists import AgentAddress
-from collector.judge.next_looks import NextLooks, Process, next_looks, pauses_before_further_looks, pids_to_look_deeper
+from collector.judge.next_looks import NextLooks, Process, further_looks, next_looks, pids_to_look_deeper
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
@@ -33,14 +33,14 @@ from shared.wire.snapshot import NodeSnapshot, RankList
 T = TypeVar("T")
 
 FIND_SECONDS = 5.0
-"""For the lists of ranks: cheap to make, so an agent that needs longer is in trouble."""
+"""For the lists of ranks: these are cheap, so an agent that needs longer is in trouble."""
 
 _WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
-"""Failures that may have been of the moment, and cost no waiting."""
+"""Failures that may have been momentary, and cost no waiting."""
 
 
 MOST_WHOLE_LOOKS = 512
-"""Ranks of a large job that are looked at whole, where somebody asks for them: some 40 MiB of answers."""
+"""Ranks of a large job that are examined in full on request: about 40 MiB of answers."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,11 @@ class SweepPlan:
         if not looks.decided and self._looks < self._question.looks and await self._wait(self._pause()):
             targets = await self._survey(targets)
             looks = await self._consider()
-        if looks.decided_after is not None and self._question.looks > 1 and await self._wait(looks.decided_after):
-            await self._survey(targets)
-            looks = await self._consider()
+        if looks.decided_after is not None and self._question.looks > 1:
+            self._due = self._patience()
+            if await self._wait(looks.decided_after, reason=looks.reason):
+                await self._survey(targets)
+                looks = await self._consider()
         await self._look_closer(looks)
 
     async def _look_at_some(self, targets: list[AgentAddress]) -> None:
@@ -160,11 +162,11 @@ class SweepPlan:
         return await self._think(next_looks)
 
     async def _think(self, what: Callable[[Sequence[NodeSnapshot], Expected], T]) -> T:
-        """Return what the looks so far tell; how long that takes tells how long the verdict will."""
+        """Return what the looks so far show, and note how long that took: the verdict will take as long."""
         began = time.monotonic()
-        told = await run_in_thread(what, self._asking.snapshots, self._asking.expected)
+        result = await run_in_thread(what, self._asking.snapshots, self._asking.expected)
         self._due.has_thought(time.monotonic() - began)
-        return told
+        return result
 
     async def _survey(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
         answered = await self._asking.survey(agents, *self._next_look())
@@ -191,10 +193,21 @@ class SweepPlan:
         """Step 3 again, where more looks would decide: more time for a doubt, quick samples for a straggler."""
         if self._question.looks < 2 or self._deadline.seconds_left <= 0:
             return
-        for pause in await self._think(pauses_before_further_looks):
-            if not targets or not await self._wait(pause):
+        self._due = self._patience()
+        further = await self._think(further_looks)
+        while further.pauses and further.seconds < self._deadline.seconds_left:
+            for pause in further.pauses:
+                left = further.seconds if further.reason else pause
+                if not targets or not await self._wait(pause, left=left, reason=further.reason):
+                    return
+                targets = await self._look(targets)
+            if not further.reason:
                 return
-            targets = await self._look(targets)
+            further = await self._think(further_looks)
+
+    def _patience(self) -> TimeBudget:
+        """What there is of time where nothing else decides: later than the verdict was due, if need be."""
+        return self._due.extended(self._question.patience_seconds)
 
     async def _look_deeper(self) -> None:
         """Step 4."""
@@ -216,11 +229,11 @@ class SweepPlan:
         await asking.look_again(looks.closer, stacks, self._deadline, step, what="a closer look", ras=True)
         await self._look_natively(asking.processes if native is NativePolicy.ALL else suspects)
 
-    async def _wait(self, seconds: float) -> bool:
-        """Step 3: pause between two looks; False where there is no time for another one."""
+    async def _wait(self, seconds: float, *, left: float = 0.0, reason: str = "") -> bool:
+        """Step 3: pause between two looks, of `left` seconds in all; False where there is no time for another one."""
         if seconds + self._due.thought_seconds >= self._deadline.seconds_left or not self._asking.answers:
             return False
-        await tell(self._progress, Step(stage=Stage.WAITING, seconds=seconds))
+        await tell(self._progress, Step(stage=Stage.WAITING, seconds=max(seconds, left), reason=reason))
         await asyncio.sleep(seconds)
         return True
 

@@ -66,8 +66,8 @@ async def sweep(
 ) -> Sweep:
     """Ask `agents` and judge what they say.
 
-    `earlier` holds lists of ranks from before, by URL: they tell whose ranks are lost with a node that is silent.
-    `nodes_of` knows on which nodes a job runs: others that are silent are not told.
+    `earlier` holds lists of ranks from before, by URL: they show which ranks are lost with a silent node.
+    `nodes_of` knows on which nodes a job runs: other silent nodes are not reported.
     Raises NotFound where every agent answered and none knows the job, InvalidInput where the job must be named,
     InvalidSettings where there are no agents.
     """
@@ -124,7 +124,7 @@ async def list_jobs(
 
 
 def _other_jobs(gathered: Gathered) -> tuple[NextStep, ...]:
-    """Where nothing of the job was seen, its name may be wrong: tell those that are there."""
+    """If nothing of the job was seen, its name may be wrong: list the jobs that exist."""
     if any(snapshot.ranks or snapshot.exited for snapshot in gathered.snapshots):
         return ()
     names = [job.name for job in summarise_jobs(gathered.lists.values()) if job.name != gathered.expected.job]

@@ -1,11 +1,11 @@
-"""When the last answer is due, so that the verdict is there by its deadline: to judge and to keep takes time, too."""
+"""When the last answer is due for the verdict to meet its deadline: judging and storing take time, too."""
 
 from collector.gather.fanout.values import RequestDeadline
 
 LEAST_SECONDS = 0.5
 _LEAST_SHARE = 0.1
 _MOST_SHARE = 1 / 3
-"""Of all the time. A verdict on answers that were not waited for is worth less than one that is late."""
+"""Share of the whole time. A late verdict is worth more than one that did not wait for answers."""
 
 _AS_LONG_AS_THOUGHT = 2.0
 """The last judgement also checks how the job was started, is written down, and kept: measured at 1.5 times as much."""
@@ -19,11 +19,17 @@ class TimeBudget:
         self._deadline = deadline
         self._whole_seconds = deadline.seconds_left
         self.thought_seconds = 0.0
-        """The longest that it has taken so far to see what the answers tell."""
+        """The longest that judging the answers has taken so far."""
 
     def has_thought(self, seconds: float) -> None:
         """Take note of how long that took: the verdict will take as long, and more."""
         self.thought_seconds = max(self.thought_seconds, seconds)
+
+    def extended(self, seconds: float) -> "TimeBudget":
+        """Return the budget of a verdict that may come so much later."""
+        later = TimeBudget(RequestDeadline(self._deadline.at + seconds))
+        later.thought_seconds = self.thought_seconds
+        return later
 
     @property
     def answers(self) -> RequestDeadline:

@@ -1,6 +1,6 @@
-"""Does each address lead to the node that it names? A wrong entry in a name server leads to another node's agent.
+"""Does each address lead to the node that it names? A wrong DNS entry leads to another node's agent.
 
-Then the ranks of the node that was meant are not looked at: they are unreachable, not absent. What is no contradiction:
+The ranks of the intended node are then unreachable, not absent. These are not contradictions:
 
 - A number in place of a name, a pod's address, a name with and without its domain.
 - Two names of one node (`node07` and `ib-node07`): names contradict each other only within one series, as `node07` and
@@ -26,10 +26,10 @@ def not_reached(answers: Iterable[tuple[AgentAddress, str | None]]) -> dict[str,
 
     `answers`: the addresses that answered, each with the host that the answer says it is from.
     """
-    told = [(address, _named(address), _short(host)) for address, host in answers if host is not None]
-    own = {host: address for address, named, host in told if named is not None and named == host}
+    reached = [(address, _named(address), _short(host)) for address, host in answers if host is not None]
+    own = {host: address for address, named, host in reached if named is not None and named == host}
     found = {}
-    for address, named, host in told:
+    for address, named, host in reached:
         if named is not None and named != host and host in own and named not in own and _is_a_series(named, host):
             found[address.url] = Missing(
                 source=address.url,

@@ -27,11 +27,12 @@ from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.judge.certainty import of_counts, shown_by_process
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
-from collector.judge.ras_lag import BLIND, SHORT, Lag, common, counted, lags_of
+from collector.judge.ras_lag import BLIND, SHORT, Lag, common, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
 from shared.answer.words import Cause, Certainty, Kind
 from shared.missing import Reason
+from shared.plural import either, ranks_with
 from shared.ranks import ranks_in_words
 from shared.wire.ras import RasStatus
 from shared.wire.trace import Signature
@@ -104,17 +105,14 @@ def _lost(
         certainty=Certainty.PROVEN if seen else weaker,
         named_by=_BY_RAS,
         evidence=tuple(_absence(rank, ras) for rank in ranks),
-        said=f"{_places(ranks, ras)} {_answers(ranks)} NCCL RAS; {_wait_for(victims, ranks)}" if unseen else "",
+        said=_no_answer(ranks, victims, ras) if unseen else "",
         remarks=("RAS cannot distinguish an exited process from one that is stopped or cut off",) if unseen else (),
     )
 
 
-def _answers(ranks: Sequence[int]) -> str:
-    return "does not answer" if len(ranks) == 1 else "do not answer"
-
-
-def _wait_for(victims: Sequence[int], culprits: Sequence[int]) -> str:
-    return f"{ranks_in_words(victims)} wait{'s' * (len(victims) == 1)} for {'it' if len(culprits) == 1 else 'them'}"
+def _no_answer(ranks: Sequence[int], victims: Sequence[int], ras: RasView) -> str:
+    silent = f"{_places(ranks, ras)} {either(ranks, 'does', 'do')} not answer NCCL RAS"
+    return f"{silent}; {ranks_with(victims, 'waits', 'wait')} for {either(ranks, 'it', 'them')}"
 
 
 def _places(ranks: Sequence[int], ras: RasView) -> str:
@@ -156,7 +154,7 @@ def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, .
         sequence=lag.next_operation,
         said=f"{said} in communicator {lag.group.name[:SHORT]}",
         named_by=_BY_RAS,
-        evidence=(counted(lag), counted(replace(lag, op=other, levels=levels))),
+        evidence=(lag_evidence(lag), lag_evidence(replace(lag, op=other, levels=levels))),
         remarks=(BLIND,),
     )
 
@@ -171,7 +169,7 @@ def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -
         replace(
             fault,
             named_by=_BY_RAS,
-            evidence=tuple(counted(lag) for lag in _about(fault, by_operation)),
+            evidence=tuple(lag_evidence(lag) for lag in _about(fault, by_operation)),
             group=None,
             ref=fault.group.ref,
         )
@@ -200,6 +198,7 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
         there = (*group.standings.get(RasStatus.RUNNING, ()), *group.standings.get(RasStatus.INIT, ()))
         if gone and is_majority(group.size - len(gone), group.size) and ras.still:
             view = _group_view(group)
+            has = ranks_with(gone, "has", "have")
             edges = tuple(Edge(rank, gone, view, Signature("", "nccl"), None, False, None, 0) for rank in sorted(there))
             faults += [
                 replace(
@@ -208,7 +207,7 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
                     edges=fault.edges,
                     certainty=Certainty.SUSPECTED,
                     remarks=(
-                        f"{_has(gone)} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS",
+                        f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS",
                         BLIND,
                     ),
                     group=None,
@@ -232,7 +231,7 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
 
 
 def _uneven_fault(lag: Lag) -> Fault:
-    shown = counted(lag)
+    shown = lag_evidence(lag)
     return Fault(
         kind=Kind.RANK_NOT_JOINED,
         culprits=(),
@@ -247,10 +246,6 @@ def _uneven_fault(lag: Lag) -> Fault:
         evidence=(shown,),
         remarks=(BLIND,),
     )
-
-
-def _has(ranks: Sequence[int]) -> str:
-    return f"{ranks_in_words(ranks)} {'has' if len(ranks) == 1 else 'have'}"
 
 
 def _edges(lag: Lag, observations: Observations) -> list[Edge]:

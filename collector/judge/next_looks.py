@@ -22,7 +22,8 @@ from collector.align.stacks.rank_activities import activities_of
 from collector.judge.report.sentences import Interpretation
 from collector.judge.verdict import read
 from shared.answer.words import Verdict
-from shared.ranks import unfold
+from shared.plural import either
+from shared.ranks import ranks_in_words, unfold
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
 
@@ -44,7 +45,9 @@ class NextLooks:
     decided: bool
     """Does it tell by itself that the job hangs?"""
     decided_after: float | None
-    """Seconds after which another one would, if that is not long."""
+    """Seconds after which another one would; None where time decides nothing."""
+    reason: str
+    """What that time tells."""
     closer: tuple[Process, ...]
     native: tuple[Process, ...]
 
@@ -52,10 +55,10 @@ class NextLooks:
 def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLooks:
     """Return whom to look at more closely after a survey: the suspects, and some of each kind of bystander."""
     reading, observations = read(snapshots, expected)
-    after = reading.decided_after
     return NextLooks(
         decided=reading.verdict is Verdict.HUNG,
-        decided_after=after + 0.5 if after is not None and after <= LONGEST_WAIT_SECONDS else None,
+        decided_after=_undecided_for(reading),
+        reason=_what_time_tells(reading),
         closer=_processes(_worth_a_closer_look(reading, observations), observations)[:MOST_CLOSER_LOOKS],
         native=_of_suspects(
             _worth_native_frames(observations.roster, observations.motion, observations.activities),
@@ -132,25 +135,60 @@ def _unclear(activity: Activity) -> bool:
     return activity.doing is Doing.OUTSIDE and in_c and not activity.kernel_tells
 
 
+@dataclass(frozen=True)
+class FurtherLooks:
+    """What would decide a verdict that the looks so far leave open."""
+
+    pauses: tuple[float, ...] = ()
+    """Seconds before each further look."""
+    seconds: float = 0.0
+    """How long it may take in all until it is decided, if nothing moves."""
+    reason: str = ""
+    """What the time decides, for whoever waits; empty where samples decide."""
+
+
 QUICK_LOOKS = 8
 QUICK_PAUSE_SECONDS = 0.3
 """Long enough that ranks come out of a wait between the looks in several steps, where one takes most of a second."""
 MOST_SAMPLED_RANKS = 256
 """Many looks at a larger job would cost more than they tell."""
-LONGEST_WAIT_SECONDS = 15.0
+LONGEST_PAUSE_SECONDS = 10.0
+"""Between two looks of a long wait: a job that moves again ends it."""
+MOST_SECONDS_FOR_ANOTHER_FINDING = 15.0
+"""Where one finding is certain already."""
+_SPARE_SECONDS = 0.5
 
 
-def pauses_before_further_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[float, ...]:
-    """Return the pauses in seconds before each further look that would decide the verdict; often none."""
+def further_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FurtherLooks:
+    """Return the further looks that would decide the verdict; often none."""
     reading, observations = read(snapshots, expected)
     if not observations.roster.live or len({look.taken_at_ns for look in snapshots}) < 2:
-        return ()
-    if reading.decided_after is not None and reading.decided_after <= LONGEST_WAIT_SECONDS:
-        return (reading.decided_after + 0.5,)
+        return FurtherLooks()
+    seconds = _undecided_for(reading)
+    if seconds is not None:
+        pause = seconds if seconds <= 1.5 * LONGEST_PAUSE_SECONDS else LONGEST_PAUSE_SECONDS
+        return FurtherLooks((pause,), seconds, _what_time_tells(reading))
     if (
         reading.verdict is Verdict.NOT_HUNG
         and not observations.traces
         and 1 < len(observations.activities) <= MOST_SAMPLED_RANKS
     ):
-        return (QUICK_PAUSE_SECONDS,) * QUICK_LOOKS
-    return ()
+        return FurtherLooks((QUICK_PAUSE_SECONDS,) * QUICK_LOOKS, QUICK_PAUSE_SECONDS * QUICK_LOOKS)
+    return FurtherLooks()
+
+
+def _undecided_for(reading: Interpretation) -> float | None:
+    """Return for how many seconds more ranks must stand still; None where time alone decides nothing."""
+    after = reading.decided_after
+    if after is None or (reading.findings and after > MOST_SECONDS_FOR_ANOTHER_FINDING):
+        return None
+    return after + _SPARE_SECONDS
+
+
+def _what_time_tells(reading: Interpretation) -> str:
+    if not reading.waited_for:
+        return "to see whether there is a second fault"
+    if reading.sent is not None:
+        return "to see whether data still moves"
+    verb = either(reading.waited_for, "is", "are")
+    return f"to tell whether {ranks_in_words(reading.waited_for)} {verb} slow or stuck"

@@ -9,6 +9,7 @@ from collector.align.ras.communicators import Level, RasGroup, RasView
 from collector.align.thresholds import is_majority
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import SequenceEvidence
+from shared.plural import counted, ranks_with
 from shared.ranks import fold, ranks_in_words
 from shared.wire.ras import RasStatus
 
@@ -64,7 +65,7 @@ def _unheard(group: RasGroup) -> int:
     return sum(len(group.standings.get(status, ())) for status in (RasStatus.SILENT, RasStatus.DEAD, RasStatus.UNKNOWN))
 
 
-def counted(lag: Lag) -> SequenceEvidence:
+def lag_evidence(lag: Lag) -> SequenceEvidence:
     """The evidence for a lag."""
     return SequenceEvidence(
         ranks=fold(lag.group.members),
@@ -90,7 +91,7 @@ def _launches(level: Level, op: str) -> str:
 def _whose(level: Level) -> str:
     if level.ranks:
         return ranks_in_words(level.ranks)
-    return f"{level.number} rank{'s' * (level.number != 1)}"
+    return counted(level.number, "rank")
 
 
 def with_counts(faults: list[Fault], observations: Observations) -> list[Fault]:
@@ -116,17 +117,17 @@ def remark_of(ras: RasView | None) -> str:
 def doubt_of(observations: Observations) -> str:
     """Why files that hold unequal counts, or ranks without an answer, are no verdict; empty where there are none."""
     remark = remark_of(observations.roster.ras)
-    counted = (
+    counts = (
         f"{remark}; a second report with the same counts would confirm it"
         if remark and not _is_still(observations)
         else remark
     )
     silent = () if observations.roster.ras is None else tuple(observations.roster.ras.trouble)
     if not silent:
-        return counted
-    answers = "does not answer" if len(silent) == 1 else "do not answer"
-    asked = f"{ranks_in_words(silent)} {answers} NCCL RAS (asked once: a second report would show whether that lasts)"
-    return f"{asked}; {counted}" if counted else asked
+        return counts
+    unanswered = ranks_with(silent, "does not answer", "do not answer")
+    asked = f"{unanswered} NCCL RAS (asked once: a second report would show whether that lasts)"
+    return f"{asked}; {counts}" if counts else asked
 
 
 def _is_still(observations: Observations) -> bool:

@@ -61,7 +61,7 @@ def on_silent_nodes(ranks: Sequence[int], observations: Observations) -> str:
     """Say on which nodes they are, that did not answer; ends in a comma."""
     hosts = sorted({host for rank in ranks if (host := observations.roster.ranks[rank].host) is not None})
     if any(observations.roster.ranks[rank].host is None for rank in ranks):
-        return "a node that does not answer," if len(ranks) == 1 else "nodes that do not answer,"
+        return either(ranks, "a node that does not answer,", "nodes that do not answer,")
     if len(hosts) == 1:
         return f"{hosts[0]}, which does not answer,"
     more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""

@@ -1,4 +1,4 @@
-"""The store as coroutines see it: a slow or broken database holds up the one who asks, and for a bounded time."""
+"""The store for coroutines: a slow or broken database delays only its caller, and only for a limited time."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ ANSWER_SECONDS = 10.0
 """For a question to the store."""
 
 CHECK_SECONDS = 2.0
-"""For a probe, which would restart a collector that is silent for longer."""
+"""For health checks: a probe would restart a collector that is silent for longer."""
 
 NOTE_SECONDS = 5.0
 NOTE_WHILE_BROKEN_SECONDS = 1.0
@@ -28,8 +28,8 @@ SAVE_WHILE_BROKEN_SECONDS = 3.0
 """For keeping a diagnosis, for which its callers wait; that of a large job is hundreds of megabytes to pack."""
 
 END_SECONDS = 2.0
-"""For what is being written when the collector ends. A thread that waits for longer is left behind: SQLite waits half a
-minute for another program that writes, and one of our threads for the other."""
+"""For what is being written when the collector ends. A thread that waits for longer is abandoned: SQLite waits half a
+minute for another program that writes, and our threads for each other."""
 
 _THREADS = 8
 
@@ -61,9 +61,9 @@ class AsyncStore:
         return await self._write(lambda: what(*args, **kwargs), seconds)
 
     async def trouble(self) -> Missing | None:
-        """Return what is told to everybody while the store fails; what it says itself stands in the log.
+        """Return the public message while the store fails; its own error is in the log.
 
-        A disk that was full counts as full until something is written again: reading tells nothing about it.
+        A disk that was full counts as full until something is written again: reading says nothing about it.
         """
         failed = self._unwritten
         try:
@@ -75,7 +75,7 @@ class AsyncStore:
         return Missing(source="store", reason=Reason.UNREACHABLE, detail="the store fails; the service's log tells why")
 
     async def close(self) -> None:
-        """Take no more questions, and let those that are under way come to their end, for a bounded time."""
+        """Accept no more calls, and let those in progress finish, for a limited time."""
         self._is_closed = True
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=END_SECONDS)
@@ -105,7 +105,7 @@ class AsyncStore:
             ) from error
 
     async def _in_thread(self, what: Callable[[], T]) -> T:
-        """Call it in a thread, which it keeps until it has come back, whoever still waits for it."""
+        """Call it in a thread, which stays occupied until the call returns, even if no caller waits any more."""
         await self._threads.acquire()
         if self._is_closed:
             self._threads.release()

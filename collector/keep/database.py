@@ -31,7 +31,7 @@ _CLOCKS = {
 
 
 class StoreTrouble(UnhangError):
-    """The database did not do what was asked of it, or not in time."""
+    """The database failed, or did not answer in time."""
 
 
 class Database:
@@ -63,7 +63,7 @@ class Database:
     def close(self) -> None:
         """Close the connections; SQLite's write-ahead log is folded into its file.
 
-        A thread that waits for a server's answer is woken: it would hold up the end of the process, perhaps for ever.
+        A thread that waits for a server's answer is woken: it could delay the exit of the process, perhaps forever.
         """
         self._engine.dispose()
         for connection in () if self._is_sqlite else tuple(self._connected):
@@ -101,7 +101,7 @@ class Database:
             with socket.socket(fileno=os.dup(connection.fileno())) as same:
                 same.shutdown(socket.SHUT_RDWR)
         except (OSError, self._engine.dialect.loaded_dbapi.Error):
-            pass  # it was closed meanwhile
+            pass  # it has been closed in the meantime
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
@@ -114,7 +114,7 @@ class Database:
 
 
 def create_private(file: Path) -> None:
-    """Create the file and its directory for this user alone: stacks and logs are nobody else's business.
+    """Create the file and its directory, readable only by this user, because they hold stacks and logs.
 
     Raises InvalidSettings where others may write them already.
     """
@@ -139,7 +139,7 @@ def _engine(place: StorePlace) -> Engine:
 
 
 def _postgresql(place: StorePlace) -> Engine:
-    """Return an engine that gives up in seconds; what the URL sets itself stands."""
+    """Return an engine that gives up within seconds, unless the URL sets its own limits."""
     ours = {
         "connect_timeout": _CONNECT_SECONDS,
         "options": _STATEMENT_OPTIONS,

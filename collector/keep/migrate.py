@@ -1,9 +1,9 @@
-"""Bring a store's tables up to date, once, whoever starts first.
+"""Migrate a store's tables, once, by the replica that starts first.
 
-1. Read which revision the tables have; where it is ours, that is all, and Alembic is not even loaded.
-2. Else wait for the lock and read again: another replica may have done the work meanwhile.
-3. Refuse what a later version wrote. Adopt the tables of the first release, which did not know Alembic.
-4. Run what is lacking. All of it is one transaction: a kill leaves the tables as they were.
+1. Read the revision of the tables; if it is ours, that is all, and Alembic is not even imported.
+2. Else wait for the lock and read again: another replica may have done the work in the meantime.
+3. Refuse what a later version wrote. Adopt the tables of the first release, which did not use Alembic.
+4. Run the missing migrations in one transaction: a kill leaves the tables as they were.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ def migrate(database: Database) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Return what Alembic wrote down."""
+    """Return the revision that Alembic recorded."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()

@@ -1,6 +1,6 @@
-"""Which agents have registered, at whichever collector: what replicas share, and what a restart remembers.
+"""Which agents have registered, at any collector: shared by replicas, and kept over restarts.
 
-Moments are of the database's clock; callers give and get durations, so that their own clocks may differ. All calls
+Times are those of the database's clock; callers pass and get durations, so that their own clocks may differ. All calls
 block.
 """
 
@@ -16,10 +16,10 @@ from collector.keep.database import Database
 from collector.keep.tables import agents, plain
 
 REMEMBERED_SECONDS = 86_400.0
-"""So long after its last word an agent is forgotten."""
+"""How long after its last registration an agent is forgotten."""
 
 MOST_AGENTS = 131_072
-"""That are read; the rest are those that have been silent for longest."""
+"""Most that are read; left out are those that have been silent for longest."""
 
 _INSERTS: dict[str, Callable[[Any], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -29,7 +29,7 @@ class Renewal(NamedTuple):
 
     address: AgentAddress
     place: tuple[str, str]
-    """What tells it from others: its node's name, and its port with the path."""
+    """What identifies it: its node's name, and its port with the path."""
     age_seconds: float
 
 
@@ -48,7 +48,7 @@ class Registrations:
         self._database = database
 
     def exchange(self, renewals: Sequence[Renewal]) -> tuple[RegisteredAgent, ...]:
-        """Write down who has registered here, and return all that are known. Raises StoreTrouble."""
+        """Store the agents that have registered here, and return all that are known. Raises StoreTrouble."""
         if renewals:
             self._write(renewals)
             self._put_in_order()
@@ -85,7 +85,7 @@ class Registrations:
         return tuple(found), any(row.heard_ms > row.now_ms for row in rows)
 
     def _put_in_order(self) -> None:
-        """Forget the oldest; and where the database's clock was set back, let nobody live on until it catches up."""
+        """Forget the oldest; if the database's clock was set back, do not keep agents until it has caught up."""
         now_ms = self._database.now_ms
         with self._database.write() as connection:
             if self._database.try_lock(connection, "registrations"):

@@ -1,9 +1,10 @@
-"""Which diagnoses are being made, and by whom: what replicas of the collector agree on. All calls block.
+"""Which diagnoses are in progress, and at which collector: how replicas coordinate. All calls block.
 
-1. A run is a row, and an index lets one row per job be `running`: whoever adds it makes the diagnosis, others join it.
-2. Its owner says again and again that it is alive. Once that is too long ago, by the database's clock, the run counts
-   as interrupted, whatever the row says, and whoever asks about the job next begins anew.
-3. A diagnosis that is kept takes its row with it, in one transaction; a run that failed leaves why.
+1. A run is a row, and an index allows one `running` row per job: the replica that adds it makes the diagnosis, others
+   join it.
+2. Its owner keeps renewing it. Once the last renewal is too long ago, by the database's clock, the run counts as
+   interrupted, whatever the row says, and the next request about the job starts a new one.
+3. Storing a diagnosis removes its row, in one transaction; a run that failed leaves the reason.
 """
 
 import socket
@@ -23,10 +24,10 @@ from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted,
 from shared.value import Value
 
 _MOST_ENDED = 1000
-"""Runs that came to nothing, and are told of when somebody asks."""
+"""Most failed runs that are remembered for those who ask about them."""
 
 _TRIES = 5
-"""The run that is in the way may end between two statements, and another one begin."""
+"""The run that has the job may end between two statements, and another one begin."""
 
 
 class Unfinished(UnhangError):
@@ -53,7 +54,7 @@ class RunState(Value):
 
 
 class RunStatus(StrEnum):
-    """How a run stands. There is no word for those that ended well: their diagnosis stands in their place."""
+    """The state of a run. There is none for a run that succeeded: its diagnosis replaces it."""
 
     RUNNING = "running"
     FAILED = "failed"
@@ -79,7 +80,7 @@ class Ledger:
     def hold(self, run: RunState) -> RunState:
         """Enter `run`, or say that it is still alive; return who has the job: it, or another collector's run.
 
-        The run of a collector that has not renewed its lease for too long is in nobody's way. Raises StoreTrouble.
+        The run of a collector that has not renewed its lease for too long does not count. Raises StoreTrouble.
         """
         with self._database.write() as connection:
             for _ in range(_TRIES):
@@ -106,7 +107,7 @@ class Ledger:
         return RunState(id=row["id"], job=row["job"], started_at=row["started_at"], step=_step(row["step"]))
 
     def fail(self, id: str, error: UnhangError) -> None:
-        """Note what ended a run of ours, and let the oldest go that came to nothing. Raises StoreTrouble."""
+        """Record what ended a run of ours, and drop the oldest failed runs. Raises StoreTrouble."""
         kind = next((name for name, kind in _TOLD_AS.items() if isinstance(error, kind)), Unfinished.__name__)
         trouble = Trouble(kind=kind, text=plain(str(error)), advice=plain(error.advice))
         with self._database.write() as connection:
@@ -119,7 +120,7 @@ class Ledger:
                 connection.execute(delete(runs).where(runs.c.status != RunStatus.RUNNING.value, runs.c.id <= oldest))
 
     def interrupt(self, id: str | None = None) -> None:
-        """Give up one run of ours, or all: others need not wait until they have missed us. Raises StoreTrouble."""
+        """Give up one run of ours, or all: others need not wait for the lease to expire. Raises StoreTrouble."""
         which = [self._ours(), runs.c.status == RunStatus.RUNNING.value, *([] if id is None else [runs.c.id == id])]
         with self._database.write() as connection:
             connection.execute(update(runs).where(*which).values(status=RunStatus.INTERRUPTED.value))
@@ -135,7 +136,7 @@ class Ledger:
         }
 
     def _renew(self, connection: Connection, run: RunState) -> bool:
-        """Say that the run is alive. One that was given up for dead comes back where nobody has begun another."""
+        """Renew the run. One that was given up comes back if no other run of the job has begun."""
         still = runs.c.status.in_((RunStatus.RUNNING.value, RunStatus.INTERRUPTED.value))
         try:
             with connection.begin_nested():
@@ -147,7 +148,7 @@ class Ledger:
         return renewed.rowcount == 1
 
     def _enter(self, connection: Connection, run: RunState) -> bool:
-        """Begin a run, unless another one is alive. One whose diagnosis is kept is over, and begins no more."""
+        """Begin a run, unless another one is alive. One whose diagnosis is stored is over and does not begin again."""
         if connection.execute(select(exists().where(diagnoses.c.id == run.id))).scalar_one():
             return True
         dead = (runs.c.status == RunStatus.RUNNING.value) & (runs.c.alive_until_ms < self._database.now_ms)
@@ -171,7 +172,7 @@ class Ledger:
 
 
 def interrupted(where: str) -> Interrupted:
-    """Return what is told of a run whose collector, on the host `where`, is gone."""
+    """Return the message about a run whose collector, on the host `where`, is gone."""
     return Interrupted(
         f"the diagnosis was interrupted: the collector on {quoted(where)} ended before it was ready",
         advice="ask for a new one",
@@ -179,7 +180,7 @@ def interrupted(where: str) -> Interrupted:
 
 
 def end_run(connection: Connection, id: str) -> None:
-    """Take a run out, in the transaction that keeps its diagnosis."""
+    """Remove a run, in the transaction that stores its diagnosis."""
     connection.execute(delete(runs).where(runs.c.id == id))
 
 

@@ -1,12 +1,12 @@
-"""Diagnoses that are being made: one at a time per job, shared by everyone who asks for it meanwhile.
+"""Diagnoses in progress: one at a time per job, shared by all who ask for it in the meantime.
 
-1. Whoever asks for a job that is under way here joins it.
-2. Else the run is entered in the ledger that all replicas share. Where another one has the job, its run is followed.
-3. Where the run is ours, it is made, and the ledger told again and again that it is alive.
-4. A run that we had, and another one has now, is dropped and followed. One that we followed and whose collector is
-   gone is begun anew here, as those who wait for it would ask for.
+1. A request for a job that is being diagnosed here joins that run.
+2. Else the run is entered in the ledger that all replicas share. If another replica has the job, its run is followed.
+3. If the run is ours, the diagnosis is made, and the run is renewed in the ledger meanwhile.
+4. A run of ours that another replica has taken over is dropped, and the other one followed. If the collector of a run
+   that we follow is gone, the run starts again here: those who wait for it would ask for that anyway.
 
-A ledger that fails holds nothing up: the diagnosis is then made without it.
+If the ledger fails, the diagnosis is made without it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ MOST_WAITING = 64
 """Runs that have not ended. A further one is turned away."""
 
 MOST_FOLLOWED_SECONDS = 2 * 3600.0
-"""How long another replica is believed to be at work: twice the longest deadline that a question can have."""
+"""How long another replica is assumed to be at work: twice the longest deadline that a question can have."""
 
 _FAILURES_KEPT = 256
 _RENEWALS_PER_LEASE = 4
@@ -41,12 +41,12 @@ _log = logging.getLogger(__name__)
 
 
 class Busy(UnhangError):
-    """Too many diagnoses are being made."""
+    """Too many diagnoses are in progress."""
 
 
 @dataclass
 class Run:
-    """One diagnosis in the making."""
+    """One diagnosis in progress."""
 
     id: str
     question: Question
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        """Return what is told to those who ask meanwhile."""
+        """Return the answer to those who ask in the meantime."""
         return RunState(id=self.id, job=self.question.job, started_at=self.started_at, step=self.step)
 
     async def within(self, seconds: float) -> Diagnosis | None:
@@ -118,10 +118,10 @@ class Runs:
             try:
                 await self._async_store.note(self._ledger.interrupt)
             except StoreTrouble:
-                pass  # others will miss us
+                pass  # others will see that we are gone
 
     async def _see_through(self, run: Run) -> Diagnosis:
-        """Make the diagnosis, or wait for whoever makes it, until there is one. Raises what ended it."""
+        """Make the diagnosis, or wait for the replica that makes it. Raises what ended it."""
         own = run.state
         while True:
             theirs = await self._other_one(run, own)
@@ -162,7 +162,7 @@ class Runs:
             return await self._make(run)
 
     async def _hold_on(self, run: Run) -> None:
-        """Tell the ledger that the run is alive, until another replica has its job."""
+        """Renew the run in the ledger, until another replica has its job."""
         while True:
             await asyncio.sleep(self._ledger.lease_seconds / _RENEWALS_PER_LEASE)
             try:
@@ -197,7 +197,7 @@ class Runs:
         try:
             await self._async_store.note(self._ledger.fail, run.id, _as_told(error))
         except StoreTrouble:
-            pass  # it is told here, and elsewhere the run counts as interrupted
+            pass  # it is reported here; elsewhere the run counts as interrupted
 
     def _end(self, run: Run, task: "asyncio.Task[Diagnosis]") -> None:
         self._by_job.pop(run.question.job, None)

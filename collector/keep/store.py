@@ -96,7 +96,7 @@ class Store:
         *,
         packed: Sequence[bytes] = (),
     ) -> None:
-        """Keep a diagnosis for good, then let the oldest go where a bound is reached. Raises StoreTrouble.
+        """Store a diagnosis, then delete the oldest if a limit is reached. Raises StoreTrouble.
 
         `packed` holds the looks as agents sent them, compressed, if they are at hand: packing them takes long.
         """
@@ -177,7 +177,7 @@ class Store:
         return int(count), int(size)
 
     def _let_go(self, *, now_ms: int) -> None:
-        """Let the oldest go in a transaction of its own. Where that fails, or a replica is at it, the next one does."""
+        """Delete the oldest in a separate transaction. If that fails, or a replica is doing it, the next call will."""
         try:
             with self._database.write() as connection:
                 alone = self._database.try_lock(connection, "retention")
@@ -237,7 +237,7 @@ def _one(connection: Connection, id: str) -> RowMapping:
 
 
 def no_such_diagnosis(id: str) -> NotFound:
-    """Return what is told of an id that is not there."""
+    """Return the error for an unknown id."""
     return NotFound(f"there is no diagnosis {quoted(id)}", advice="GET /v1/diagnoses lists them; old ones are let go")
 
 

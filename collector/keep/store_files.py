@@ -1,7 +1,7 @@
-"""Who else may write what SQLite reads: the store, what lies beside it, and the directory that both are in.
+"""Who else may write what SQLite reads: the store, the files beside it, and their directory.
 
-SQLite believes its files. Whoever may write one of them, or put a `-wal` beside the store, says what the collector has
-diagnosed, and which agents have registered: to those it sends its token.
+SQLite trusts its files. A user who can write one of them, or put a `-wal` beside the store, controls what the collector
+has diagnosed, and which agents have registered: to those it sends its token.
 """
 
 import os
@@ -33,7 +33,7 @@ def refuse_shared(file: Path) -> None:
 
 
 def _links(file: Path) -> Iterator[Path]:
-    """Return the links on the way to the file; a chain of them is followed, a circle not for ever."""
+    """Return the links on the way to the file; a chain of them is followed, a circle not endlessly."""
     waiting, seen = [file.absolute()], set[Path]()
     while waiting:
         path = waiting.pop()

@@ -10,7 +10,7 @@ REVISION = "3"
 metadata = MetaData()
 
 Id = String(36).with_variant(String(36, collation="C"), "postgresql")
-"""A UUID of version 7: as text it sorts by time, where no language has a say in the order."""
+"""A UUID of version 7: its text sorts by time, if the collation does not interfere."""
 
 marks = Table("marks", metadata, Column("name", String(40), primary_key=True), Column("value", Integer, nullable=False))
 """Facts about the database itself; `schema` is what versions of unhang before Alembic ask for."""
@@ -56,7 +56,7 @@ runs = Table(
     Column("alive_until_ms", BigInteger, nullable=False),  # of the database's clock
     Index("runs_of_jobs_running", "job_key", unique=True, sqlite_where=_RUNNING, postgresql_where=_RUNNING),
 )
-"""Diagnoses that are being made, and those that came to nothing. One runs per job, which the index enforces."""
+"""Diagnoses in progress, and those that failed. The index enforces one running per job."""
 
 agents = Table(
     "agents",
@@ -66,15 +66,15 @@ agents = Table(
     Column("url", Text, nullable=False),
     Column("heard_ms", BigInteger, nullable=False),  # of the database's clock
 )
-"""Agents that have registered, at whichever collector, and when each last registered."""
+"""Agents that have registered, at any collector, and when each last registered."""
 
 
 def job_key(job: str | None) -> str:
-    """Return what stands for a job's name in an index: names may be longer than an index takes, or hold any byte."""
+    """Return a key for a job's name in an index: names may be longer than an index takes, or hold any byte."""
     named = "-" if job is None else f"+{job}"
     return sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def plain(text: str) -> str:
-    """Return `text` as every database takes it: PostgreSQL knows no NUL, and neither takes half characters."""
+    """Return `text` as every database accepts it: PostgreSQL refuses NUL, and both refuse lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

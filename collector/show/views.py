@@ -42,7 +42,7 @@ class View(Contract):
 
 
 class StackRoot(NamedTuple):
-    """All prefix trees as one, whose root stands for all ranks and is no frame."""
+    """All prefix trees as one, whose root holds all ranks and is no frame."""
 
     place: None
     ranks: str

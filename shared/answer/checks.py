@@ -1,4 +1,4 @@
-"""What is wrong, or risky, in how a job was started: part of the answer, and so API like its other words."""
+"""What is wrong or risky in how a job was started. Part of the answer: the words are API."""
 
 from enum import StrEnum
 
@@ -14,9 +14,9 @@ class Severity(StrEnum):
     WRONG = "wrong"
     """It prevents ranks from rendezvousing or communicating."""
     RISKY = "risky"
-    """It may: the job's owner can judge. Or, after a fault, the ranks will wait forever."""
+    """It may do so, which the job's owner can judge, or it makes ranks wait forever after a fault."""
     NOTE = "note"
-    """It causes no hang; it makes the next one harder to diagnose, or the job slower."""
+    """It causes no hang, but makes the next one harder to diagnose, or the job slower."""
 
 
 class CheckId(StrEnum):
@@ -53,11 +53,11 @@ class CheckId(StrEnum):
 
 
 class Check(Value):
-    """One thing that is not as it should be."""
+    """One problem in how the job was started."""
 
     id: CheckId
     severity: Severity
-    ranks: FoldedRanks = Field(description="The ranks it was found on.")
+    ranks: FoldedRanks = Field(description="The ranks that have the problem.")
     hosts: tuple[str, ...] = ()
     seen: str = Field(description="What was found, and on which ranks.")
     why: str = Field(description="Why it matters.")

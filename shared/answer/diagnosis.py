@@ -1,4 +1,4 @@
-"""The answer: a contract for bots, and the one thing that every rendering renders.
+"""The answer: a contract for bots, and what every rendering shows.
 
 The words in the enumerations are API. Adding one is a change-log entry, changing one a new schema version.
 """
@@ -22,17 +22,17 @@ class Contract(Value):
 
 
 class Culprit(Contract):
-    """A rank found at fault, as far as it is identified."""
+    """A rank at fault, as far as it is identified."""
 
     rank: int
     local_rank: int | None = None
     host: str | None = None
     pid: int | None = None
     gpu: str | None = Field(
-        default=None, description="The device it computes on: by the driver's number, else as named in its environment."
+        default=None, description="The device that it uses: the driver's number, else as in its environment."
     )
     pod: str | None = Field(default=None, description="`NAMESPACE/NAME` of the pod that it runs in, on Kubernetes.")
-    container: str | None = Field(default=None, description="The container within the pod, by its name.")
+    container: str | None = Field(default=None, description="The container's name within the pod.")
 
 
 class GroupRef(Contract):
@@ -44,7 +44,7 @@ class GroupRef(Contract):
 
 
 class Place(Contract):
-    """One frame, for people and bots. `line` is 0 where unknown."""
+    """One frame. `line` is 0 if unknown."""
 
     function: str
     file: str
@@ -57,15 +57,15 @@ class Place(Contract):
 class Where(Contract):
     """Where the culprit is now."""
 
-    user: Place | None = Field(default=None, description="Innermost frame of the user's code.")
-    library: Place | None = Field(default=None, description="Innermost frame of all.")
+    user: Place | None = Field(default=None, description="Innermost frame in user code.")
+    library: Place | None = Field(default=None, description="Innermost frame.")
     call: Place | None = Field(
         default=None,
-        description="The user's call, in the training loop, at which its stack parts from those of the other ranks.",
+        description="The call in the training loop: where its stack parts from those of the other ranks.",
     )
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
-    child: str = Field(default="", description="A child process it waits for, and where that one is.")
+    child: str = Field(default="", description="A child process that it waits for, and where that is.")
 
 
 class Wait(Contract):
@@ -93,25 +93,25 @@ class Link(Contract):
 
 
 class _Evidence(Contract):
-    ranks: FoldedRanks = Field(description="The ranks that this evidence is about.")
+    ranks: FoldedRanks = Field(description="The ranks that it is about.")
     text: str = Field(description="One sentence for a person.")
 
 
 class SequenceEvidence(_Evidence):
-    """Marks of a group, by what was last issued."""
+    """How far the ranks of a group are, by the last operation that each issued."""
 
     kind: Literal["sequence"] = "sequence"
     group: GroupRef
     lane: Literal["collective", "p2p"] = "collective"
     sequence: int
-    issued: dict[str, FoldedRanks] = Field(description="Last sequence issued -> ranks; `unknown` where not known.")
+    issued: dict[str, FoldedRanks] = Field(description="Last sequence issued -> ranks; `unknown` if not known.")
     waiting: FoldedRanks = ""
     absent: FoldedRanks = ""
     waited_seconds: float | None = None
 
 
 class Side(Contract):
-    """One opinion about what an operation is."""
+    """Ranks that agree on what an operation is."""
 
     ranks: FoldedRanks
     op: str
@@ -121,7 +121,7 @@ class Side(Contract):
 
 
 class SignatureEvidence(_Evidence):
-    """Same group, same sequence, different operation."""
+    """Same group, same sequence, different operations."""
 
     kind: Literal["signature"] = "signature"
     group: GroupRef
@@ -152,7 +152,7 @@ class ProcessEvidence(_Evidence):
 
 
 class AbsenceEvidence(_Evidence):
-    """Ranks that should be there and are not seen."""
+    """Ranks that should be there and were not found."""
 
     kind: Literal["absence"] = "absence"
     reason: Reason
@@ -172,7 +172,7 @@ class FdEvidence(_Evidence):
 
 
 class MotionEvidence(_Evidence):
-    """What did or did not move between two looks."""
+    """Which ranks made progress between two looks."""
 
     kind: Literal["motion"] = "motion"
     seconds: float
@@ -187,7 +187,7 @@ class LagEvidence(_Evidence):
     group: GroupRef
     lag_seconds: float
     period_seconds: float
-    last_in: int = Field(description="At how many of `of` sequences it came last.")
+    last_in: int = Field(description="In how many of `of` sequences it was last.")
     of: int
 
 
@@ -202,7 +202,7 @@ class KernelEvidence(_Evidence):
 
 
 class GpuEvidence(_Evidence):
-    """What the driver tells of one GPU."""
+    """What the driver reports about one GPU."""
 
     kind: Literal["gpu"] = "gpu"
     host: str | None = None
@@ -211,14 +211,14 @@ class GpuEvidence(_Evidence):
 
 
 class PodEvidence(_Evidence):
-    """What Kubernetes tells of one pod of the job."""
+    """What Kubernetes reports about one pod of the job."""
 
     kind: Literal["pod"] = "pod"
     pod: str = Field(description="`NAMESPACE/NAME`")
     container: str | None = None
     host: str | None = Field(default=None, description="Its node.")
     phase: str = Field(default="", description="Running, Pending, Failed …")
-    reason: str = Field(default="", description="What is or was wrong with it: `OOMKilled`, `Evicted` …")
+    reason: str = Field(default="", description="What is or was wrong: `OOMKilled`, `Evicted` …")
     restarts: int = 0
 
 
@@ -241,14 +241,14 @@ Evidence = Annotated[
 
 
 class NextStep(Contract):
-    """What to do next; `command` can be pasted as it is, or is None."""
+    """What to do next; `command`, if any, can be pasted as it is."""
 
     text: str
     command: str | None = None
 
 
 class Finding(Contract):
-    """One fault, with what it rests on."""
+    """One fault and its evidence."""
 
     kind: Kind
     cause: Cause = Cause.UNKNOWN
@@ -270,9 +270,7 @@ class Finding(Contract):
         default=None, description="How long that was, at the last look. None: not known, or read from files."
     )
     summary: str = Field(default="", description="The finding in one sentence.")
-    remarks: tuple[str, ...] = Field(
-        default=(), description="Caveats: what limits the finding, or what it was inferred from."
-    )
+    remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")
     evidence: tuple[Evidence, ...] = ()
     next_steps: tuple[NextStep, ...] = ()
 
@@ -290,7 +288,7 @@ class StackClass(Contract):
 
 
 class Gap(Contract):
-    """What was not seen: of which ranks or host, from which source, and why."""
+    """What could not be read: for which ranks or host, from which source, and why."""
 
     ranks: FoldedRanks = ""
     host: str | None = None
@@ -298,7 +296,7 @@ class Gap(Contract):
 
 
 class Coverage(Contract):
-    """How much was looked at. Counts are ranks."""
+    """How much was examined. Counts are ranks."""
 
     expected: int | None = None
     seen: int = 0
@@ -320,7 +318,7 @@ class FileRead(Contract):
 
 
 class Conflict(Contract):
-    """Two sources that cannot both be right; told, never averaged away."""
+    """Two sources that contradict each other; reported, never averaged."""
 
     sources: tuple[str, ...]
     text: str
@@ -333,17 +331,17 @@ class Diagnosis(Contract):
     id: str = ""
     job: str | None = None
     user: str | None = Field(
-        default=None, description="The job's owner: a user id, `c1000` as numbered inside a container; None: unknown."
+        default=None, description="The job's owner: a user id, `c1000` inside a container; None: unknown."
     )
     made_at: str = Field(default="", description="RFC 3339, UTC.")
     took_seconds: float = 0.0
     verdict: Verdict
     state: Literal["running", "idle", "finished"] | None = Field(
-        default=None, description="Only for `not_hung`: which kind of not hung."
+        default=None, description="Only for `not_hung`: what the job is doing."
     )
     headline: str
     findings: tuple[Finding, ...] = ()
-    next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do where no finding says it.")
+    next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do beside the steps of the findings.")
     stack_classes: tuple[StackClass, ...] = ()
     checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
     coverage: Coverage = Coverage()

@@ -1,26 +1,26 @@
-"""One problem document (RFC 9457), as our services write it, and as it is known again."""
+"""One problem document (RFC 9457): how our services write and recognise it."""
 
 from pydantic import Field, ValidationError
 
 from shared.value import Value
 
 URN = "urn:unhang:problem:"
-"""How the types of our own problems begin."""
+"""Prefix of the types of our own problems."""
 
 
 class Problem(Value):
     """What went wrong, for a program (`type`, `status`) and for a person (`title`, `detail`, `advice`)."""
 
     type: str = Field(description="Which problem it is; stable.", examples=["urn:unhang:problem:not-found"])
-    title: str = Field(description="The same for every problem of this type.", examples=["Not Found"])
+    title: str = Field(description="Equal for every problem of this type.", examples=["Not Found"])
     status: int = Field(description="The HTTP status, repeated.", examples=[404])
     detail: str = Field(default="", description="What went wrong this time.", examples=["no rank has the pid 4711"])
-    advice: str = Field(default="", description="What to do about it, if known.")
+    advice: str = Field(default="", description="What to do, if known.")
     instance: str = Field(default="", description="The requested path.")
 
 
 def detail_of(body: bytes) -> str:
-    """Return what a problem of our own services says; nothing of any other text."""
+    """Return the detail of a problem of our own services; empty for any other text."""
     try:
         problem = Problem.model_validate_json(body)
     except ValidationError:

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """The one word."""
+    """The verdict on a job."""
 
     HUNG = "hung"
     SLOW = "slow"
@@ -13,7 +13,7 @@ class Verdict(StrEnum):
 
 
 class Kind(StrEnum):
-    """What sort of fault a finding is."""
+    """What is wrong between the ranks."""
 
     RANK_NOT_JOINED = "rank_not_joined"
     RANK_EXITED = "rank_exited"
@@ -54,7 +54,7 @@ class Cause(StrEnum):
 
 
 class Certainty(StrEnum):
-    """How firm a finding stands. Three words with a definition, not a number."""
+    """How certain a finding is. Three words with a definition, not a number."""
 
     PROVEN = "proven"
     """Sequence numbers or process state show it directly."""

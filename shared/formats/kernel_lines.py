@@ -1,7 +1,7 @@
-"""What lines of the kernel log tell: one row per kind of line.
+"""What lines of the kernel log mean: one row per kind of line.
 
-Over each pattern stands a line that it must match, made up in the grammar of the driver that prints it. Lines that
-healthy nodes print as well match nothing: corrected errors, devices that appear, who asked for memory when another
+Above each pattern is a line that it must match, made up in the grammar of the driver that prints it. Lines that healthy
+nodes print as well match nothing: corrected errors, devices that appear, the process that requested memory when another
 was killed. A pattern is tried only on lines that hold its `hint`, and none can backtrack far.
 """
 
@@ -189,14 +189,14 @@ _FRAME = re.compile(
 
 
 def read_kernel_line(line: str) -> KernelEvent | None:
-    """Return what one line of the kernel's tells, without its time; None for what tells nothing."""
+    """Return the event of one kernel line, without its time; None if it is not relevant."""
     line = line[:LONGEST_LINE]
     for row in KERNEL_MATCHERS:
         if row.hint in line and (match := row.pattern.search(line)) is not None:
-            told = {name: value for name, value in match.groupdict().items() if value is not None}
-            if "device" in told:
-                told["device"] = told["device"].lower()
-            return KernelEvent.model_validate({"kind": row.kind, "text": redact(line)[:_LONGEST_TEXT], **told})
+            fields = {name: value for name, value in match.groupdict().items() if value is not None}
+            if "device" in fields:
+                fields["device"] = fields["device"].lower()
+            return KernelEvent.model_validate({"kind": row.kind, "text": redact(line)[:_LONGEST_TEXT], **fields})
     return None
 
 

@@ -1,4 +1,4 @@
-"""What lines of one kernel log tell, put together: the same line again is counted, a hung task keeps its stack."""
+"""The events of one kernel log: repeated lines are counted, and a hung task keeps its stack."""
 
 import re
 
@@ -21,11 +21,11 @@ class KernelRecord:
 
     @property
     def events(self) -> tuple[KernelEvent, ...]:
-        """What was told, by first appearance."""
+        """The events, by first appearance."""
         return tuple(sorted(self._events.values(), key=lambda event: event.at or 0.0))
 
     def take(self, event: KernelEvent, at: float | None) -> None:
-        """Take in what `read_kernel_line` made of a line. `at`: Unix seconds, None where nothing tells."""
+        """Take in what `read_kernel_line` made of a line. `at`: Unix seconds, None if unknown."""
         key = (event.kind, event.code, event.pid, event.device, event.interface, _shape(event))
         known = self._events.get(key)
         if known is not None:
@@ -35,11 +35,11 @@ class KernelRecord:
             if len(self._events) >= _MOST_EVENTS:
                 del self._events[min(self._events, key=lambda old: self._events[old].last_at or 0.0)]
         self._events[key] = event
-        told = event.kind in _WITH_STACK and not event.stack
-        self._stack_of, self._lines_of_stack = (key if told else None), 0
+        has_stack = event.kind in _WITH_STACK and not event.stack
+        self._stack_of, self._lines_of_stack = (key if has_stack else None), 0
 
     def take_other(self, text: str) -> None:
-        """Take in a line that tells nothing by itself: below a hung task's stand the functions of its stack."""
+        """Take in a line that is no event by itself: below a hung task's line are the functions of its stack."""
         if self._stack_of is None:
             return
         self._lines_of_stack += 1
@@ -59,7 +59,7 @@ class KernelRecord:
 
 
 def _shape(event: KernelEvent) -> str:
-    """What of a line stays the same when it is printed again, where nothing else tells lines apart."""
+    """What stays the same when a line is printed again."""
     return re.sub(r"\d+", "0", event.text)[:80]
 
 

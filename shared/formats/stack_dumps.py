@@ -1,7 +1,7 @@
 """Reads stack dumps of other tools into `Stacks`: py-spy's JSON and text, and the text of faulthandler and pystack.
 
 Dumps come from files and from other people's processes: sizes are bounded, and whatever makes no sense
-raises UnreadableDump. All but pystack print innermost frames first; here they are turned round once.
+raises UnreadableDump. All but pystack print innermost frames first; here they are reversed once.
 """
 
 import re
@@ -21,7 +21,7 @@ MOST_THREADS = 4096
 DEEPEST_STACK = 1024
 """Of a deeper stack the outermost and the innermost half are kept."""
 LONGEST_NAME = 500
-"""pybind11 makes function names of kilobytes; more than this tells a reader nothing."""
+"""pybind11 makes function names of kilobytes; more than this does not help a reader."""
 
 # Thread 4242 (idle): "MainThread"        Thread 0x7F31C0A1 (active+gil): "Thread-3 (_pin_memory_loop)"
 _PYSPY_THREAD = re.compile(r'Thread (0x[0-9A-Fa-f]+|\d+)(?:\.\d+)? \(([a-z+ ]{1,40})\)(?:: "(.{0,300})")?\s*')

@@ -1,10 +1,10 @@
 """Takes secrets out of text that users wrote: command lines, log lines, error messages.
 
 1. Keys in PEM: all lines between `-----BEGIN … PRIVATE KEY-----` and its end.
-2. A value that follows a telling name (`--api-key=…`, `password: …`): `secret_names.py`, `secret_values.py`.
-3. Tokens, URLs and options that tell by their own shape: `secret_shapes.py`.
+2. A value that follows a secret's name (`--api-key=…`, `password: …`): `secret_names.py`, `secret_values.py`.
+3. Tokens, URLs and options that are recognised by their own shape: `secret_shapes.py`.
 
-What is taken out is replaced by `***`, so that a reader sees that something was. Ordinary lines hold no hint of any of
+Each is replaced by `***`, so that a reader sees that something was there. Ordinary lines hold no hint of any of
 these, and cost a search for the hints.
 """
 

@@ -1,7 +1,7 @@
-"""Secrets that tell by their own shape, or by the program whose option they are.
+"""Secrets recognised by their own shape, or by the program whose option they are.
 
-Above each row stands one that it must match, made up. A pattern is tried only where one of its hints stands in the
-text, which is what an ordinary line costs; what is in group 1 is hidden. Shapes are those of services' own documents
+Above each row is a made-up text that it must match. A pattern is tried only if one of its hints occurs in the text,
+which is all that an ordinary line costs; group 1 is hidden. Shapes are those of services' own documents
 and of detect-secrets (https://github.com/Yelp/detect-secrets, detect_secrets/plugins).
 """
 
@@ -21,7 +21,7 @@ def _shape(hints: str, pattern: str) -> Shape:
 
 
 def _prefixed(prefixes: str, rest: str) -> Shape:
-    """Tokens that begin with one of `prefixes`, which say whose they are."""
+    """Tokens that begin with one of `prefixes`, which name the service."""
     hints = tuple(prefixes.split())
     return Shape(hints, re.compile(rf"(?<![A-Za-z0-9])((?:{'|'.join(map(re.escape, hints))}){rest})"))
 
@@ -85,7 +85,7 @@ _ADDRESSES = (
     _shape(r":\/\/", r":\\/\\/([^\s/:@\[\]\"'<>]{0,200}:[^\s/\"<>]{1,400})@"),
     # alice:hunter2@tcp(db:3306)/x
     _shape("@tcp(|@unix(", r"(?<![^\s\"'=])[\w.-]{1,64}:([^\s]{1,200}?)@(?:tcp|unix)\("),
-    # ?X-Amz-Signature=0f3c…        &sig=aB%2F…: whoever has the URL has the file
+    # ?X-Amz-Signature=0f3c…        &sig=aB%2F…: the URL alone gives access to the file
     _shape(
         "ignature=|&sig=|?sig=|;sig=",
         r"(?i)(?:[?&;](?:[\w-]{0,40}signature|sig)|[\w-]{2,40}-signature)=([\w%/+=.-]{8,500})",

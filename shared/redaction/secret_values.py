@@ -52,7 +52,7 @@ _MOST_UNSURE = 400
 
 
 def value_after(text: str, name: SecretSpan, kind: Secret) -> SecretSpan | None:
-    """Return where the value of the name at `name` stands; None where none follows."""
+    """Return where the value of the name at `name` is; None if none follows."""
     before = text[max(0, name.start - 14) : name.start]
     if before.endswith("<") and text.startswith(">", name.end):
         end = text.find("<", name.end + 1)
@@ -115,7 +115,7 @@ def _is_escaped(text: str, at: int) -> bool:
 
 
 def _of_header(text: str, start: int, before: str) -> SecretSpan:
-    """Return what follows the scheme: one word, or all up to the quote that the header stands in, or the line's end."""
+    """Return what follows the scheme: one word, or all up to the quote that ends the header, or the line's end."""
     quoted = _quoted(text, start)
     if quoted is not None:
         opening = _OPEN.match(text, start)

@@ -1,1 +1,1 @@
-"""What stands before the routes of both services: addresses, TLS, tokens, bounds, errors, audit."""
+"""The layer in front of both services' routes: addresses, TLS, tokens, limits, errors, audit."""

@@ -1,7 +1,7 @@
 """The audit log: one JSON line for each inspection and for each refusal, saying who asked, for what, what came of it.
 
-Whoever is refused can make as many refusals as the network carries. So a minute holds so many lines for one client
-and for all, and what is beyond is counted and told in one line afterwards.
+A refused client can cause as many refusals as the network carries. So the lines per minute are limited, per client and
+in total; further refusals are counted and reported in one line afterwards.
 """
 
 import json
@@ -25,11 +25,11 @@ _WINDOW_SECONDS = 60.0
 _MOST_LINES_OF_ONE = 10
 _MOST_LINES = 100
 _MOST_CLIENTS = 1000
-"""Clients that are told apart within a window; a stranger may have many addresses."""
+"""Most clients that are distinguished within a window; an attacker may have many addresses."""
 
 
 class Refused(StrEnum):
-    """Why somebody got nothing."""
+    """Why a client was refused."""
 
     ADDRESS = "address_not_allowed"
     HANDSHAKE = "tls_handshake_failed"
@@ -55,9 +55,9 @@ class Refusal(NamedTuple):
 
 
 class AuditLog:
-    """Appends lines to a file that it makes anew when it was rotated away.
+    """Appends lines to a file, which it creates again after a rotation.
 
-    Without a file inspections are not written down, and refusals go to the log of the service.
+    Without a file, inspections are not logged, and refusals go to the log of the service.
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,7 +77,7 @@ class AuditLog:
             self._append(self._path, *self._overdue(), _line(action, client=client, **details))
 
     def refused(self, refusal: Refusal) -> None:
-        """Write down that somebody got nothing, or count it. Never raises: nobody is let in by a full disk."""
+        """Log a refusal, or count it. Never raises: a full disk lets no one in."""
         with self._lock:
             self._by_reason[refusal.reason] += 1
             lines = self._overdue()

@@ -1,6 +1,6 @@
-"""What stands before every route: no request is read further than its head before it is known who sends it.
+"""Authorization, in front of every route: no request is read past its head before its sender is known.
 
-FastAPI parses a body before it runs a route's dependencies, so a guard there would let a stranger fill the memory.
+FastAPI parses a body before it runs a route's dependencies, so a guard there would let anyone fill the memory.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ MOST_HEAD_BYTES = 65_536
 
 _BODY_SECONDS = 10.0
 LONGEST_PATH = 500
-"""Of a path that is told back to whoever is refused."""
+"""Longest path that a refusal repeats."""
 _CLIENT_NAME = "client_name"
 """Where a request's state holds the name in the client's certificate (shared/server/connections.py)."""
 
 OPEN = frozenset({"/healthz", "/docs", "/openapi.json"})
-"""Paths that need no token. They look at nobody."""
+"""Paths that need no token. They look at no process."""
 
 
 class RequestTooLarge(InvalidInput):
@@ -56,7 +56,7 @@ class Gate:
         audit: AuditLog,
         admitted: Callable[[Request, int], None] | None = None,
     ) -> None:
-        """`admitted` is told of every request that was let in, with the status of the answer."""
+        """`admitted` is called for every request that was let in, with the status of the answer."""
         self._app = app
         self._check = require_token(token_file)
         self._audit = audit
@@ -112,7 +112,7 @@ async def _read(receive: Receive) -> bytes:
 
 
 def who_asks(request: Request) -> dict[str, str]:
-    """Return who sends a request, for the audit log: address, and what it showed to be let in."""
+    """Return who sends a request, for the audit log: address and credentials."""
     client = request.client.host if request.client is not None else "local"
     name, token = getattr(request.state, _CLIENT_NAME, None), token_of(request)
     shown = {"certificate": name, "token": None if token is None else fingerprint(token)}

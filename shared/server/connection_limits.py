@@ -1,12 +1,12 @@
 """How many connections a service holds, and which one has to go when there is no room for another.
 
-1. A client holds `most_of_one` at most. For one more, its own connection goes that has been idle for longest.
-2. All clients together hold `most`. For one more, the idle connection goes of whichever client holds most. So a client
-   that fills the service loses its own connections, and others come in, also from behind the same address: who
-   connects to ask asks at once, and is not the oldest that is idle.
-3. Idle is a connection whose request has not come completely, and after those one that has been answered and is kept
-   open, or does not read its answer. One whose request is being answered never goes.
-4. Where none is idle, the next few connections come in all the same. They are answered 503, except on `/healthz`.
+1. A client may hold `most_of_one`. For one more, its connection that has been idle for longest is closed.
+2. All clients together may hold `most`. For one more, an idle connection of the client that holds most is closed. So a
+   client that fills the service loses its own connections, and others get in, also from behind the same address: they
+   send their request at once, and are not the oldest idle connection.
+3. A connection is idle if its request has not arrived completely; next in line are those that were answered and are
+   kept open, or do not read their answer. A connection whose request is being answered is never closed.
+4. If none is idle, a few more connections are accepted. They are answered 503, except on `/healthz`.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ class _State(Enum):
     """No request has come completely."""
     BUSY = auto()
     RESTING = auto()
-    """A request was answered, and the next one has not come completely; or nobody reads the answer."""
+    """A request was answered, and the next has not arrived completely; or the answer is not being read."""
 
 
 @dataclass(eq=False)
@@ -130,7 +130,7 @@ class Connections:
             del self._clients[guest.client]
 
     def _first_to_go(self) -> Guest | None:
-        """Rule 2. Among clients that hold as many, whoever came first."""
+        """Rule 2. Among clients that hold equally many, the first to come."""
         with_idle = (client for client in self._clients.values() if client.most_idle() is not None)
         largest = max(with_idle, key=lambda client: client.size, default=None)
         return None if largest is None else largest.most_idle()
@@ -159,7 +159,7 @@ def client_of(address: str) -> str:
 def affordable(most: int) -> int:
     """Return how many of `most` connections this process has descriptors for, after it has got itself what it may.
 
-    Without a descriptor for the next connection, asyncio accepts nobody for a second: one of many may then wait long.
+    Without a descriptor for the next connection, asyncio accepts none for a second, and some may wait for long.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)

@@ -1,8 +1,8 @@
 """Where connections arrive, before HTTP: is the address allowed, does TLS succeed, does a request come at all?
 
 uvicorn hands every connection to one protocol class. Ours does the TLS itself, through asyncio's `start_tls`, for three
-reasons: uvicorn keeps its certificates until it ends, it tells nobody of handshakes that fail, and the names
-in a client's certificate are known before a byte of HTTP is read.
+reasons: uvicorn never reloads certificates, it does not report failed handshakes, and this way the names in a
+client's certificate are known before a byte of HTTP is read.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class ConnectionGuard:
         return any(plain in network for network in self.networks)
 
     def refuse(self, client: str, reason: Refused, detail: str = "") -> None:
-        """Write down that somebody gets nothing."""
+        """Log a refusal."""
         self.audit.refused(Refusal(client, reason, "", detail))
 
 
@@ -87,7 +87,7 @@ class _GuardedProtocol(asyncio.Protocol):
         self._guest: Guest | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Turn the stranger away, begin the handshake, or let HTTP begin."""
+        """Refuse the address, start the handshake, or start HTTP."""
         assert isinstance(transport, asyncio.Transport)
         client = _address_of(transport)
         if not self.guard.admits(client):
@@ -107,7 +107,7 @@ class _GuardedProtocol(asyncio.Protocol):
         self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remember that nobody is there any more."""
+        """Note that the client is gone."""
         self._lost = True
         self._leave()
 

@@ -1,17 +1,17 @@
-"""Requests that a web page has a browser send: they get no further than this, and look at nobody.
+"""Refuses requests that a web page makes a browser send, before they look at any process.
 
-Whoever has a browser on the machine of a service, or a client certificate in it, can be led to any page, and that page
-can have the browser ask the service. A page is told apart from a program by what the browser says, in this order:
+A user with a browser on a service's machine, or with a client certificate in it, can be led to any page, and that page
+can make the browser ask the service. What the browser sends distinguishes a page from a program, in this order:
 
-1. A service that asks nobody who they are answers to names of loopback and to those it is given, and to no other: a
-   page whose own name was made to mean 127.0.0.1 (DNS rebinding) is of the service's origin, and shows its own name.
+1. A service without authentication answers only to loopback names and to the names that it is given: a page whose own
+   name resolves to 127.0.0.1 (DNS rebinding) has the service's origin, but the request carries the page's name.
 2. `Sec-Fetch-Site` says whether a page of the same origin asks, another one, or none (the address bar). Browsers send
    it wherever they trust the connection: to loopback, and by TLS.
 3. `Origin`, which browsers send with everything but GET and HEAD, is our own or one of the names that we are given.
 
-Whoever says nothing of this is a program. What needs no token looks at nobody, and may be linked to: only step 1
-counts there. Tokens do not help a page, as no browser sends one by itself, unless a proxy adds it to what passes:
-steps 2 and 3 count with a token, too. https://www.w3.org/TR/fetch-metadata/
+A request with none of these comes from a program. Paths that need no token look at no process and may be linked to:
+only step 1 counts there. No browser sends a token by itself, but a proxy may add it to every request: steps 2 and 3
+count with a token, too. https://www.w3.org/TR/fetch-metadata/
 """
 
 import re
@@ -52,7 +52,7 @@ class _Rejection:
 
 
 class Origins:
-    """An ASGI middleware: no request passes that a web page of somebody else has sent."""
+    """An ASGI middleware that refuses requests sent by other sites' web pages."""
 
     def __init__(self, app: ASGIApp, *, names: Names, audit: AuditLog) -> None:
         self._app = app
@@ -129,7 +129,7 @@ def _is_own(origin: str, host: str, names: Names) -> bool:
 
 
 def _unframed(send: Send) -> Send:
-    """Let no page show ours within itself, where a click of whoever sees it would start a diagnosis."""
+    """Forbid framing: in another page's frame a user's click could start a diagnosis."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

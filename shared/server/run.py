@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -24,17 +24,35 @@ from shared.server.tls import TlsFiles, server_tls
 from shared.server.tokens import require_safe_binding
 
 _GRACE_SECONDS = 5
-"""For requests that wait when the service is told to end."""
+"""For requests that wait when the service is asked to stop."""
 
 _ACCEPTED_AT_ONCE = 16
-"""Connections, before what has come on the others is read: whoever asks at once is no longer idle when 16 more come."""
+"""Connections accepted before the others are read: a client that asks at once is not idle when 16 more come."""
 
 _BACKLOG = 2048
 """Connections that the kernel holds until we accept them: all agents of a large cluster may register at once."""
 
 KEPT_SECONDS = 30
-"""For a connection on which nobody asks. Clients of httpx give one up after 5 s: if we did so at that moment, too, a
-question might be on its way already, and break off without being answered."""
+"""For an unused connection. httpx clients close theirs after 5 s: if we did so at that moment, too, a request that is
+already on its way would break off without an answer."""
+
+
+MostConnections = Annotated[
+    int,
+    Field(
+        ge=8,
+        le=65_536,
+        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
+    ),
+]
+MostConnectionsPerClient = Annotated[
+    int,
+    Field(
+        ge=8,
+        le=65_536,
+        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
+    ),
+]
 
 
 class AccessSettings(BaseSettings):
@@ -69,18 +87,8 @@ class AccessSettings(BaseSettings):
         "that of a proxy in front of it. Without `token_file` or `client_ca_file` it answers only requests for these "
         "and for localhost.",
     )
-    most_connections: int = Field(
-        default=512,
-        ge=8,
-        le=65_536,
-        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
-    )
-    most_connections_per_client: int = Field(
-        default=256,
-        ge=8,
-        le=65_536,
-        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
-    )
+    most_connections: MostConnections = 512
+    most_connections_per_client: MostConnectionsPerClient = 256
     audit_log: Path | None = Field(
         default=None, description="File to which one JSON line is written for every inspection and every refusal."
     )
@@ -113,7 +121,7 @@ def service_config(app: FastAPI, guard: ConnectionGuard, **more: Any) -> uvicorn
         timeout_keep_alive=KEPT_SECONDS,
         **more,
     )
-    # What strangers can make uvicorn warn of stands in the audit log, where it is counted.
+    # What unknown clients can make uvicorn warn about is in the audit log, where it is counted.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     return config
 

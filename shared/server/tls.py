@@ -39,7 +39,7 @@ class TlsFiles(NamedTuple):
 
 
 class _Tls:
-    """A context made of files, and made anew when they change."""
+    """A context made from files, and made again when they change."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -47,7 +47,7 @@ class _Tls:
         self._context = self._make()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a new connection. While changed files cannot be used the last good ones stand."""
+        """Return the context for a new connection. While changed files are unusable, the last good ones stay in use."""
         try:
             stamps = self._stamps()
             if stamps != self._seen:
@@ -66,7 +66,7 @@ class _Tls:
 
 
 class ServerTls(_Tls):
-    """What a service shows, and whom it lets in. Raises InvalidSettings where the files cannot be used."""
+    """A service's certificate, and which clients it accepts. Raises InvalidSettings where the files cannot be used."""
 
     def __init__(self, files: TlsFiles, client_names: Iterable[str] = ()) -> None:
         if files.certificate is None:
@@ -102,10 +102,10 @@ class ServerTls(_Tls):
 
 
 class ClientTls(_Tls):
-    """What we believe of a service, and what we show it. Raises InvalidSettings where the files cannot be used.
+    """Which certificates of services we trust, and our own. Raises InvalidSettings where the files cannot be used.
 
-    A client holds on to one context. So a renewed certificate is loaded into it, and new authorities are added; those
-    that were taken out are believed until the program starts anew.
+    A client keeps one context. So a renewed certificate is loaded into it, and new authorities are added; removed ones
+    are trusted until the program restarts.
     """
 
     def __init__(self, files: TlsFiles) -> None:

@@ -32,7 +32,7 @@ class TokenFile:
         self._digests: tuple[bytes, ...] = ()
 
     def tokens(self) -> tuple[bytes, ...]:
-        """Return the tokens as they stand in the file now.
+        """Return the tokens that are in the file now.
 
         Raises InvalidSettings where the file cannot be read, or others may read or change it.
         """
@@ -62,7 +62,7 @@ class TokenFile:
         self._seen = stamp
 
     def _forget(self) -> None:
-        """Let nobody in by what the file said before."""
+        """Stop accepting the tokens that the file held before."""
         self._seen, self._tokens, self._digests = None, (), ()
 
 
@@ -76,12 +76,12 @@ def _digest(token: bytes) -> bytes:
 
 
 def fingerprint(token: bytes) -> str:
-    """Return eight characters by which an audit log tells tokens apart without giving them away."""
+    """Return eight characters that identify a token in the audit log without revealing it."""
     return _digest(token).hex()[:8]
 
 
 def require_safe_binding(listen: str, token_file: Path | None, *, client_certificates: bool = False) -> None:
-    """Raise InvalidSettings when a service would listen beyond loopback and ask nobody who they are."""
+    """Raise InvalidSettings when a service would listen beyond loopback without authentication."""
     if token_file is not None:
         if not TokenFile(token_file).tokens():
             raise InvalidSettings(

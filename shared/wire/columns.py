@@ -1,7 +1,7 @@
-"""Many values of one model, told field by field: what each has to itself as columns, the rest as rows of a table.
+"""Many values of one model, field by field: what differs between them as columns, the rest as rows of a table.
 
-Eight ranks of a node differ in a few numbers. Said so, the names of the fields are not read for each of them, and a
-row that other nodes tell as well is not read again.
+Eight ranks of a node differ in a few numbers. Written this way, field names are not parsed once per rank, and a row
+that other nodes send as well is parsed once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from shared.value import Value, is_within
 
 _MOST_VALUES = 65_536
-"""Of one kind that a node may tell of: few characters claim a value, which takes a kilobyte."""
+"""Of one kind, from one node: a value that takes a few characters on the wire takes a kilobyte in memory."""
 
 _NOT_OWN = frozenset({"row", "owner"})
 
@@ -20,16 +20,16 @@ _T = TypeVar("_T")
 
 
 class Columns(Value):
-    """Fields of many values of a model. A column that is left out: as in the rows that the values share."""
+    """Fields of many values of a model. Where a column is left out, the shared rows hold the values."""
 
     of: ClassVar[type[Value]]
     without: ClassVar[Mapping[str, Any]] = {}
-    """What stands in a row for a field that has no default."""
+    """The value in a row of a field that has no default."""
 
 
 @cache
 def blank(kind: type[Columns]) -> dict[str, Any]:
-    """Return what stands in a row for the fields that are columns."""
+    """Return the values in a row of the fields that are columns."""
     names = [name for name in kind.model_fields if name not in _NOT_OWN]
     fields = kind.of.model_fields
     return {
@@ -38,10 +38,10 @@ def blank(kind: type[Columns]) -> dict[str, Any]:
     }
 
 
-def tell(kind: type[_C], values: Sequence[Value | None], like: Sequence[Value | None] = (), **more: Any) -> _C:
-    """Return the columns of `values`, without those that tell the same of `like`, by default of rows.
+def columns_of(kind: type[_C], values: Sequence[Value | None], like: Sequence[Value | None] = (), **more: Any) -> _C:
+    """Return the columns of `values`, without those that are equal for `like`, by default for rows.
 
-    What is no value of the model, but None or why there is none, is told as a row would tell it.
+    An entry that is not a value of the model (None, or the reason why there is none) is written as in a row.
     """
     columns: dict[str, Any] = {}
     for name, nothing in blank(kind).items():
@@ -56,13 +56,13 @@ def _column(kind: type[Columns], values: Sequence[Value | None], name: str, noth
 
 
 def fields_of(columns: Columns, rows: Sequence[Value]) -> list[dict[str, Any]]:
-    """Return the fields of each value: those of its row, and its own. Raises ValueError on columns of other lengths."""
-    told = columns.__dict__
+    """Return the fields of each value: its row's and its own. Raises ValueError where columns differ in length."""
+    given = columns.__dict__
     if len(rows) > _MOST_VALUES:
         raise ValueError(f"more than {_MOST_VALUES} values of a kind")
     values = [row.__dict__.copy() for row in rows]
     for name in blank(type(columns)):
-        column = told[name]
+        column = given[name]
         if column:
             if len(column) != len(values):
                 raise ValueError(f"the column {name} differs in length from the others")
@@ -72,14 +72,14 @@ def fields_of(columns: Columns, rows: Sequence[Value]) -> list[dict[str, Any]]:
 
 
 def pick(table: Sequence[_T], indices: Sequence[int]) -> list[_T]:
-    """Return the rows at `indices`. Raises ValueError on one beside the table."""
+    """Return the rows at `indices`. Raises ValueError on an index outside it."""
     if not is_within(indices, len(table)):
         raise ValueError("an index is outside its table")
     return [table[index] for index in indices]
 
 
 def by_owner(owners: Sequence[int], values: Sequence[_T], count: int) -> list[tuple[_T, ...]]:
-    """Return what belongs to each of `count` owners. Raises ValueError where an owner is none of them, or left out."""
+    """Return what belongs to each of `count` owners. Raises ValueError where a value has no such owner."""
     if len(owners) != len(values) or not is_within(owners, count):
         raise ValueError("a value has no owner")
     owned: list[list[_T]] = [[] for _ in range(count)]

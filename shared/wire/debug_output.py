@@ -1,4 +1,4 @@
-"""What a closer look at one process gives, on demand: a debugger's backtrace, or the system calls of some seconds."""
+"""A closer look at one process, on demand: a debugger's backtrace, or the system calls of some seconds."""
 
 from enum import StrEnum
 
@@ -10,31 +10,31 @@ from shared.wire.stacks import Stacks
 
 
 class How(StrEnum):
-    """Which tool looks."""
+    """The tool that is used."""
 
     GDB = "gdb"
-    """All threads with their native frames, those that no Python runs in too. Stops the process for seconds."""
+    """All threads with native frames, including threads without Python. Stops the process for seconds."""
     PYSTACK = "pystack"
-    """Python and native frames of Python's threads. Stops the process for a moment."""
+    """Python and native frames of Python threads. Stops the process briefly."""
     SYSCALLS = "syscalls"
-    """What it asks of the kernel for some seconds (strace). Slows each system call down while it lasts."""
+    """System calls for some seconds (strace). Each of them is slower during that time."""
 
 
 class WaitingCall(Value):
-    """A system call that a thread was in all the time."""
+    """A system call that a thread stayed in throughout."""
 
     tid: int
-    call: str = Field(description="As strace words it: name, descriptor with its file, flags; no data.")
+    call: str = Field(description="In strace's notation: name, file descriptor with its target, flags; no data.")
 
 
 class SyscallTrace(Value):
-    """The system calls of one process during some seconds. Data that is read or written is left out."""
+    """The system calls of one process during some seconds, without the data that is read or written."""
 
     seconds: float
-    counts: dict[str, int] = Field(default_factory=dict, description="Calls that were begun, by name.")
-    waiting: tuple[WaitingCall, ...] = Field(default=(), description="Threads that were in one call throughout.")
+    counts: dict[str, int] = Field(default_factory=dict, description="Calls begun, by name.")
+    waiting: tuple[WaitingCall, ...] = Field(default=(), description="Threads that stayed in one call throughout.")
     lines: tuple[str, ...] = Field(default=(), description="The first calls, as strace prints them.")
-    truncated: bool = Field(default=False, description="Were there more lines than are kept?")
+    truncated: bool = Field(default=False, description="Were lines left out?")
 
 
 class DeepLook(Value):
@@ -44,8 +44,8 @@ class DeepLook(Value):
     host: str | None = None
     pid: int | None = None
     how: How
-    took_seconds: float = Field(default=0.0, description="How long the look took; a debugger stops the rank as long.")
+    took_seconds: float = Field(default=0.0, description="How long it took; a debugger stops the rank for as long.")
     stacks: Stacks | None = None
     syscalls: SyscallTrace | None = None
-    remark: str = Field(default="", description="What it lacks, and why.")
-    missing: Missing | None = Field(default=None, description="Why there is neither.")
+    remark: str = Field(default="", description="What is missing from it, and why.")
+    missing: Missing | None = Field(default=None, description="Why there are neither stacks nor system calls.")

@@ -1,4 +1,4 @@
-"""What a node's GPUs are doing, as their driver tells, and which processes use them."""
+"""What a node's GPUs are doing, according to their driver, and which processes use them."""
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ class GpuProcess(Value):
 
 
 class Gpu(Value):
-    """One GPU. What its driver does not tell is None."""
+    """One GPU. None: the driver does not report it."""
 
     index: int
     uuid: str | None = None
@@ -30,10 +30,12 @@ class Gpu(Value):
     sm_clock_mhz: int | None = None
     sm_clock_max_mhz: int | None = None
     slowed_by: tuple[str, ...] = Field(
-        default=(), description="Why its clocks are held down: thermal, hardware, power."
+        default=(), description="Why its clocks are throttled: thermal, hardware, power."
     )
-    ecc_uncorrected: int | None = Field(default=None, description="Errors since the driver was loaded.")
-    rows_pending: bool | None = Field(default=None, description="Memory rows wait for a reset to be remapped.")
+    ecc_uncorrected: int | None = Field(
+        default=None, description="Uncorrectable memory errors since the driver was loaded."
+    )
+    rows_pending: bool | None = Field(default=None, description="Memory rows will be remapped at the next reset.")
     rows_failed: bool | None = Field(default=None, description="A memory row could not be remapped.")
     nvlinks_up: int | None = None
     nvlinks_down: int | None = None

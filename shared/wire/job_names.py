@@ -1,9 +1,8 @@
-"""Whose a job is, and the name that tells it from another user's job of the same name.
+"""Which user a job belongs to, and the name that distinguishes it from another user's job of the same name.
 
-What a launcher calls a job, anybody may call his own processes. So a job is a name and a user. It goes by the name
-alone, `demo`, and by `demo@1001` as well, which always means the processes of user 1001. Who calls
-a job `demo@1001` without being that user gets his own number behind it, `demo@1001@1002`: nobody can take the name of
-another one's job.
+Any user can give a job any name, so a job is a name and a user. `demo` names the job where that is unambiguous;
+`demo@1001` always means the processes of user 1001. If another user, 1002, names a job `demo@1001`, it is shown as
+`demo@1001@1002`: nobody can take the name of someone else's job.
 """
 
 import re
@@ -11,20 +10,20 @@ import re
 from shared.wire.snapshot import Exited, Identity
 
 UNKNOWN_USER = "?"
-"""In the place of a user: older agents and files do not say whose a process is."""
+"""In place of a user: older agents and files do not report the owner of a process."""
 
 # demo@1001        slurm-71@c0        demo@?
 _QUALIFIED = re.compile(r".*@(c?\d{1,10}|\?)", re.DOTALL | re.ASCII)
 
 
 def qualified(job: str, user: str | None) -> str:
-    """Return the name by which nobody else's job goes."""
+    """Return the name that no other user's job can have."""
     user = user or UNKNOWN_USER
     return job if job.endswith(f"@{user}") else f"{job}@{user}"
 
 
 def poses(identity: Identity) -> bool:
-    """Does this rank's job bear the name that is kept for another user's?"""
+    """Does this rank's job have a name that is reserved for another user's?"""
     if identity.job is None or identity.user is None or "@" not in identity.job:
         return False
     found = _QUALIFIED.fullmatch(identity.job)
@@ -32,7 +31,7 @@ def poses(identity: Identity) -> bool:
 
 
 def goes_by(identity: Identity, job: str) -> bool:
-    """Is `job` a name of this rank's job: the one of its launcher, or the one with the user behind it?"""
+    """Is `job` a name of this rank's job: the launcher's, or the one with the user appended?"""
     if identity.job is None:
         return False
     if identity.job == job and not poses(identity):
@@ -41,12 +40,12 @@ def goes_by(identity: Identity, job: str) -> bool:
 
 
 def is_of(identity: Identity, job: str, user: str | None) -> bool:
-    """Is this a rank of the job `job` of `user` (None: whoever's)? One whose user is not known may be."""
+    """Is this a rank of `job` of `user` (None: any user)? A rank whose user is unknown may be."""
     return goes_by(identity, job) and (user is None or identity.user in (user, None))
 
 
 def was_of(gone: Exited, job: str, user: str | None) -> bool:
-    """Was this process of the job, or beside ranks of it?"""
+    """Did this process belong to the job, or run beside ranks of it?"""
     if gone.identity is not None and gone.identity.job is not None:
         return is_of(gone.identity, job, user)
     beside = (Identity(job=name, user=gone.sibling_user, rank=0) for name in gone.sibling_jobs)
@@ -54,13 +53,13 @@ def was_of(gone: Exited, job: str, user: str | None) -> bool:
 
 
 def plain_name(job: str) -> str:
-    """Return a job's name without the user behind it, as a scheduler knows it."""
+    """Return a job's name without the user, as a scheduler knows it."""
     found = _QUALIFIED.fullmatch(job)
     return job if found is None else job[: found.start(1) - 1]
 
 
-def told_apart(identity: Identity, job: str | None, user: str | None) -> Identity:
-    """Return a rank under the name `job` where it is of that job and user, and never under it where it is not."""
+def with_job_name(identity: Identity, job: str | None, user: str | None) -> Identity:
+    """Return the rank with `job` as its job's name if it belongs to that job and user, and never otherwise."""
     if job is None or identity.job is None:
         return identity
     if "@" not in job and (identity.job != job or user is None or identity.user in (user, None)):

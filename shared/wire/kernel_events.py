@@ -1,4 +1,4 @@
-"""What a node's kernel log tells: broken devices, lost links, tasks that hang, processes that were killed."""
+"""What a node's kernel log shows: broken devices, lost links, hung tasks, killed processes."""
 
 from enum import StrEnum
 
@@ -8,22 +8,22 @@ from shared.value import Value
 
 
 class KernelEventKind(StrEnum):
-    """What a line of the kernel's tells, whichever driver printed it."""
+    """What a kernel line reports, whichever driver printed it."""
 
     XID = "xid"
-    """NVIDIA's driver: an error of one GPU; `code` is the Xid."""
+    """NVIDIA's driver reports an error of one GPU; `code` is the Xid."""
     SXID = "sxid"
-    """The same of an NVSwitch."""
+    """The same for an NVSwitch."""
     GPU_DRIVER = "gpu_driver"
-    """A GPU's driver complains without a number."""
+    """A GPU's driver reports an error without a number."""
     HUNG_TASK = "hung_task"
-    """A task is in uninterruptible sleep for minutes; `stack` tells where in the kernel."""
+    """A task has been in uninterruptible sleep for minutes; `stack` shows where in the kernel."""
     LOCKUP = "lockup"
-    """A CPU does nothing else for many seconds."""
+    """A CPU has been stuck for many seconds."""
     OOM_KILL = "oom_kill"
-    """A process was OOM-killed; `pid` is the victim, not who asked for memory."""
+    """A process was OOM-killed; `pid` is the victim, not the process that requested memory."""
     CRASH = "crash"
-    """A process was ended by a fault of its own, such as a segmentation fault."""
+    """A process crashed, for example with a segmentation fault."""
     LINK_DOWN = "link_down"
     LINK_UP = "link_up"
     NIC_ERROR = "nic_error"
@@ -33,23 +33,25 @@ class KernelEventKind(StrEnum):
 
 
 class KernelEvent(Value):
-    """One line of the kernel log with what was read from it; the same line again is counted, not told again."""
+    """One line of the kernel log and what was parsed from it; repeats are counted, not listed."""
 
     kind: KernelEventKind
-    at: float | None = Field(default=None, description="Unix seconds of the first such line, some seconds exact.")
+    at: float | None = Field(
+        default=None, description="Unix seconds of the first such line, accurate to a few seconds."
+    )
     last_at: float | None = Field(default=None, description="Unix seconds of the last such line.")
     count: int = 1
     text: str = Field(default="", description="The first such line, secrets redacted, cut to 300 characters.")
     code: int | None = Field(default=None, description="Xid or SXid.")
-    pid: int | None = Field(default=None, description="The process it concerns; a thread's process, where known.")
+    pid: int | None = Field(default=None, description="The process it concerns; for a thread, its process, if known.")
     name: str | None = Field(default=None, description="That process's short name.")
-    device: str | None = Field(default=None, description="PCI address as `0000:3b:00.0`, the function where told.")
+    device: str | None = Field(default=None, description="PCI address as `0000:3b:00.0`, with the function if given.")
     interface: str | None = Field(default=None, description="Network interface or RDMA device, e.g. `eth0`, `mlx5_1`.")
     stack: tuple[str, ...] = Field(default=(), description="Kernel functions below the line, innermost first.")
 
 
 class KernelEvents(Value):
-    """The telling part of a node's kernel log."""
+    """The relevant part of a node's kernel log."""
 
-    since: float | None = Field(default=None, description="Unix seconds that the log reaches back to.")
+    since: float | None = Field(default=None, description="Unix seconds: how far back the log reaches.")
     events: tuple[KernelEvent, ...] = Field(default=(), description="By first appearance, oldest first.")

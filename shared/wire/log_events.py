@@ -1,4 +1,4 @@
-"""Log tails and what is found in them: events, one per telling line, and the calls that NCCL was asked for."""
+"""Log tails and what is found in them: one event per relevant line, and the calls that NCCL logged."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -10,7 +10,7 @@ from shared.wire.nccl_calls import LoggedCommunicator
 
 
 class EventKind(StrEnum):
-    """What a log line tells, independent of its wording and version."""
+    """What a log line means, independent of its wording and version."""
 
     EXCEPTION = "exception"
     """A Python traceback's last line: type and message."""
@@ -18,31 +18,31 @@ class EventKind(StrEnum):
     DEVICE_ERROR = "device_error"
     """A CUDA call failed."""
     WATCHDOG_TIMEOUT = "watchdog_timeout"
-    """The rank that prints it waited: a victim more often than not."""
+    """The rank that prints it was waiting: usually a victim."""
     COLLECTIVE_MISMATCH = "collective_mismatch"
     BARRIER_FAILED = "barrier_failed"
-    """A monitored barrier names ranks that did not come."""
+    """A monitored barrier names ranks that did not reach it."""
     TRANSPORT_ERROR = "transport_error"
     """A connection closed, timed out or was reset; the peer is in `fields`."""
     RENDEZVOUS = "rendezvous"
     INTERFACE = "interface"
-    """Which network NCCL has chosen; no fault by itself, compared across nodes."""
+    """The network that NCCL chose; not a fault, but compared across nodes."""
     DUMP_SIGNAL = "dump_signal"
     SIGNAL = "signal"
     GIL = "gil"
 
 
 class LogEvent(Value):
-    """One matched line, with what was read from it."""
+    """One matched line and what was parsed from it."""
 
     kind: EventKind
-    rank: int | None = Field(default=None, description="Global rank that wrote it, where the line or file tells.")
+    rank: int | None = Field(default=None, description="Global rank that wrote it, if the line or file says so.")
     text: str = Field(description="The line, secrets redacted, cut to 500 characters.")
     fields: dict[str, str] = Field(default_factory=dict, description="Named parts, e.g. sequence, op, peer, type.")
-    path: str = Field(default="", description="The file it stands in.")
-    number: int = Field(default=0, description="Its line among those that were read of the file, from 0.")
-    stamp: str = Field(default="", description="The time as the line has it, by the writer's clock and zone.")
-    at: float | None = Field(default=None, description="The same as Unix seconds, where the node's zone is known.")
+    path: str = Field(default="", description="The file that contains it.")
+    number: int = Field(default=0, description="Its line number among the lines read from the file, from 0.")
+    stamp: str = Field(default="", description="The time as printed in the line, in the writer's clock and time zone.")
+    at: float | None = Field(default=None, description="The same as Unix seconds, if the node's time zone is known.")
 
 
 class LogFile(Value):
@@ -56,11 +56,11 @@ class LogFile(Value):
 
 
 LAST_WORDS = 30
-"""Lines that a process may still write when an exception has ended it, or a timeout holds it."""
+"""Lines that a process may still write after the exception or timeout that ended its work."""
 
 
 def is_last_word(event: LogEvent, files: Iterable[LogFile]) -> bool:
-    """Does little follow a line in its file, as far as is known? A process that has written much since went on."""
+    """Is the line near the end of its file, as far as is known? A process that wrote much after it went on."""
     for file in files:
         if file.path == event.path and file.lines:
             after = next((i for i, line in enumerate(reversed(file.lines)) if event.text[:100] in line), None)
@@ -70,10 +70,10 @@ def is_last_word(event: LogEvent, files: Iterable[LogFile]) -> bool:
 
 
 class Logs(Value):
-    """What one rank has written lately."""
+    """What one rank wrote recently."""
 
     files: tuple[LogFile, ...] = ()
     events: tuple[LogEvent, ...] = ()
     communicators: tuple[LoggedCommunicator, ...] = Field(
-        default=(), description="What NCCL was asked for, by NCCL_DEBUG_SUBSYS=COLL; empty where that is off."
+        default=(), description="NCCL calls logged by NCCL_DEBUG_SUBSYS=COLL; empty if that is off."
     )

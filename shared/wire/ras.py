@@ -1,8 +1,8 @@
-"""What NCCL's RAS says of a job: its processes, its communicators, and how many operations each rank has launched.
+"""What NCCL RAS reports about a job: its processes, its communicators, and how many operations each rank has launched.
 
-RAS is a thread in every process that uses NCCL from 2.24 on; each of them answers for all. Its counts are launches, not
+RAS is a thread in every process that uses NCCL 2.24 or later; each of them answers for all. It counts launches, not
 completions, per communicator and from 2.26 on per operation. Sends, receives and what a CUDA graph replays are not
-counted. A rank here is a *communicator* rank: whose it is, only host and pid tell.
+counted. A rank here is a *communicator* rank: only host and pid identify its process.
 """
 
 from array import array
@@ -16,10 +16,10 @@ from shared.value import Column, Value
 
 
 class RasStatus(StrEnum):
-    """How a rank stands to a communicator, and a process to RAS."""
+    """The state of a rank in a communicator, or of a process in RAS."""
 
     NOCOMM = "nocomm"
-    """Its process answered, and has no such communicator: not made yet, or destroyed."""
+    """Its process answered, but has no such communicator: not created yet, or destroyed."""
     INIT = "init"
     RUNNING = "running"
     FINALIZE = "finalize"
@@ -27,12 +27,12 @@ class RasStatus(StrEnum):
     SILENT = "silent"
     """Its process did not answer RAS in time."""
     DEAD = "dead"
-    """RAS has given its process up, after a minute without a connection."""
+    """RAS gave up on its process after a minute without a connection."""
     UNKNOWN = "unknown"
 
 
 class Peer(NamedTuple):
-    """One process of the job. The host is an address, the pid is the one that the process itself sees."""
+    """One process of the job. The host is an address, the pid is what the process itself sees."""
 
     host: str
     pid: int
@@ -47,11 +47,11 @@ class Launched(NamedTuple):
     number: int
     """How many ranks; text reports do not always list them."""
     ranks: FoldedRanks = ""
-    """Those that are listed."""
+    """The listed ones."""
 
 
 class StatusRanks(NamedTuple):
-    """Ranks of one status, or that report one error."""
+    """Ranks with the same status or error."""
 
     word: str
     number: int
@@ -63,13 +63,14 @@ def _column() -> "array[int]":
 
 
 class Communicator(Value):
-    """One NCCL communicator. Hashes alone are not unique: only both together are, where both are told."""
+    """One NCCL communicator. One hash alone is not unique: both together are, where both are given."""
 
     hash: str
     secondary_hash: str = ""
     size: int | None = None
     launched: dict[str, tuple[Launched, ...]] = Field(
-        default_factory=dict, description="Operation to launches, fewest first; text tells only those that differ."
+        default_factory=dict,
+        description="Launches by operation, fewest first; text reports list only those that differ.",
     )
     standings: tuple[StatusRanks, ...] = ()
     errors: tuple[StatusRanks, ...] = ()
@@ -86,23 +87,28 @@ class Communicator(Value):
 
 
 class RasNetwork(Value):
-    """What the RAS threads of one job said together at one moment."""
+    """What the RAS threads of one job reported together at one moment."""
 
-    asked_at_ns: int | None = Field(default=None, description="Unix nanoseconds on the asking node; None for files.")
-    told_at: str = Field(default="", description="The report's own time, as it stands there; text has none.")
+    asked_at_ns: int | None = Field(
+        default=None, description="Unix nanoseconds on the node that asked; None for files."
+    )
+    told_at: str = Field(default="", description="The time in the report, as printed there; text reports have none.")
     nccl_version: str = ""
     peers: tuple[Peer, ...] = ()
     communicators: tuple[Communicator, ...] = ()
-    whole: bool = Field(default=False, description="Every process and rank is listed; text lists the odd ones alone.")
-    known: int = Field(default=0, description="Communicators that exist; a text report details those in trouble only.")
-    timeouts: int = Field(default=0, description="Processes or links that were too slow for RAS.")
+    whole: bool = Field(
+        default=False, description="Every process and rank is listed; text reports list only unusual ones."
+    )
+    known: int = Field(default=0, description="Number of communicators; a text report details only those in trouble.")
+    timeouts: int = Field(default=0, description="Processes or connections that were too slow for RAS.")
 
 
 class RasLook(Value):
-    """What one node's agent has of RAS, and by what the processes there are known to it."""
+    """What one node's agent read from RAS, and how RAS identifies the processes on this node."""
 
-    addresses: tuple[str, ...] = Field(default=(), description="This node's addresses as its ranks see them.")
+    addresses: tuple[str, ...] = Field(default=(), description="This node's addresses, as its ranks see them.")
     pids: dict[int, int] = Field(
-        default_factory=dict, description="A rank's own pid to its pid here, where they differ."
+        default_factory=dict,
+        description="From a rank's own pid, in its container, to its pid on the node, where they differ.",
     )
     networks: tuple[RasNetwork, ...] = Field(default=(), description="One for each job that answered.")

@@ -1,4 +1,4 @@
-"""How an agent makes itself known: what it sends to the collector, and what it gets."""
+"""How an agent registers: what it sends to the collector, and the answer."""
 
 from typing import Annotated, Literal
 
@@ -8,18 +8,18 @@ from shared.value import JSON_INTEGER, Value
 
 
 class Registration(Value):
-    """Where an agent may be asked. Without a URL it is at the address from which this comes."""
+    """Where the agent can be reached. Without a URL: at the address from which it registers."""
 
     url: str | None = Field(
-        default=None, max_length=300, description="Its base URL, where the sender's address will not do."
+        default=None, max_length=300, description="Its base URL, if it cannot be reached at the sender's address."
     )
     scheme: Literal["http", "https"] = "http"
     port: Annotated[int, Field(strict=True, ge=1, le=65_535), JSON_INTEGER] = 8471
 
 
 class Lease(Value):
-    """The collector knows the agent, for so long."""
+    """The agent is registered for this long."""
 
     host: str
-    url: str = Field(description="Where the agent will be asked.")
+    url: str = Field(description="Where the collector will ask the agent.")
     lease_seconds: float = Field(description="An agent that does not register again within this time counts as lost.")

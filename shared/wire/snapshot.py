@@ -1,4 +1,4 @@
-"""What an agent answers: one node at one moment, each source either seen or `Missing` with a reason."""
+"""What an agent answers: one node at one moment, each source either read or `Missing` with a reason."""
 
 from typing import Literal
 
@@ -20,16 +20,16 @@ ProcessState = Literal["R", "S", "D", "T", "t", "Z", "X", "I"]
 
 
 _USER = r"^[A-Za-z0-9._-]{1,32}$"
-"""Users stand in names of jobs, in commands to copy, too."""
+"""Users appear in job names, and so in commands to copy."""
 
 
 class Identity(Value):
     """Which rank of which job a process is. (host, pid, started_at) is unique; a pid alone may be reused."""
 
-    job: str | None = Field(default=None, description="The job's name; None where a file does not say.")
+    job: str | None = Field(default=None, description="The job's name; None if a file does not give it.")
     rank: int = Field(description="The global rank.")
     local_rank: int | None = None
-    group_rank: int | None = Field(default=None, description="The node's index in the job, by torchelastic's name.")
+    group_rank: int | None = Field(default=None, description="The node's index in the job; torchelastic's term.")
     world_size: int | None = None
     local_world_size: int | None = None
     attempt: int = Field(default=0, description="Restart count of the launcher; attempts are never mixed.")
@@ -37,42 +37,44 @@ class Identity(Value):
     host: str | None = None
     pid: int | None = None
     started_at: float | None = Field(default=None, description="Start of the process, Unix seconds.")
-    gpu: str | None = Field(default=None, description="Device index or UUID where known.")
-    pod_uid: str | None = Field(default=None, description="The pod of Kubernetes that it runs in.")
+    gpu: str | None = Field(default=None, description="Device index or UUID, if known.")
+    pod_uid: str | None = Field(default=None, description="The Kubernetes pod that it runs in.")
     container_id: str | None = Field(default=None, description="The container within it, 64 hexadecimal digits.")
-    container_pid: int | None = Field(default=None, description="Its process id as seen within the container.")
+    container_pid: int | None = Field(default=None, description="Its pid inside the container.")
     user: str | None = Field(
         default=None,
         pattern=_USER,
-        description="Its owner: a user id of the node, as `1001`, or `c1001` of a container to which root gave user "
-        "ids of its own. Ranks of several users are never one job. None: older agents and files do not say.",
+        description="Its owner: a user id on the node, e.g. `1001`, or `c1001` inside a container that has its own "
+        "range of user ids. Ranks of different users never belong to one job. None: older agents and files do not say.",
     )
 
 
 class Beat(Value):
-    """Cheap counters of progress at one moment; two beats tell whether a process moved in between.
+    """Cheap progress counters at one moment; two of them show whether a process made progress in between.
 
-    Taken just before and just after a look's stacks, so that our own pause never counts as progress:
+    Taken just before and just after the stacks are read, so that our own pause never counts as progress:
     compare one look's `after` with the next look's `before`.
     """
 
     at_ns: int = Field(description="Unix nanoseconds on the node.")
     cpu_seconds: float = Field(description="User and system time of all threads.")
-    main_cpu_seconds: float | None = Field(default=None, description="The same of the main thread alone.")
+    main_cpu_seconds: float | None = Field(default=None, description="The same for the main thread only.")
     main_switches: int | None = Field(default=None, description="The main thread's voluntary context switches.")
     io_bytes: int | None = Field(default=None, description="Bytes read and written by system calls (rchar + wchar).")
     log_bytes: int | None = Field(default=None, description="Total size of its log files.")
     children_cpu_seconds: float | None = Field(
-        default=None, description="User and system time of all that it started, down the tree, living or ended."
+        default=None, description="User and system time of all its descendants, running or exited."
     )
 
 
 class Syscall(Value):
     """The system call the main thread is in."""
 
-    name: str = Field(description="Its name, e.g. `read`, `futex`, or `running` where it is in none.")
-    fd: int | None = Field(default=None, description="The file descriptor it concerns, where it takes one.")
-    target: str | None = Field(default=None, description="What that descriptor is: path, `pipe:[…]`, `socket:[…]` …")
+    name: str = Field(description="Its name, e.g. `read`, `futex`; `running` if it is in none.")
+    fd: int | None = Field(default=None, description="The file descriptor it uses, if any.")
+    target: str | None = Field(
+        default=None, description="What that descriptor refers to: path, `pipe:[…]`, `socket:[…]` …"
+    )
     file_system: str | None = None
 
 
@@ -113,9 +115,11 @@ class Process(Value):
     untraceable: str | None = Field(default=None, description="Why its stacks cannot be read; None where they can.")
     blocked_threads: tuple[BlockedThread, ...] = ()
     group_threads: dict[str, int] = Field(
-        default_factory=dict, description="Threads by name, of those names of which each process group has one."
+        default_factory=dict, description="Number of threads by name, for names of which each process group has one."
     )
-    lock_holders: tuple[Holder, ...] = Field(default=(), description="Who holds the file lock that it waits for.")
+    lock_holders: tuple[Holder, ...] = Field(
+        default=(), description="Processes that hold the file lock that it waits for."
+    )
     before: Beat | None = None
     after: Beat | None = None
 
@@ -135,20 +139,24 @@ class Socket(Value):
     local: str = ""
     remote: str = ""
     state: str = ""
-    to_store: bool = Field(default=False, description="Does it lead to MASTER_ADDR:MASTER_PORT?")
-    unsent_bytes: int = Field(default=0, description="Given to the kernel and not acknowledged by the other side.")
-    unread_bytes: int = Field(default=0, description="Arrived and not read; connections waiting, where it listens.")
-    retransmits: int = Field(default=0, description="Times that the oldest unsent data, or a SYN, was sent again.")
-    other_end: tuple[Holder, ...] = Field(default=(), description="Who holds the other end on this machine.")
+    to_store: bool = Field(default=False, description="Is its remote end MASTER_ADDR:MASTER_PORT?")
+    unsent_bytes: int = Field(default=0, description="Written, but not yet acknowledged by the other side.")
+    unread_bytes: int = Field(
+        default=0, description="Received, but not yet read; for a listening socket, the connections that wait."
+    )
+    retransmits: int = Field(
+        default=0, description="How often the oldest unacknowledged data, or a SYN, was retransmitted."
+    )
+    other_end: tuple[Holder, ...] = Field(default=(), description="Processes on this machine that hold the other end.")
 
 
 class Pipe(Value):
-    """One end of a pipe or FIFO and who holds the other."""
+    """One end of a pipe or FIFO, and the processes that hold the other."""
 
     fd: int
     direction: Literal["read", "write", "both"]
     path: str | None = Field(default=None, description="The FIFO's path, None for an anonymous pipe.")
-    other_end: tuple[int, ...] = Field(default=(), description="Pids that hold the other direction.")
+    other_end: tuple[int, ...] = Field(default=(), description="Pids that hold the other end.")
     other_names: tuple[str, ...] = Field(default=(), description="Their names, in the same order.")
 
 
@@ -158,13 +166,13 @@ class MountUse(Value):
     point: str
     file_system: str
     source: str = Field(default="", description="What is mounted, e.g. `nas1:/export`, secrets redacted.")
-    remote: bool = Field(default=False, description="May it wait for another machine?")
+    remote: bool = Field(default=False, description="May access to it block on another machine?")
     files: int = 0
     working_directory: bool = False
 
 
 class NotableFile(Value):
-    """An open file that may matter: a lock that it holds, or one that was deleted."""
+    """An open file that may matter: locked by the process, or deleted."""
 
     fd: int
     path: str
@@ -173,7 +181,7 @@ class NotableFile(Value):
 
 
 class Fds(Value):
-    """Open file descriptors of one process, summarised; `full` lists them where asked for."""
+    """Open file descriptors of one process, summarised; `full` lists them on request."""
 
     total: int
     limit: int | None = None
@@ -208,12 +216,12 @@ class PolledLock(Value):
 
 
 class RankSnapshot(Value):
-    """Everything one look at one rank gave."""
+    """Everything that one look at one rank found."""
 
     identity: Identity
     looked_at_ns: int | None = Field(default=None, description="Unix nanoseconds on the node; None for bare files.")
     recorded_at_ns: int | None = Field(
-        default=None, description="When the file of its flight record was written, Unix nanoseconds; bare files only."
+        default=None, description="When its flight record's file was written, Unix nanoseconds; bare files only."
     )
     process: Process | Missing
     stacks: Stacks | Missing
@@ -225,26 +233,29 @@ class RankSnapshot(Value):
     logs: Logs | Missing
     recorder: Trace | Missing
     setup: Setup | Missing = Missing(
-        source="setup", reason=Reason.NOT_FOUND, detail="whoever looked is older than this, or read bare files"
+        source="setup", reason=Reason.NOT_FOUND, detail="not reported: an older agent, or bare files"
     )
     idle_for_seconds: float | None = Field(
-        default=None, description="How long the agent has watched it without progress; None when it did not watch."
+        default=None, description="How long it has made no progress while the agent watched; None: not watched."
+    )
+    watched_for_seconds: float | None = Field(
+        default=None, description="How long the agent has watched it at all; None when it did not watch."
     )
 
 
 class Exited(Value):
-    """A process that is no longer running: a zombie beside the ranks, or a rank the agent knew earlier."""
+    """A process that is no longer running: a zombie beside the ranks, or a rank that the agent saw earlier."""
 
     pid: int
-    identity: Identity | None = Field(default=None, description="Which rank it was, where the agent saw it alive.")
+    identity: Identity | None = Field(default=None, description="Which rank it was, if the agent saw it alive.")
     parent_pid: int | None = None
     name: str = ""
     exit_code: int | None = None
     signal: int | None = None
     oom_killed: bool | None = None
-    sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of the living ranks with the same parent.")
+    sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of running ranks with the same parent.")
     sibling_user: str | None = Field(
-        default=None, pattern=_USER, description="Whose those ranks are, as in `Identity.user`."
+        default=None, pattern=_USER, description="Owner of those ranks, as in `Identity.user`."
     )
 
 
@@ -254,25 +265,30 @@ class NodeSnapshot(Value):
     schema_version: int = SCHEMA_VERSION
     agent_version: str = VERSION
     host: str | None = Field(default=None, description="The node's name; None for bare dump files.")
-    taken_at_ns: int | None = Field(default=None, description="Unix nanoseconds by the node's clock when begun.")
-    live: bool = Field(default=True, description="Taken from running processes (True), or read from files (False).")
-    whole: bool = Field(default=True, description="Every rank of the job on this node was asked for, not a few pids.")
+    taken_at_ns: int | None = Field(
+        default=None, description="Unix nanoseconds on the node's clock when the look began."
+    )
+    live: bool = Field(default=True, description="True: taken from running processes; False: read from files.")
+    whole: bool = Field(
+        default=True, description="Whether every rank of the job on this node was requested, not only some pids."
+    )
     took_seconds: float = 0.0
     ranks: tuple[RankSnapshot, ...] = ()
     exited: tuple[Exited, ...] = ()
-    missing: tuple[Missing, ...] = Field(default=(), description="What the node as a whole could not give.")
-    kernel_events: KernelEvents | Missing | None = Field(default=None, description="None: nobody asked for them.")
-    gpus: Gpus | Missing | None = Field(default=None, description="None: nobody asked for them.")
+    missing: tuple[Missing, ...] = Field(default=(), description="What could not be read for the node as a whole.")
+    kernel_events: KernelEvents | Missing | None = Field(default=None, description="None: not requested.")
+    gpus: Gpus | Missing | None = Field(default=None, description="None: not requested.")
     ras: RasLook | None = Field(
-        default=None, description="What NCCL RAS reports of the jobs here; None: no rank has it, or it was not asked."
+        default=None,
+        description="What NCCL RAS reports about the jobs here; None: no rank has it, or it was not asked.",
     )
     logs: Logs | None = Field(
-        default=None, description="Log files that belong to no one rank, such as a job's common output; files only."
+        default=None, description="Log files shared by several ranks, such as a job's combined output; files only."
     )
 
 
 class RankList(Value):
-    """Answer of `GET /v1/ranks`: who is on this node, without looking at them."""
+    """Answer to `GET /v1/ranks`: the ranks on this node, without a look at them."""
 
     host: str
     ranks: tuple[Identity, ...] = ()

@@ -1,7 +1,7 @@
-"""Stacks of one process: threads, and a table of frames that they share.
+"""Stacks of one process: threads, and the table of frames that they share.
 
 Frames are kept outermost first, which is how stacks merge into prefix trees. py-spy and faulthandler
-print innermost first; whoever parses turns them round once.
+print innermost first; their parsers reverse them once.
 """
 
 from typing import NamedTuple, Self
@@ -12,7 +12,7 @@ from shared.value import Value, is_within
 
 
 class Frame(NamedTuple):
-    """One frame. `line` is 0 where it is not known, as in native code without debug information."""
+    """One frame. `line` is 0 if unknown, as in native code without debug information."""
 
     function: str
     file: str
@@ -29,7 +29,7 @@ class Thread(Value):
 
     tid: int | None = Field(default=None, description="Kernel thread id; equal to the pid for the main thread.")
     name: str = ""
-    active: bool | None = Field(default=None, description="Was it running on a CPU when looked at? None: not known.")
+    active: bool | None = Field(default=None, description="Was it running on a CPU? None: not known.")
     holds_gil: bool | None = None
     frames: tuple[int, ...] = ()
 
@@ -39,13 +39,15 @@ class Stacks(Value):
 
     pid: int | None = None
     native: bool = Field(default=False, description="Are native (C, C++) frames included?")
-    paused: bool = Field(default=True, description="Was the process stopped for the look (consistent), or not?")
-    frames: tuple[Frame, ...] = Field(default=(), description="The table that the threads' indices point into.")
+    paused: bool = Field(
+        default=True, description="Was the process paused while its stacks were read, so that they are consistent?"
+    )
+    frames: tuple[Frame, ...] = Field(default=(), description="The table that the threads index.")
     threads: tuple[Thread, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Refuse threads that point beside the table: whoever sends them may be hostile."""
+        """Refuse threads that point outside the table: the sender may be hostile."""
         if not all(is_within(thread.frames, len(self.frames)) for thread in self.threads):
             raise ValueError("a thread has a frame that is not in the table")
         return self
@@ -62,7 +64,7 @@ class Stacks(Value):
 
 
 class StackTable:
-    """Builds the frame table of one process while its threads are read."""
+    """Builds the frame table of one process as its threads are read."""
 
     def __init__(self) -> None:
         self._index: dict[Frame, int] = {}

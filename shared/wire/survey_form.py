@@ -1,4 +1,4 @@
-"""How a survey is written: tables of what ranks and nodes share, and columns of what each has to itself."""
+"""The form of a survey: tables of what ranks and nodes share, and columns of what differs."""
 
 from typing import Any, ClassVar, Literal
 
@@ -49,11 +49,11 @@ class ProcessColumns(Columns):
 
 
 class BeatColumns(Columns):
-    """The beats of each rank's process. Left out of those after the look: as before it."""
+    """The progress counters of each rank's process. A column left out of those after the look: as before it."""
 
     of: ClassVar[type[Value]] = Beat
     without: ClassVar[dict[str, Any]] = {"at_ns": None, "cpu_seconds": 0.0}
-    at_ns: _Integers = Field(default=(), description="None: there is no beat.")
+    at_ns: _Integers = Field(default=(), description="None: there are no counters.")
     cpu_seconds: tuple[float, ...] = ()
     main_cpu_seconds: _Numbers = ()
     main_switches: _Integers = ()
@@ -67,7 +67,9 @@ class FileColumns(Columns):
 
     of: ClassVar[type[Value]] = LogFile
     without: ClassVar[dict[str, Any]] = {"path": ""}
-    owner: tuple[int, ...] = Field(default=(), description="Whose it is, as an index into the ranks of the survey.")
+    owner: tuple[int, ...] = Field(
+        default=(), description="The rank that it belongs to: an index into the survey's ranks."
+    )
     path: tuple[str, ...] = ()
     size_bytes: tuple[int, ...] = ()
     modified_at: _Numbers = ()
@@ -78,7 +80,9 @@ class EventColumns(Columns):
 
     of: ClassVar[type[Value]] = LogEvent
     without: ClassVar[dict[str, Any]] = {"text": ""}
-    owner: tuple[int, ...] = Field(default=(), description="Whose it is, as an index into the ranks of the survey.")
+    owner: tuple[int, ...] = Field(
+        default=(), description="The rank that it belongs to: an index into the survey's ranks."
+    )
     row: tuple[int, ...] = Field(default=(), description="Index into the table of events.")
     rank: _Integers = ()
     text: tuple[str, ...] = ()
@@ -113,11 +117,11 @@ class GpuColumns(Columns):
 
 
 class GpuProcessColumns(Columns):
-    """Who computes on the GPUs of a node."""
+    """The processes that use the GPUs of a node."""
 
     of: ClassVar[type[Value]] = GpuProcess
     without: ClassVar[dict[str, Any]] = {"pid": 0}
-    owner: tuple[int, ...] = Field(default=(), description="On which GPU, as an index into those of the survey.")
+    owner: tuple[int, ...] = Field(default=(), description="The GPU that it runs on: an index into the survey's GPUs.")
     pid: tuple[int, ...] = ()
     used_bytes: _Integers = ()
     instance: _Texts = ()
@@ -135,14 +139,14 @@ class KernelEventColumns(Columns):
 
 
 TIMES = ("created_ns", "started_ns", "completed_ns")
-"""Columns of a flight record that each rank has to itself."""
+"""Columns of a flight record that differ from rank to rank."""
 
 
 class RecorderColumns(Value):
     """The flight records of all ranks.
 
-    The times of those that have one follow each other, packed and in base64, which is read faster than lists of large
-    numbers; left out: all are zero.
+    The times of all records follow each other, packed and in base64, which is read faster than lists of large numbers;
+    where left out, all are zero.
     """
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
@@ -160,10 +164,11 @@ class RankColumns(Value):
     identity: IdentityColumns
     looked_at_ns: _Integers
     idle_for_seconds: _Numbers
+    watched_for_seconds: _Numbers = Field(default=(), description="Empty: from an agent that does not report it.")
     process: ProcessColumns
     before: BeatColumns = BeatColumns()
     after: BeatColumns = BeatColumns()
-    logs: tuple[int, ...] = Field(description="Index into the table of logs, which are without files and events.")
+    logs: tuple[int, ...] = Field(description="Index into the table of logs, without files and events.")
     files: FileColumns = FileColumns()
     events: EventColumns = EventColumns()
     recorder: RecorderColumns
@@ -175,7 +180,7 @@ class RankColumns(Value):
 
 
 class SurveyedGroup(Value):
-    """A process group, its members in as few characters as they may be."""
+    """A process group, its members written as briefly as possible."""
 
     name: str
     description: str = ""
@@ -188,25 +193,32 @@ _EXCHANGED = str.maketrans("\"'", "'\"")
 
 
 def exchange_quotes(row: str) -> str:
-    """Write JSON with `'` for `"` and the other way round, or undo that: as a text in JSON it needs no escapes then.
+    """Swap `'` and `"` in a JSON text, or swap them back, so that it needs no escapes inside a JSON string.
 
-    A text without escapes is read four times faster, and the rows are most of a survey.
+    A string without escapes is read four times faster, and the rows are most of a survey.
     """
     return row.translate(_EXCHANGED)
 
 
 class Tables(Value):
-    """What is said once: each row is JSON with quotes exchanged, with nothing in the fields that are columns."""
+    """What ranks share. Each row is JSON with `'` and `"` swapped, and without the fields that are columns."""
 
     identities: tuple[str, ...] = ()
-    processes: tuple[str, ...] = Field(default=(), description="Processes, or why there are none.")
-    stacks: tuple[str, ...] = Field(default=(), description="Stacks, or why there are none. Without thread ids.")
-    setups: tuple[str, ...] = Field(default=(), description="Setups, or why there are none. Without own variables.")
-    logs: tuple[str, ...] = Field(default=(), description="Logs, or why there are none. Without files and events.")
+    processes: tuple[str, ...] = Field(default=(), description="Processes, or the reason why there is none.")
+    stacks: tuple[str, ...] = Field(
+        default=(), description="Stacks without thread ids, or the reason why there are none."
+    )
+    setups: tuple[str, ...] = Field(
+        default=(),
+        description="Setups without variables of single ranks, or the reason why there is none.",
+    )
+    logs: tuple[str, ...] = Field(
+        default=(), description="Logs without files and events, or the reason why there are none."
+    )
     events: tuple[str, ...] = Field(default=(), description="Log events.")
     groups: tuple[str, ...] = Field(default=(), description="Process groups.")
     programs: tuple[str, ...] = Field(
-        default=(), description="Flight records without times and groups, or why there are none."
+        default=(), description="Flight records without times and groups, or the reason why there is none."
     )
     gpus: tuple[str, ...] = ()
     kernel_events: tuple[str, ...] = ()
@@ -216,8 +228,8 @@ class Survey(Value):
     """A brief look at one node."""
 
     kind: Literal["survey"] = "survey"
-    node: NodeSnapshot = Field(description="What the node tells, without its ranks, GPUs and kernel events.")
-    others: tuple[Identity, ...] = Field(default=(), description="Ranks on the node that are not of the job.")
+    node: NodeSnapshot = Field(description="The node's snapshot, without its ranks, GPUs and kernel events.")
+    others: tuple[Identity, ...] = Field(default=(), description="Ranks on the node that belong to other jobs.")
     tables: Tables
     setups: SetupColumns = SetupColumns()
     gpus: GpuColumns = GpuColumns()
@@ -227,5 +239,5 @@ class Survey(Value):
 
     @property
     def schema_version(self) -> int:
-        """Return the version of what the node tells."""
+        """Return the version of the node's snapshot."""
         return self.node.schema_version

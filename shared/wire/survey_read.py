@@ -1,4 +1,4 @@
-"""Reads surveys: makes the snapshots again that they were made of, as far as they go."""
+"""Reads surveys: rebuilds the snapshots from which they were made, as far as they go."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
@@ -19,13 +19,15 @@ from shared.wire.survey_form import TIMES, BeatColumns, Survey, SurveyedGroup, e
 from shared.wire.trace import Group, Trace
 
 MOST_MEMBERS = 131_072
-"""Of one group in steps, which takes few characters to claim many members."""
+"""Of one group in steps: a few characters can claim many members."""
 
 _MOST_RECORDS = 2_097_152
-"""Of all ranks of a node: few characters claim them where the times are left out."""
+"""Of all ranks of a node: where the times are left out, a few characters can claim many."""
 
 _LEFT_OUT = Missing(
-    source="fds", reason=Reason.NOT_ENABLED, detail="not in the survey of a large job; suspects were asked separately"
+    source="fds",
+    reason=Reason.NOT_ENABLED,
+    detail="not in the survey of a large job; suspects were examined separately",
 )
 
 _T = TypeVar("_T")
@@ -42,7 +44,7 @@ _USER = GpuProcess(pid=0)
 
 
 class SurveyReader:
-    """Makes snapshots of the surveys of one sweep. What many nodes tell alike is read, and kept in memory, once."""
+    """Rebuilds snapshots from the surveys of one sweep. What many nodes report alike is parsed and kept once."""
 
     def __init__(self) -> None:
         self._identities = _Reading(Identity.model_validate_json)
@@ -57,7 +59,7 @@ class SurveyReader:
         self._kernel_events = _Reading(KernelEvent.model_validate_json)
 
     def snapshot_of(self, survey: Survey) -> NodeSnapshot:
-        """Return the snapshot that a survey was made of, as far as it goes. Raises ValueError, also InvalidRankSet."""
+        """Return the snapshot from which a survey was made, as far as it goes. Raises ValueError or InvalidRankSet."""
         ranks = tuple(self._ranks(survey))
         return made(NodeSnapshot, {**survey.node.__dict__, "ranks": ranks, **self._devices(survey)})
 
@@ -68,10 +70,11 @@ class SurveyReader:
             made(Setup, own) if isinstance(row, Setup) else row
             for row, own in zip(rows, fields_of(survey.setups, rows), strict=True)
         ]
-        told = zip(
+        columns = zip(
             self._identities_of(survey),
             ranks.looked_at_ns,
             ranks.idle_for_seconds,
+            ranks.watched_for_seconds or (None,) * len(ranks),
             self._processes_of(survey),
             self._logs_of(survey),
             self._recorders_of(survey),
@@ -79,7 +82,17 @@ class SurveyReader:
             pick(setups, ranks.setup),
             strict=True,
         )
-        for identity, looked_at_ns, idle_for_seconds, process, logs, recorder, stacks, setup in told:
+        for (
+            identity,
+            looked_at_ns,
+            idle_for_seconds,
+            watched_for_seconds,
+            process,
+            logs,
+            recorder,
+            stacks,
+            setup,
+        ) in columns:
             yield made(
                 RankSnapshot,
                 {
@@ -95,6 +108,7 @@ class SurveyReader:
                     "setup": setup,
                     "idle_for_seconds": idle_for_seconds,
                     "polled_lock": None,
+                    "watched_for_seconds": watched_for_seconds,
                 },
             )
 
@@ -117,24 +131,25 @@ class SurveyReader:
         files = [made(LogFile, own) for own in fields_of(ranks.files, [_FILE] * len(ranks.files.owner))]
         shared = self._events.rows(survey.tables.events, ranks.events.row)
         events = [made(LogEvent, own) for own in fields_of(ranks.events, shared)]
-        filed, told = by_owner(ranks.files.owner, files, len(rows)), by_owner(ranks.events.owner, events, len(rows))
-        for row, own_files, own_events in zip(rows, filed, told, strict=True):
+        owned_files = by_owner(ranks.files.owner, files, len(rows))
+        owned_events = by_owner(ranks.events.owner, events, len(rows))
+        for row, own_files, own_events in zip(rows, owned_files, owned_events, strict=True):
             yield (
                 made(Logs, {**row.__dict__, "files": own_files, "events": own_events}) if isinstance(row, Logs) else row
             )
 
     def _recorders_of(self, survey: Survey) -> Iterator[Trace | Missing]:
-        told = survey.ranks.recorder
-        programs = self._programs.rows(survey.tables.programs, told.program)
+        recorder = survey.ranks.recorder
+        programs = self._programs.rows(survey.tables.programs, recorder.program)
         groups = self._groups.all(survey.tables.groups)
         most = sum(len(program) for program in programs if isinstance(program, Trace))
-        times = {name: unpacked(column) for name in TIMES if (column := getattr(told, name))}
+        times = {name: unpacked(column) for name in TIMES if (column := getattr(recorder, name))}
         if most > _MOST_RECORDS:
             raise ValueError(f"more than {_MOST_RECORDS} records")
         if any(len(column) != most for column in times.values()):
             raise ValueError("the times of the flight records are not as long as their programs")
         begin = 0
-        for program, indices in zip(programs, told.groups, strict=True):
+        for program, indices in zip(programs, recorder.groups, strict=True):
             if isinstance(program, Missing):
                 yield program
                 continue
@@ -146,7 +161,7 @@ class SurveyReader:
             begin = end
 
     def _devices(self, survey: Survey) -> dict[str, Any]:
-        """Return what the node as a whole has many of."""
+        """Return the node's GPUs and kernel events."""
         node, tables = survey.node, survey.tables
         devices: dict[str, Any] = {}
         if isinstance(node.gpus, Gpus):
@@ -180,7 +195,7 @@ class _Reading(Generic[_T]):
         return [self._known[text] for text in texts]
 
     def rows(self, texts: Sequence[str], indices: Sequence[int]) -> list[_T]:
-        """Return what the texts at `indices` say. Raises ValueError on an index beside them."""
+        """Return what the texts at `indices` say. Raises ValueError on an index outside them."""
         return pick(self.all(texts), indices)
 
 
@@ -189,6 +204,6 @@ def _beat(own: dict[str, Any]) -> Beat | None:
 
 
 def _read_group(text: str) -> Group:
-    told = SurveyedGroup.model_validate_json(text)
-    members = None if told.members is None else out_of_steps(told.members, most=MOST_MEMBERS)
-    return made(Group, {**told.__dict__, "members": members})
+    group = SurveyedGroup.model_validate_json(text)
+    members = None if group.members is None else out_of_steps(group.members, most=MOST_MEMBERS)
+    return made(Group, {**group.__dict__, "members": members})

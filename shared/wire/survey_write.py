@@ -1,9 +1,9 @@
-"""One node's ranks of one job as briefly as tells where each of them is: the first look at a large job.
+"""One node's ranks of one job, as briefly as shows where each of them is: the first look at a large job.
 
-Eight ranks of one node run one program: they have the same stacks, setups and records but for the times. A survey says
-what they share once, in tables, what each has to itself in columns, and leaves out what is asked later of the few ranks
+Eight ranks of one node run one program: their stacks, setups and records are equal except for times. A survey holds
+what they share once, in tables, and what differs in columns. It leaves out what is requested later for the few ranks
 that the verdict is about: file descriptors, child processes, log tails, command lines, all but the last records of each
-group. The rows of the tables are JSON in themselves: what a thousand nodes say in the same words is read once.
+group. Table rows are JSON texts: one that a thousand nodes send is parsed once.
 
 `survey_of` makes one of a snapshot that was taken for it; a `SurveyReader` gives that snapshot back.
 """
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from shared.missing import Missing
 from shared.ranks import fold_in_steps, unfold
 from shared.value import Value, packed
-from shared.wire.columns import Columns, blank, tell
+from shared.wire.columns import Columns, blank, columns_of
 from shared.wire.gpus import Gpus
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.log_events import EventKind, Logs, is_last_word
@@ -50,7 +50,7 @@ MOST_EVENTS = 8
 """Of the log events of one rank: the last ones."""
 
 MOST_OF_A_CALL_SITE = 8
-"""Frames, the innermost ones. Suspects are asked for all of them."""
+"""Frames, the innermost ones. Suspects send all of them."""
 
 
 _C = TypeVar("_C", bound=Columns)
@@ -92,10 +92,10 @@ class _Writing:
         return Survey(
             node=_without_many(node),
             others=tuple(others),
-            setups=self._tell(SetupColumns, "setups", [setup for _, setup in self._setups.values()]),
-            gpus=self._tell(GpuColumns, "gpus", [gpu.model_copy(update={"processes": ()}) for gpu in gpus]),
-            gpu_processes=tell(GpuProcessColumns, [user for _, user in users], owner=_owners(users)),
-            kernel_events=self._tell(KernelEventColumns, "kernel_events", kernel_events),
+            setups=self._columns(SetupColumns, "setups", [setup for _, setup in self._setups.values()]),
+            gpus=self._columns(GpuColumns, "gpus", [gpu.model_copy(update={"processes": ()}) for gpu in gpus]),
+            gpu_processes=columns_of(GpuProcessColumns, [user for _, user in users], owner=_owners(users)),
+            kernel_events=self._columns(KernelEventColumns, "kernel_events", kernel_events),
             ranks=ranks,
             tables=Tables(**{name: table.rows for name, table in self._tables.items()}),
         )
@@ -107,25 +107,26 @@ class _Writing:
         files = [(at, file) for at, some in enumerate(logs) if isinstance(some, Logs) for file in some.files]
         events = [(at, event) for at, some in enumerate(logs) if isinstance(some, Logs) for event in some.events]
         return RankColumns(
-            identity=self._tell(IdentityColumns, "identities", [rank.identity for rank in ranks]),
+            identity=self._columns(IdentityColumns, "identities", [rank.identity for rank in ranks]),
             looked_at_ns=tuple(rank.looked_at_ns for rank in ranks),
             idle_for_seconds=tuple(rank.idle_for_seconds for rank in ranks),
-            process=self._tell(ProcessColumns, "processes", [_shared_process(rank.process) for rank in ranks]),
-            before=tell(BeatColumns, before),
-            after=tell(BeatColumns, after, before),
+            watched_for_seconds=tuple(rank.watched_for_seconds for rank in ranks),
+            process=self._columns(ProcessColumns, "processes", [_shared_process(rank.process) for rank in ranks]),
+            before=columns_of(BeatColumns, before),
+            after=columns_of(BeatColumns, after, before),
             logs=self._place("logs", map(_shared_logs, logs)),
-            files=tell(FileColumns, [file for _, file in files], owner=_owners(files)),
-            events=self._tell(EventColumns, "events", [event for _, event in events], owner=_owners(events)),
+            files=columns_of(FileColumns, [file for _, file in files], owner=_owners(files)),
+            events=self._columns(EventColumns, "events", [event for _, event in events], owner=_owners(events)),
             recorder=self._recorders([rank.recorder for rank in ranks]),
             stacks=self._place("stacks", (_shared_stacks(rank.stacks) for rank in ranks)),
             setup=tuple(self._setup(_shared_setup(rank.setup)) for rank in ranks),
         )
 
-    def _tell(self, kind: type[_C], table: str, values: Sequence[Value], **more: Any) -> _C:
+    def _columns(self, kind: type[_C], table: str, values: Sequence[Value], **more: Any) -> _C:
         """Return the columns of `values`, with the rows for what they share."""
         nothing = blank(kind)
         shared = (value.model_copy(update=nothing) if isinstance(value, kind.of) else value for value in values)
-        return tell(kind, values, row=self._place(table, shared), **more)
+        return columns_of(kind, values, row=self._place(table, shared), **more)
 
     def _place(self, table: str, values: Iterable[Value]) -> tuple[int, ...]:
         return tuple(map(self._tables[table].place, values))
@@ -148,7 +149,7 @@ class _Writing:
 
 
 def _without_many(node: NodeSnapshot) -> NodeSnapshot:
-    """Leave out what columns tell of."""
+    """Leave out what is in columns."""
     bare: dict[str, Any] = {"ranks": ()}
     if isinstance(node.gpus, Gpus):
         bare["gpus"] = node.gpus.model_copy(update={"gpus": ()})
@@ -186,7 +187,7 @@ def _shared_logs(logs: Logs | Missing) -> Logs | Missing:
 
 
 def _shared_stacks(stacks: Stacks | Missing) -> Stacks | Missing:
-    """Leave out what tells the threads of two ranks apart that are at the same place."""
+    """Leave out what differs between the threads of two ranks that are at the same place."""
     if isinstance(stacks, Missing):
         return stacks
     threads = tuple(_shared_thread(thread, main=thread is stacks.main) for thread in stacks.threads)
@@ -206,7 +207,7 @@ def _shared_thread(thread: Thread, *, main: bool) -> Thread:
 
 
 def _last_events(logs: Logs | Missing) -> Logs | Missing:
-    """Leave out the lines, and with them what they tell of: events after which the process has gone on."""
+    """Leave out the lines, and the events after which the process went on."""
     if isinstance(logs, Missing):
         return logs
     events = [e for e in logs.events if e.kind is EventKind.INTERFACE or is_last_word(e, logs.files)]

@@ -1,7 +1,7 @@
 """One rank's flight record in columns: which operations it issued on which groups, and how far they got.
 
 A trace holds tables (groups, signatures, call sites) and one column per field of a record; a `Record` is
-made on demand. Where a dump says nothing, the trace says so (`members is None`, `marks == ()`), it never guesses.
+made on demand. What a dump does not say is unknown in the trace (`members is None`, `marks == ()`), never guessed.
 """
 
 from array import array
@@ -19,12 +19,12 @@ from shared.wire.stacks import Frame
 
 
 class State(IntEnum):
-    """How far an operation has got, as far as the recorder knows."""
+    """How far an operation is, as far as the recorder knows."""
 
     ISSUED = 0
-    """The rank has called it. On a device queue it may not have begun."""
+    """The rank called it. On the device it may not have started."""
     STARTED = 1
-    """Its kernel runs: everything queued before it on that stream is done."""
+    """Its kernel is running: everything queued before it on that stream is done."""
     COMPLETED = 2
 
 
@@ -34,12 +34,13 @@ class Group(Value):
     name: str
     description: str = ""
     members: FoldedRanks | None = Field(
-        default=None, description="Global ranks in group-rank order when ascending; None: the dump does not say."
+        default=None,
+        description="Global ranks; `order` is given if group ranks do not ascend with them. None: not in the dump.",
     )
     order: tuple[int, ...] | None = Field(
-        default=None, description="Global ranks by group rank, given only where that is not ascending order."
+        default=None, description="Global ranks by group rank, only if they are not in ascending order."
     )
-    timeout_ms: int | None = Field(default=None, description="The longest that an operation of it may take, if told.")
+    timeout_ms: int | None = Field(default=None, description="Timeout of its operations, if known.")
 
 
 class Signature(NamedTuple):
@@ -68,7 +69,7 @@ class Mark(Value):
 
 
 class Record(NamedTuple):
-    """One operation, made on demand from the columns. Times are Unix nanoseconds; 0: not known."""
+    """One operation, made on demand from the columns. Times are Unix nanoseconds; 0: unknown."""
 
     position: int
     group: Group
@@ -82,7 +83,7 @@ class Record(NamedTuple):
     started_ns: int
     completed_ns: int
     call_site: tuple[Frame, ...]
-    """Python frames at the time of the call, outermost first; empty where the dump has none."""
+    """Python frames at the time of the call, outermost first; empty if the dump has none."""
 
 
 def _column() -> "array[int]":
@@ -92,14 +93,14 @@ def _column() -> "array[int]":
 class Trace(Value):
     """The flight record of one rank: oldest record first, all columns equally long."""
 
-    version: str = Field(default="", description="Version of the dump's format, as it says, e.g. `2.10`.")
-    library: str = Field(default="", description="Version of the communication library, where given.")
-    active_only: bool = Field(default=False, description="Does the source leave finished operations out?")
-    truncated: bool = Field(default=False, description="Were older records overwritten, or cut by a window?")
+    version: str = Field(default="", description="Version of the dump's format as given there, e.g. `2.10`.")
+    library: str = Field(default="", description="Version of the communication library, if given.")
+    active_only: bool = Field(default=False, description="Does the source leave out finished operations?")
+    truncated: bool = Field(default=False, description="Were older records overwritten or cut off?")
     whole_from: int = Field(
         default=0,
-        description="Position from which on no record is left out. A window keeps older ones of quiet groups, without "
-        "those of busy ones that were issued between them.",
+        description="Position from which no record is left out. Before it, records of busy groups may be missing "
+        "between those of quiet groups.",
     )
     groups: tuple[Group, ...] = ()
     signatures: tuple[Signature, ...] = ()
@@ -119,7 +120,7 @@ class Trace(Value):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Refuse columns that are not equally long, or point beside their tables: whoever sends them may be hostile."""
+        """Refuse columns of unequal length, or that point outside their tables: the sender may be hostile."""
         if len({len(column) for column in self.columns().values()}) > 1:
             raise ValueError("the columns are not equally long")
         tables = ((self.group, self.groups), (self.signature, self.signatures), (self.call_site, self.call_sites))
@@ -162,7 +163,7 @@ class Trace(Value):
         return self.model_copy(update={**cut, "truncated": True, "whole_from": self._whole_from(kept)})
 
     def _whole_from(self, kept: list[int]) -> int:
-        """Where in a cut trace the records begin that were issued one after the other."""
+        """Return where the gapless records of a cut trace begin."""
         last = len(self) - 1
         together = sum(1 for _ in takewhile(lambda pair: pair[0] == last - pair[1], zip(reversed(kept), count())))
         return max(len(kept) - together, bisect_left(kept, self.whole_from))

@@ -1,10 +1,9 @@
-"""What being looked at costs a job that trains: its steps with looks and without, and what is left behind.
+"""What looks cost a training job: its steps with looks and without, and what is left behind.
 
-Two parts. With a processor to spare: the ranks have one processor, and all that looks do has the other one, so that
-what is seen is what a look does to a rank itself. With none to spare: the ranks keep both processors busy, and looks
-take from them what they need. Spells with looks and spells without alternate, in an order that is drawn for each pair,
-so that whatever else happens on the machine happens to both. UNHANG_BENCH_LOOKS says how many looks the first part has
-(1,000); the second has a fifth of them.
+Two parts. With a spare processor: the ranks have one processor, and all that looks do has the other, so that only
+what a look does to a rank itself shows. Without: the ranks keep both processors busy, and looks take what they need
+from them. Periods with and without looks alternate, in random order within each pair, so that whatever else happens on
+the machine affects both. UNHANG_BENCH_LOOKS sets the number of looks of the first part (1,000); the second has a fifth.
 """
 
 import os
@@ -45,8 +44,8 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("a processor to spare", LOOKS, 0.2, True),
-    Part("no processor to spare", LOOKS // 5, 0.3, False),
+    Part("spare processor", LOOKS, 0.2, True),
+    Part("no spare processor", LOOKS // 5, 0.3, False),
 )
 
 
@@ -167,11 +166,11 @@ def _look_rows(spells: Sequence[Spell], part: Part) -> dict[str, str]:
 
 
 def _memory_row(spells: Sequence[Spell]) -> dict[str, str]:
-    """Tell what the looks make the job's memory grow from what it grows by itself."""
+    """Separate the growth of the job's memory that looks cause from its own."""
     late = spells[len(spells) // 2 :]
     grown = {kind: [s.grown_bytes / 1024 for s in late if s.looked is kind] for kind in (True, False)}
     figure = ", ".join(f"{sum(each):+.0f} KiB" for each in (grown[False], grown[True]))
-    return {"job, memory in the later half: in the spells without looks, in those with": figure}
+    return {"job, memory growth in the second half: in periods without looks, with looks": figure}
 
 
 def _source_rows(client: httpx.Client) -> dict[str, str]:
@@ -192,4 +191,4 @@ def _left_rows(whose: str, before: Held, after: Held) -> dict[str, str]:
     """Say what has grown from the first tenth of the looks to the end."""
     grown = ", ".join(f"{getattr(after, name) - getattr(before, name):+d} {name}" for name in Held._fields[:3])
     memory = f"{(after.rss - before.rss) / 1024:+.0f} KiB of {after.rss / 2**20:.0f} MiB"
-    return {f"{whose}, more after nine tenths of the looks": f"{grown}, {memory}"}
+    return {f"{whose}, growth over the last nine tenths of the looks": f"{grown}, {memory}"}

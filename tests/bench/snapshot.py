@@ -61,7 +61,7 @@ def measure() -> dict[str, str]:
             "longest of these snapshots": f"{max(seconds) * 1000:.0f} ms",
             "longest pause of any rank in one snapshot, median": f"{median(stops):.1f} ms",
             "the same, longest": f"{max(stops):.1f} ms",
-            "longest gap of any rank while nobody looks, for comparison": f"{max(quiet):.1f} ms",
+            "longest gap of any rank without a look, for comparison": f"{max(quiet):.1f} ms",
             "size of one snapshot": f"{size / 1024:.0f} KiB",
             "idle agent, share of one core": f"{share:.2%}",
             "idle agent, resident memory": f"{agent.memory_info().rss / 2**20:.0f} MiB",

@@ -79,18 +79,20 @@ def compare(pairs: Sequence[Pair]) -> dict[str, str]:
     for what, share in (("median", 50), ("95th percentile", 95), ("99th percentile", 99)):
         figures = f"{_percentile(quiet, share):.2f} ms, {_percentile(looked, share):.2f} ms"
         rows[f"step, {what}: without looks, with looks"] = figures
-    rows["change of a spell's median step, pair by pair"] = _change(pairs, median)
-    rows["change of a spell's mean step, pair by pair"] = _change(pairs, lambda steps: sum(steps) / len(steps))
-    rows["step that met a look: their share, median, 99th percentile"] = (
+    rows["change of a period's median step, per pair"] = _change(pairs, median)
+    rows["change of a period's mean step, per pair"] = _change(pairs, lambda steps: sum(steps) / len(steps))
+    rows["steps that overlap a look: share, median, 99th percentile"] = (
         f"{len(during) / len(looked):.0%}, {_percentile(during, 50):.2f} ms, {_percentile(during, 99):.2f} ms"
     )
     limit = _percentile(quiet, 99)
     slow = [sum(each > limit for each in steps) / len(steps) for steps in (during, looked)]
-    rows["longer than 99 of 100 without looks: of the steps that met a look, of all with looks"] = (
+    rows["longer than the 99th percentile without looks: of steps that overlap a look, of all steps with looks"] = (
         f"{slow[0]:.1%}, {slow[1]:.1%}"
     )
-    rows["distance from the steps without looks: all with looks"] = _distance([(p.looked, p.quiet) for p in pairs])
-    rows["the same: those with looks that met none"] = _distance([(p.between, p.quiet) for p in pairs])
+    rows["distance from the steps without looks: all steps with looks"] = _distance(
+        [(p.looked, p.quiet) for p in pairs]
+    )
+    rows["the same: steps between looks"] = _distance([(p.between, p.quiet) for p in pairs])
     return rows
 
 
@@ -115,7 +117,7 @@ def _distance(sides: Sequence[tuple[list[float], list[float]]]) -> str:
     found = _gap(counted)
     swapped = ([pair if draws.random() < 0.5 else pair[::-1] for pair in counted] for _ in range(_DRAWS // 2))
     chance = sum(_gap(each) >= found for each in swapped) / (_DRAWS // 2)
-    return f"{found:.3f} (by chance with p = {chance:.3f})"
+    return f"{found:.3f} (p = {chance:.3f})"
 
 
 def _binned(steps: Sequence[float], edges: Sequence[float]) -> list[int]:

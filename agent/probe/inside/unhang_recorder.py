@@ -64,7 +64,7 @@ def _around(function: Callable[..., Any], probe: _Probe) -> Callable[..., Any]:
 
 
 def _in_the_name_of(function: Any, wrapper: Any) -> Callable[..., Any]:
-    """Let stacks show the function that a wrapper stands for, so that nobody takes us for the user's code."""
+    """Let stacks show the function that a wrapper replaces, so that our code is not mistaken for the user's."""
     with contextlib.suppress(AttributeError, TypeError, ValueError):
         code = function.__code__
         wrapper.__code__ = wrapper.__code__.replace(
@@ -161,7 +161,7 @@ class _Probe:
         return {"version": 1, "rank": self._rank(), "groups": list(self._groups.values())}
 
     def _close(self, owner: int) -> None:
-        """At the end of the process that opened it, let nobody find the server any more."""
+        """When the process that opened it ends, remove what leads to the server."""
         if owner == os.getpid() and self._path is not None:
             _remove(self._path)
 
@@ -214,7 +214,7 @@ def _free_path(folder: str) -> str:
 
 
 def _remove_stale(folder: str) -> None:
-    """Remove what processes left behind on whose sockets nobody listens any more."""
+    """Remove sockets on which no process listens any more."""
     for name in os.listdir(folder):
         if name.endswith(".sock") and not _is_served(os.path.join(folder, name)):
             _remove(os.path.join(folder, name[: -len(".sock")]))
@@ -255,5 +255,5 @@ def _complain(error: Exception) -> None:
     try:
         path = os.path.join(_folder(), f"{os.getpid()}.status.json")
         _write(path, {"version": 1, "error": f"{type(error).__name__}: {error}"[:500]})
-    except Exception:  # noqa: BLE001 - then nobody can be told
+    except Exception:  # noqa: BLE001 - then no one can be notified
         return

@@ -1,4 +1,4 @@
-"""What we ask Kubernetes' API server: lists of pods, and watches that tell what changes after a list.
+"""What we ask Kubernetes' API server: lists of pods, and watches that report what changes after a list.
 
 The protocol: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
 The token of the service account is read before each question, because Kubernetes renews it.
@@ -25,12 +25,12 @@ from shared.errors import InvalidSettings
 from shared.missing import Reason
 
 WATCH_SECONDS = 240.0
-"""So long a watch is asked for. The server ends it then; one that does not is left."""
+"""Requested length of a watch. The server ends it then; if it does not, we do."""
 
 _PAGE = 500
 _MOST_PAGE_BYTES = 67_108_864
 _BIG_PAGE_BYTES = 1_048_576
-"""Larger pages are read in a thread, so that they hold up nothing."""
+"""Larger pages are parsed in a thread, so that they block nothing."""
 _MOST_LINE_BYTES = 8_388_608
 """Of one change. The server itself takes no object of more than some two MiB."""
 _MOST_TOKEN_BYTES = 65_536
@@ -81,7 +81,7 @@ class PodApi:
     async def watch(self, scope: PodScope, version: str, take: Callable[[Change], None]) -> None:
         """Hand on what changes after `version`, until the server ends it. Raises Expired and NoAnswer.
 
-        What has been taken stands: the version of the last change is where the next watch goes on.
+        What has been handed on stays valid: the next watch goes on from the version of the last change.
         """
         asked = {
             "watch": "1",

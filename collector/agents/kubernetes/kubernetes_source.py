@@ -1,7 +1,7 @@
-"""Agents in the pods of a DaemonSet, and the pods of jobs, as Kubernetes' API server tells of them.
+"""Agents in the pods of a DaemonSet, and the pods of jobs, according to Kubernetes' API server.
 
 Pods are listed and then watched: a Role with `list` and `watch` on `pods` in each namespace is enough, and one with
-`list` alone will do. Where the watch ends, `pod_view.py` says how it goes on.
+`list` alone will do. What happens when a watch ends is in `watch.py`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _MOST_NAMESPACE_BYTES = 65_536
 _MOST_TOLD = 20
 _SETTLE_SECONDS = 0.2
-"""Changes come in bursts, as when a job of thousands of pods starts: so often they are told at most."""
+"""Shortest time between two reports: changes come in bursts, as when a job of thousands of pods starts."""
 _SHARE_OF_AGENTS = 0.8
 """Of the deadline: a list of jobs' pods that takes longer must not cost the agents."""
 
@@ -73,7 +73,7 @@ class KubernetesPods:
         return self._reading()
 
     async def follow(self, tell: Callable[[SourceReading], None]) -> None:
-        """Tell each change, for ever. Raises NoAnswer where the agents' pods can neither be watched nor listed."""
+        """Report each change, forever. Raises NoAnswer where the agents' pods can neither be watched nor listed."""
         work = [self._agents.keep(), *map(self._keep, self._jobs)]
         telling = [self._tell_changes(view, tell) for view in (self._agents, *self._jobs)]
         tasks = [asyncio.create_task(each, name="kubernetes") for each in (*work, *telling)]
@@ -107,7 +107,7 @@ class KubernetesPods:
         return SourceReading(tuple(agents), (*missing, *troubles), pods=pods)
 
     def _sightings(self) -> tuple[list[Sighting], list[Missing]]:
-        """Return the agents. A pod whose node or address is none costs itself alone."""
+        """Return the agents. A pod with an invalid node or address is left out, and only that."""
         found: list[Sighting] = []
         unusable: list[Missing] = []
         for pod in self._agents.pods.values():
@@ -127,7 +127,7 @@ def _fail(view: PodView, error: NoAnswer) -> None:
 
 
 def _not_running(agents: Iterable[PodPlace]) -> list[Missing]:
-    """Tell of nodes whose agent does not run."""
+    """Report nodes whose agent is not running."""
     stuck = [pod for pod in agents if not pod.runs and pod.phase not in ("Succeeded", "Failed")]
     return [
         Missing(

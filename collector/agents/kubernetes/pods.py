@@ -24,7 +24,7 @@ _JOB_LABELS = (
     "batch.kubernetes.io/job-name",
     "job-name",
 )
-"""Where those who make pods for training write the name of the job, the most telling first."""
+"""The labels in which training operators write the job's name, the most specific first."""
 
 # {"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
 #  "message":"too old resource version: 5 (9)","reason":"Expired","code":410}}         (in one line)
@@ -93,7 +93,7 @@ class Pod(_Part):
     status: _Status = _Status()
 
     def place(self) -> PodPlace:
-        """Return what is told of it beside the ranks that run in it."""
+        """Return what is shown of it beside the ranks that run in it."""
         statuses = self.status.container_statuses[:_MOST_CONTAINERS]
         return PodPlace(
             uid=self.metadata.uid[:_LONGEST],
@@ -117,7 +117,7 @@ class PodList(_Part):
 
 
 class ChangeKind(StrEnum):
-    """What a watch tells."""
+    """What a watch reports."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -169,10 +169,10 @@ def parse_change(line: bytes) -> Change:
 
 
 def _ended(status: _ErrorStatus) -> NoAnswer:
-    told = f"the API server ended the watch: {quoted(f'{status.code} {status.reason} {status.message}', most=200)}"
+    detail = f"the API server ended the watch: {quoted(f'{status.code} {status.reason} {status.message}', most=200)}"
     if status.code == HTTPStatus.GONE or status.reason in ("Expired", "Gone"):
-        return Expired(Reason.GONE, told)
-    return NoAnswer(Reason.UNREADABLE, told)
+        return Expired(Reason.GONE, detail)
+    return NoAnswer(Reason.UNREADABLE, detail)
 
 
 def parse_pods(body: bytes) -> PodList:

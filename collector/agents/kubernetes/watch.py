@@ -1,9 +1,9 @@
 """The pods of one scope as they are now: listed once, then kept up to date by a watch.
 
-1. List, and watch from the list's version on. What a watch tells takes its place among what is known.
-2. A watch that ends or breaks is taken up where it ended, at once, or after a pause that grows while nothing comes.
-3. Where the server knows that version no more, or several watches in a row gave nothing, or may not be had at all, the
-   pods are listed again: without the right to watch this is what it was before, a list every `period_seconds`.
+1. List, and watch from the list's version on. Changes that the watch reports update what is known.
+2. A watch that ends or breaks is resumed where it ended, at once, or after a pause that grows while nothing comes.
+3. If the server no longer has that version, or several watches in a row gave nothing, or watching is not allowed, the
+   pods are listed again; without the right to watch, every `period_seconds`.
 4. After an hour they are listed again in any case.
 """
 
@@ -20,7 +20,7 @@ _LISTED_AGAIN_SECONDS = 3600.0
 _FRUITLESS = 3
 """Watches in a row after which the pods are listed again."""
 _LASTING_SECONDS = 5.0
-"""A watch that lasted so long was none in vain, even where nothing changed."""
+"""A watch that lasted this long was not in vain, even if nothing changed."""
 _FIRST_PAUSE_SECONDS = 0.25
 _JITTER = 0.3
 
@@ -40,7 +40,7 @@ class PodView:
         self._taken = 0
 
     async def refresh(self) -> None:
-        """Step 1: list. Raises NoAnswer; what was known then stands."""
+        """Step 1: list. Raises NoAnswer; what was known then stays in use."""
         listed, version = await self._api.pods(self.scope)
         self.pods = {pod.key: pod for pod in listed}
         self._version = version or None
@@ -49,14 +49,14 @@ class PodView:
         self.changed.set()
 
     def fail(self, error: NoAnswer, *, what: str) -> None:
-        """Tell that these pods cannot be had."""
+        """Report that these pods cannot be read."""
         detail = f"{what}: {error}; those known before are kept"
         self.trouble = Missing(source="kubernetes", reason=error.reason, detail=detail)
         self._version = None
         self.changed.set()
 
     async def keep(self) -> None:
-        """Follow the changes for ever. Raises NoAnswer where the pods cannot be listed, either."""
+        """Follow the changes forever. Raises NoAnswer if the pods cannot be listed, either."""
         fruitless = 0
         while True:
             if self._version is None or self._seconds_since(self._listed_at) > _LISTED_AGAIN_SECONDS:
@@ -77,7 +77,7 @@ class PodView:
             self._version = None
             return False
         except NoAnswer:
-            return self._taken > taken  # it is taken up again; where the list fails too, that is told
+            return self._taken > taken  # it is resumed; if the list fails, too, that is reported
         return self._taken > taken or self._seconds_since(began) > _LASTING_SECONDS
 
     def _seconds_since(self, moment: float) -> float:

@@ -17,7 +17,7 @@ from collector.gather.fanout.sockets import Backend
 POOLS = 64
 
 IDLE_SECONDS = 5.0
-"""For so long a connection is kept on which nobody asks. Agents keep theirs for longer."""
+"""How long an unused connection is kept. Agents keep theirs for longer."""
 
 
 class Pools(httpx.AsyncBaseTransport):
@@ -43,8 +43,8 @@ class Pools(httpx.AsyncBaseTransport):
 class _Pool(httpx.AsyncHTTPTransport):
     """httpx's transport over httpcore's pool, with connections of our own: httpx has no parameter for these.
 
-    A question that is given up at an ill moment leaves its connection in httpcore's pool for good, neither in use nor
-    idle. A pool that holds such connections gives way to a new one as soon as nobody asks.
+    A request that is cancelled at the wrong moment leaves its connection in httpcore's pool for good, neither used nor
+    idle. A pool that holds such connections is replaced as soon as it has no request.
     """
 
     def __init__(self, trusted: ssl.SSLContext, *, most_idle: int) -> None:

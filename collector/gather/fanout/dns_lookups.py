@@ -1,7 +1,7 @@
 """Host names are looked up beside each other, before a connection is made.
 
-asyncio looks names up in a handful of threads for the whole process. A few names that no server answers fill these for
-as long as the resolver tries, some 10 s, and meanwhile no other name is found. Here each has a thread of its own.
+asyncio resolves names in a handful of threads for the whole process. A few names that no server answers block these for
+as long as the resolver tries, about 10 s, and no other name is resolved. Here each name has its own thread.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from collector.concurrency.threads import run_in_thread
 from collector.gather.fanout.sockets import is_address
 
 _STANDS_SECONDS = 60.0
-"""For so long nothing is looked up here again; the connection itself looks up anew, and quickly as it seems."""
+"""How long a lookup is not repeated here; the connection itself resolves the name again, quickly now."""
 
 _MOST_AT_ONCE = 256
 _MOST_KNOWN = 200_000
 
 
 class NoNameServer(httpx.ConnectTimeout):
-    """No name server has told a host's address in time."""
+    """No name server returned a host's address in time."""
 
 
 class LookingUp(httpx.AsyncBaseTransport):
@@ -69,7 +69,7 @@ class _Names:
             task.cancel()
 
     def _task(self, host: str) -> "asyncio.Task[None]":
-        """Whoever asks for a name that is being looked up waits with the others."""
+        """Look up a name once for all who wait for it."""
         if host not in self._asked:
             task = self._asked[host] = asyncio.create_task(self._find(host))
             task.add_done_callback(lambda done: self._note(host, done))

@@ -7,10 +7,10 @@ An agent is asked again, on a connection of its own,
 
 1. while its first try is under way, where nearly all others have answered: some of a round, never many,
 2. at once, where the connection or the answer broke off: kept connections may be to an agent that was restarted,
-3. when there is a turn, where it had too little time to connect, or gave way to others (see `turns.py`),
+3. when there is a turn, where it had too little time to connect, or gave way to others (see `slots.py`),
 
-as long as there is time, and only questions that cost a job next to nothing. What the collector itself was too busy to
-hear is held against nobody (see `pulse.py`).
+as long as there is time, and only questions that cost a job next to nothing. Answers that the collector was
+too busy to read do not count against agents (see `loop_lag.py`).
 """
 
 import asyncio
@@ -91,8 +91,8 @@ class Fanout:
     ) -> None:
         """`node_seconds` bounds one agent: the time that it holds turns, not that in which it waits for them.
 
-        `on_silence` is told of each agent that gave nothing, `on_again` why one is asked again, `on_second_answer` why
-        one had been whose answer came of that: to count them.
+        For metrics: `on_silence` is called for each agent that gave nothing, `on_again` with why an agent is asked
+        again, `on_second_answer` with why it was when that produced an answer.
         """
         self._means = Means(client, Slots(most_at_once), node_seconds, most_bytes)
         self._on_silence = on_silence or _ignore
@@ -110,8 +110,8 @@ class Fanout:
     ) -> RoundOutcome[T]:
         """Send all `requests`, and return by `deadline` with whatever was answered as an `answer`.
 
-        `on_progress` is told how many have answered or failed, each time that one has. `read` makes the answer of its
-        bytes, instead of `read_answer`, and raises NoAnswer as that does.
+        `on_progress` is called with the number that have answered or failed, each time one has. `read` parses an answer
+        in place of `read_answer`, and raises NoAnswer as that does.
         """
         finished, pace = 0, LateAgents(len(requests))
         made = partial(_made, read or read_answer, answer)
@@ -126,7 +126,7 @@ class Fanout:
                 await on_progress(finished)
             return outcome
 
-        with self._means.pulse.felt():
+        with self._means.lag.measured():
             async with second_tries(inquiries, pace, self._on_again):
                 outcomes = await asyncio.gather(*(one(inquiry) for inquiry in inquiries))
         return RoundOutcome(

@@ -1,7 +1,7 @@
-"""Ask those of a round once more who have not answered when nearly all others have, and take the first answer.
+"""Ask the agents again that have not answered when nearly all others have, and take the first answer.
 
-A packet that is lost, or a kept connection that leads nowhere, holds one agent up for seconds. Agents share one look
-among all who ask the same while it is under way, so a second try costs the job nothing.
+A lost packet, or a kept connection that leads nowhere, delays one agent's answer for seconds. An agent uses one look
+for all who ask the same at the same time, so a second try costs the job nothing.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ MOST_SECOND_TRIES = 0.05
 """The share of a round that is asked a second time for being late; one at least, where several were asked."""
 
 SOONEST_LATE_SECONDS = 0.5
-"""Nobody is late sooner: what takes less is not worth a second connection."""
+"""No agent is late sooner: less is not worth a second connection."""
 
 _LATE = 1.5
 """So many times as long as it took nearly all others."""

@@ -1,7 +1,7 @@
-"""How far the event loop is behind: while it does not run no answer is received, and no agent is to blame for that.
+"""How far the event loop is behind: while it does not run, no answer is read, and no agent is to blame for that.
 
-A timer that is due every now and then tells it: by as much as it comes late, the loop has not run. Limits leave that
-time out. Whatever has come meanwhile is read before a limit ends the waiting for it.
+A periodic timer measures it: for as long as the timer is late, the loop has not run. Time limits leave that time out,
+and what has arrived by then is read before a limit expires.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ _SLACK_SECONDS = 0.01
 """Every timer is late by a little."""
 
 _TO_READ_SECONDS = 0.25
-"""For what lay there when the loop came to run again; once, also where that is past the deadline."""
+"""For what had arrived when the loop ran again; granted once, even past the deadline."""
 
 
 class LoopLag:
-    """The pulse of one event loop, felt while somebody waits for agents."""
+    """The lag of one event loop, measured while requests are in flight."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -28,22 +28,22 @@ class LoopLag:
 
     @property
     def behind_seconds(self) -> float:
-        """For how long the loop has not run, in all the time in which it was felt."""
+        """For how long the loop has not run, of all the time in which that was measured."""
         if self._timer is None:
             return self._missed_seconds
         return self._missed_seconds + _lateness(asyncio.get_running_loop().time() - self._due)
 
     def stopwatch(self) -> Callable[[], float]:
-        """Return what tells for how many seconds the loop has run since now."""
+        """Return a function that gives for how many seconds the loop has run since now."""
         began, behind_before = time.monotonic(), self.behind_seconds
         return lambda: max(0.0, time.monotonic() - began - (self.behind_seconds - behind_before))
 
     @contextmanager
-    def felt(self) -> Iterator[None]:
-        """Feel it, while inside."""
+    def measured(self) -> Iterator[None]:
+        """Measure the lag inside the block."""
         self._waiting += 1
         if self._timer is None:
-            self._expect_beat()
+            self._expect_tick()
         try:
             yield
         finally:
@@ -53,14 +53,14 @@ class LoopLag:
                 self._timer.cancel()
                 self._timer = None
 
-    def _expect_beat(self) -> None:
+    def _expect_tick(self) -> None:
         loop = asyncio.get_running_loop()
         self._due = loop.time() + _EVERY_SECONDS
-        self._timer = loop.call_at(self._due, self._beat)
+        self._timer = loop.call_at(self._due, self._tick)
 
-    def _beat(self) -> None:
+    def _tick(self) -> None:
         self._missed_seconds = self.behind_seconds
-        self._expect_beat()
+        self._expect_tick()
 
     @asynccontextmanager
     async def limit(self, seconds: float, *, due: float) -> AsyncIterator[asyncio.Timeout]:

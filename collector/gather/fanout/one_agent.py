@@ -9,7 +9,7 @@ from typing import Generic
 import httpx
 
 from collector.concurrency.threads import run_in_thread
-from collector.gather.failures import Again, NoAnswer, no_connection, not_heard
+from collector.gather.failures import Again, NoAnswer, collector_too_busy, no_connection
 from collector.gather.fanout.loop_lag import LoopLag
 from collector.gather.fanout.one_request import Exchange
 from collector.gather.fanout.slots import LEAST_SECONDS, Slots
@@ -46,7 +46,7 @@ class Means:
     most_bytes: int
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     one_reader: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    pulse: LoopLag = field(default_factory=LoopLag)
+    lag: LoopLag = field(default_factory=LoopLag)
 
 
 class Inquiry(Generic[T]):
@@ -73,9 +73,9 @@ class Inquiry(Generic[T]):
 
     async def pursue(self, on_again: Callable[[Again], None]) -> Answered[T]:
         """Return the answer. Raises NoAnswer, by the deadline."""
-        began, behind_before = time.monotonic(), self._means.pulse.behind_seconds
+        began, behind_before = time.monotonic(), self._means.lag.behind_seconds
         try:
-            async with self._means.pulse.limit(self.deadline.seconds_left, due=self.deadline.at) as self._limit:
+            async with self._means.lag.limit(self.deadline.seconds_left, due=self.deadline.at) as self._limit:
                 return await self._first_of_two(on_again)
         except TimeoutError:
             if self._second_answer is not None:
@@ -85,11 +85,11 @@ class Inquiry(Generic[T]):
             failure = error
         finally:
             self.ended = True
-        behind = self._means.pulse.behind_seconds - behind_before
-        raise not_heard(behind) if self._is_ours(failure, behind, time.monotonic() - began) else failure
+        behind = self._means.lag.behind_seconds - behind_before
+        raise collector_too_busy(behind) if self._is_ours(failure, behind, time.monotonic() - began) else failure
 
     def _is_ours(self, failure: NoAnswer, behind: float, seconds: float) -> bool:
-        """Is there no answer because we could not hear it, rather than after all the time that one may take?"""
+        """Is there no answer because we were too busy to read it, rather than because its time is over?"""
         had_its_time = (
             self._connecting_seconds + LEAST_SECONDS >= CONNECT_SECONDS
             or self._held_seconds + LEAST_SECONDS >= self._means.node_seconds
@@ -148,20 +148,20 @@ class Inquiry(Generic[T]):
         async with means.turns.turn(due=self.deadline.at, tries=self._tries, may_give_way=may_give_way) as turn:
             self._tries += 1
             await asyncio.sleep(0)  # the rest of the round takes its places: that tells how many wait
-            self.began, heard_seconds = self.began or time.monotonic(), means.pulse.stopwatch()
+            self.began, running_seconds = self.began or time.monotonic(), means.lag.stopwatch()
             seconds = min(means.node_seconds - self._held_seconds, self.deadline.seconds_left)
             if self._failure is not None and seconds < _WORTH_A_TRY_SECONDS:
                 raise self._failure
             exchange = Exchange(means.client, most_bytes=means.most_bytes)
             try:
-                async with means.pulse.limit(seconds, due=self.deadline.at) as turn.limit:
+                async with means.lag.limit(seconds, due=self.deadline.at) as turn.limit:
                     return await self._answer(exchange, seconds)
             except TimeoutError:
-                raise self._too_late(exchange, heard_seconds(), gave_way=turn.gave_way) from None
+                raise self._too_late(exchange, running_seconds(), gave_way=turn.gave_way) from None
             finally:
-                self._held_seconds += heard_seconds()
+                self._held_seconds += running_seconds()
                 if self._failure is None and self.deadline.seconds_left <= 0:  # both limits ended at one moment
-                    self._failure = self._too_late(exchange, heard_seconds())
+                    self._failure = self._too_late(exchange, running_seconds())
 
     def _too_late(self, exchange: Exchange, seconds: float, *, gave_way: bool = False) -> NoAnswer:
         if exchange.is_connecting:
@@ -189,12 +189,12 @@ class Inquiry(Generic[T]):
         connect_seconds = min(0.9 * seconds, max(LEAST_SECONDS, share), CONNECT_SECONDS - self._connecting_seconds)
         fresh = self._tries > 1
         while True:
-            url, heard_seconds = self.request.address.url + self.request.path, self._means.pulse.stopwatch()
+            url, running_seconds = self.request.address.url + self.request.path, self._means.lag.stopwatch()
             try:
                 return await exchange.fetch(url, self.request.parameters, connect_seconds=connect_seconds, fresh=fresh)
             except NoAnswer as failure:
                 if failure.again is Again.NO_CONNECTION:
-                    self._connecting_seconds += min(connect_seconds, heard_seconds())
+                    self._connecting_seconds += min(connect_seconds, running_seconds())
                     raise no_connection(self._connecting_seconds) from failure
                 if exchange.status != 404 or self.request.otherwise is None:
                     raise

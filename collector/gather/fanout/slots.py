@@ -1,13 +1,13 @@
-"""A bounded number of agents are asked at a time; those that hang give their turns to others that were never asked.
+"""A limited number of agents are asked at a time; those that hang give their turns to others that were never asked.
 
-Without that, as many agents that hang as there are turns would keep all others from being asked. Being slow is not
-hanging: where everybody is slow, taking turns away would only waste what they have done. So a turn gives way
+Otherwise as many hanging agents as there are turns would block all others. Slow is not hung: if all agents are slow,
+taking turns away would only waste what they have done. So a turn is taken away
 
-1. only while somebody waits who has not been asked at all,
-2. only where it was overtaken by many that began later, or where for a while nobody has come to an end, and
-3. only so far that half of the turns are left to those who hold them.
+1. only while an agent waits that has not been asked at all,
+2. only if it was overtaken by many that began later, or if no turn has ended for a while, and
+3. only so far that half of the turns are left to those that hold them.
 
-Whoever gave way is asked again after those who were never asked.
+An agent that gave way is asked again after those that were never asked.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from heapq import heappop, heappush
 from itertools import count
 
 LEAST_SECONDS = 0.25
-"""Nobody gives way sooner: connections across a site take milliseconds."""
+"""No turn is taken away sooner: connections across a site take milliseconds."""
 
 _EVERY_SECONDS = 0.1
-"""How often it is seen to that nobody holds the others up."""
+"""How often turns are checked."""
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class Slots:
 
     @asynccontextmanager
     async def turn(self, *, due: float, tries: int = 0, may_give_way: bool = True) -> AsyncIterator[Turn]:
-        """Wait for a turn; who has had fewer `tries` comes first. `due`: when an answer is, by the loop's clock."""
+        """Wait for a turn; fewer `tries` come first. `due`: when an answer is, by the loop's clock."""
         await self._wait(tries)
         turn = Turn(asyncio.get_running_loop().time(), due, self._ended, may_give_way)
         self._held.add(turn)

@@ -27,7 +27,7 @@ _Address = tuple[socket.AddressFamily, tuple[Any, ...]]
 
 
 class Backend(httpcore.AsyncNetworkBackend):
-    """Connects. Neither `local_address` nor `socket_options` are heeded, for nobody here gives any."""
+    """Connects. `local_address` and `socket_options` are ignored: no caller here sets them."""
 
     async def connect_tcp(
         self,

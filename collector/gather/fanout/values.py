@@ -65,7 +65,7 @@ class Answered(Generic[T]):
     size_bytes: int
     took_seconds: float
     asked_at_ns: int = 0
-    """By our clock, as is the next: what the agent says of the time can be held against them."""
+    """By our clock, as is the next: the agent's own times can be compared with them."""
     answered_at_ns: int = 0
 
 
@@ -77,13 +77,13 @@ class Silent:
     missing: Missing
 
     def unanswered(self, *, host: str | None = None, ranks: str = "") -> Unanswered:
-        """Return it as the verdict takes it; `host` and `ranks` where an earlier answer told them."""
+        """Return it in the verdict's form, with `host` and `ranks` if an earlier answer gave them."""
         return Unanswered(host=self.address.host if host is None else host, missing=self.missing, ranks=ranks)
 
 
 @dataclass(frozen=True)
 class RoundOutcome(Generic[T]):
-    """The outcome of asking many, in the order in which they were asked, whoever answered first."""
+    """The outcome of asking many, in the order in which they were asked."""
 
     answered: tuple[Answered[T], ...]
     silent: tuple[Silent, ...]

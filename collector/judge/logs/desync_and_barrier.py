@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
-from collector.judge.logs.vote import Opinion, Witness, is_are, line_of
+from collector.judge.logs.vote import Opinion, Witness, line_of
 from collector.judge.logs.watchdog import INSIDE, MOST_LINES
 from shared.answer.diagnosis import Evidence
 from shared.answer.words import Kind
+from shared.plural import ranks_with
 from shared.ranks import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -155,7 +156,8 @@ def _barrier(
     culprits = tuple(r for r in culprits if r not in elsewhere)
     who = ranks_in_words(culprits) if culprits else f"group ranks {_words(named)}"
     reporter = f"group rank {place}" if rank is None else f"rank {rank}"
-    remarks = [f"{is_are(elsewhere)} named as well, but waited in another operation"] if elsewhere else []
+    named_too = ranks_with(elsewhere, "is", "are")
+    remarks = [f"{named_too} named as well, but waited in another operation"] if elsewhere else []
     remarks += (
         ["it reports reaching the barrier, too: late, or its message was lost"] if set(named) & set(reached) else []
     )

@@ -9,9 +9,10 @@ import re
 from collector.align.logs.attributed_lines import Statements, is_last_word_of, is_wait
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
-from collector.judge.logs.vote import Opinion, Witness, is_are, line_of
+from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
+from shared.plural import ranks_with
 from shared.ranks import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -70,7 +71,7 @@ def opinions_by_own_words(statements: Statements, observations: Observations) ->
             + tuple(_wait_line(rank, statements) for rank in waiting[:1]),
             cause=cause,
             remarks=(
-                f"{is_are(culprits)} named by what was logged before any wait; times are not compared",
+                f"{ranks_with(culprits, 'is', 'are')} named by what was logged before any wait; times are not compared",
                 *dict.fromkeys(remark for event in failed.values() for remark in remarks_on(event)),
             ),
         )

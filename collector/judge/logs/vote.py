@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
-from shared.ranks import fold, ranks_in_words
+from shared.ranks import fold
 from shared.wire.log_events import LogEvent
 
 
@@ -50,9 +50,3 @@ def line_of(event: LogEvent, rank: int | None, about: Iterable[int] = ()) -> Log
     says = "says" if rank is None else "logged"
     ranks = fold(about) if rank is None else fold({rank, *about})
     return LogEvidence(ranks=ranks, text=f"{who} {says} so{when}", path=event.path, line=event.text)
-
-
-def is_are(ranks: Iterable[int]) -> str:
-    """`rank 3 is`, `ranks 1-2 are`."""
-    several = tuple(ranks)
-    return f"{ranks_in_words(several)} {'is' if len(several) == 1 else 'are'}"

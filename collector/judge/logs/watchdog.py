@@ -15,9 +15,10 @@ from collector.align.groups.signature_rules import Facts
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import GroupKey, Membership
 from collector.align.logs.watchdog_marks import GroupMarks, Timeout, comparable, marks_of
-from collector.judge.logs.vote import Opinion, Witness, is_are, line_of
+from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.diagnosis import Evidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
+from shared.plural import either, ranks_with
 from shared.ranks import fold, ranks_in_words
 from shared.wire.log_events import EventKind
 
@@ -159,7 +160,8 @@ def _behind(key: GroupKey, marks: GroupMarks, membership: Membership) -> Opinion
     told = "; ".join(f"{ranks_in_words((rank,))} at {marks.enqueued[rank]}" for rank in behind[:MOST_LINES])
     op = next((stuck[rank].op for rank in waiting if stuck[rank].op is not None), None)
     what = f"{op or 'the operation'} #{awaited} of {key}"
-    said = f"{is_are(named)} not past #{marks.enqueued[behind[0]]}, and {ranks_in_words(waiting)} waited in {what}"
+    reached = f"{ranks_with(named, 'is', 'are')} not past #{marks.enqueued[behind[0]]}"
+    said = f"{reached}, and {ranks_in_words(waiting)} waited in {what}"
     if not named:
         said = f"{ranks_in_words(waiting)} waited in {what}, which {ranks_in_words(behind)} had not reached"
     return Opinion(
@@ -229,6 +231,11 @@ def _size_by(timeout: Timeout) -> int | None:
     return many // one if spread and one > 0 and many % one == 0 else None
 
 
+def _logs_without(silent: int) -> str:
+    others = either(silent, "other rank does", f"other {silent} do")
+    return f"the logs of the {others} not say where {either(silent, 'it was', 'they were')}"
+
+
 def _together(key: GroupKey, marks: GroupMarks, membership: Membership, speakers: frozenset[int]) -> Opinion | None:
     """3. All who speak wait in the same operation; one reporter is enough to say what it waited for."""
     stuck = dict(comparable(marks))
@@ -238,8 +245,7 @@ def _together(key: GroupKey, marks: GroupMarks, membership: Membership, speakers
     first = next(timeout for timeout in stuck.values() if timeout.op is not None)
     size = membership.size_of(key) or _size_by(first)
     silent = None if size is None else size - len(ranks)
-    others = "other rank does" if silent == 1 else f"other {silent} do"
-    rest = "" if not silent else f"; the logs of the {others} not say where {'it was' if silent == 1 else 'they were'}"
+    rest = f"; {_logs_without(silent)}" if silent else ""
     partner = tuple(rank for rank in speakers if rank not in stuck) if size == 2 and silent == 1 else ()
     partner = partner if len(partner) == 1 and len(speakers) == 2 else ()
     all_known = silent is None and len(ranks) > 1 and speakers == set(ranks)

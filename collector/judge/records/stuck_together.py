@@ -16,7 +16,7 @@ from collector.judge.records.mismatch import is_compared
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.words import Cause, Certainty, Kind
 from shared.formats.recorder.coalesced import COALESCED
-from shared.ranks import ranks_in_words
+from shared.plural import ranks_with
 
 _OPEN_WORLD = "the world size is unknown: a rank that left no dump may be the missing one"
 
@@ -96,7 +96,7 @@ def _completed_by(edge: Edge) -> tuple[str, ...]:
     if not left_behind(edge):
         return ()
     done = edge.group.completed_at(edge.sequence or 0)
-    return (f"{ranks_in_words(done)} {'has' if len(done) == 1 else 'have'} completed it",)
+    return (f"{ranks_with(done, 'has', 'have')} completed it",)
 
 
 def _no_divergence(op: str) -> str:

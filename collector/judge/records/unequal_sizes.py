@@ -13,6 +13,7 @@ from math import prod
 from collector.align.groups.process_groups import GroupView
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_EARLIER, is_majority
 from collector.judge.records.mismatch import Mismatch, signature_at
+from shared.plural import ranks_with
 from shared.ranks import ranks_in_words
 from shared.wire.trace import Signature, Trace
 
@@ -150,7 +151,7 @@ def _as_much_back(group: GroupView, sequence: int, told: _Told) -> Mismatch | No
     if not odd or any(not (one.input_sizes and one.output_sizes) for one in told.values()):
         return None
     culprits = tuple(sorted(odd)) if is_majority(len(told) - len(odd), len(told)) else ()
-    remark = f"{ranks_in_words(sorted(odd))} {'expects' if len(odd) == 1 else 'expect'} another size than put in"
+    remark = f"{ranks_with(odd, 'expects', 'expect')} another size than put in"
     return _mismatch(group, sequence, told, culprits=culprits, odd=odd, remark=remark)
 
 

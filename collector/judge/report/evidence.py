@@ -112,11 +112,11 @@ def _sequence(fault: Fault, observations: Observations) -> SequenceEvidence:
     waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
     waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, observations)
     where = f"sequence {sequence} of group {_named(group.ref)}"
-    came = f"{_has(absent)} not" if absent else "no member is known to be absent"
+    came = f"{ranks_with(absent, 'has', 'have')} not" if absent else "no member is known to be absent"
     last_issued = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
     return SequenceEvidence(
         ranks=fold(group.members),
-        text=f"{_has(waiting)} issued {where}, {came} (last issued: {last_issued})",
+        text=f"{ranks_with(waiting, 'has', 'have')} issued {where}, {came} (last issued: {last_issued})",
         group=group.ref,
         sequence=sequence,
         issued={mark: fold(ranks) for mark, ranks in sorted(issued.items())},
@@ -124,10 +124,6 @@ def _sequence(fault: Fault, observations: Observations) -> SequenceEvidence:
         absent=fold(absent),
         waited_seconds=waited,
     )
-
-
-def _has(ranks: tuple[int, ...]) -> str:
-    return ranks_with(ranks, "has", "have")
 
 
 def _waited(edges: Sequence[Edge], sequence: int, observations: Observations) -> float | None:

@@ -24,10 +24,11 @@ from shared.wire.stacks import Frame
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
 
-def finding_of(fault: Fault, observations: Observations) -> Finding:
-    """Put one fault into the contract's form."""
+def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evidence, ...] | None = None) -> Finding:
+    """Put one fault into the contract's form; `evidence` replaces what the observations show for it."""
     cause = cause_of(fault, observations)
     since, lasted = since_of(fault, observations)
+    shown = evidence_of(fault, observations) if evidence is None else evidence
     return Finding(
         kind=fault.kind,
         cause=cause,
@@ -44,7 +45,7 @@ def finding_of(fault: Fault, observations: Observations) -> Finding:
         lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),
         remarks=(*fault.remarks, *filter(None, (restart_in_words(observations),))),
-        evidence=(*evidence_of(fault, observations), *restart_evidence(observations)),
+        evidence=(*shown, *restart_evidence(observations)),
         next_steps=next_steps_for(fault, cause, observations),
     )
 
@@ -83,23 +84,12 @@ def sampled_finding(straggler: SampledStraggler, observations: Observations) -> 
 
 
 def _slow(fault: Fault, observations: Observations, evidence: tuple[Evidence, ...]) -> Finding:
+    """Describe the culprit as it was while it worked: in the last look it may wait like the others."""
     rank = fault.culprits[0]
     activity = at_work(observations.roster.ranks[rank])
     cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
-    observations = replace(observations, activities={**observations.activities, rank: activity})
-    return Finding(
-        kind=fault.kind,
-        cause=cause,
-        certainty=fault.certainty,
-        culprits=tuple(culprit_of(rank, observations) for rank in fault.culprits),
-        victims=fold(fault.victims),
-        group=None if fault.group is None else fault.group.ref,
-        where=_where(fault, observations),
-        summary=summary_of(fault, cause, observations),
-        remarks=fault.remarks,
-        evidence=evidence,
-        next_steps=next_steps_for(fault, cause, observations),
-    )
+    working = replace(observations, activities={**observations.activities, rank: activity})
+    return finding_of(replace(fault, cause=cause), working, evidence=evidence)
 
 
 def culprit_of(rank: int, observations: Observations) -> Culprit:

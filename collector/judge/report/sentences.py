@@ -22,7 +22,7 @@ from shared.wire.trace import Signature
 
 _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
-"""The longest interval that may be asked for."""
+"""The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
 _MOST_EXITS = 6
 """Ways to end that are told: of a thousand ranks nearly all end alike."""
@@ -142,7 +142,7 @@ def _where_to_look(ranks: Sequence[int], *, live: bool) -> str:
 
 def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
     """Say who waits for whom."""
-    return f"{_wait(waiters)} for {ranks_in_words(others)}"
+    return f"{ranks_with(waiters, 'waits', 'wait')} for {ranks_in_words(others)}"
 
 
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
@@ -151,9 +151,12 @@ def _again(reading: Interpretation, observations: Observations) -> NextStep:
         return NextStep(text=_MORE_FILES)
     text = "look again, with more time between the looks"
     left = reading.decided_after
-    interval = _LOOK_AGAIN_SECONDS if left is None else min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
-    options = ("--interval", str(interval), "--timeout", str(interval + _FOR_THE_LOOKS_SECONDS))
-    return about_job(text, "unhang", "diagnose", *options, job=observations.roster.job)
+    if left is None:
+        apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
+        return about_job(text, "unhang", "diagnose", *apart, job=observations.roster.job)
+    patience = min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
+    text = "give it longer: only time tells slow from stuck"
+    return about_job(text, "unhang", "diagnose", "--patience", str(patience), job=observations.roster.job)
 
 
 def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
@@ -183,7 +186,7 @@ def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
 
 
 def _not_started(fault: Fault, observations: Observations) -> str:
-    waits = f"{_wait(fault.victims)} in rendezvous"
+    waits = f"{ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
     if fault.culprits:
         return f"the job does not start: {ranks_in_words(fault.culprits)} never arrived; {waits}"
     if len(fault.victims) == observations.roster.world_size:
@@ -205,14 +208,14 @@ def _operation(fault: Fault) -> str:
 def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
     inside = f" in{at}" if at else ""
     if not fault.culprits:
-        return f"{_wait(fault.victims)}{inside}, and the other ranks are not in communication"
+        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, and the other ranks are not in communication"
     them = either(fault.culprits, "it", "them")
     if fault.kind is Kind.RANK_MISSING and not observations.roster.live and fault.victims:
-        waits = f"{_wait(fault.victims)} for {them}{inside}"
+        waits = f"{ranks_with(fault.victims, 'waits', 'wait')} for {them}{inside}"
         return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
     said = ranks_with(fault.culprits, *_PREDICATES.get(fault.kind, _NOT_JOINED))
     said = said.format(node=on_silent_nodes(fault.culprits, observations))
-    victims = f"; {_wait(fault.victims)} for {them}" if fault.victims else ""
+    victims = f"; {ranks_with(fault.victims, 'waits', 'wait')} for {them}" if fault.victims else ""
     return f"{said}{at or ' the others'}{_where(fault, cause, observations)}{victims}"
 
 
@@ -228,10 +231,6 @@ def _stuck(fault: Fault, at: str) -> str:
     match = "; recorded arguments match" if fault.op is None or is_compared(fault.op) else ""
     stuck = ranks_with(fault.victims, "is stuck", "are stuck")
     return f"{stuck} in{at or ' communication'}: all ranks entered it, not all completed it{match}"
-
-
-def _wait(ranks: Sequence[int]) -> str:
-    return ranks_with(ranks, "waits", "wait")
 
 
 def _mismatch(fault: Fault, at: str) -> str:

@@ -55,7 +55,7 @@ class AgentStates(Value):
 
 @router.get("", response_model=AgentStates, summary="List the agents")
 async def list_agents(service: ServiceDependency) -> Response:
-    """Ask every agent for its ranks, within five seconds, and tell which answered."""
+    """Ask every agent for its ranks, within five seconds, and show which answered."""
     found = await service.find()
     silent = {each.address.url: each for each in found.silent}
     states = [
@@ -78,7 +78,7 @@ async def register(
     request: Request,
     service: ServiceDependency,
 ) -> Response:
-    """Know this agent for `lease_seconds`. One that does not register again is lost, and its node told as silent."""
+    """Register this agent for `lease_seconds`. One that does not register again is lost, and its node is reported."""
     await service.may_register(request)
     leases = service.inventory.leases
     if leases is None:

@@ -71,7 +71,14 @@ class Options(Value):
         default=None, description="Last records asked per group."
     )
     deadline_seconds: float | None = Field(
-        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due."
+        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due; then without patience."
+    )
+    patience_seconds: float | None = Field(
+        default=None,
+        strict=True,
+        ge=0.0,
+        le=3600.0,
+        description="How much later it may come where only time tells slow from stuck.",
     )
     native: NativePolicy | None = Field(
         default=None, description="Whose native stacks to read; this stops a process for about a second."
@@ -103,9 +110,9 @@ async def diagnose_job(
     """Look at the job, twice by default, and judge what was seen.
 
     Answers 200 with the diagnosis if it is ready within `wait` seconds, else 202; the work goes on in either case.
-    Whoever asks about a job that is being diagnosed joins that run, also at another collector that shares the
-    store: its options then stand. Which verdict it is
-    says nothing about the status: a hung job is a 200 as well. 404: no agent knows such a job.
+    A request about a job that is being diagnosed joins that run, also at another collector that shares the store: the
+    options of the first request apply. The status does not depend on the verdict: a hung job is a 200, too. 404: no
+    agent knows such a job.
     """
     media = choose_media(accept, _MEDIA)
     run = await service.start(_with(service.question(job), options))
@@ -163,6 +170,8 @@ def _with(question: Question, options: Options | None) -> Question:
     if options is None:
         return question
     given = options.model_dump(exclude_none=True)
+    if options.deadline_seconds is not None:
+        given.setdefault("patience_seconds", 0.0)
     return Question.model_validate({**question.model_dump(), **given})
 
 

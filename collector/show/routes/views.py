@@ -122,7 +122,7 @@ WithStacks = Annotated[Looked, Depends(_with_stacks)]
 WithoutStacks = Annotated[Looked, Depends(_without_stacks)]
 Briefly = Annotated[Looked, Depends(_briefly)]
 EveryRank = Annotated[Looked, Depends(_every_rank)]
-"""A few ranks of a job do not tell whether it was started as a whole."""
+"""A few ranks of a job do not show whether it was started as a whole."""
 
 
 @router.get(

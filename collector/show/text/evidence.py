@@ -34,7 +34,7 @@ Stack = tuple[Place, ...]
 def evidence_lines(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[Line]:
     """Return the evidence of a finding, each piece headed by its kind.
 
-    Waits are left out: they stand in the table of who waits for whom. So are stacks that are `shown` elsewhere.
+    Waits are left out: they are in the table of who waits for whom. So are stacks that are `shown` elsewhere.
     """
     items = [evidence for evidence in finding.evidence if not isinstance(evidence, WaitEvidence)]
     kinds = [[evidence.kind] for evidence in items]
@@ -51,7 +51,7 @@ def evidence_lines(finding: Finding, width: int, *, shown: Collection[Stack] = (
 
 
 def _details(evidence: Evidence, width: int, shown: Collection[Stack]) -> list[Line]:
-    """Return what stands under the sentence: lines of the job's own, and what the sentence cannot hold."""
+    """Return the lines below the sentence: the job's own, and details that do not fit into the sentence."""
     match evidence:
         case SequenceEvidence() if evidence.waited_seconds is not None:
             return [line(f"waited for {evidence.waited_seconds:.0f} s", Style.DIM)]
@@ -69,7 +69,7 @@ def _details(evidence: Evidence, width: int, shown: Collection[Stack]) -> list[L
 
 
 def sides_of(finding: Finding) -> tuple[Side, ...]:
-    """Return the opinions that stand against each other, of the first evidence that holds them."""
+    """Return the opposing sides, of the first evidence that has them."""
     found = (evidence.sides for evidence in finding.evidence if isinstance(evidence, SignatureEvidence))
     return next(found, ())
 

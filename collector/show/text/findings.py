@@ -23,7 +23,7 @@ MEANING = {
     Certainty.SUPPORTED: "two independent weaker sources agree",
     Certainty.SUSPECTED: "one weaker source, or a tie",
 }
-"""What each word of certainty stands for, shown wherever one is used."""
+"""What each word of certainty means, shown wherever one is used."""
 
 _NOBODY = {
     Kind.COLLECTIVE_MISMATCH: "no side has a majority, so none is blamed",
@@ -40,7 +40,7 @@ _NOW = 11
 def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[tuple[str, list[Line]]]:
     """Return the blocks of a finding, each under its label, without those that are empty.
 
-    `shown` are stacks that stand elsewhere, and are not repeated.
+    `shown` are stacks that are shown elsewhere, and not repeated.
     """
     waiting = [] if finding.cycle else wait_lines(finding, width)
     rest = "victims" if finding.culprits else "all waiting" if waiting or finding.cycle else "waiting"

@@ -8,7 +8,7 @@ from shared.answer.diagnosis import Place
 from shared.plural import counted
 
 MOST_FRAMES = 8
-"""Of one list. The innermost ones tell where a rank is; the outer ones are alike everywhere."""
+"""Of one list. The innermost ones show where a rank is; the outer ones are alike everywhere."""
 
 _LONGEST_FUNCTION = 44
 

@@ -17,7 +17,7 @@ from collector.show.text.text import about_text, headline_text
 from shared.answer.diagnosis import Diagnosis, Finding, NextStep
 
 _WIDTH = 96
-"""Of what stands in fences: what a ticket shows without scrolling sideways."""
+"""Width of code blocks: what a ticket shows without scrolling sideways."""
 
 _MOST_FINDINGS = 10
 _MOST_GAPS = 20

@@ -60,7 +60,7 @@ def _tree(tree: Sequence[StackTreeNode]) -> Iterator[Line]:
 
 
 def _below(nodes: Sequence[StackTreeNode], told: str, margin: str) -> Iterator[tuple[StackTreeNode, str, str, str]]:
-    """Yield each node with what stands before it, before its children, and the ranks told above it."""
+    """Yield each node with its prefix, that of its children, and the ranks shown above it."""
     if len(nodes) == 1:
         yield nodes[0], margin, margin, told
         return
@@ -70,7 +70,7 @@ def _below(nodes: Sequence[StackTreeNode], told: str, margin: str) -> Iterator[t
 
 
 def _node_line(node: StackTreeNode, head: str, told: str) -> Line:
-    """The ranks stand on a line only where they differ from those above."""
+    """A line shows the ranks only if they differ from those above."""
     ranks = "" if node.ranks == told else f"[{folded(node.ranks)}] "
     frame = Span(place_text(node.place), Style.PLAIN if node.children else Style.WARNING)
     return (Span(head, Style.DIM), Span(ranks, Style.BOLD), frame)

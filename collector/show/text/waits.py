@@ -99,7 +99,7 @@ def _edge(row: tuple[str, str, str], widths: Sequence[int], width: int, culprits
     for_whom = _target(waits_for, culprits)
     arrow = Span(" → ", Style.DIM)
     if not what:
-        return [(Span(who), Span(" → waiting for ", Style.DIM), for_whom)]
+        return [(Span(who), arrow, for_whom)]
     if sum(widths[:2]) + 2 * len(arrow.text) + display_width(for_whom.text) <= width:
         return [(Span(pad(who, widths[0])), arrow, Span(pad(what, widths[1])), arrow, for_whom)]
     return [(Span(who),), (arrow, Span(what)), (arrow, for_whom)]
@@ -126,7 +126,7 @@ def ring_lines(cycle: Sequence[Wait], width: int) -> list[Line]:
 
 
 def _ring_step(wait: Wait, step: str, rail: str, under: str, width: int) -> list[Line]:
-    """The target follows on the same line where it fits; the call site stands below."""
+    """The target follows on the same line if it fits; the call site is below."""
     for_whom = f"waits for {ranks_text(wait.waits_for)}"
     whole = f"{step}  {for_whom}"
     lines: list[Line] = [(Span(rail, Style.BAD), Span(whole))]

@@ -3,7 +3,7 @@
 A communicator is a local pointer in these lines. Across processes it is known by the commId that Init lines print, or,
 made by a split, by its parent, the number of the split and its colour. `opCount` is hexadecimal, counts per
 communicator, and is always 0 in some versions: then calls are counted, where the log is there from the beginning.
-Lines of several processes may share a file, or even a line: the header nearest before a call tells whose it is.
+Lines of several processes may share a file, or even a line: the nearest header before a call shows whose it is.
 """
 
 import re
@@ -87,9 +87,9 @@ class _Reading:
             self.open[key] = _Open(host, pid, int(match["size"]), identity, int(match["rank"]), whole=True)
 
     def _identity(self, match: re.Match[str], host: str, pid: int, known: _Open | None) -> str:
-        told = _IDENTITY.search(match["rest"])
-        if told is not None:
-            return told[1]
+        identity = _IDENTITY.search(match["rest"])
+        if identity is not None:
+            return identity[1]
         parent = _PARENT.search(match["rest"])
         if parent is None:  # the Init COMPLETE line of a split may name neither
             return known.identity if known is not None and not known.calls else ""
@@ -120,11 +120,11 @@ def _writer(headers: list[tuple[int, str, int]], start: int) -> tuple[str, int]:
 def find_communicators(
     lines: Iterable[str], *, ended: bool = True, whole: bool = True
 ) -> tuple[LoggedCommunicator, ...]:
-    """Return every communicator that some lines of one file tell of, in the order of hosts and pids.
+    """Return every communicator in some lines of one file, in the order of hosts and pids.
 
     `ended`: does the file end with a whole line? One written in blocks does not, and lacks the last calls. NCCL writes
-    its debug file line by line, but a standard output that is no terminal in blocks (`src/debug.cc`), which is told by
-    the lines of others in it.
+    its debug file line by line, but a standard output that is no terminal in blocks (`src/debug.cc`): lines of others
+    in the file show that it is one.
     `whole`: are all its lines here? Where the middle is left out, calls without numbers cannot be counted.
     """
     reading = _Reading()
@@ -142,7 +142,7 @@ def find_communicators(
 
 
 def _is_strange(line: str) -> bool:
-    """Has somebody else than NCCL written it?"""
+    """Was it written by something other than NCCL?"""
     return "NCCL " not in line and not line.isspace() and line != ""
 
 

@@ -1,9 +1,9 @@
-"""Finds in log lines what tells about a hang: timeouts, mismatches, lost connections, exceptions.
+"""Finds log lines that matter for a hang: timeouts, mismatches, lost connections, exceptions.
 
 Logs are dirty: colours, several processes in one line, launchers' prefixes, lines repeated or cut. A line is
-first cleaned and, where lines of several ranks were glued together, cut apart at the ranks' marks. Which
-rank wrote a line is told by its `[rankN]:` mark (PyTorch 2.2 on), else by whoever knows whose file it is, else by the
-marks of which the caller knows that they name ranks in this job.
+first cleaned and, where lines of several ranks were glued together, cut apart at the ranks' marks. The
+rank that wrote a line is known by its `[rankN]:` mark (PyTorch 2.2 on), else by the owner of the file, else by
+the marks that are known to name ranks in this job.
 """
 
 import re
@@ -38,7 +38,7 @@ _REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
 
 
 _Found = tuple[int, EventKind, str, dict[str, str]]
-"""A line's number, what it tells, the line, and what was read from it."""
+"""A line's number, its kind, the line, and what was parsed from it."""
 
 
 def clean_line(line: str) -> str:
@@ -84,7 +84,7 @@ def _may_tell(text: str) -> bool:
 
 
 def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[_Found]:
-    """Add the tracebacks' ends. What else such a line tells gets the operation from the traceback's frames."""
+    """Add the tracebacks' ends. Other events of such a line get the operation from the traceback's frames."""
     endings = {ending.number: ending for ending in find_exceptions(pieces, labels)}
     for number, kind, line, fields in found:
         call = endings[number].call if number in endings else None

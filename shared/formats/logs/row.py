@@ -1,7 +1,7 @@
 """What a row of the tables of log lines is.
 
-Over each pattern stands a line that it must match, made up in the grammar of the program that prints it; its origin
-stands behind. A pattern is tried only on lines that hold its `hint`, which keeps a log without events nearly free.
+Above each pattern is a line that it must match, made up in the grammar of the program that prints it, with its
+origin. A pattern is tried only on lines that hold its `hint`, which keeps a log without events nearly free.
 No pattern can backtrack far: repetitions are bounded or end at a character of their own.
 """
 

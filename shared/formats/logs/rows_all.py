@@ -1,4 +1,4 @@
-"""All kinds of log lines that tell about a hang, and the parts that lines of different kinds share."""
+"""All kinds of log lines that matter for a hang, and the parts that lines of different kinds share."""
 
 import re
 

@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timedelta
 
 _LOOKED_AT = 300
-"""A stamp stands near the line's beginning, or right behind a rank's mark."""
+"""A timestamp is near the line's beginning, or right after a rank's mark."""
 
 # [E1121 09:10:11.123456789 ProcessGroupNCCL.cpp:655]     [W606 09:09:08.1 …]: the month has no leading zero in PyTorch
 # E1121 09:10:11.123000 4242 torch/distributed/elastic/multiprocessing/api.py:988]

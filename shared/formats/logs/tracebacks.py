@@ -29,7 +29,7 @@ class Ending(NamedTuple):
     number: int
     fields: dict[str, str]
     call: str | None
-    """The function of torch.distributed that was called, where a frame tells it."""
+    """The function of torch.distributed that was called, if a frame shows it."""
     framed: bool
     """Was anything of the traceback there before it?"""
 

@@ -1,8 +1,8 @@
 """Who wrote a line: the marks that PyTorch, launchers and trainers put before it, and the header of NCCL.
 
-Some marks name the global rank wherever they stand: `[rank3]:` of PyTorch, and mpirun's. Others may as well be a place
-in a group (`[Rank 3]`), a local rank (torchrun's roles, `host:3`) or a task that runs several ranks (srun's labels).
-They tell whose lines belong together; for ranks they are taken only by who has read all files of a job: see `Naming`.
+Some marks always name the global rank: `[rank3]:` of PyTorch, and mpirun's. Others may also be a place in a group
+(`[Rank 3]`), a local rank (torchrun's roles, `host:3`) or a task that runs several ranks (srun's labels). They show
+which lines belong together; they count as ranks only once all files of a job have been read: see `Naming`.
 """
 
 import re
@@ -141,7 +141,7 @@ def naming_of(files: Iterable[Sequence[str]]) -> Naming:
     4. A number behind a host is local where two hosts have the same; a task is local to its step where two files do.
     """
     seen: dict[WriterMark, set[int]] = defaultdict(set)
-    homes: set[tuple[int, str]] = set()
+    numbered: set[tuple[int, str]] = set()
     hosts: set[str] = set()
     wrong: set[WriterMark] = set()
     for number, lines in enumerate(files):
@@ -153,11 +153,11 @@ def naming_of(files: Iterable[Sequence[str]]) -> Naming:
             for mark, rank in _numbers(line, label):
                 seen[mark].add(number)
                 wrong |= {mark} if sure not in (None, rank) else set()  # 2
-                homes |= {(rank, _host(line, label))} if mark is WriterMark.HOST else set()
+                numbered |= {(rank, _host(line, label))} if mark is WriterMark.HOST else set()
                 hosts |= {_host(line, label)} if mark is WriterMark.LOCAL else set()
     if len(seen[WriterMark.LOCAL]) > 1 or len(hosts) > 1:  # 3
         wrong.add(WriterMark.LOCAL)
-    if len({rank for rank, _ in homes}) < len(homes):  # 4
+    if len({rank for rank, _ in numbered}) < len(numbered):  # 4
         wrong.add(WriterMark.HOST)
     if len(seen[WriterMark.TASK]) > 1:
         wrong.add(WriterMark.TASK)

@@ -44,7 +44,7 @@ class CommunicatorBuilder:
         """`tally` makes a set of ranks, or raises InvalidInput where there are too many."""
         self.key = (hash_, secondary)
         self.size = size
-        self.homes: dict[int, int] = {}
+        self.processes: dict[int, int] = {}
         self._launched: dict[str, dict[int, Tally]] = defaultdict(lambda: defaultdict(tally))
         self._standings: dict[str, Tally] = defaultdict(tally)
         self._errors: dict[str, Tally] = defaultdict(tally)
@@ -67,7 +67,7 @@ class CommunicatorBuilder:
 
     def build(self) -> Communicator:
         """The value. Launches run from fewest to most."""
-        ranks = sorted(self.homes)
+        ranks = sorted(self.processes)
         return Communicator(
             hash=self.key[0],
             secondary_hash=self.key[1],
@@ -79,11 +79,11 @@ class CommunicatorBuilder:
             standings=_standings(self._standings),
             errors=_standings(self._errors),
             ranks=array("q", ranks),
-            peers=array("q", (self.homes[rank] for rank in ranks)),
+            peers=array("q", (self.processes[rank] for rank in ranks)),
         )
 
     def _size(self) -> int | None:
-        """As told; else, where a report was cut, as many as were counted and missed."""
+        """The reported size; else, if a report was cut, as many as were counted or missed."""
         counted = [sum(tally.number for tally in counts.values()) for counts in self._launched.values()]
         if self.size is not None or not counted:
             return self.size
@@ -116,7 +116,7 @@ class NetworkBuilder:
         return Tally()
 
     def peer(self, host: str, pid: int, gpu: str, status: RasStatus = RasStatus.RUNNING) -> int:
-        """Take note of a process; return its index. Trouble, once told, stays."""
+        """Record a process and return its index. Trouble, once reported, stays."""
         self.count()
         at = self._peers.setdefault((host, pid), len(self._known))
         if at == len(self._known):
@@ -128,7 +128,7 @@ class NetworkBuilder:
     def communicator(
         self, *place: str, hash_: str, secondary: str = "", size: int | None = None
     ) -> CommunicatorBuilder:
-        """The communicator at `place`, which tells those of one hash apart."""
+        """The communicator at `place`, which distinguishes those of the same hash."""
         found = self._communicators.get(place)
         if found is None:
             if len(self._communicators) >= MOST_COMMUNICATORS:

@@ -99,24 +99,24 @@ def _read_communicator(raw: dict[str, Any], builder: NetworkBuilder, place: int)
 
 def _read_rank(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBuilder) -> None:
     rank = _number(raw["rank"], MOST_RANK)
-    one.homes[rank] = _peer(raw, builder, RasStatus.RUNNING)
+    one.processes[rank] = _peer(raw, builder, RasStatus.RUNNING)
     status = _object(raw.get("status", {"init_state": 0}))
     one.standing(_status(status)).add(rank)
-    for told in (status.get("init_state", 0), status.get("async_error", 0)):
-        if _number(told) not in _FINE:
-            one.reporting(_ERRORS.get(told, f"error {told}")).add(rank)
+    for state in (status.get("init_state", 0), status.get("async_error", 0)):
+        if _number(state) not in _FINE:
+            one.reporting(_ERRORS.get(state, f"error {state}")).add(rank)
     for op, count in _object(raw.get("collective_counts", {})).items():
         one.launched(_text(op, 40), _number(count)).add(rank)
 
 
 def _read_missing(raw: dict[str, Any], one: CommunicatorBuilder, builder: NetworkBuilder) -> None:
     rank = _number(raw["rank"], MOST_RANK)
-    told = _object(raw.get("status", raw))  # older and shorter forms have no object of its own for it
-    dead, silent = told.get("considered_dead") is True, told.get("unresponsive") is True
+    answer = _object(raw.get("status", raw))  # older and shorter forms have no object of its own for it
+    dead, silent = answer.get("considered_dead") is True, answer.get("unresponsive") is True
     status = RasStatus.DEAD if dead else RasStatus.SILENT if silent else RasStatus.NOCOMM
     one.standing(status).add(rank)
     if "pid" in raw:
-        one.homes[rank] = _peer(raw, builder, RasStatus.RUNNING if status is RasStatus.NOCOMM else status)
+        one.processes[rank] = _peer(raw, builder, RasStatus.RUNNING if status is RasStatus.NOCOMM else status)
 
 
 def _peer(raw: dict[str, Any], builder: NetworkBuilder, status: RasStatus) -> int:

@@ -1,7 +1,7 @@
 """Reads RAS reports in text, of every NCCL from 2.24 on.
 
-Text lists only what is odd: of ranks whose counts differ the smaller sets by name, the largest by its size, and of
-communicators in order nothing but how many there are. A line that is not known is passed over.
+Text lists only what is unusual: of ranks whose counts differ, the smaller sets by name and the largest by its size; of
+healthy communicators only how many there are. Unknown lines are skipped.
 """
 
 import io
@@ -14,7 +14,7 @@ from shared.wire.ras import RasNetwork, RasStatus
 _LONGEST_LINE = 8192
 _MOST_NUMBER = 1 << 62
 LAST_HEADING = "Warnings\n========"
-"""Every report ends with this heading and what stands below it."""
+"""Every report ends with this heading and the lines below it."""
 ANY_COLLECTIVE = "collective"
 """Before 2.26 all collectives of a communicator are counted together."""
 
@@ -84,7 +84,7 @@ class _Reader:
         self._sizes: dict[str, int] = {}
         self._known = 0
         self._timeouts = 0
-        self._told = False
+        self._recognised = False
         self._processes = RasStatus.RUNNING
         self._one: CommunicatorBuilder | None = None
         self._all: list[CommunicatorBuilder] = []
@@ -95,7 +95,7 @@ class _Reader:
         """The set of ranks whose members are listed next."""
 
     def finish(self, data: bytes) -> RasNetwork:
-        if not self._told:
+        if not self._recognised:
             raise InvalidInput(f"not a RAS report: {quoted(data)}")
         for one in self._all:
             self._tie_lost(one)
@@ -104,13 +104,13 @@ class _Reader:
     def read(self, line: str) -> None:
         """Take in one line."""
         if version := _VERSION.match(line):
-            self._version, self._told = version[1], True
+            self._version, self._recognised = version[1], True
         elif line in _PROCESSES:
-            self._processes, self._one, self._told = _PROCESSES[line], None, True
+            self._processes, self._one, self._recognised = _PROCESSES[line], None, True
         elif row := _ROW.fullmatch(line):
             self._sizes[row["group"]] = int(row["size"])
             self._known += int(row["communicators"])
-            self._told = True
+            self._recognised = True
         elif begun := _COMMUNICATOR.fullmatch(line):
             self._begin(begun)
         elif process := _PROCESS.fullmatch(line):
@@ -120,7 +120,7 @@ class _Reader:
         elif lost := _LOST_PEER.fullmatch(line):
             status = RasStatus.DEAD if lost["event"] == "PEER_DEAD" else RasStatus.SILENT
             self._network.peer(lost["host"], int(lost["pid"]), lost["gpu"], status)
-            self._told = True
+            self._recognised = True
         elif timeouts := _TIMEOUTS.match(line):
             self._timeouts = int(timeouts[1])
         elif self._one is not None:
@@ -130,7 +130,7 @@ class _Reader:
         group, number, hash_ = begun[1], begun[2], begun[3]
         size = self._sizes.get(group)
         self._one = self._network.communicator(group, number, hash_, hash_=f"0x{hash_}", size=size)
-        self._op, self._tally, self._told = ANY_COLLECTIVE, None, True
+        self._op, self._tally, self._recognised = ANY_COLLECTIVE, None, True
         self._all.append(self._one)
 
     def _tie_lost(self, one: CommunicatorBuilder) -> None:
@@ -139,10 +139,10 @@ class _Reader:
         One rank is that one process; of several it is known what has become of all of them, not which is which.
         """
         silent, states = one.standing(RasStatus.SILENT), set(self._lost.values())
-        if not silent.ranks or silent.ranks & one.homes.keys() or len(silent.ranks) != len(self._lost):
+        if not silent.ranks or silent.ranks & one.processes.keys() or len(silent.ranks) != len(self._lost):
             return
         if len(self._lost) == 1:
-            one.homes[next(iter(silent.ranks))] = next(iter(self._lost))
+            one.processes[next(iter(silent.ranks))] = next(iter(self._lost))
         if states == {RasStatus.DEAD}:
             dead = one.standing(RasStatus.DEAD)
             for rank in silent.ranks:
@@ -163,8 +163,8 @@ class _Reader:
                     self._network.count()
                     tally.add(int(rank))
         elif several := _RANKS.fullmatch(line):
-            told = self._tally_of(several, one)
-            self._tally = None if told is None else self._counted(told, several["number"])
+            several_tally = self._tally_of(several, one)
+            self._tally = None if several_tally is None else self._counted(several_tally, several["number"])
         elif single := _RANK.fullmatch(line):
             self._read_rank(single, one)
 
@@ -178,7 +178,7 @@ class _Reader:
         if single["pid"] is not None:
             silent = tally is one.standing(RasStatus.SILENT)
             status = RasStatus.SILENT if silent else RasStatus.RUNNING
-            one.homes[rank] = self._network.peer(single["host"], int(single["pid"]), single["gpu"], status)
+            one.processes[rank] = self._network.peer(single["host"], int(single["pid"]), single["gpu"], status)
 
     def _tally_of(self, line: re.Match[str], one: CommunicatorBuilder) -> Tally | None:
         """The set that a line is about; None for one that only lists members."""

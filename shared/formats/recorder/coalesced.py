@@ -1,10 +1,10 @@
 """Batches of a flight record: the parts share the fate of the entry that ends them.
 
 A batch (`_coalescing_manager`, `batch_isend_irecv`, an all_gather or reduce_scatter of uneven sizes) is one piece of
-work. PyTorch records its parts without events, so that they stay "scheduled" for ever, and then one entry that starts
+work. PyTorch records its parts without events, so that they stay "scheduled" forever, and then one entry that starts
 and completes: `coalesced`, or since 2.8 the name of the operation, `ALLGATHER_coalesced`. All of them carry one pair of
 sequence numbers. Source: ProcessGroupNCCL.cpp, `endCoalescing` and the recording of coalesced operations; pull request
-150863 for the names. XCCL writes no such entry: there only what came later tells that a part is done.
+150863 for the names. XCCL writes no such entry: there only later operations show that a part is done.
 """
 
 from array import array

@@ -4,12 +4,12 @@ Format: torch/csrc/distributed/c10d/FlightRecorder.hpp, versions 2.0 to 2.10, it
 the forms before 2.0 (PyTorch 2.2: a bare list of entries; 2.3: `pg_config` without names),
 and JSON as the worker server's `fr_trace_json` writes it. Facts that decide correctness:
 
-- Gloo leaves `state` at "scheduled" for ever; an operation that has ended is `retired`. On NCCL "retired"
+- Gloo leaves `state` at "scheduled" forever; an operation that has ended is `retired`. On NCCL "retired"
   without "completed" means that it timed out.
 - `pg_status` is keyed by a per-process index, which only the entries tie to a group.
-- `pg_config` may be empty (Gloo): then nobody says who the members are.
+- `pg_config` may be empty (Gloo): then the members are not known.
 - Senders and receivers in `profiling_name` are group ranks.
-- The parts of a batch stay "scheduled"; the entry that ends it tells (see `coalesced`).
+- The parts of a batch stay "scheduled"; the entry that ends it shows their state (see `coalesced`).
 """
 
 import marshal
@@ -84,7 +84,7 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
             try:
                 return _build(load_plain(smaller), repeats)
             except UnreadableDump:
-                pass  # it only looked like PyTorch's layout, or is broken: read all of it, and tell by that
+                pass  # it only looked like PyTorch's layout, or is broken: read all of it to find out
     is_tree = data[:1] != b"\x80"
     return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
 
@@ -148,7 +148,7 @@ class _Builder:
     """Fills the tables and columns of one trace."""
 
     def __init__(self, *, is_tree: bool, most_records: int) -> None:
-        """`is_tree`: nothing stands in the dump in two places, as a pickle's values may."""
+        """`is_tree`: no value is in the dump twice, as a pickle's values may be."""
         self.is_tree = is_tree
         self.most_records = most_records
         self.groups: dict[tuple[str, str], int] = {}

@@ -1,13 +1,13 @@
-"""The entries of a pickled dump that repeat, read as bytes: the way of thousands of ranks.
+"""The repeated entries of a pickled dump, read as bytes: fast enough for thousands of ranks.
 
 A job makes the same few calls over and over, and PyTorch's own pickler writes strings and frames once: entries of one
-call differ in their numbers and times alone. Here such entries are taken out of a pickle before anything unpickles it.
+call differ only in their numbers and times. Here such entries are taken out of a pickle before anything unpickles it.
 The first of a kind stays in place as `(entry, kind)`, each later one becomes the bare number of its kind, and their
-numbers are kept as columns. The first of a kind then tells what the others hold beside their numbers.
+numbers are kept as columns. The first of a kind then shows what the others hold beside their numbers.
 
 The layout: `dump_entries` in torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, the opcodes: `Pickler` in
 torch/csrc/jit/serialization/pickler.cpp. An entry in any other shape stays where it is, and nothing is lost but time.
-This is no wall against hostile bytes: what comes out is a pickle that is as little to be trusted as what went in.
+This is no protection against hostile bytes: the resulting pickle is as untrusted as the input.
 """
 
 import re
@@ -29,7 +29,7 @@ _TIME = rb"(?:\x8a\x08(.{8})|N)"  # LONG1 of eight bytes, NONE
 _TEXTS = rb"\]\(%b*+e" % _GET  # EMPTY_LIST MARK ... APPENDS
 _SIZES = rb"\]\((?:\]\(%b*+e)*+e" % _NUMBER
 
-# The first group is all of it. Of the others four hold sequences and times, and what lies between them tells the kind.
+# The first group is all of it. Four others hold sequences and times, and the bytes between them identify the kind.
 _ENTRY = re.compile(
     b"".join(
         (
@@ -62,7 +62,7 @@ _TIMES = (6, 10, 12)
 """Of creation, start and completion."""
 _DURATION_MS = 8
 _STEP = _ENTRY.groups + 1
-"""`split` yields what stands before an entry and then its groups."""
+"""`split` yields the bytes before an entry and then its groups."""
 
 _BEGIN = ("frames", "record_id", "pg_id", "process_group")
 _THREAD = ("thread_name", "thread_id")
@@ -114,7 +114,7 @@ class Repeats:
         return before + b"".join(map(b"".join, pieces))
 
     def _split(self, body: bytes) -> list[tuple[bytes, bytes]]:
-        """Read all entries of `body`; return what is left: what stands before each entry, and what in its place."""
+        """Read all entries of `body`; return what is left: the bytes before each entry, and what replaces it."""
         parts = _ENTRY.split(body, MOST_RECORDS + 1)
         self._sequences = parts[_SEQUENCES::_STEP]
         if len(self) > MOST_RECORDS:
@@ -147,7 +147,7 @@ class Repeats:
         _SKELETONS.keep(body, times, durations, self._sequences, [*left, bytes(in_common)])
 
     def unfold(self, items: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """Return the entries that are there, and for each record of the whole dump the index of the one that tells it.
+        """Return the entries that are there, and for each record of the dump the index of the entry that describes it.
 
         Raises UnreadableDump where `items` are not what `take_out` makes of PyTorch's layout.
         """

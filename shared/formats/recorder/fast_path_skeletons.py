@@ -75,7 +75,7 @@ class Skeletons:
     ) -> None:
         """Keep the skeleton of `body`, of whose entries `sequences` and `pieces` were read.
 
-        `times` holds for each entry where its times stand, -1 for one that it lacks, `durations` where durations do.
+        `times` holds the positions of each entry's times, -1 for one that it lacks, `durations` those of durations.
         """
         ordered = sorted(place for entry in times for place in entry if place >= 0)
         index = {place: at for at, place in enumerate(ordered)} | {-1: -1}

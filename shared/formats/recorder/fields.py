@@ -1,4 +1,4 @@
-"""The fields of one entry of a flight-recorder dump, from whatever stands there to plain values.
+"""The fields of one entry of a flight-recorder dump, from arbitrary input to plain values.
 
 Every function raises UnreadableDump for what cannot be the field, and reads no more of it than its bounds.
 """
@@ -84,7 +84,7 @@ def parse_text(raw: Any) -> str:
 
 
 def parse_texts(raw: Any) -> tuple[str, ...]:
-    """Read one text per tensor; of a single tensor it may stand alone."""
+    """Read one text per tensor; for a single tensor it may be a plain text."""
     if isinstance(raw, str):
         return (parse_text(raw),) if raw else ()
     return tuple(parse_text(item) for item in parse_sequence(raw, most=MOST_TENSORS))

@@ -1,11 +1,11 @@
 """Unpickle a job's dump without trusting it.
 
-A pickle is a program. Two walls stand before it: a scan that lets only the opcodes of plain data through and
+A pickle is a program. Two barriers protect us: a scan that lets only the opcodes of plain data through and
 bounds the memo (one forged `LONG_BINPUT` would make the C unpickler fill gigabytes), and an unpickler
 that finds no globals. Opcode numbers and operand sizes: CPython's Lib/pickletools.py.
 
-Shared references can still make a small pickle describe a vast structure; whoever walks the result keeps
-its own bounds.
+Shared references can still make a small pickle describe a vast structure; code that walks the result needs
+its own limits.
 """
 
 import io
@@ -28,7 +28,7 @@ _FIXED = re.compile(
 )
 _WEIGHTS = ((b"])}ld\x85\x86\x87t", 72), (b"MJG\x8a", 40), (b"XU\x8c", 72), (b"(hqjrKN\x94\x88\x89", 8))
 """What opcodes make, in bytes: lists, dicts and tuples; numbers; texts; places of what is made or there already. What
-stands in operands counts too, which is little."""
+is in operands counts too, which is little."""
 _MOST_MEMORY = 3 * 1024 * 1024 * 1024
 _SMALL = 8 * 1024 * 1024
 """What cannot take half of it."""
@@ -60,7 +60,7 @@ def load_plain(data: bytes) -> Any:
 
 
 def _cost(data: bytes) -> int:
-    """Return how much memory a pickle takes at most, by how often each opcode may stand in it."""
+    """Return how much memory a pickle takes at most, by how often each opcode may occur in it."""
     return 2 * len(data) + sum(weight * data.count(opcode) for opcodes, weight in _WEIGHTS for opcode in opcodes)
 
 

@@ -1,4 +1,4 @@
-"""A service's application: what it answers stands in its OpenAPI document, and `/docs` shows that without scripts."""
+"""A service's application: its OpenAPI document describes what it answers, and `/docs` shows that without scripts."""
 
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +17,7 @@ _OF_ANY = problems(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     HTTPStatus.INTERNAL_SERVER_ERROR,
 )
-"""What the gate, the check of names and an error that nobody expected answer, on every route."""
+"""Answers of every route: those of authorization, of the check of host names, and of an unexpected error."""
 
 _OF_GUARDED = problems(HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _OF_PARAMETERS = problems(HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.system.live.truths import REPOSITORY, STATUS
 
-ANSWER_SECONDS = 90.0
-"""Two looks, some seconds apart, and two busy cores."""
+ANSWER_SECONDS = 180.0
+"""Looks, some seconds apart, patience, and two busy cores."""
 
 
 class NoAnswer(AssertionError):
@@ -32,8 +32,10 @@ def unhang(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-c", start, *arguments)
 
 
-def diagnose(job: str, *arguments: str, directory: Path) -> Reply:
-    """Ask about `job` and return the reply; raises `NoAnswer` when there is none."""
+def diagnose(job: str, *arguments: str, directory: Path, patience: float | None = 0.0) -> Reply:
+    """Ask about `job` and return the reply; raises `NoAnswer` when there is none. `patience` None: as by default."""
+    if patience is not None:
+        arguments = (*arguments, "--patience", f"{patience:g}")
     done = subprocess.run(
         unhang("diagnose", job, "--json", *arguments),
         cwd=directory,

@@ -61,6 +61,18 @@ def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool
     assert reply.answer["job"] == job.name
 
 
+@pytest.mark.steady
+def test_patience_ends_when_the_job_moves_again(tmp_path: Path) -> None:
+    """Where only time tells slow from stuck it goes on by itself, accuses nobody, and gives up when that is no use.
+
+    Three steps in ten seconds: without a record that is hard to tell from none.
+    """
+    with Job("validation_for_a_while", directory=tmp_path, forked=True) as job:
+        reply = diagnose(job.name, directory=tmp_path, patience=None)
+    assert reply.answer["verdict"] in ("not_hung", "cannot_tell")
+    assert 8.0 < reply.answer["took_seconds"] < 60.0
+
+
 @pytest.mark.parametrize("faulty_rank", [0, 1, 3])
 def test_any_rank_can_be_the_one(faulty_rank: int, tmp_path: Path) -> None:
     """Rank 0 is a rank like any other, and so is the last one."""

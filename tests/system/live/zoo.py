@@ -51,7 +51,7 @@ def try_program(program: str, mode: Mode) -> Outcome:
     with tempfile.TemporaryDirectory() as directory:
         try:
             with Job(program, directory=Path(directory), probe=mode == "probe") as job:
-                reply = diagnose(job.name, directory=Path(directory))
+                reply = diagnose(job.name, directory=Path(directory), patience=None)
         except (JobFailed, NoAnswer) as error:
             return Outcome(program, mode, time.monotonic() - started, nothing, (" ".join(str(error).split())[:300],))
     wrong = Truth.of(program, mode).disagreements(reply.answer, reply.status)

@@ -11,7 +11,8 @@ import pytest
 from cli.sources.ssh_command import Way
 from cli.sources.ssh_gathering import SshGathering
 from collector.files.read_directory import read_directory
-from collector.question import NativePolicy, Question
+from collector.judge.next_looks import FurtherLooks
+from collector.question import NativePolicy, Question, Stage, Step
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Stacks
@@ -186,11 +187,25 @@ async def test_deadline_of_all_rounds(seconds: float, visits: int, tmp_path: Pat
 
 @pytest.mark.parametrize("pauses", [(), (0.01,), (0.1,) * 8], ids=["no doubt", "a doubt", "a straggler"])
 async def test_further_looks(pauses: tuple[float, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as would decide, in one more visit, which begins after the first pause."""
-    monkeypatch.setattr("cli.sources.ssh_gathering.pauses_before_further_looks", lambda *_: pauses)
+    """As many as would decide, in one more visit, which begins with one."""
+    further = [FurtherLooks(pauses), FurtherLooks()]
+    monkeypatch.setattr("cli.sources.ssh_gathering.further_looks", lambda *_: further.pop(0))
     gathering = SshGathering(Way(client=canned(tmp_path)), most_at_once=4)
     seen = await gathering.gather(["node01"], Question(looks=2, native=NativePolicy.NEVER))
     visits = (tmp_path / "visits").read_text().splitlines()
-    assert len(seen.snapshots) == 2 + len(pauses)
+    assert len(seen.snapshots) == (3 + len(pauses) if pauses else 2)
     assert len(visits) == (2 if pauses else 1)
-    assert not pauses or f"--looks {len(pauses)} --interval {pauses[-1]:g}" in visits[1]
+    assert not pauses or f"--looks {1 + len(pauses)} --interval {pauses[-1]:g}" in visits[1]
+
+
+@pytest.mark.parametrize(("patience", "visits"), [(0.0, 1), (9.0, 4)], ids=["none", "patient"])
+async def test_patience(patience: float, visits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only time decides the hosts are visited until it has, or until patience would not reach as far."""
+    further = [FurtherLooks((0.01,), left, "to see what moves") for left in (0.9, 0.6, 0.3)] + [FurtherLooks()]
+    monkeypatch.setattr("cli.sources.ssh_gathering.further_looks", lambda *_: further.pop(0))
+    said: list[Step] = []
+    gathering = SshGathering(Way(client=canned(tmp_path)), most_at_once=4, progress=said.append)
+    await gathering.gather(["node01"], Question(native=NativePolicy.NEVER, patience_seconds=patience))
+    assert len((tmp_path / "visits").read_text().splitlines()) == visits
+    waits = [step.seconds for step in said if step.stage is Stage.WAITING and not step.finished]
+    assert waits == [0.9, 0.6, 0.3][: visits - 1]

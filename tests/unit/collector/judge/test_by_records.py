@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.next_looks import pauses_before_further_looks
+from collector.judge.next_looks import further_looks
 from collector.judge.verdict import diagnose
 from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis
@@ -272,18 +272,23 @@ def test_a_short_freeze_asks_for_one_more_look_and_accuses_nobody() -> None:
     looks = live_looks(stuck_on_two(), ASLEEP, recorder=False)
     diagnosis = diagnose(looks, Expected())
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
-    (pause,) = pauses_before_further_looks(looks, Expected())
-    assert 2.0 <= pause <= 3.0
+    further = further_looks(looks, Expected())
+    assert 2.0 <= further.seconds <= 3.0
+    assert further.pauses == (further.seconds,)
+    assert further.reason == "to tell whether rank 2 is slow or stuck"
 
 
 def test_a_hang_that_is_clear_needs_no_further_look() -> None:
-    assert pauses_before_further_looks(live_looks(stuck_on_two(), ASLEEP), Expected()) == ()
+    assert further_looks(live_looks(stuck_on_two(), ASLEEP), Expected()).pauses == ()
 
 
 def test_a_rank_that_writes_is_at_work_though_it_sleeps_in_every_look() -> None:
     writing = ASLEEP | {2: Seen(frames=(USER,), bytes_per_second=10_000_000)}
-    early = diagnose(live_looks(stuck_on_two(), writing, after_seconds=4.0), Expected())
-    assert early.verdict is Verdict.CANNOT_TELL
+    early = live_looks(stuck_on_two(), writing, after_seconds=4.0)
+    assert diagnose(early, Expected()).verdict is Verdict.CANNOT_TELL
+    further = further_looks(early, Expected())
+    assert further.pauses == (10.0,), "so that it ends early where the job moves again"
+    assert 30.0 <= further.seconds <= 61.0
 
 
 def test_a_moving_job_without_a_recorder_is_sampled_for_a_straggler() -> None:
@@ -291,7 +296,7 @@ def test_a_moving_job_without_a_recorder_is_sampled_for_a_straggler() -> None:
         2: Seen(frames=(USER,), switches_per_second=50.0)
     }
     looks = live_looks(stuck_on_two(), awake, recorder=False)
-    assert len(pauses_before_further_looks(looks, Expected())) == 8
+    assert len(further_looks(looks, Expected()).pauses) == 8
     many = diagnose(live_looks(stuck_on_two(), awake, recorder=False, looks=10), Expected())
     assert many.verdict is Verdict.SLOW
     assert ranks(many) == [(Kind.STRAGGLER, (2,))]

@@ -5,7 +5,7 @@ from itertools import accumulate
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.next_looks import pauses_before_further_looks
+from collector.judge.next_looks import further_looks
 from collector.judge.verdict import diagnose
 from shared.answer.words import Verdict
 from shared.wire.snapshot import NodeSnapshot, Process
@@ -43,7 +43,7 @@ def _let_go(look: NodeSnapshot, switches: int) -> NodeSnapshot:
 def test_a_straggler_is_found_at_any_time_of_its_step(step_seconds: float, phase: float) -> None:
     """Looks in quick succession see the others let go often enough, also where steps take most of a second."""
     first = looks_at([0.0, INTERVAL_SECONDS], step_seconds, phase)
-    pauses = pauses_before_further_looks(first, Expected())
+    pauses = further_looks(first, Expected()).pauses
     times = [0.0, *accumulate((INTERVAL_SECONDS, *pauses))]
     diagnosis = diagnose(looks_at(times, step_seconds, phase), Expected())
     assert diagnosis.verdict is Verdict.SLOW

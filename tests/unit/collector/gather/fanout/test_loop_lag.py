@@ -93,7 +93,7 @@ async def test_whom_the_collector_was_too_busy_to_hear_is_not_said_to_be_down() 
 
 
 async def test_a_collector_that_was_busy_for_a_moment_excuses_nobody() -> None:
-    """A host that has had all the time that a connection may take is told as before."""
+    """A host that has had all the time that a connection may take is measured as before."""
     with dropping_packets(1) as dead:
         outcome = await undisturbed(
             lambda: ask_while_blocked(dead, seconds=60.0, blocking=asyncio.create_task(block(0.2, seconds=0.3)))
@@ -102,31 +102,31 @@ async def test_a_collector_that_was_busy_for_a_moment_excuses_nobody() -> None:
 
 
 async def test_time_in_which_the_loop_does_not_run_is_told() -> None:
-    """By the pulse while it is felt, and not before or after; a stopwatch leaves it out."""
-    pulse = LoopLag()
-    with pulse.felt():
-        assert pulse.behind_seconds < BLOCKED_SECONDS
-        running, before = pulse.stopwatch(), pulse.behind_seconds
+    """While it is measured, and not before or after; a stopwatch leaves it out."""
+    lag = LoopLag()
+    with lag.measured():
+        assert lag.behind_seconds < BLOCKED_SECONDS
+        running, before = lag.stopwatch(), lag.behind_seconds
         began = time.monotonic()
         await block(0.1)
         elapsed = time.monotonic() - began
-        behind = pulse.behind_seconds - before
+        behind = lag.behind_seconds - before
         assert behind >= BLOCKED_SECONDS - 0.1
         assert running() <= elapsed - behind + 0.1
         await asyncio.sleep(0.2)
-    told = pulse.behind_seconds
+    measured = lag.behind_seconds
     await block(0.0, seconds=0.2)
-    assert pulse.behind_seconds == told
+    assert lag.behind_seconds == measured
 
 
 async def test_a_limit_counts_the_time_in_which_the_loop_runs() -> None:
     """Work that needs half of the limit is done, though the loop is blocked for longer than it; idleness is ended."""
-    pulse = LoopLag()
-    with pulse.felt():
-        async with pulse.limit(1.0, due=time.monotonic() + 60.0) as limit:
+    lag = LoopLag()
+    with lag.measured():
+        async with lag.limit(1.0, due=time.monotonic() + 60.0) as limit:
             await block(0.2)
             await asyncio.sleep(0.2)
         assert not limit.expired()
         with pytest.raises(TimeoutError):
-            async with pulse.limit(0.2, due=time.monotonic() + 60.0):
+            async with lag.limit(0.2, due=time.monotonic() + 60.0):
                 await asyncio.sleep(60.0)
