@@ -211,12 +211,14 @@ def _woke(view: RankView) -> bool:
 def _still_seconds(view: RankView) -> float:
     """Return how long a rank has stood still at the last look: a few steps between two looks leave few traces.
 
-    A rank that uses CPU time may be a waiter that spins. That somebody watched it move then tells nothing.
+    A rank that uses CPU time may be a waiter that spins, and one that polls a lock file wakes for that alone. That
+    somebody watched it move then tells nothing.
     """
     still = 0.0
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        if idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b):
+        moved = idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b)
+        if idle is not None and moved and not _only_polls(view):
             return still + idle
         still += apart
     return still

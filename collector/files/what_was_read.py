@@ -41,7 +41,7 @@ _WHY = {
     EventKind.SIGNAL: "that a process was ended does not show why",
     EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
 }
-_NOTHING = "no line is of a kind that tells of a hang"
+_NOTHING = "no line of it is known to indicate a hang"
 
 
 class Taken(NamedTuple):

@@ -61,7 +61,7 @@ class Where(Contract):
     library: Place | None = Field(default=None, description="Innermost frame.")
     call: Place | None = Field(
         default=None,
-        description="The user's call, in the training loop, at which its stack parts from those of the other ranks.",
+        description="The call in the training loop: where its stack parts from those of the other ranks.",
     )
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")

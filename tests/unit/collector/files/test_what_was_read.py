@@ -20,7 +20,7 @@ def test_files_that_leave_it_open(tmp_path: Path) -> None:
     assert log.telling == ("[rank1]: ValueError: no such shard",)
     assert "does not show that others wait" in log.note
     assert (notes.lines, notes.recognised, notes.telling) == (1, 0, ())
-    assert "no line is of a kind" in notes.note
+    assert "no line of it is known" in notes.note
     assert "look again" not in " ".join(step.text for step in answer.next_steps)
 
 

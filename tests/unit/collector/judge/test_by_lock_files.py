@@ -90,3 +90,12 @@ def test_a_poller_whose_child_works() -> None:
     """It polls, and something it has started works: that is progress."""
     busy = Seen((USER, BATON), switches_per_second=10.0, cpu_share=0.5)
     assert polled(ABANDONED, dict.fromkeys(RANKS, busy)).verdict is Verdict.NOT_HUNG
+
+
+def test_an_agent_that_has_watched_them_wake_changes_nothing() -> None:
+    """It notes each wake as progress: of one that polls it is none."""
+    seen = dict.fromkeys(RANKS, POLLS)
+    looks = live_looks(Job({rank: [Stay()] for rank in RANKS}), seen, interval_seconds=6.0, recorder=False)
+    for rank in RANKS:
+        looks = with_rank(looks, rank, polled_lock=ABANDONED, idle_for_seconds=0.0, watched_for_seconds=900.0)
+    assert judged(looks).verdict is Verdict.HUNG
