@@ -137,7 +137,9 @@ def write_table(table: Table) -> None:
     """Write the table with a structure on a line, so that a difference can be read."""
     layouts = sorted(table["layouts"], key=lambda layout: (by_version(layout["torch"][0]), layout["strings"]))
     builds = sorted(table["builds"], key=lambda build: (by_version(build["torch"].partition("+")[0]), build["torch"]))
-    symbols = _block(f"  {json.dumps(kind)}: {json.dumps(sorted(names))}" for kind, names in table["symbols"].items())
+    symbols = _block(
+        f"  {json.dumps(kind)}: {json.dumps(sorted(names))}" for kind, names in sorted(table["symbols"].items())
+    )
     text = f'{{"format": {FORMAT},\n"symbols": {{\n{symbols}}},\n'
     text += f'"layouts": [\n{_block(map(_layout_text, layouts))}],\n'
     TABLE.write_text(text + f'"builds": [\n{_block("  " + json.dumps(build) for build in builds)}]}}\n')
