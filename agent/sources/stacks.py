@@ -11,6 +11,7 @@ from agent.errors import Gone, Unavailable, missing_for
 from agent.find.ranks import Rank
 from agent.proc.credentials import require_below
 from agent.sources.look_context import LookContext
+from agent.sources.polled_lock import polled_lock
 from agent.sources.process import read_process, with_path
 from agent.sources.progress_counters import take_settled_beat
 from agent.sources.source import Answer, LookDepth
@@ -26,7 +27,7 @@ from shared.wire.stacks import Stacks
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
 _MOST_AT_ONCE = 8
-"""Processes that are stopped, however many CPUs there are: what py-spy says of a hostile one is megabytes."""
+"""Processes that are read, however many CPUs there are: what py-spy says of a hostile one is megabytes."""
 _MOST_KEPT = 12 * 1024 * 1024
 _MOST_KEPT_OF_CHILD = 3 * 1024 * 1024
 """Of memory, for the stacks of one process: 300 threads of 60 frames take a third of the first."""
@@ -38,7 +39,7 @@ _NATIVE_SECONDS = 20.0
 
 
 class StacksSource:
-    """Fills `stacks` and `children`. As many processes are stopped at a time as there are CPUs, not more."""
+    """Fills `stacks` and `children`. As many processes are read at a time as there are CPUs, not more."""
 
     name = "stacks"
 
@@ -57,7 +58,13 @@ class StacksSource:
         native = question.stacks == "native"
         stacks = self._stacks(rank.stat.pid, context, native=native, deadline=deadline, fallback=self._fallback)
         stacks = _within(stacks, _MOST_KEPT)
-        return {"stacks": stacks, "children": () if question.brief else self._children(rank, context, deadline)}
+        if question.brief:
+            return {"stacks": stacks}
+        return {
+            "stacks": stacks,
+            "children": self._children(rank, context, deadline),
+            "polled_lock": polled_lock(stacks, rank, context, self._program, deadline),
+        }
 
     def _stacks(
         self, pid: int, context: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None = None
@@ -88,7 +95,7 @@ class StacksSource:
                 raise error from None
 
     def _children(self, rank: Rank, context: LookContext, deadline: Deadline) -> tuple[Child, ...]:
-        """Look at the rank's children; of many, only the most unlike the others are stopped for their stacks."""
+        """Look at the rank's children; of many, only the most unlike the others are read for their stacks."""
         pids = rank.children[:_MOST_CHILDREN]
         reads = {str(pid): partial(self._process, pid, rank, context, deadline) for pid in pids}
         answers = self._pool.run(reads, deadline, owner=rank.key).values()

@@ -7,7 +7,6 @@ only one of them tells is put together. A server is there when our probe opened 
 shared folder.
 """
 
-import json
 import os
 import re
 import time
@@ -25,6 +24,7 @@ from agent.sources.look_context import LookContext
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.record import ALL, NEWEST, copy_records
 from agent.sources.recorder.merge import compare, merge
+from agent.sources.recorder.probe_advice import why_no_server
 from agent.sources.recorder.process_groups import GroupTable, complete, parse_groups
 from agent.sources.recorder.worker_server import ask
 from agent.sources.source import Answer, LookDepth
@@ -52,11 +52,6 @@ _PROBE_SOCKET = re.compile(r"/.*/?unhang[\w-]*/(\d+)(?:-\d)?\.sock", re.ASCII)
 _HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
 """On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
 
-_HOW_TO_ENABLE = (
-    "no worker server in the rank answers either; start the job with `unhang run -- …`, "
-    "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
-)
-
 
 @dataclass(frozen=True)
 class _Server:
@@ -82,7 +77,7 @@ class RecorderSource:
         found = self._from_memory(rank, procfs, question, deadline)
         server = _find_server(rank, procfs)
         if server is None:
-            trace = _or_raise(found, _probe_failure(procfs, rank.stat.pid) or _HOW_TO_ENABLE)
+            trace = _or_raise(found, why_no_server(procfs, rank))
         else:
             trace = self._with_server(found, server, rank, procfs, question, deadline)
             with self._memory.parsing(deadline):
@@ -224,18 +219,6 @@ def _bounded(trace: Trace) -> Trace:
         told = f"groups, signatures and stacks that would take {kept} bytes of memory"
         raise Unavailable(Reason.REFUSED, f"the recorder holds {told}; at most {_MOST_KEPT} are kept of a rank")
     return trace
-
-
-def _probe_failure(procfs: ProcFs, pid: int) -> str | None:
-    """Return what our probe has left word of where it could not open a server."""
-    uid = procfs.fields(pid, "status").get("Uid", "0").split()[0]
-    path = f"/tmp/unhang-{uid}/{own_pid(procfs, pid)}.status.json"
-    try:
-        with open_named(procfs, pid, path, readers_of(procfs, pid)) as opened:
-            error = json.loads(os.pread(opened, 4096, 0))["error"]
-    except (Gone, NotPermitted, Unavailable, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return f"the probe in this rank could not open its server: {str(error)[:300]}"
 
 
 def _groups(server: _Server, procfs: ProcFs) -> GroupTable:

@@ -28,6 +28,7 @@ from shared.answer.diagnosis import (
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.ranks import fold, ranks_in_words, unfold
+from shared.wire.stacks import Frame
 from shared.wire.trace import Signature
 
 MOST_EDGES = 64
@@ -48,7 +49,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found.append(_waits(shown))
     found += _absences([observations.roster.ranks[rank] for rank in fault.culprits], live=observations.roster.live)
     found += [item for rank in fault.culprits for item in _of_rank(observations.roster.ranks[rank], observations)]
-    found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
+    if not any(isinstance(each, StackEvidence) for each in fault.evidence):
+        found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
     for rank in (rank for rank in fault.culprits if rank in observations.activities):
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if observations.motion.seconds > 0:
@@ -57,9 +59,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
 
 
 def _signatures(mismatch: Mismatch, observations: Observations) -> SignatureEvidence:
-    sides = tuple(
-        _side(ranks, signature, _called_at(mismatch, ranks, observations)) for ranks, signature in mismatch.sides
-    )
+    sides = tuple(_side(ranks, signature, mismatch, observations) for ranks, signature in mismatch.sides)
     ranks = [rank for side, _ in mismatch.sides for rank in side]
     calls = "; ".join(
         f"{ranks_in_words(unfold(side.ranks))}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides
@@ -75,24 +75,26 @@ def _named(group: object) -> str:
     return f"{name} ({description})" if description and description != "undefined" else f"{name}"
 
 
-def _called_at(mismatch: Mismatch, ranks: tuple[int, ...], observations: Observations) -> Place | None:
-    """Return where one of `ranks` called the operation, if its record tells."""
-    for rank in ranks:
-        positions = mismatch.group.lanes[rank].at(mismatch.sequence) if rank in mismatch.group.lanes else ()
-        if positions and rank in observations.traces:
-            frame = user_call(observations.traces[rank].record(positions[0]).call_site)
-            return None if frame is None else place(frame)
-    return None
-
-
-def _side(ranks: tuple[int, ...], signature: Signature, called_at: Place | None) -> Side:
+def _side(ranks: tuple[int, ...], signature: Signature, mismatch: Mismatch, observations: Observations) -> Side:
+    site = _call_site(ranks[0], mismatch, observations)
     return Side(
+        call_site=None if site is None else place(site),
         ranks=fold(ranks),
         op=signature.op,
         sizes=f"{_sizes(signature.input_sizes)} -> {_sizes(signature.output_sizes)}",
         dtypes=",".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes))),
-        call_site=called_at,
     )
+
+
+def _call_site(rank: int, mismatch: Mismatch, observations: Observations) -> Frame | None:
+    """The user's line that issued it: as recorded, else where the rank stands that is in it still."""
+    lane, activity = mismatch.group.lanes[rank], observations.activities.get(rank)
+    at = lane.at(mismatch.sequence)
+    recorded = observations.traces[rank].record(at[-1]).call_site if at else ()
+    if recorded:
+        return user_call(recorded)
+    inside = activity is not None and activity.waits_for_ranks and lane.pending[:1] == (mismatch.sequence,)
+    return activity.user if activity is not None and inside else None
 
 
 def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:

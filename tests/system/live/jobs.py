@@ -124,7 +124,7 @@ class Job:
 
     def processes(self) -> list[int]:
         """Return the ids of all living processes of this job, launchers and children included."""
-        return list(_marked(f"{MARK}={self.mark}".encode()))
+        return list(marked(f"{MARK}={self.mark}".encode()))
 
     def end(self) -> None:
         """Kill every process of this job, stopped ones too, and make sure that none is left.
@@ -139,7 +139,7 @@ class Job:
             if time.monotonic() > deadline:
                 raise JobFailed(f"processes {left} of {self.name} outlived SIGKILL")
             for pid in left:
-                _kill(pid, f"{MARK}={self.mark}".encode())
+                kill(pid, f"{MARK}={self.mark}".encode())
             time.sleep(0.01)
         for process in self._launched:
             process.wait(timeout=END_SECONDS)
@@ -227,7 +227,8 @@ def _progress_of(pid: int) -> str | None:
         return None
 
 
-def _marked(entry: bytes) -> Iterator[int]:
+def marked(entry: bytes) -> Iterator[int]:
+    """Iterate over the processes that were started with this entry in their environment."""
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit() and _carries(int(directory.name), entry):
             yield int(directory.name)
@@ -241,7 +242,7 @@ def _carries(pid: int, entry: bytes) -> bool:
         return False
 
 
-def _kill(pid: int, entry: bytes) -> None:
+def kill(pid: int, entry: bytes) -> None:
     """Kill the process, by a handle taken before its mark is checked: its id may have been given to another."""
     try:
         handle = os.pidfd_open(pid)
