@@ -152,13 +152,14 @@ class Agent:
             raise _no_such_rank(self.node.host, pid)
         return snapshot
 
-    def deep(self, pid: int, how: How, seconds: float) -> DeepLook:
-        """Look closely at one rank, for `seconds` where that is for the asker to say. Raises NotFound."""
+    def deep(self, pid: int, how: How, seconds: float, child: int | None = None) -> DeepLook:
+        """Look closely at one rank or a child of it, for `seconds` where the asker says so. Raises NotFound."""
         deadline = Deadline(DEEP_SECONDS)
         rank = next((rank for rank in self.node.find(deadline).ranks if rank.stat.pid == pid), None)
         if rank is None:
             raise _no_such_rank(self.node.host, pid)
-        return self._deep.look(rank, LookContext(self.procfs, self.node.host), how, seconds=seconds, deadline=deadline)
+        context = LookContext(self.procfs, self.node.host)
+        return self._deep.look(rank, context, how, child=child, seconds=seconds, deadline=deadline)
 
     def source_done(self, source: str, seconds: float, reason: Reason | None) -> None:
         """Take note of a source's look (look.Observer)."""

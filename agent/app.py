@@ -205,11 +205,18 @@ def deep_of(
         ),
     ],
     seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are traced.")] = 3.0,
+    child: Annotated[int | None, Query(ge=1, description="Look at this child process of the rank instead.")] = None,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it: only where the setting `debuggers` allows."""
-    taken = agent.deep(pid, how, seconds)
+    taken = agent.deep(pid, how, seconds, child)
     result = [] if taken.missing is None else [f"{taken.missing.source} {taken.missing.reason}"]
-    agent.audit.write(how.value, **who_asks(request), pids=[pid], result=result, took_seconds=taken.took_seconds)
+    agent.audit.write(
+        how.value,
+        **who_asks(request),
+        pids=[pid if child is None else child],
+        result=result,
+        took_seconds=taken.took_seconds,
+    )
     return _json(taken)
 
 

@@ -124,9 +124,12 @@ class Service:
         self._remember(gathered.lists)
         return gathered
 
-    async def look_closely(self, job: str, rank: int, how: How, *, seconds: float) -> DeepLook:
-        """Have one rank looked at closely. Raises NotFound or Unreachable."""
-        return await look_closely(job, rank, how, self.inventory.addresses(), self._client, seconds=seconds)
+    async def look_closely(
+        self, job: str, rank: int, how: How, *, seconds: float, child: int | None = None
+    ) -> DeepLook:
+        """Have one rank, or a child process of it, looked at closely. Raises NotFound or Unreachable."""
+        agents = self.inventory.addresses()
+        return await look_closely(job, rank, how, agents, self._client, seconds=seconds, child=child)
 
     async def _make(self, run: Run) -> Diagnosis:
         with self._garbage.left_lying():

@@ -11,6 +11,7 @@ from agent.deadline import Deadline, Late
 from agent.errors import Gone, Unavailable, missing_for
 from agent.find.ranks import Rank
 from agent.look.looker import Looker
+from agent.proc.credentials import require_below
 from agent.sources.look_context import LookContext
 from agent.tools.gdb import backtrace_with_gdb
 from agent.tools.pystack import NO_NATIVE, backtrace_with_pystack
@@ -36,24 +37,42 @@ class DeepLooker:
         self._looker = looker
         self._allowed = allowed
 
-    def look(self, rank: Rank, context: LookContext, how: How, *, seconds: float, deadline: Deadline) -> DeepLook:
-        """Look at `rank` closely. What goes wrong is told as missing."""
-        identity = rank.identity
-        taken = DeepLook(rank=identity.rank, host=context.host, pid=rank.stat.pid, how=how)
+    def look(
+        self,
+        rank: Rank,
+        context: LookContext,
+        how: How,
+        *,
+        child: int | None = None,
+        seconds: float,
+        deadline: Deadline,
+    ) -> DeepLook:
+        """Look at `rank` closely, or at its child process of that id. What goes wrong is told as missing."""
+        pid = rank.stat.pid if child is None else child
+        taken = DeepLook(rank=rank.identity.rank, host=context.host, pid=pid, how=how)
         begun = time.monotonic()
         try:
             if not self._allowed:
                 raise Unavailable(Reason.NOT_ENABLED, _NOT_ALLOWED)
+            if child is not None:
+                _require_child(rank, context, child)
             with self._looker.alone_with(rank, context, deadline):
                 begun = time.monotonic()
-                part = _part(rank, context, how, seconds=seconds, deadline=deadline)
+                part = _part(pid, context, how, seconds=seconds, deadline=deadline)
         except (Unavailable, Gone, NotPermitted, Late) as error:
             part = {"missing": missing_for(_PROGRAMS[how], error)}
         return taken.model_copy(update={**part, "took_seconds": round(time.monotonic() - begun, 3)})
 
 
-def _part(rank: Rank, context: LookContext, how: How, *, seconds: float, deadline: Deadline) -> dict[str, object]:
-    procfs, pid = context.procfs, rank.stat.pid
+def _require_child(rank: Rank, context: LookContext, child: int) -> None:
+    """Raise Gone where the rank has no such child, and NotPermitted where that has rights which the rank has not."""
+    if child not in rank.children:
+        raise Gone(f"rank {rank.identity.rank} (pid {rank.stat.pid}) has no child process {child}")
+    require_below(context.procfs, child, rank.stat.pid)
+
+
+def _part(pid: int, context: LookContext, how: How, *, seconds: float, deadline: Deadline) -> dict[str, object]:
+    procfs = context.procfs
     program: Path | None = find_program(_PROGRAMS[how])
     match how:
         case How.GDB:

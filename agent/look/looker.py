@@ -3,7 +3,7 @@
 The order inside one look at a rank matters:
 
 1. the beat before, then the facts of `process`, while nothing of ours disturbs it;
-2. all other sources side by side; `stacks` stops the process for some milliseconds;
+2. all other sources side by side; `stacks` stops the process where native frames are asked for, and else never;
 3. the beat after, once the process has come to rest again.
 
 Between one look's `after` and the next look's `before` nothing of ours has touched the process.
@@ -32,7 +32,7 @@ from shared.wire.snapshot import Beat, Process, RankSnapshot
 _AT_A_TIME = 16
 _LAST_BEAT_SECONDS = 0.3
 _PROMPT = frozenset({"process", "stacks"})
-"""Sources that take a rank's beat or stop it: these do not give way to the job, which would wait for them."""
+"""Sources that take a rank's beat or may stop it: these do not give way to the job, which would wait for them."""
 
 
 class Observer(Protocol):

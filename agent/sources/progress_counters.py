@@ -24,8 +24,8 @@ def take_beat(procfs: ProcFs, pid: int, *, children: Sequence[int] = (), log_byt
 def take_settled_beat(procfs: ProcFs, pid: int, *, children: Sequence[int] = (), log_bytes: int | None = None) -> Beat:
     """Read the counters once the process has come to rest after our look at it, or has gone on working.
 
-    A thread that we stopped inside a system call wakes up and goes back to sleep after we let it go, which
-    counts as a switch. One that switches still after a while does so on its own.
+    A thread that we stopped inside a system call, for native frames, wakes up and goes back to sleep after we let it
+    go, which counts as a switch. One that switches still after a while does so on its own.
     """
     beat = _own_beat(procfs, pid, log_bytes)
     for _ in range(_MOST_SETTLING):

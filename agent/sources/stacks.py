@@ -27,7 +27,7 @@ from shared.wire.stacks import Stacks
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
 _MOST_AT_ONCE = 8
-"""Processes that are stopped, however many CPUs there are: what py-spy says of a hostile one is megabytes."""
+"""Processes that are read, however many CPUs there are: what py-spy says of a hostile one is megabytes."""
 _MOST_KEPT = 12 * 1024 * 1024
 _MOST_KEPT_OF_CHILD = 3 * 1024 * 1024
 """Of memory, for the stacks of one process: 300 threads of 60 frames take a third of the first."""
@@ -39,7 +39,7 @@ _NATIVE_SECONDS = 20.0
 
 
 class StacksSource:
-    """Fills `stacks` and `children`. As many processes are stopped at a time as there are CPUs, not more."""
+    """Fills `stacks` and `children`. As many processes are read at a time as there are CPUs, not more."""
 
     name = "stacks"
 
@@ -95,7 +95,7 @@ class StacksSource:
                 raise error from None
 
     def _children(self, rank: Rank, context: LookContext, deadline: Deadline) -> tuple[Child, ...]:
-        """Look at the rank's children; of many, only the most unlike the others are stopped for their stacks."""
+        """Look at the rank's children; of many, only the most unlike the others are read for their stacks."""
         pids = rank.children[:_MOST_CHILDREN]
         reads = {str(pid): partial(self._process, pid, rank, context, deadline) for pid in pids}
         answers = self._pool.run(reads, deadline, owner=rank.key).values()

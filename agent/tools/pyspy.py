@@ -1,10 +1,11 @@
 """Runs py-spy on one process.
 
-py-spy stops the process it looks at for some ten milliseconds, with `--native` for about a second.
-`--nonblocking` does not stop it, which is the only way for a process that is stopped already, traced, or
-blocked in the kernel: attaching to such a one would wait for ever.
+Without native frames it does not stop the process: `unpaused_stacks` says what such a reading is worth. For `--native`
+it attaches for about a second. Not to a process that is stopped, traced or blocked in the kernel: attaching to such a
+one would wait for ever. Nor to one with a thread in a call that a stop would end. These are read without native frames.
 """
 
+import re
 import signal
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,9 @@ from agent.errors import Gone, Unavailable
 from agent.proc.procfs import ProcFs
 from agent.tools.memory_budget import Memory
 from agent.tools.ptrace_access import permission_advice, trace_obstacle
-from agent.tools.run_bounded import ENDING_SIGNALS, LARGEST_OUTPUT, run_bounded
+from agent.tools.run_bounded import ENDING_SIGNALS, LARGEST_OUTPUT, Output, run_bounded
+from agent.tools.syscall_names import syscall_name
+from agent.tools.unpaused_stacks import read_unpaused
 from shared.errors import NotPermitted, UnreadableDump
 from shared.formats.stack_dumps import parse_pyspy_json
 from shared.missing import Reason
@@ -25,7 +28,19 @@ from shared.redaction.redact import redact
 from shared.wire.stacks import Stacks
 
 _NEVER_ATTACH = "DTt"
+_ENDED_BY_A_STOP = re.compile(
+    r"(p?write(v|64|v2)?|send(to|msg|mmsg|file)|splice|copy_file_range|connect|io_p?getevents|io_uring_enter"
+    r"|sem(timed)?op|msgrcv|msgsnd|rt_sigtimedwait)"
+)
+"""Calls that return a part, or an error, once the thread has been stopped (signal(7)); the kernel repeats most others.
+
+`epoll_wait` is one, too, but returns to event loops, which expect it: every rank of Gloo has a thread in one.
+"""
 _MOST_THREADS = 4096
+_FROM_OUTSIDE = (
+    "py-spy cannot read the native frames of a process in a container from its node: Python numbers threads as the "
+    "container does; run `unhang stacks --native` in the container, or `unhang look` on the node"
+)
 
 
 def dump_stacks(
@@ -43,14 +58,24 @@ def dump_stacks(
     obstacle = trace_obstacle(procfs, pid)
     if obstacle is not None:
         raise Unavailable(Reason.NOT_PERMITTED, obstacle)
-    pausing = may_be_paused(procfs, pid)
-    how = ["--native"] if native and pausing else [] if pausing else ["--nonblocking"]
+    command = [str(program), "dump", "--json", "--pid", str(pid)]
+    parse = partial(_parsed, procfs, pid, deadline=deadline, memory=memory or Memory())
+    if native and may_be_paused(procfs, pid) and not _ends_a_call(procfs, pid):
+        return parse(_run_pausing(procfs, pid, [*command, "--native"], deadline), paused=True)
+    read = partial(run_bounded, [*command, "--nonblocking"], deadline, block=ENDING_SIGNALS)
+    return read_unpaused(procfs, pid, lambda: parse(read(), paused=False))
+
+
+def _run_pausing(procfs: ProcFs, pid: int, command: list[str], deadline: Deadline) -> Output:
     process = process_of(pid)
-    spare = partial(_would_stop, procfs, process) if pausing else None
-    command = [str(program), "dump", "--json", "--pid", str(pid), *how]
+    spare = partial(_would_stop, procfs, process)
     output = run_bounded(command, deadline, block=ENDING_SIGNALS, spare=spare)
-    if pausing and (output.status is None or output.status < 0):  # killed, at the deadline or by who ends this process
+    if output.status is None or output.status < 0:  # killed, at the deadline or by who ends this process
         let_go(process)
+    return output
+
+
+def _parsed(procfs: ProcFs, pid: int, output: Output, *, paused: bool, deadline: Deadline, memory: Memory) -> Stacks:
     if output.status is None:
         raise Unavailable(Reason.TIMED_OUT, f"py-spy had not finished after {deadline.seconds:.1f} s")
     if output.status != 0:
@@ -58,8 +83,8 @@ def dump_stacks(
     if len(output.stdout) > LARGEST_OUTPUT:
         raise Unavailable(Reason.UNREADABLE, f"py-spy wrote a dump larger than the {LARGEST_OUTPUT} bytes we read")
     try:
-        with (memory or Memory()).parsing(deadline):
-            return parse_pyspy_json(output.stdout, native=bool(native and pausing), paused=pausing)
+        with memory.parsing(deadline):
+            return parse_pyspy_json(output.stdout, native=paused, paused=paused)
     except UnreadableDump as error:
         raise Unavailable(Reason.UNREADABLE, str(error)) from error
 
@@ -75,6 +100,16 @@ def may_be_paused(procfs: ProcFs, pid: int) -> bool:
         except Gone:
             continue
     return True
+
+
+def _ends_a_call(procfs: ProcFs, pid: int) -> bool:
+    """Would a stop end a call in which a thread of the process is blocked?"""
+    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+        with suppress(Gone, NotPermitted):
+            number = procfs.text(pid, f"task/{tid}/syscall").partition(" ")[0]
+            if number.isdecimal() and _ENDED_BY_A_STOP.fullmatch(syscall_name(int(number))):
+                return True
+    return False
 
 
 def process_of(pid: int) -> psutil.Process:
@@ -131,6 +166,8 @@ def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
         return Unavailable(Reason.NOT_PERMITTED, permission_advice(procfs, pid))
     if "no such process" in lower or "os error 3)" in lower:
         return Gone(f"process {pid} exited during the look")
+    if "ebadreg" in lower and len(procfs.fields(pid, "status").get("NSpid", "").split()) > 1:
+        return Unavailable(Reason.UNREADABLE, _FROM_OUTSIDE)
     if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
         return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {redact(last)[:200]}")
     return Unavailable(Reason.UNREADABLE, f"py-spy failed: {redact(last)[:300]}")

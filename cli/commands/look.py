@@ -15,6 +15,7 @@ Examples:
   unhang look --rank 3                         all its threads, by gdb
   unhang look JOB --rank 3 --with pystack      Python and C frames of Python's threads
   unhang look JOB --rank 3 --with syscalls --seconds 5
+  unhang look JOB --rank 3 --child 4242        a DataLoader worker; `unhang stacks` lists them
 
 Status: 0, or 1 if the look was not possible; 2 usage.""",
 )
@@ -22,6 +23,7 @@ Status: 0, or 1 if the look was not possible; 2 usage.""",
 @source_options
 @json_option
 @click.option("--rank", type=click.IntRange(0), required=True, help="The global rank to look at.")
+@click.option("--child", type=click.IntRange(1), metavar="PID", help="This child process of the rank instead.")
 @click.option(
     "--with",
     "how",
@@ -46,10 +48,11 @@ def look(
     token_file: Path | None,
     as_json: bool,
     rank: int,
+    child: int | None,
     how: str,
     seconds: float,
 ) -> None:
-    """Look closely at one rank of JOB.
+    """Look closely at one rank of JOB, or at a process that it has started.
 
     gdb and pystack stop the rank while they look, gdb for seconds; strace slows it down. A rank that is blocked in
     the kernel, stopped or traced is left alone. Agents do this for a collector only with the setting debuggers.
@@ -60,7 +63,7 @@ def look(
     from shared.wire.debug_output import How
 
     with named_job_needed(job):
-        taken = source.look_closely(DeepChoice(job, rank, How(how), seconds))
+        taken = source.look_closely(DeepChoice(job, rank, How(how), seconds, child))
     if as_json:
         emit_json(taken)
     else:

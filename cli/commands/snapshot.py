@@ -30,7 +30,7 @@ Examples:
     type=click.Choice(["suspects", "plain", "native", "none"]),
     default="suspects",
     show_default=True,
-    help="plain stops a rank for about 10 ms, native for about a second; suspects is plain, and native once for the "
+    help="plain stops no rank, native stops it for about a second; suspects is plain, and native once for the "
     "few whose plain stacks do not show what they wait for.",
 )
 @click.option(

@@ -59,7 +59,10 @@ def stacks(
     ranks: str | None,
     colour: str,
 ) -> None:
-    """Show where the ranks of JOB are, their main threads' stacks merged and the ranks folded."""
+    """Show where the ranks of JOB are, their stacks merged and the ranks folded.
+
+    A rank's first stack is that of the thread that trains. Its other threads and its child processes follow.
+    """
     chosen = read_ranks(ranks)
     source = choose_source(collector, directory, token_file)
     from cli.sources.job_source import JobChoice
@@ -87,7 +90,7 @@ def _show_classes(source: "JobSource", choice: "JobChoice", *, as_json: bool, co
 def _show_tree(source: "JobSource", choice: "JobChoice", *, form: str, colour: str) -> None:
     from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import TREE
-    from collector.show.text.stacks import render_folded, render_tree, speedscope
+    from collector.show.text.stacks import render_folded, render_others, render_tree, speedscope
 
     view = ask_view(source, TREE, choice)
     match form:
@@ -99,4 +102,5 @@ def _show_tree(source: "JobSource", choice: "JobChoice", *, form: str, colour: s
             emit(json.dumps(speedscope(view.root, name=view.job or "")) + "\n")
         case _:
             emit(render_tree(view.root, colour=wants_colour(colour), width=width()) or _NOTHING)
+            emit(render_others(view.others, colour=wants_colour(colour), width=width()))
             tell_gaps(view, "stacks")

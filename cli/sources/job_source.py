@@ -24,6 +24,7 @@ class JobNames(Value):
 
     jobs: tuple[JobSummary, ...]
     unanswered: tuple[Unanswered, ...] = Field(default=(), description="Agents that did not answer.")
+    unread: tuple[str, ...] = Field(default=(), description="What could not be read, and launchers that wait.")
 
 
 _MOST_SECONDS = 3600.0
@@ -104,12 +105,13 @@ class JobChoice:
 
 @dataclass(frozen=True)
 class DeepChoice:
-    """Which rank to look at closely, and with what. `job` None: the only job."""
+    """Which rank to look at closely, or which child process of it, and with what. `job` None: the only job."""
 
     job: str | None
     rank: int
     how: How
     seconds: float = 3.0
+    child: int | None = None
 
 
 class JobSource(Protocol):

@@ -36,7 +36,7 @@ class OneBox:
     def jobs(self) -> JobNames:
         """Return the jobs that run here."""
         found = ask(list_jobs)
-        return JobNames(jobs=found.jobs, unanswered=found.unanswered)
+        return JobNames(jobs=found.jobs, unanswered=found.unanswered, unread=found.unread)
 
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Look, wait, look again and judge."""
@@ -64,7 +64,9 @@ class OneBox:
         """Run a debugger or strace on one rank here."""
 
         async def run(agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> DeepLook:
-            return await look_closely(choice.job, choice.rank, choice.how, agents, client, seconds=choice.seconds)
+            return await look_closely(
+                choice.job, choice.rank, choice.how, agents, client, seconds=choice.seconds, child=choice.child
+            )
 
         return ask(run)
 

@@ -104,6 +104,8 @@ class Remote:
         """Have the collector's agent run a debugger or strace on one rank."""
         path = f"/v1/jobs/{_segment(self._choose(choice.job))}/ranks/{choice.rank}/deep"
         parameters = {"how": choice.how.value, "seconds": f"{choice.seconds:g}"}
+        if choice.child is not None:
+            parameters["child"] = str(choice.child)
         return _read(self._get(path, params=parameters, timeout=_DEEP_SECONDS), DeepLook)
 
     def _choose(self, job: str | None) -> str:

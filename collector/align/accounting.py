@@ -24,6 +24,7 @@ from collector.align.processes import (
 )
 from collector.align.ras.communicators import lost_processes, ras_view
 from collector.align.roster import Presence, RankView, Roster
+from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
 from shared.wire.log_events import LogEvent, Logs
 from shared.wire.snapshot import Exited, NodeSnapshot, Process, RankSnapshot
@@ -58,7 +59,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
-        ranks=dict(sorted((seen | gone).items())),
+        ranks=with_telling_threads(dict(sorted((seen | gone).items()))),
         conflicts=tuple(conflicts + disagreement),
         live=live,
         last_look_ns=max(

@@ -26,7 +26,7 @@ from collector.align.thresholds import (
     WATCH_SECONDS,
 )
 from shared.wire.snapshot import Beat, Process, RankSnapshot
-from shared.wire.stacks import Stacks
+from shared.wire.stacks import Stacks, Thread
 from shared.wire.trace import State, Trace
 
 _MOST_FOR_RHYTHM = 1024
@@ -122,7 +122,7 @@ def _rank_motion(view: RankView) -> Motion:
     marks = [marks for marks in map(_progress, view.looks) if marks is not None]
     if any(a != b for a, b in pairwise(marks)):
         return Motion.ADVANCED
-    signs = [sign for a, b in pairwise(view.looks) for sign in (_stack_changed(a, b), _worked(a, b))]
+    signs = [sign for a, b in pairwise(view.looks) for sign in (_stack_changed(view, a, b), _worked(view, a, b))]
     if True in signs:
         return Motion.FROZEN if _only_polls(view) else Motion.BUSY
     return Motion.FROZEN if False in signs else Motion.UNKNOWN
@@ -164,22 +164,31 @@ def written_after(view: RankView, created_ns: int) -> float | None:
     return (last - created_ns) / 1e9
 
 
-def _stack_changed(a: RankSnapshot, b: RankSnapshot) -> bool | None:
-    if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
+def _threads(view: RankView, a: RankSnapshot, b: RankSnapshot) -> tuple[Thread, Thread] | None:
+    """The thread that stands for the rank, in two looks that can be compared."""
+    if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks) or a.stacks.native != b.stacks.native:
         return None
-    if a.stacks.native != b.stacks.native or a.stacks.main is None or b.stacks.main is None:
-        return None
-    return a.stacks.stack(a.stacks.main) != b.stacks.stack(b.stacks.main)
+    first, second = view.thread_in(a.stacks), view.thread_in(b.stacks)
+    return None if first is None or second is None else (first, second)
 
 
-def _worked(a: RankSnapshot, b: RankSnapshot) -> bool | None:
+def _stack_changed(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
+    threads = _threads(view, a, b)
+    if threads is None or not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
+        return None
+    moves = any(thread.moves for thread in threads) and not (view.idles and view.apart is None)
+    return moves or a.stacks.stack(threads[0]) != b.stacks.stack(threads[1])
+
+
+def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
     if not isinstance(a.process, Process) or not isinstance(b.process, Process):
         return None
-    own = _beats_apart(a.process.after, b.process.before)
+    own = _any_known((_beats_apart(a.process.after, b.process.before), _switched(view, a, b)))
     later = {child.process.pid: child.process for child in b.children}
     children = (
-        _beats_apart(child.process.after, later[child.process.pid].before)
+        sign(child.process.after, later[child.process.pid].before)
         for child in a.children
+        for sign in (_beats_apart, _main_switched)
         if child.process.pid in later
     )
     return _any_known((own, *children))
@@ -195,19 +204,8 @@ def _only_polls(view: RankView) -> bool:
 
 
 def _woke(view: RankView) -> bool:
-    return _has_woken(view) and not _only_polls(view)
-
-
-def _has_woken(view: RankView) -> bool:
-    return any(
-        _stack_changed(a, b)
-        or (
-            isinstance(a.process, Process)
-            and isinstance(b.process, Process)
-            and _switched(a.process.after, b.process.before)
-        )
-        for a, b in pairwise(view.looks)
-    )
+    moved = any(_stack_changed(view, a, b) or _switched(view, a, b) for a, b in pairwise(view.looks))
+    return moved and not _only_polls(view)
 
 
 def _still_seconds(view: RankView) -> float:
@@ -232,9 +230,9 @@ def _was_seen_moving(look: RankSnapshot) -> bool:
 
 
 def _apart(a: RankSnapshot, b: RankSnapshot) -> float:
-    return (
-        0.0 if a.looked_at_ns is None or b.looked_at_ns is None else max(0.0, (b.looked_at_ns - a.looked_at_ns) / 1e9)
-    )
+    if a.looked_at_ns is None or b.looked_at_ns is None:
+        return 0.0
+    return max(0.0, (b.looked_at_ns - a.looked_at_ns) / 1e9)
 
 
 def _spins(a: RankSnapshot, b: RankSnapshot) -> bool:
@@ -256,7 +254,7 @@ def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
     """Did a process work between two beats?"""
     if first is None or second is None or second.at_ns <= first.at_ns:
         return None
-    return _used_cpu(first, second) or _moved_bytes(first, second) or _switched(first, second)
+    return _used_cpu(first, second) or _moved_bytes(first, second)
 
 
 def _used_cpu(first: Beat | None, second: Beat | None) -> bool:
@@ -282,11 +280,29 @@ def _moved_bytes(first: Beat | None, second: Beat | None) -> bool:
     return second.io_bytes - first.io_bytes > BUSY_BYTES
 
 
-def _switched(first: Beat | None, second: Beat | None) -> bool:
-    if first is None or second is None or first.main_switches is None or second.main_switches is None:
-        return False
-    seconds = (second.at_ns - first.at_ns) / 1e9
-    return second.main_switches - first.main_switches > SPARE_SWITCHES + IDLE_SWITCHES_PER_SECOND * seconds
+def _switched(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
+    """Did the thread that stands for a rank wake between two looks?"""
+    if view.apart is None:
+        if view.idles or not isinstance(a.process, Process) or not isinstance(b.process, Process):
+            return None
+        return _main_switched(a.process.after, b.process.before)
+    threads = _threads(view, a, b)
+    if threads is None or a.looked_at_ns is None or b.looked_at_ns is None:
+        return None
+    before, after = (thread.switches for thread in threads)
+    return _often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9)
+
+
+def _main_switched(first: Beat | None, second: Beat | None) -> bool | None:
+    if first is None or second is None or second.at_ns <= first.at_ns:
+        return None
+    return _often(first.main_switches, second.main_switches, (second.at_ns - first.at_ns) / 1e9)
+
+
+def _often(before: int | None, after: int | None, seconds: float) -> bool | None:
+    if before is None or after is None:
+        return None
+    return after - before > SPARE_SWITCHES + IDLE_SWITCHES_PER_SECOND * seconds
 
 
 def _stall(view: RankView) -> float | None:

@@ -13,7 +13,7 @@ from shared.answer.diagnosis import Conflict
 from shared.wire.log_events import LogEvent
 from shared.wire.nccl_calls import LoggedCommunicator
 from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
-from shared.wire.stacks import Stacks
+from shared.wire.stacks import Stacks, Thread
 from shared.wire.trace import Trace
 
 
@@ -57,6 +57,10 @@ class RankView:
     host: str | None = None
     logged: tuple[LogEvent, ...] = ()
     """What it wrote, in its own logs and in those that it shares, oldest look first."""
+    apart: Thread | None = None
+    """The thread of `stacks` that stands for it, where that is not the main one."""
+    idles: bool = False
+    """Does its main thread wait for work? Then what that thread does is no progress."""
 
     @cached_property
     def identity(self) -> Identity | None:
@@ -82,6 +86,13 @@ class RankView:
     @cached_property
     def native_stacks(self) -> Stacks | None:
         return next((s for s in self._newest_first("stacks") if isinstance(s, Stacks) and s.native), None)
+
+    def thread_in(self, stacks: Stacks) -> Thread | None:
+        """Return the thread that stands for the rank in the stacks of any look."""
+        if self.apart is None or self.apart in stacks.threads:
+            return self.apart or stacks.main
+        same = (self.apart.tid, self.apart.name)
+        return next((thread for thread in stacks.threads if (thread.tid, thread.name) == same), None)
 
     @property
     def gone(self) -> bool:

@@ -26,8 +26,12 @@ async def look_closely(
     client: httpx.AsyncClient,
     *,
     seconds: float,
+    child: int | None = None,
 ) -> DeepLook:
-    """Return a closer look at `rank` of `job`. Raises NotFound, InvalidInput or Unreachable."""
+    """Return a closer look at `rank` of `job`, or at its child process of that id.
+
+    Raises NotFound, InvalidInput or Unreachable.
+    """
     found = await find(agents, client)
     chosen = choose_job(job, found.lists.values(), some_silent=bool(found.silent))
     lists = zip(
@@ -35,7 +39,8 @@ async def look_closely(
     )
     url, identity = _home(chosen, rank, RankLists(dict(lists), found.silent))
     address = next(agent for agent in agents if agent.url == url)
-    request = Request(address, f"/v1/ranks/{identity.pid}/deep", {"how": how.value, "seconds": f"{seconds:.2f}"})
+    parameters = {"how": how.value, "seconds": f"{seconds:.2f}", **({} if child is None else {"child": str(child)})}
+    request = Request(address, f"/v1/ranks/{identity.pid}/deep", parameters)
     fanout = Fanout(client, node_seconds=_ANSWER_SECONDS)
     answers = await fanout.ask([request], DeepLook, deadline=RequestDeadline.within(_ANSWER_SECONDS))
     for answer in answers.answered:

@@ -11,10 +11,12 @@ from collections import defaultdict
 from dataclasses import replace
 
 from collector.align.observations import Observations
+from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import is_majority
+from collector.judge.apart import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import of_outsiders
 from collector.judge.fault import TELLING, Fault, kind_of
@@ -202,30 +204,35 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     """The minority that is in another operation than a clear majority, if there is one.
 
     Another line with the same operation proves nothing: a rank may rightly wait for its partner in a smaller group.
-    Nor is another operation where there are such groups; then the odd rank is told, and nobody is named.
+    Nor does another operation where there are such groups, or may be; nor a backward pass that is at work.
     """
-    places: dict[str | None, list[int]] = defaultdict(list)
-    for rank in waiting:
-        places[observations.activities[rank].op].append(rank)
-    largest = max(places.values(), key=lambda ranks: (len(ranks), -ranks[0]))
-    odd = tuple(rank for rank in waiting if rank not in largest)
-    symmetric = all(_is_symmetric(observations.activities[rank]) for rank in waiting)
-    if not odd or not symmetric or not is_majority(len(largest), len(waiting)) or len(places) > 2:
+    found = places(waiting, observations)
+    everybodys = all(map(_takes_all, (observations.activities[rank] for rank in waiting)))
+    if len(found) != 2 or not everybodys or not is_majority(len(found[1][1]), len(waiting)):
         return None
-    theirs, usual = (observations.activities[ranks[0]].op for ranks in (odd, largest))
-    remark = f"{ranks_in_words(odd)} in {theirs}, the others in {usual}"
-    if not _has_one_group(waiting, observations):
-        told = f"{remark}: it may be a victim in a smaller group; {no_record(observations)}"
-        return replace(_shared_fault(waiting, observations), remarks=(told,))
+    (theirs, odd), (usual, largest) = found
+    if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
+        return None
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED,
         culprits=odd,
-        victims=tuple(largest),
+        victims=largest,
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
         op=observations.activities[odd[0]].op,
-        remarks=(f"{remark}; {no_record(observations)}",),
+        remarks=(no_record(observations),),
+        said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
+        evidence=places_as_evidence(found, observations),
     )
+
+
+def _may_compute(rank: int, observations: Observations) -> bool:
+    """Is it in a backward pass or the like, and at work there? It may come to its collective yet."""
+    return observations.doing(rank) is Doing.WORK and observations.motion.by_rank.get(rank) is Motion.BUSY
+
+
+def _takes_all(activity: Activity) -> bool:
+    return _is_symmetric(activity) or waits_for_everybody(activity)
 
 
 def _has_one_group(ranks: tuple[int, ...], observations: Observations) -> bool:
@@ -247,7 +254,7 @@ def _shared_fault(
     kind: Kind = Kind.STUCK_TOGETHER,
     cause: Cause = Cause.UNKNOWN,
 ) -> Fault:
-    return Fault(
+    fault = Fault(
         kind=kind,
         culprits=(),
         victims=waiting,
@@ -255,4 +262,13 @@ def _shared_fault(
         cause=cause,
         op=_common_op(waiting, observations),
         remarks=(f"all ranks are waiting in communication; {no_record(observations)}",),
+    )
+    found = places(waiting, observations)
+    if kind is not Kind.STUCK_TOGETHER or len(found) < 2:
+        return fault
+    return replace(
+        fault,
+        said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(found)}",
+        remarks=(f"a rank may rightly wait for its partners in a smaller group; {no_record(observations)}",),
+        evidence=places_as_evidence(found, observations),
     )

@@ -53,7 +53,7 @@ from collector.checks.all import check_job
 from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
-from collector.judge.by_records import faults_by_record
+from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks, may_be_slow
 from collector.judge.certainty import tempered, unproven
 from collector.judge.fault import Fault
@@ -104,6 +104,7 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
         conflicts=doubts
         + observations.roster.conflicts
         + conflicts_by_logs(reading.findings, observations)
+        + conflicts_of_records(observations)
         + device_conflicts(observations),
     )
 

@@ -11,6 +11,7 @@ from collector.align.expected import Expected, Unanswered
 from collector.align.groups.process_groups import line_up
 from collector.align.groups.sequence_tables import GroupTable, group_tables
 from collector.align.job_owner import one_users
+from collector.align.stacks.other_stacks import OtherStacks, other_stacks
 from collector.align.stacks.stack_classes import StackNode, merge_tree, stack_classes
 from collector.checks.all import check_job
 from collector.judge.records.find_mismatch import disputes_of
@@ -50,9 +51,12 @@ class StackRoot(NamedTuple):
 
 
 class TreeView(View):
-    """Main threads' stacks merged into prefix trees."""
+    """Stacks merged into prefix trees: of each rank the thread that trains, which is usually the main one."""
 
     tree: tuple[StackNode, ...]
+    others: tuple[OtherStacks, ...] = Field(
+        default=(), description="Other threads and child processes. A survey of a large job has no children."
+    )
 
     @property
     def root(self) -> StackRoot:
@@ -62,7 +66,7 @@ class TreeView(View):
 
 
 class ClassesView(View):
-    """Ranks grouped by where their main threads are."""
+    """Ranks grouped by where they are."""
 
     classes: tuple[StackClass, ...]
 
@@ -152,6 +156,7 @@ def view_tree(snapshots: Sequence[NodeSnapshot], expected: Expected) -> TreeView
         unanswered=expected.unanswered,
         gaps=_gaps(snapshots, "stacks"),
         tree=merge_tree(snapshots),
+        others=other_stacks(snapshots),
     )
 
 

@@ -31,6 +31,12 @@ class Thread(Value):
     name: str = ""
     active: bool | None = Field(default=None, description="Was it running on a CPU? None: not known.")
     holds_gil: bool | None = None
+    switches: int | None = Field(
+        default=None, description="How often it had gone to sleep when it was read; None: it ran, or it is not known."
+    )
+    moves: bool = Field(
+        default=False, description="Did it run while it was read? Its frames are then the outer ones alone."
+    )
     frames: tuple[int, ...] = ()
 
 
@@ -39,9 +45,7 @@ class Stacks(Value):
 
     pid: int | None = None
     native: bool = Field(default=False, description="Are native (C, C++) frames included?")
-    paused: bool = Field(
-        default=True, description="Was the process paused while its stacks were read, so that they are consistent?"
-    )
+    paused: bool = Field(default=True, description="Was the process paused while its stacks were read?")
     frames: tuple[Frame, ...] = Field(default=(), description="The table that the threads index.")
     threads: tuple[Thread, ...] = ()
 

@@ -102,12 +102,12 @@ class SurveyReader:
                     "process": process,
                     "stacks": stacks,
                     "children": (),
+                    "polled_lock": None,
                     "fds": _LEFT_OUT,
                     "logs": logs,
                     "recorder": recorder,
                     "setup": setup,
                     "idle_for_seconds": idle_for_seconds,
-                    "polled_lock": None,
                     "watched_for_seconds": watched_for_seconds,
                 },
             )

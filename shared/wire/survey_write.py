@@ -203,7 +203,8 @@ def _shared_setup(setup: Setup | Missing) -> Setup | Missing:
 
 def _shared_thread(thread: Thread, *, main: bool) -> Thread:
     active = thread.active if thread.holds_gil else None
-    return thread.model_copy(update={"tid": None, "name": "MainThread" if main else thread.name, "active": active})
+    name = "MainThread" if main else thread.name
+    return thread.model_copy(update={"tid": None, "name": name, "active": active, "switches": None})
 
 
 def _last_events(logs: Logs | Missing) -> Logs | Missing:

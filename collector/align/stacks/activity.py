@@ -1,6 +1,7 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -26,9 +27,17 @@ from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
+_STANDARD = re.compile(r"/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<frozen")
 _STDLIB_SHORT = re.compile(
     r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
 )
+_PLAIN_LABELS = {
+    (True, False): "in user code",
+    (True, True): "running in user code",
+    (False, False): "no Python frame",
+    (False, True): "running, and in no two readings at one place",
+}
+"""By whether there are frames, and whether the thread moved while it was read."""
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
 
@@ -100,6 +109,20 @@ def is_user_frame(frame: Frame) -> bool:
     return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
 
 
+def user_call(stack: Sequence[Frame]) -> Frame | None:
+    """Return the innermost frame of the user's own code of an operation's stack, or its innermost one; None of none.
+
+    PyTorch notes its own frames as well: every collective is called in distributed_c10d.py.
+    """
+    return next(filter(is_user_frame, reversed(stack)), stack[-1] if stack else None)
+
+
+def is_standard_frame(frame: Frame) -> bool:
+    """Is the frame in Python's own library, such as at the foot of every thread?"""
+    short = _STDLIB_SHORT.search(frame.file) is not None and not frame.file.startswith("torch/")
+    return short or _STANDARD.search(frame.file) is not None
+
+
 def activity_of(view: RankView) -> Activity:
     """Return what the rank is doing now. Never raises: what cannot be told is `Doing.UNKNOWN`."""
     return with_the_rest(from_stacks(view), view)
@@ -107,13 +130,19 @@ def activity_of(view: RankView) -> Activity:
 
 def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
-    seen = _with_kernel(seen, view.process)
+    seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = _with_lock_file(seen, view.looks[-1].polled_lock if view.looks else None)
     seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
         return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
     return seen
+
+
+def _process_of(view: RankView) -> Process | None:
+    """The kernel tells of the main thread; of another one only where it holds the whole process."""
+    process = view.process
+    return process if view.apart is None or (process is not None and process.state in "Tt") else None
 
 
 def _placed(seen: Activity, label: str, *waits_on: WaitsOn) -> Activity:
@@ -126,21 +155,16 @@ def _placed_by(seen: Activity, row: FramePattern | KernelPattern) -> Activity:
 
 
 def from_stacks(view: RankView) -> Activity:
-    """Return what a rank is doing by its stacks alone: the main thread's, or that of the one that it waits for."""
+    """Return what a rank is doing by its stacks alone: by the thread that stands for it, or one that keeps the GIL."""
     stacks = view.stacks
     if stacks is None:
         return _NOT_SEEN
-    main = _thread_activity(stacks, stacks.main, view.native_stacks)
-    if main.waits_for_ranks or not main.frames:
-        return main
-    others = [thread for thread in stacks.threads if thread is not stacks.main]
-    keeper = next((thread for thread in others if _keeps_gil(thread)), None)
-    if keeper is not None:
-        return _thread_activity(stacks, keeper, None)
-    if waits_for_thread(main):
-        seen = (_thread_activity(stacks, thread, None) for thread in others)
-        return next((other for other in seen if other.waits_for_ranks), None) or _at_home(main)
-    return _at_home(main)
+    native = view.native_stacks if view.apart is None else None
+    seen = _thread_activity(stacks, view.thread_in(stacks), native)
+    if seen.waits_for_ranks or not seen.frames:
+        return seen
+    keeper = next((thread for thread in stacks.threads if thread is not stacks.main and _keeps_gil(thread)), None)
+    return _at_home(seen) if keeper is None else _thread_activity(stacks, keeper, None)
 
 
 def _at_home(seen: Activity) -> Activity:
@@ -176,7 +200,7 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
     base = Activity(
         doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
         cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
-        label="in user code" if frames else "no Python frame",
+        label=_PLAIN_LABELS[bool(frames), thread.moves],
         told=Told.IN_USER_CODE if frames else Told.NOT_SEEN,
         thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
         frames=frames,
@@ -278,10 +302,20 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     if not blocked:
         unread = any(not isinstance(child.stacks, Stacks) for child in children)
         return replace(seen, may_pass=seen.may_pass or unread)
-    child, doing = blocked[0]
+    child, doing = min(blocked, key=_tells_little)
     at = f" at {place(doing.user)}" if doing.user is not None else ""
     text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
     return replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
+
+
+def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, int]:
+    """Of several children a worker that loads a batch comes first, then one in the user's code."""
+    child, doing = told
+    return not _runs(doing, "_worker_loop"), doing.user is None, child.process.pid
+
+
+def _runs(seen: Activity, function: str) -> bool:
+    return any(frame.function.rpartition(".")[2] == function for frame in seen.frames)
 
 
 def _with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
@@ -299,8 +333,7 @@ def _child_activity(child: Child) -> Activity | None:
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
-    functions = [frame.function.rpartition(".")[2] for frame in seen.frames]
-    idle = seen.may_be_idle or ("_worker_loop" in functions and "fetch" not in functions)
+    idle = seen.may_be_idle or (_runs(seen, "_worker_loop") and not _runs(seen, "fetch"))
     return None if idle or not seen.frames else seen
 
 

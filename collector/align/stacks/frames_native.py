@@ -50,6 +50,8 @@ _WORK_SOURCES: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = tuple(
     for function, file in (
         # get (queue.py:171); get (multiprocessing/queues.py:103); recv (multiprocessing/connection.py:250)
         (r"^(get|recv|recv_bytes|_recv|_recv_bytes|poll|_poll|wait|accept)$", stdlib("queue", r"multiprocessing/\w+")),
+        # main (multiprocessing/resource_tracker.py:227): beside every process that has spawned others
+        (r"^main$", stdlib(r"multiprocessing/(resource_tracker|semaphore_tracker|forkserver)")),
         # select (selectors.py:468); serve_forever (socketserver.py:232); accept (socket.py:293)
         (r"^(select|poll|serve_forever|accept)$", stdlib("selectors", "socketserver", "socket")),
         # _run_once (asyncio/base_events.py:1884); run_until_complete (uvloop/__init__.py:80)

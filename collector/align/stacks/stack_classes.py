@@ -28,7 +28,7 @@ class StackNode(Contract):
 
 
 def stack_classes(snapshots: Sequence[NodeSnapshot]) -> tuple[StackClass, ...]:
-    """Group ranks whose main threads are at the same place, the largest class first."""
+    """Group ranks that are at the same place, the largest class first."""
     roster = account_for_ranks(snapshots, Expected())
     return classes_of(roster, {view.rank: activity_of(view) for view in roster.present()})
 
@@ -49,21 +49,21 @@ def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[Stac
 
 
 def merge_tree(snapshots: Sequence[NodeSnapshot]) -> tuple[StackNode, ...]:
-    """Merge the main threads' stacks of all ranks into prefix trees, one per outermost frame."""
+    """Merge the stacks that stand for the ranks into prefix trees, one per outermost frame."""
     roster = account_for_ranks(snapshots, Expected())
-    stacks = {view.rank: _main_stack(view) for view in roster.present()}
-    return _merged({rank: frames for rank, frames in stacks.items() if frames}, depth=0)
+    return merged([(view.rank, _main_stack(view)) for view in roster.present()])
 
 
-def _merged(stacks: dict[int, tuple[Frame, ...]], depth: int) -> tuple[StackNode, ...]:
-    following: dict[Frame, dict[int, tuple[Frame, ...]]] = defaultdict(dict)
-    for rank, frames in stacks.items():
+def merged(stacks: Sequence[tuple[int, tuple[Frame, ...]]], depth: int = 0) -> tuple[StackNode, ...]:
+    """Merge stacks, of which a rank may have several, into prefix trees."""
+    following: dict[Frame, list[tuple[int, tuple[Frame, ...]]]] = defaultdict(list)
+    for rank, frames in stacks:
         if depth < min(len(frames), _DEEPEST):
-            following[frames[depth]][rank] = frames
-    ordered = sorted(following.items(), key=lambda item: (-len(item[1]), min(item[1])))
+            following[frames[depth]].append((rank, frames))
+    ranks = {frame: sorted({rank for rank, _ in passing}) for frame, passing in following.items()}
     return tuple(
-        StackNode(place=place(frame), ranks=fold(passing), children=_merged(passing, depth + 1))
-        for frame, passing in ordered
+        StackNode(place=place(frame), ranks=fold(ranks[frame]), children=merged(following[frame], depth + 1))
+        for frame in sorted(ranks, key=lambda frame: (-len(ranks[frame]), ranks[frame][0], frame))
     )
 
 
@@ -73,4 +73,5 @@ _DEEPEST = 200
 
 def _main_stack(view: RankView) -> tuple[Frame, ...]:
     stacks = view.stacks
-    return () if stacks is None or stacks.main is None else stacks.stack(stacks.main)
+    thread = None if stacks is None else view.thread_in(stacks)
+    return () if stacks is None or thread is None else stacks.stack(thread)

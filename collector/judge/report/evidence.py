@@ -8,7 +8,7 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.activity import exception_of, is_user_frame, place
+from collector.align.stacks.activity import exception_of, place, user_call
 from collector.align.stacks.other_threads import thread_evidence
 from collector.judge.fault import Fault
 from collector.judge.records.mismatch import Mismatch
@@ -49,7 +49,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found.append(_waits(shown))
     found += _absences([observations.roster.ranks[rank] for rank in fault.culprits], live=observations.roster.live)
     found += [item for rank in fault.culprits for item in _of_rank(observations.roster.ranks[rank], observations)]
-    found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
+    if not any(isinstance(each, StackEvidence) for each in fault.evidence):
+        found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
     for rank in (rank for rank in fault.culprits if rank in observations.activities):
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if observations.motion.seconds > 0:
@@ -91,7 +92,7 @@ def _call_site(rank: int, mismatch: Mismatch, observations: Observations) -> Fra
     at = lane.at(mismatch.sequence)
     recorded = observations.traces[rank].record(at[-1]).call_site if at else ()
     if recorded:
-        return next((frame for frame in reversed(recorded) if is_user_frame(frame)), recorded[-1])
+        return user_call(recorded)
     inside = activity is not None and activity.waits_for_ranks and lane.pending[:1] == (mismatch.sequence,)
     return activity.user if activity is not None and inside else None
 

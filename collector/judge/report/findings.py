@@ -27,7 +27,7 @@ _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evidence, ...] | None = None) -> Finding:
     """Put one fault into the contract's form; `evidence` replaces what the observations show for it."""
     cause = cause_of(fault, observations)
-    since, lasted = since_of(fault, observations)
+    since, lasted = since_of(fault, observations) if evidence is None else (None, None)
     shown = evidence_of(fault, observations) if evidence is None else evidence
     return Finding(
         kind=fault.kind,
@@ -45,7 +45,7 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),
         remarks=(*fault.remarks, *filter(None, (restart_in_words(observations),))),
-        evidence=(*shown, *restart_evidence(observations)),
+        evidence=shown + restart_evidence(observations),
         next_steps=next_steps_for(fault, cause, observations),
     )
 

@@ -4,7 +4,7 @@ from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
 from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
-from shared.answer.diagnosis import NextStep
+from shared.answer.diagnosis import NextStep, StackEvidence
 from shared.answer.words import Cause, Kind
 from shared.commands import WHY_NONE, copyable
 from shared.wire.snapshot import PolledLock
@@ -37,6 +37,7 @@ _BY_KIND = {
 
 _NEVER_STOPPED = "DTt"
 """States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
+_APART = "compare the code paths to these places: what branches on rank or data?"
 _ALL_IN_RENDEZVOUS = (
     "compare what the ranks wait for: store address, port, rank and world size of each; "
     "a store that an earlier attempt has used may still hold its keys"
@@ -64,7 +65,8 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
         steps.append(NextStep(text=_ALL_IN_RENDEZVOUS))
     elif fault.kind in _BY_KIND and fault.lock is None and not (advice and fault.kind is Kind.STARTUP_INCOMPLETE):
         unrecorded = fault.kind is Kind.STUCK_TOGETHER and not observations.traces
-        steps.append(NextStep(text=_UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
+        apart = unrecorded and sum(isinstance(each, StackEvidence) for each in fault.evidence) > 1
+        steps.append(NextStep(text=_APART if apart else _UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
     steps += advice_of_fault(fault, observations)
     for rank in fault.culprits[:2]:
         steps.extend(_commands(rank, fault.kind, observations))

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from collector.align.expected import Expected
 from collector.question import NativePolicy, Question, Scope
 from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
-from collector.show.text.stacks import render_classes, render_folded, render_tree, speedscope
+from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
 from collector.show.views import (
     ChecksView,
     ClassesView,
@@ -139,7 +139,10 @@ async def get_stacks(
     ] = StackFormat.TREE,
     accept: Accept = None,
 ) -> Response:
-    """Merge the main threads' stacks of all ranks: who is where, in a few lines for a thousand ranks."""
+    """Merge the stacks of all ranks: who is where, in a few lines for a thousand ranks.
+
+    `tree` has their other threads and their child processes, too.
+    """
     as_text = choose_media(accept, _MEDIA) == "text/plain"
     if format is StackFormat.CLASSES:
         classes = await asyncio.to_thread(view_classes, *looked)
@@ -149,7 +152,7 @@ async def get_stacks(
         return PlainTextResponse(render_folded(tree.root))
     if format is StackFormat.SPEEDSCOPE:
         return JSONResponse(speedscope(tree.root, name=tree.job or ""))
-    return PlainTextResponse(render_tree(tree.root)) if as_text else json_answer(tree)
+    return PlainTextResponse(render_tree(tree.root) + render_others(tree.others)) if as_text else json_answer(tree)
 
 
 @router.get("/{job:path}/check", response_model=ChecksView, summary="Is anything wrong in how the job was started?")
@@ -200,9 +203,10 @@ async def get_deep_look(
         ),
     ],
     seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
+    child: Annotated[int | None, Query(ge=1, description="Look at this child process of the rank instead.")] = None,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it. Agents refuse unless they are set to allow it."""
-    return json_answer(await service.look_closely(job, rank, how, seconds=seconds))
+    return json_answer(await service.look_closely(job, rank, how, seconds=seconds, child=child))
 
 
 @router.get("/{job:path}/sequences", response_model=SequencesView, summary="How far each rank has got in each group")

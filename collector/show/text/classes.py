@@ -1,6 +1,7 @@
 """Stack classes: ranks at the same place, largest class first, those with a culprit always shown."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from collector.show.text.frames import MOST_FRAMES, frame_lines
 from collector.show.text.layout import Line, Span, Style, indented, line
@@ -42,12 +43,24 @@ def class_lines(
     lines: list[Line] = []
     for at in shown:
         lines.append(_head(classes[at], members[at], culprits))
-        lines.extend(indented(frame_lines(classes[at].frames, width - 2, most=most_frames), 2))
+        frames = classes[at].frames
+        parts_at = _parting(frames, [each.frames for each in classes])
+        lines.extend(indented(frame_lines(frames, width - 2, most=most_frames, parts_at=parts_at), 2))
     hidden = len(classes) - len(shown)
     if hidden:
         ranks = sum(len(members[at]) for at in range(len(classes)) if at not in set(shown))
         lines.append(line(f"… {hidden} more with {counted(ranks, 'rank')}; run `unhang stacks` to see all", Style.DIM))
     return lines
+
+
+def _parting(frames: tuple[Place, ...], others: Sequence[tuple[Place, ...]]) -> int | None:
+    """Return where ranks part: the first frame that is another one than in the largest class, or in the next one."""
+    other = next((each for each in others if each != frames), None)
+    if other is None:
+        return None
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(frames, other, strict=False))
+    at = sum(1 for _ in alike)
+    return at if at < len(frames) else None
 
 
 def _head(stack_class: StackClass, ranks: frozenset[int], culprits: frozenset[int]) -> Line:

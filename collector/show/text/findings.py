@@ -29,6 +29,7 @@ _NOBODY = {
     Kind.COLLECTIVE_MISMATCH: "no side has a majority, so none is blamed",
     Kind.STUCK_TOGETHER: "nothing observed sets one rank apart",
 }
+_APART = "the ranks part, and nothing observed tells which of them went astray"
 
 _MOST_CULPRITS = 8
 _MOST_LINKS = 8
@@ -90,7 +91,8 @@ def _duration(seconds: float) -> str:
 def culprit_lines(finding: Finding, width: int) -> list[Line]:
     """Return the culprits, or why none is named; culprits without a known process are grouped by host."""
     if not finding.culprits:
-        why = _NOBODY.get(finding.kind, "the evidence does not single out a rank")
+        apart = finding.kind is Kind.STUCK_TOGETHER and sum(each.kind == "stack" for each in finding.evidence) > 1
+        why = _APART if apart else _NOBODY.get(finding.kind, "the evidence does not single out a rank")
         return paragraph(f"none named: {why}", width)
     if len(finding.culprits) <= _MOST_CULPRITS and any((c.pid, c.pod) != (None, None) for c in finding.culprits):
         return [culprit_line(culprit) for culprit in finding.culprits]

@@ -1,6 +1,7 @@
 """Frame lists for people: outermost first as Python prints them, the outer ones left out, the innermost marked."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from collector.show.text.layout import Line, Span, Style, columns_of, pad
 from collector.show.text.printable import display_width, is_installed, printable, shortened
@@ -25,12 +26,15 @@ def place_text(place: Place) -> str:
     return f"{function} ({where})" if where else function
 
 
-def frame_lines(frames: Sequence[Place], width: int, *, most: int = MOST_FRAMES) -> list[Line]:
+def frame_lines(
+    frames: Sequence[Place], width: int, *, most: int = MOST_FRAMES, parts_at: int | None = None
+) -> list[Line]:
     """Return `frames` (outermost first) as aligned lines, the innermost last and marked with an arrow.
 
-    Of more than `most` the innermost are shown, and the last one of the user's own code wherever it is.
+    Of more than `most` the innermost are shown, and wherever they are the last one of the user's own code and the one
+    at `parts_at`, where other ranks have gone another way.
     """
-    shown = _shown(frames, most)
+    shown = _shown(frames, most, parts_at)
     names = {at: printable(frames[at].function, most=_LONGEST_FUNCTION) for at in shown}
     column = max(columns_of([[name] for name in names.values()]), default=0)
     lines: list[Line] = []
@@ -44,10 +48,13 @@ def frame_lines(frames: Sequence[Place], width: int, *, most: int = MOST_FRAMES)
     return lines
 
 
-def _shown(frames: Sequence[Place], most: int) -> list[int]:
-    innermost = list(range(max(0, len(frames) - most), len(frames)))
+def _shown(frames: Sequence[Place], most: int, parts_at: int | None) -> list[int]:
+    innermost = range(max(0, len(frames) - most), len(frames))
     own = next((at for at in reversed(range(len(frames))) if not is_library(frames[at])), None)
-    return innermost if own is None or own in innermost else [own, *innermost[1:]]
+    outer = sorted({at for at in (own, parts_at) if at is not None and at < innermost.start})
+    shown = [*outer, *innermost[len(outer) :]]
+    between = [at + 1 for at, following in pairwise([-1, *shown]) if following - at == 2]
+    return sorted([*shown, *between])  # a line that says that one frame is not shown is as long as the frame
 
 
 def _frame(name: str, frame: Place, column: int, width: int, *, innermost: bool) -> Line:

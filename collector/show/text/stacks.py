@@ -40,9 +40,51 @@ class StackTreeNode(Protocol):
     def children(self) -> Sequence["StackTreeNode"]: ...
 
 
+class ListedProcess(Protocol):
+    """A child process."""
+
+    @property
+    def pid(self) -> int: ...
+
+
+class NamedStacks(Protocol):
+    """Threads or children of one name, and their stacks."""
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tree(self) -> Sequence[StackTreeNode]: ...
+
+    @property
+    def left_out(self) -> int: ...
+
+    @property
+    def processes(self) -> Sequence[ListedProcess]: ...
+
+
+_MOST_PIDS = 8
+
+
 def render_tree(root: Root, *, colour: bool = False, width: int = 120) -> str:
     """Draw the tree: each frame with the ranks that passed it, indented only where they part."""
     return paint(fitted(list(_tree(root.children)), max(width, NARROWEST)), colour=colour)
+
+
+def render_others(others: Sequence[NamedStacks], *, colour: bool = False, width: int = 120) -> str:
+    """Draw the trees of other threads and of child processes, each under its name."""
+    lines: list[Line] = []
+    for kind in others:
+        pids = ", ".join(f"{each.pid}" for each in kind.processes[:_MOST_PIDS])
+        more = ", …" if len(kind.processes) > _MOST_PIDS else ""
+        which = f" (pid {pids}{more})" if pids else ""
+        lines += [(), (Span(f"{kind.what} {printable(kind.name, most=80)}", Style.BOLD), Span(which, Style.DIM))]
+        lines += _tree(kind.tree)
+        lines += [(Span(f"… {counted(kind.left_out, 'more stack')}", Style.DIM),)] if kind.left_out else []
+    return paint(fitted(lines, max(width, NARROWEST)), colour=colour)
 
 
 def _tree(tree: Sequence[StackTreeNode]) -> Iterator[Line]:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,31 @@ def test_gdb_shows_every_thread(agent: Agent, hanging: int) -> None:
     functions = [frame.function for frame in taken.stacks.stack(taken.stacks.main)]
     assert "read" in functions[-1]
     assert all(frame.native for frame in taken.stacks.frames)
+
+
+WITH_WORKER = f"""
+import os, time
+def load():
+    time.sleep(600)
+if os.fork() == 0:
+    load()
+{SLEEP}
+"""
+
+
+def test_a_child_of_the_rank(agent: Agent) -> None:
+    """A DataLoader worker may be the one that hangs; a process that is no child of it is left alone."""
+    with running(WITH_WORKER, env=rank_environment(0, port=29447)) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        (child,) = until(lambda: [int(word) for word in children.read_text().split()], lambda pids: len(pids) == 1)
+        taken = agent.deep(process.pid, How.PYSTACK, 0.3, child)
+        assert_free(child)
+        assert taken.stacks is not None, taken.missing
+        assert taken.pid == child
+        assert any(frame.function == "load" for frame in taken.stacks.frames)
+        stranger = agent.deep(process.pid, How.PYSTACK, 0.3, os.getpid())
+        assert stranger.missing is not None
+        assert stranger.missing.reason is Reason.GONE
 
 
 def test_pystack_shows_python_and_c(agent: Agent, hanging: int) -> None:

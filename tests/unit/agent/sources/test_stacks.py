@@ -55,7 +55,7 @@ def test_stacks_of_a_sleeping_process() -> None:
     with asleep() as process:
         found = ask_source(source(), rank_of(process.pid))
         assert functions(found) == ["<module>", "wait_here"]
-        assert (found.paused, found.native, found.pid) == (True, False, process.pid)
+        assert (found.paused, found.native, found.pid) == (False, False, process.pid)
         until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
 
 
@@ -295,7 +295,7 @@ def test_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path: Path) -> No
     with running() as process:
         spy = script(tmp_path, f"kill -STOP {process.pid}; sleep 601")
         with pytest.raises(Unavailable):
-            dump_stacks(ProcFs(), process.pid, spy, native=False, deadline=Deadline(1.0))
+            dump_stacks(ProcFs(), process.pid, spy, native=True, deadline=Deadline(1.0))
         until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
 
 

@@ -66,6 +66,16 @@ def test_through_a_collector() -> None:
         remote(lambda _: problem(404, "no agent sees rank 3")).look_closely(DeepChoice("a", 3, How.GDB))
 
 
+def test_a_child_through_a_collector() -> None:
+    """It is named by its process id, beside the rank."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert dict(request.url.params) == {"how": "pystack", "seconds": "3", "child": "4242"}
+        return httpx.Response(200, json={"rank": 3, "how": "pystack", "pid": 4242})
+
+    assert remote(answer).look_closely(DeepChoice("a", 3, How.PYSTACK, child=4242)).pid == 4242
+
+
 def test_threads_at_one_place_are_one_block() -> None:
     """A hundred idle worker threads are one line."""
     frames = (Frame("start_thread", "libc.so.6", 0, native=True), Frame("wait\x1b[2J", "libgomp.so", 0, native=True))

@@ -49,6 +49,8 @@ def recorded(at: float) -> Trace:
     return Trace(groups=(Group(name="0"),), signatures=(Signature(op="all_reduce", backend="nccl"),), **columns)
 
 
+TASK_OF_EIGHT = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "8"}
+
 SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
     "two processes of one rank": (
         nodes(*(rank(n) for n in range(4)), rank(1, pid=4000)),
@@ -166,6 +168,13 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         Severity.RISKY,
         "0",
         "one process of WORLD_SIZE 8",
+    ),
+    "process group of one": (
+        nodes(rank(0, world_size=1, launcher=None, gpus=1, drop="WORLD_SIZE", settings=TASK_OF_EIGHT)),
+        CheckId.ONE_PROCESS_OF_MANY,
+        Severity.RISKY,
+        "0",
+        "its process group has 1 rank, and its launcher says that there are 8",
     ),
     "one LOCAL_RANK for all": (
         everywhere(settings={"LOCAL_RANK": "0"}),
@@ -381,6 +390,7 @@ _GO_TOGETHER = {
 }
 
 HEALTHY = {
+    "process group of one by itself": nodes(rank(0, world_size=1, launcher=None, gpus=1, settings={"WORLD_SIZE": "1"})),
     "as it should be": job(),
     "one node, nothing set": nodes(*(rank(n, host="node1", drop="NCCL_DEBUG NCCL_SOCKET_IFNAME") for n in (0, 1))),
     "NCCL that crashes in RAS, which is switched off": everywhere(

@@ -445,3 +445,22 @@ def test_an_index_into_an_inferred_list_is_not_a_rank() -> None:
     assert all(str(wait.rank) != wait.waits_for for wait in edges)
     assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
     assert not any(finding.culprits for finding in diagnosis.findings if finding.kind is Kind.P2P_DEADLOCK)
+
+
+def test_record_whose_copies_contradict_each_other_is_a_conflict() -> None:
+    """What was read from memory and what the rank's server answers: the reader is told that the two differ."""
+    trace = trace_of([Row("a", 1)], {"a": (0,)}).model_copy(update={"contradiction": "1 of 2 operations differ"})
+    diagnosis = judged([NodeSnapshot(live=False, ranks=(bare_rank(0, trace),))], Expected(world_size=1))
+    assert [(c.sources, c.text) for c in diagnosis.conflicts] == [
+        (("recorder", "recorder"), "rank 0: 1 of 2 operations differ")
+    ]
+
+
+def test_each_side_of_a_mismatch_names_the_line_that_called_it() -> None:
+    """Where one rank calls what the others do not is the line to look at."""
+    ops = {rank: ("all_gather", 10) if rank == 2 else ("all_reduce", 9) for rank in range(4)}
+    rows = {rank: [Row("a", 1, line=7), Row("a", 2, ISSUED, op, line=line)] for rank, (op, line) in ops.items()}
+    finding = judged_records(rows, {"a": range(4)}).findings[0]
+    (mismatch,) = (item for item in finding.evidence if item.kind == "signature")
+    lines = {side.op: side.call_site.line for side in mismatch.sides if side.call_site is not None}
+    assert lines == {"all_reduce": 9, "all_gather": 10}

@@ -1,11 +1,11 @@
 """Step 9: what stacks and process states alone tell, and where they must keep silent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from shared.answer.diagnosis import Diagnosis
+from shared.answer.diagnosis import Diagnosis, StackEvidence
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Fds, Identity, NodeSnapshot, Process, ProcessState, RankSnapshot, Syscall
@@ -23,6 +23,11 @@ STEP = Frame("train_step", "/home/ada/train.py", 12)
 ALL_REDUCE = Frame("all_reduce", C10D, 3252)
 ALL_GATHER = Frame("all_gather", C10D, 4100)
 BARRIER = Frame("barrier", C10D, 5356)
+GATHER = Frame("gather", C10D, 4300)
+BROADCAST = Frame("broadcast", C10D, 3100)
+BACKWARD = Frame("_engine_run_backward", f"{SITE}/torch/autograd/graph.py", 979)
+UNSHARD = Frame("wait_for_unshard", f"{SITE}/torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py", 420)
+WAIT_TENSOR = Frame("wait_tensor", f"{SITE}/torch/distributed/_functional_collectives.py", 129)
 RECV = Frame("recv", C10D, 2799)
 NEW_GROUP = Frame("new_group", C10D, 5610)
 STORE_GET = Frame("rendezvous", f"{SITE}/torch/distributed/rendezvous.py", 90)
@@ -115,7 +120,37 @@ def test_in_a_job_with_smaller_groups_the_odd_rank_may_be_a_victim_and_is_only_t
     diagnosis = judged_frozen(all_but(2, waits(ALL_REDUCE), waits(BARRIER)))
     assert diagnosis.verdict is Verdict.HUNG
     assert named(diagnosis) == set()
-    assert "rank 2 in barrier" in diagnosis.findings[0].remarks[0]
+    assert "rank 2 in barrier, ranks 0-1,3 in all_reduce" in diagnosis.headline
+    assert [each.ranks for each in diagnosis.findings[0].evidence if isinstance(each, StackEvidence)] == ["2", "0-1,3"]
+    assert "what branches on rank" in diagnosis.findings[0].next_steps[0].text
+
+
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [(BACKWARD, BARRIER), (BARRIER, BACKWARD), (UNSHARD, BARRIER), (UNSHARD, BACKWARD), (ALL_REDUCE, WAIT_TENSOR)],
+)
+def test_work_handles_and_backward_passes_are_places_as_well(usual: Frame, other: Frame) -> None:
+    """They are collectives of everybody, by another name."""
+    diagnosis = judged_frozen(all_but(2, waits(usual, groups=1), waits(other, groups=1)))
+    assert named(diagnosis) == {2}
+    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+    assert diagnosis.headline.startswith("Hung: rank 2 is in ")
+
+
+def test_who_waits_for_a_backward_pass_that_is_at_work_is_not_to_blame() -> None:
+    """Three ranks compute their gradients; the fourth was faster."""
+    busy = replace(waits(BACKWARD, groups=1), bytes_per_second=1_000_000)
+    diagnosis = judged_frozen(all_but(2, busy, waits(BARRIER, groups=1)))
+    assert diagnosis.verdict is Verdict.CANNOT_TELL
+    assert named(judged_frozen(all_but(2, busy, waits(BARRIER, groups=1)), seconds=70.0)) == set()
+
+
+@pytest.mark.parametrize("rooted", [GATHER, BROADCAST, RECV])
+def test_operations_with_a_root_or_a_peer_are_told_and_held_against_nobody(rooted: Frame) -> None:
+    """The root of a gather comes last by nature."""
+    diagnosis = judged_frozen(all_but(0, waits(BACKWARD, groups=1), waits(rooted, groups=1)))
+    assert named(diagnosis) == set()
+    assert f"rank 0 in {rooted.function}, ranks 1-3 in backward" in diagnosis.headline
 
 
 def test_where_one_stack_is_not_known_the_odd_one_among_the_rest_is_not_either() -> None:

@@ -7,6 +7,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import activity_of
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.process_text import process_in_words
+from collector.align.stacks.telling_threads import with_telling_threads
 from collector.judge.next_looks import pids_to_look_deeper
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
@@ -23,6 +24,7 @@ SAVE = Frame("save", f"{SITE}/torch/serialization.py", 944)
 EXPORT = Frame("export_trace", "/home/ada/profile.py", 7)
 PIPE_RECV = Frame("Connection._recv", "/usr/lib/python3.11/multiprocessing/connection.py", 395)
 QUEUE_GET = Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)
+TRACKER = Frame("main", "/usr/lib/python3.11/multiprocessing/resource_tracker.py", 227)
 JOIN = Frame("Thread.join", "/usr/lib/python3.11/threading.py", 1119)
 ALL_REDUCE = Frame("all_reduce", f"{SITE}/torch/distributed/distributed_c10d.py", 3252)
 C_WAIT = Frame("c10d::Work::wait", "libtorch_cpu.so", 0, native=True)
@@ -55,7 +57,7 @@ def look(
 
 
 def view(*looks: RankSnapshot) -> RankView:
-    return RankView(0, Presence.RUNNING, looks, host="a")
+    return with_telling_threads({0: RankView(0, Presence.RUNNING, looks, host="a")})[0]
 
 
 def blocked(name: str, wchan: str, target: str | None = None, pid: int = 10) -> Process:
@@ -105,6 +107,27 @@ def test_idle_workers_are_not_named() -> None:
         process=blocked("poll", "poll_schedule_timeout", pid=20), stacks=stacks(WORKER_LOOP, QUEUE_GET, pid=20)
     )
     assert activity_of(view(look(stacks(USER, LOADER), children=(idle,)))).child == ""
+
+
+def test_the_resource_tracker_of_spawned_workers_is_not_the_one_that_is_waited_for() -> None:
+    """It reads an empty pipe all its life; the worker that sleeps in the data set's code has a higher process id."""
+    tracker = Child(process=blocked("read", "anon_pipe_read", "pipe:[7]", pid=20), stacks=stacks(TRACKER, pid=20))
+    worker = Child(
+        process=blocked("clock_nanosleep", "hrtimer_nanosleep", pid=22),
+        stacks=stacks(WORKER_LOOP, FETCH, READ_SHARD, pid=22),
+    )
+    server = Child(process=blocked("read", "anon_pipe_read", "pipe:[8]", pid=21), stacks=stacks(EXPORT, pid=21))
+    seen = activity_of(view(look(stacks(USER, LOADER), children=(tracker, server, worker))))
+    assert "child 22" in seen.child
+    assert activity_of(view(look(stacks(USER, LOADER), children=(tracker,)))).child == ""
+
+
+@pytest.mark.parametrize(("frames", "label"), [((USER,), "running in user code"), ((), "running, and in no two")])
+def test_of_a_thread_that_moved_it_is_said(frames: tuple[Frame, ...], label: str) -> None:
+    """The frames below were not certain."""
+    seen = stacks(*frames)
+    moving = seen.model_copy(update={"threads": (seen.threads[0].model_copy(update={"moves": True}),)})
+    assert activity_of(view(look(moving))).label.startswith(label)
 
 
 def test_a_main_thread_that_joins_a_thread_in_a_collective_is_a_waiter() -> None:

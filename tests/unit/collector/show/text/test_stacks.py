@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from collector.show.text.stacks import render_classes, render_folded, render_tree, speedscope
+from collector.align.stacks.other_stacks import ChildProcess
+from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
 from shared.answer.diagnosis import Place, StackClass
 from tests.build.jobs.hostile import EVIL
 
@@ -43,6 +44,29 @@ TREE = Root(
         Node(LOAD, "4"),
     )
 )
+
+
+class Kind(NamedTuple):
+    """Threads or children of one name."""
+
+    what: str
+    name: str
+    tree: tuple[Node, ...]
+    processes: tuple[ChildProcess, ...] = ()
+    left_out: int = 0
+
+
+def test_other_threads_and_children() -> None:
+    """Each kind under its name, children with their process ids; names are the job's to choose."""
+    children = tuple(ChildProcess(rank=0, pid=100 + number) for number in range(9))
+    others = (Kind("thread", "Thread-#" + EVIL, (Node(POLL, "0-1"),)), Kind("child", "python", (), children))
+    shown = render_others(others)
+    assert shown.splitlines()[1].startswith("thread Thread-#")
+    assert shown.splitlines()[2:4] == ["[0-1] 2 ranks", "poll (selectors.py:415)"]
+    assert shown.splitlines()[-1] == "child python (pid 100, 101, 102, 103, 104, 105, 106, 107, …)"
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert render_others(()) == ""
+    assert render_others((Kind("thread", "feeder", (Node(POLL, "0"),), (), 3),)).splitlines()[-1] == "… 3 more stacks"
 
 
 def test_tree() -> None:

@@ -1,0 +1,65 @@
+"""Step 9, where all wait and not at the same place: who stands where, the fewest first.
+
+Stacks that differ are the trace of a divergence more often than of a network that fails: one rank reduces where the
+others synchronise. But a rank in an operation of its own may also wait for a partner in a smaller group, and that
+partner be among the many. So the places are told whatever they are, and whether somebody is to blame is said elsewhere
+(`by_stacks`).
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from collector.align.observations import Observations
+from collector.align.stacks.activity import Activity, place
+from collector.align.stacks.patterns import Doing
+from shared.answer.diagnosis import StackEvidence
+from shared.ranks import fold, ranks_in_words
+
+_MOST_PLACES = 4
+_EVERYBODYS = re.compile(r"(^|/)torch/(autograd/graph\.py$|distributed/(fsdp/|_composable/|_functional_collectives))")
+"""Frames that wait for operations in which all members of a group take part, whose work handle does not say which."""
+
+
+def places(ranks: Iterable[int], observations: Observations) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return in words in what ranks wait, and which of them there, the fewest first."""
+    together: dict[str, list[int]] = defaultdict(list)
+    for rank in ranks:
+        together[_in_words(observations.activities[rank])].append(rank)
+    found = [(what, tuple(who)) for what, who in together.items()]
+    return tuple(sorted(found, key=lambda each: (len(each[1]), each[1])))
+
+
+def _in_words(seen: Activity) -> str:
+    if seen.op is not None:
+        return f"in {seen.op}"
+    by_name = waits_for_everybody(seen) and seen.frames[-1].function.startswith("wait")
+    return f"in {seen.frames[-1].function}" if by_name else seen.label
+
+
+def waits_for_everybody(seen: Activity) -> bool:
+    """Does it wait by a work handle in an operation that all members of a group take part in?"""
+    return seen.doing is Doing.WORK and bool(seen.frames) and _EVERYBODYS.search(seen.frames[-1].file) is not None
+
+
+def places_in_words(found: Iterable[tuple[str, tuple[int, ...]]]) -> str:
+    """Say who is where: `rank 2 in barrier, ranks 0-1,3 in backward`."""
+    told = [f"{ranks_in_words(ranks)} {what}" for what, ranks in found]
+    more = ["others elsewhere"] if len(told) > _MOST_PLACES else []
+    return ", ".join([*told[:_MOST_PLACES], *more])
+
+
+def places_as_evidence(
+    found: Iterable[tuple[str, tuple[int, ...]]], observations: Observations
+) -> tuple[StackEvidence, ...]:
+    """Show one stack of each place."""
+    shown = [(what, ranks, observations.activities[ranks[0]]) for what, ranks in found]
+    return tuple(
+        StackEvidence(
+            ranks=fold(ranks),
+            text=f"{ranks_in_words(ranks)}: {what}" + ("" if seen.user is None else f", called at {seen.user}"),
+            thread=seen.thread,
+            frames=tuple(map(place, seen.frames)),
+        )
+        for what, ranks, seen in shown[:_MOST_PLACES]
+    )
