@@ -70,7 +70,7 @@ class AgentSettings(AccessSettings):
         description="How often to check whether ranks make progress; 0 switches it off.",
     )
     discover_seconds: float = Field(
-        default=20.0, gt=0, le=3600, description="How often to search for new ranks between requests."
+        default=15.0, gt=0, le=3600, description="How often to search for new ranks between requests."
     )
 
     @property

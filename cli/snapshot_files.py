@@ -116,5 +116,6 @@ def _nobody(job: str | None, seen: NodeSnapshot) -> NotFound:
     what = "no ranks" if job is None else f"no ranks of job {quoted(job)}"
     return NotFound(
         f"{what} were found on this machine",
-        advice=details or "a rank is a process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK set; see unhang jobs",
+        advice=details
+        or "a rank is a process that has called init_process_group, or has RANK or SLURM_PROCID set; see unhang jobs",
     )

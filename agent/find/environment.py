@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agent.errors import Gone
-from agent.find.elf_symbols import Read, find_variable
+from agent.proc.memory.elf_image import Read
+from agent.proc.memory.elf_symbols import find_variable
 from agent.proc.procfs import TICKS_PER_SECOND, ProcFs, Stat, reading
 from shared.errors import NotPermitted
 

@@ -116,7 +116,7 @@ _LONGEST_JOB_NAME = 200
 def identify(environment: Environment) -> Identity | None:
     """Return which rank an environment belongs to; None when it belongs to no rank."""
     for launcher in LAUNCHERS:
-        rank = _number(environment, launcher.rank)
+        rank = number(environment, launcher.rank)
         marked = all(mark in environment for mark in launcher.marks)
         if rank is not None and marked and launcher.applies(environment):
             return _identity(environment, launcher, rank)
@@ -131,24 +131,24 @@ def mistaken(environment: Environment) -> str | None:
     for launcher in LAUNCHERS:
         if launcher.rank in environment and all(mark in environment for mark in launcher.marks):
             names = [name for name in (launcher.rank, launcher.world_size) if environment.get(name)]
-            wrong = [name for name in names if _number(environment, name) is None]
+            wrong = [name for name in names if number(environment, name) is None]
             told = ", ".join(f"{name}={quoted(environment[name])}" for name in wrong)
             return f"job {quoted(job_name(environment))}, {told}" if wrong else None
     return None
 
 
 def _identity(environment: Environment, launcher: Launcher, rank: int) -> Identity:
-    local_rank = _number(environment, launcher.local_rank)
+    local_rank = number(environment, launcher.local_rank)
     return Identity(
         job=job_name(environment),
         rank=rank,
         local_rank=local_rank,
-        group_rank=_number(environment, launcher.group_rank or ""),
-        world_size=_number(environment, launcher.world_size),
-        local_world_size=_number(environment, launcher.local_world_size),
-        attempt=_number(environment, "TORCHELASTIC_RESTART_COUNT") or 0,
+        group_rank=number(environment, launcher.group_rank or ""),
+        world_size=number(environment, launcher.world_size),
+        local_world_size=number(environment, launcher.local_world_size),
+        attempt=number(environment, "TORCHELASTIC_RESTART_COUNT") or 0,
         launcher=launcher.name,
-        gpu=_gpu(environment, local_rank),
+        gpu=gpu_of(environment, local_rank),
     )
 
 
@@ -158,13 +158,23 @@ def job_name(environment: Environment) -> str:
     return name[:_LONGEST_JOB_NAME] or "unnamed"
 
 
-def _raw_job_name(environment: Environment) -> str:
+def is_address(environment: Environment) -> bool:
+    """Is the name of the job, for want of a better one, the place where its ranks meet?"""
+    return _given_name(environment) is None and bool(environment.get("MASTER_ADDR"))
+
+
+def _given_name(environment: Environment) -> str | None:
     slurm = environment.get("SLURM_JOB_ID")
     if slurm:
         return f"slurm-{slurm}"
     run_id = environment.get("TORCHELASTIC_RUN_ID", "none")
-    if run_id not in ("none", ""):
-        return run_id
+    return run_id if run_id not in ("none", "") else None
+
+
+def _raw_job_name(environment: Environment) -> str:
+    given = _given_name(environment)
+    if given is not None:
+        return given
     if environment.get("MASTER_ADDR"):
         return f"{environment['MASTER_ADDR']}:{environment.get('MASTER_PORT', '29500')}"
     for name in ("PBS_JOBID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"):
@@ -186,12 +196,14 @@ def is_launcher(arguments: list[str]) -> bool:
     return False
 
 
-def _number(environment: Environment, name: str) -> int | None:
+def number(environment: Environment, name: str) -> int | None:
+    """Return the value of a variable that counts something; None where it is not set, or is no such number."""
     text = environment.get(name, "")
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _gpu(environment: Environment, local_rank: int | None) -> str | None:
+def gpu_of(environment: Environment, local_rank: int | None) -> str | None:
+    """Return the device that a rank with this place on its node takes, as far as variables tell."""
     visible = environment.get("CUDA_VISIBLE_DEVICES", environment.get("HIP_VISIBLE_DEVICES", ""))
     devices = [device.strip() for device in visible.split(",") if device.strip()]
     if len(devices) == 1:

@@ -1,14 +1,16 @@
 """One listing of all processes: who is whose parent, and which environments mark a rank."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
 from agent.errors import Gone
 from agent.find.environment import PYTHON, Environment, Environments, key_of
-from agent.find.launchers import NAMES, identify, is_launcher, mistaken
+from agent.find.launchers import NAMES, is_launcher, mistaken
 from agent.find.process_owner import user_of
+from agent.find.rank_identity import identity_of
+from agent.find.torch_groups import TorchGroup
 from agent.proc.credentials import has_borrowed_rights
 from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
@@ -26,12 +28,14 @@ class RankLikelihood(IntEnum):
 
 
 class Candidate(NamedTuple):
-    """A process whose environment says that it is, or belongs to, a rank."""
+    """A process that has a process group, or whose environment says that it is, or belongs to, a rank."""
 
     stat: Stat
     identity: Identity
     environment: Environment
     is_launcher: bool
+    has_group: bool = False
+    """Is it known to have a process group, so that it is a rank whatever else it does?"""
 
 
 class Listing(NamedTuple):
@@ -72,15 +76,25 @@ class Lister:
         self._mistaken: dict[int, str] = {}
         self._dull: dict[int, Stat] = {}
         self._avoided: frozenset[tuple[int, int]] = frozenset()
+        self._groups: Mapping[tuple[int, int], TorchGroup] = {}
         self.reading: tuple[int, int] | None = None
 
-    def listing(self, avoid: frozenset[tuple[int, int]], *, quick: bool = False) -> Listing:
+    def listing(
+        self,
+        avoid: frozenset[tuple[int, int]],
+        *,
+        quick: bool = False,
+        groups: Mapping[tuple[int, int], TorchGroup] | None = None,
+    ) -> Listing:
         """List all processes; those in `avoid` (pid, start) and those in state D keep what is known of them.
+
+        `groups`: the process groups that were found in the memory of processes.
 
         Reading the memory or environment of a process blocked in the kernel may block the reader as well.
         A `quick` listing takes for granted that what was no rank and runs no Python is still there, unchanged.
         """
         self._avoided = avoid
+        self._groups = groups or {}
         self._mistaken = {}
         stats = dict(self._stats(self._dull if quick else {}))
         candidates, unreadable = {}, []
@@ -120,6 +134,19 @@ class Lister:
             return RankLikelihood.TORCH
         return RankLikelihood.PYTHON if b"/libpython" in maps or PYTHON.match(name) else RankLikelihood.OTHER
 
+    def with_torch(self, listing: Listing) -> Iterator[Stat]:
+        """Iterate over the processes that have PyTorch loaded, but for ourselves and those that cannot be read."""
+        unreadable = set(listing.unreadable)
+        for stat in listing.stats.values():
+            if stat.pid == self.own_pid or stat.state in "DZX" or stat.pid in unreadable or self._is_dull(stat):
+                continue
+            self.reading = key = (stat.pid, stat.start_ticks)
+            try:
+                if key not in self._avoided and self.runs(stat) is RankLikelihood.TORCH:
+                    yield stat
+            finally:
+                self.reading = None
+
     def _stats(self, known: dict[int, Stat]) -> Iterator[tuple[int, Stat]]:
         for pid in self._procfs.pids():
             try:
@@ -135,14 +162,16 @@ class Lister:
         self.reading = key
         try:
             environment = self._environments.read(stat)
-            identity = identify(environment)
-            wrong = mistaken(environment)
+            group = self._groups.get(key)
+            identity = identity_of(environment, group)
+            wrong = mistaken(environment) if group is None else None
             if wrong is not None:
                 self._mistaken[stat.pid] = wrong
             if identity is None or has_borrowed_rights(self._procfs, stat.pid):
                 return None
             owned = identity.model_copy(update={"user": user_of(self._procfs, stat.pid)})
-            return Candidate(stat, owned, environment, is_launcher(self._arguments(stat.pid)))
+            launches = group is None and is_launcher(self._arguments(stat.pid))
+            return Candidate(stat, owned, environment, launches, group is not None)
         finally:
             self.reading = None
 
@@ -167,7 +196,7 @@ class Lister:
         return stat.is_kernel_thread or (self._environments.is_fixed(stat) and stat.pid in self._dull)
 
     def _remember(self, stats: dict[int, Stat], candidates: dict[int, Candidate]) -> None:
-        self._with_torch &= {(c.stat.pid, c.stat.start_ticks) for c in candidates.values()}
+        self._with_torch &= {(stat.pid, stat.start_ticks) for stat in stats.values()}
         self._known = {(c.stat.pid, c.stat.start_ticks): c for c in candidates.values()}
         self._environments.forget_all_but({key_of(stat) for stat in stats.values()})
         self._dull = {

@@ -1,13 +1,16 @@
 """Tells which processes are ranks, which are their children, and which only launched them.
 
-1. A process belongs to a rank when its environment says so (processes.py, launchers.py), and to the job of its user:
-   what another user's processes say of themselves changes nothing for the ranks here.
+1. A process that has a process group of PyTorch's is a rank (torch_groups.py). Until it has one, it belongs to a rank
+   when its environment says so (processes.py, launchers.py). It belongs to the job of its user: what another user's
+   processes say of themselves changes nothing for the ranks here.
 2. Launchers are left out: by their command line, or because a process below them carries another identity
    of the same job (`srun` above `torchrun`, `torchrun` above its ranks, a script that calls `mp.spawn`). So is
    what merely waits for ourselves: under `srun bash -c 'unhang snapshot'` that shell is a task of Slurm's, too.
-3. Of the processes left with one identity the topmost that has torch loaded is the rank, else the topmost
-   that runs Python, else the topmost: a shell that merely waits for Python inherits the same variables.
-4. What lies below a rank are its children, whatever their environment says.
+   Whoever has a process group is no mere launcher: Lightning's rank 0 starts the others.
+3. Of the processes left with one identity the topmost that has a process group is the rank, else the topmost that has
+   torch loaded, else the topmost that runs Python, else the topmost: a shell that merely waits for Python inherits the
+   same variables.
+4. What lies below a rank are its children, whatever their environment says, but for other process groups' ranks.
 5. Zombies beside ranks have exited. They keep their exit status until somebody reaps them.
 """
 
@@ -39,6 +42,8 @@ class Rank(NamedTuple):
     stat: Stat
     environment: dict[str, str]
     children: tuple[int, ...]
+    has_group: bool = False
+    """Is it known to have called init_process_group?"""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -57,9 +62,10 @@ class FoundRanks(NamedTuple):
 def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> FoundRanks:
     """Find the ranks in a listing."""
     families = listing.children()
-    candidates = _without_launchers(listing, lister)
+    candidates = [each for each in _without_launchers(listing, lister) if not _is_below_rank(each, listing)]
     chosen = [top for group in _by_identity(candidates) for top in _choose(group, listing, lister)]
-    ranks = [_rank(candidate, families, procfs, host) for candidate in chosen]
+    others = {candidate.stat.pid for candidate in chosen if candidate.has_group}
+    ranks = [_rank(candidate, families, others, procfs, host) for candidate in chosen]
     ranks.sort(key=lambda rank: (rank.identity.job or "", rank.identity.rank, rank.stat.pid))
     return FoundRanks(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister))
 
@@ -71,7 +77,7 @@ def _without_launchers(listing: Listing, lister: Lister) -> list[Candidate]:
     for candidate in listing.candidates.values():
         for pid in listing.ancestors(candidate.stat.pid):
             above = listing.candidates.get(pid)
-            if above is not None and _launched(above.identity, candidate.identity):
+            if above is not None and not above.has_group and _launched(above.identity, candidate.identity):
                 launching.add(pid)
     return [candidate for pid, candidate in listing.candidates.items() if pid not in launching]
 
@@ -84,6 +90,12 @@ def _waiting_for_us(listing: Listing, lister: Lister) -> Iterable[int]:
             yield pid
 
 
+def _is_below_rank(candidate: Candidate, listing: Listing) -> bool:
+    """Is this one, which has inherited the variables of who knows whom, below one that has a process group?"""
+    above = (listing.candidates.get(pid) for pid in listing.ancestors(candidate.stat.pid))
+    return not candidate.has_group and any(each is not None and each.has_group for each in above)
+
+
 def _launched(above: Identity, below: Identity) -> bool:
     """Does the identity below show that the process above only starts ranks?"""
     if above.job != below.job and above.launcher == below.launcher:
@@ -92,7 +104,12 @@ def _launched(above: Identity, below: Identity) -> bool:
 
 
 def _stronger(below: Identity, above: Identity) -> bool:
-    return _KINDS.index(below.launcher or "") <= _KINDS.index(above.launcher or "")
+    return _strength(below) <= _strength(above)
+
+
+def _strength(identity: Identity) -> int:
+    """Return how little a launcher's variables are worth: what only a process group tells is worth most."""
+    return -1 if identity.launcher is None else _KINDS.index(identity.launcher)
 
 
 def _by_identity(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
@@ -120,8 +137,10 @@ def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Ca
 
 
 def _runner(family: list[Candidate], lister: Lister) -> Candidate:
-    """Return the first process that has torch loaded, else the first that runs Python, else the first."""
-    family.sort(key=lambda candidate: (candidate.stat.start_ticks, candidate.stat.pid))
+    """Return the first process with a process group, else with torch loaded, else that runs Python, else the first."""
+    family.sort(key=lambda candidate: (not candidate.has_group, candidate.stat.start_ticks, candidate.stat.pid))
+    if family[0].has_group:
+        return family[0]
     for wanted in (RankLikelihood.TORCH, RankLikelihood.PYTHON):
         for candidate in family:
             if lister.runs(candidate.stat) >= wanted:
@@ -129,7 +148,7 @@ def _runner(family: list[Candidate], lister: Lister) -> Candidate:
     return family[0]
 
 
-def _rank(candidate: Candidate, families: dict[int, list[int]], procfs: ProcFs, host: str) -> Rank:
+def _rank(candidate: Candidate, families: dict[int, list[int]], others: set[int], procfs: ProcFs, host: str) -> Rank:
     """Step 4."""
     stat = candidate.stat
     known: dict[str, object] = {"host": host, "pid": stat.pid, "started_at": procfs.started_at(stat)}
@@ -137,14 +156,14 @@ def _rank(candidate: Candidate, families: dict[int, list[int]], procfs: ProcFs, 
     if place is not None:
         known |= place._asdict()
     identity = candidate.identity.model_copy(update=known)
-    return Rank(identity, stat, candidate.environment, tuple(_below(stat.pid, families)))
+    return Rank(identity, stat, candidate.environment, tuple(_below(stat.pid, families, others)), candidate.has_group)
 
 
-def _below(pid: int, families: dict[int, list[int]]) -> list[int]:
+def _below(pid: int, families: dict[int, list[int]], others: set[int]) -> list[int]:
     found: list[int] = []
     waiting = [pid]
     while waiting and len(found) < _MOST_CHILDREN:
-        below = families.pop(waiting.pop(0), [])
+        below = [child for child in families.pop(waiting.pop(0), []) if child not in others]
         found.extend(below)
         waiting.extend(below)
     return found[:_MOST_CHILDREN]

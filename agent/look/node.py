@@ -2,22 +2,36 @@
 
 import threading
 from functools import partial
+from typing import NamedTuple
 
 from agent.deadline import Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
 from agent.errors import missing_for
+from agent.find.group_search import GroupSearch, Key
 from agent.find.pending_launchers import waiting_launchers
 from agent.find.process_owner import owner_of
 from agent.find.processes import Lister, Listing
 from agent.find.ranks import FoundRanks, discover
 from agent.look.progress_watch import Watch
-from agent.proc.procfs import ProcFs
+from agent.proc.procfs import ProcFs, Stat
 from shared.missing import Missing, Reason
 from shared.ranks import unfold
 from shared.wire.snapshot import Identity
 
 _FIND_SECONDS = 2.0
+_SEARCH_SECONDS, _QUICK_SEARCH_SECONDS = 2.5, 1.0
+"""For process groups in memory, of which a gigabyte is searched in half a second. Who asks waits for five seconds."""
+_SEARCH_ENDS_SECONDS = 0.3
+"""A search that heeds its deadline has ended so long after it; one that has not is blocked."""
 _MOST_AVOIDED = 64
 _TOO_LONG = "listing the processes of this machine takes too long: reading about some of them blocks"
+
+
+class _Found(NamedTuple):
+    """What one listing gave, and in whose memory a process group is to be looked for."""
+
+    found: FoundRanks
+    listing: Listing
+    due: list[Stat]
 
 
 class Node:
@@ -39,6 +53,8 @@ class Node:
         self._only = None if only_ranks is None else frozenset(unfold(only_ranks))
         self._users = only_users
         self._lister = Lister(procfs)
+        self._search = GroupSearch(procfs)
+        self._stuck_in: Key | None = None
         self._avoided: frozenset[tuple[int, int]] = frozenset()
         self._lock = threading.Lock()
         self.watch = Watch(procfs, host)
@@ -54,31 +70,56 @@ class Node:
         Where the machine does not let us look in time, that is what is missing.
         """
         with self._lock:
-            while len(self._avoided) < _MOST_AVOIDED:
-                limit = deadline.at_most(_FIND_SECONDS)
-                outcome = self._pool.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
-                if isinstance(outcome, tuple):
-                    return self._seen(*outcome)
-                if isinstance(outcome, NoThread):
-                    return FoundRanks((), (), (missing_for("ranks", outcome),))
-                if not isinstance(outcome, Late | TooManyAbandoned):
-                    raise outcome
-                if not self._avoid_the_stuck():
-                    break
-        return FoundRanks((), (), (Missing(source="ranks", reason=Reason.TIMED_OUT, detail=_TOO_LONG),))
+            found = self._listed(deadline, quick)
+            if isinstance(found, Missing):
+                return FoundRanks((), (), (found,))
+            if found.due and self._search_groups(found.due, deadline, quick):
+                again = self._listed(deadline, quick)
+                found = found if isinstance(again, Missing) else again
+            return self._seen(found.found, found.listing)
+
+    def _listed(self, deadline: Deadline, quick: bool) -> _Found | Missing:
+        while len(self._avoided) < _MOST_AVOIDED:
+            limit = deadline.at_most(_FIND_SECONDS)
+            outcome = self._pool.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
+            if isinstance(outcome, _Found):
+                return outcome
+            if isinstance(outcome, NoThread):
+                return missing_for("ranks", outcome)
+            if not isinstance(outcome, Late | TooManyAbandoned):
+                raise outcome
+            if not self._avoid_the_stuck():
+                break
+        return Missing(source="ranks", reason=Reason.TIMED_OUT, detail=_TOO_LONG)
+
+    def _search_groups(self, due: list[Stat], deadline: Deadline, quick: bool) -> bool:
+        """Look for process groups in the memory of these processes. Returns whether there is news.
+
+        Where a search is blocked in one process for the second time, that process is left out from then on.
+        """
+        before = self._search.groups
+        limit = Deadline(deadline.left() / 2).at_most(_QUICK_SEARCH_SECONDS if quick else _SEARCH_SECONDS)
+        task = {"search": partial(self._search.search, due, limit.sooner(_SEARCH_ENDS_SECONDS))}
+        if isinstance(self._pool.run(task, limit, owner=id(self._search))["search"], Late):
+            stuck = self._search.reading
+            if stuck is not None and stuck == self._stuck_in:
+                self._search = self._search.without(stuck)
+            self._stuck_in = stuck
+        return self._search.groups != before
 
     def beat(self, deadline: Deadline) -> None:
         """Take every rank's beat."""
         self._pool.run({"beat": self.watch.beat}, deadline, owner="watch")
 
-    def _find(self, quick: bool) -> tuple[FoundRanks, Listing]:
-        lister = self._lister
-        listing = lister.listing(self._avoided, quick=quick)
+    def _find(self, quick: bool) -> _Found:
+        lister, search = self._lister, self._search
+        listing = lister.listing(self._avoided, quick=quick, groups=search.groups)
+        due = search.due(listing, lister)
         found = discover(listing, lister, self.procfs, self.host)
         if quick:  # nobody asks
-            return found, listing
+            return _Found(found, listing, due)
         waiting = [missing for pid, missing in waiting_launchers(listing, lister) if self._is_ours(None, pid)]
-        return found._replace(missing=(*found.missing, *waiting)), listing
+        return _Found(found._replace(missing=(*found.missing, *waiting)), listing, due)
 
     def _avoid_the_stuck(self) -> bool:
         """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?"""
@@ -90,10 +131,11 @@ class Node:
         return True
 
     def _seen(self, found: FoundRanks, listing: Listing) -> FoundRanks:
+        unsearched = self._search.missing(listing)
         found = found._replace(ranks=tuple(r for r in found.ranks if self._is_ours(r.identity, r.stat.pid)))
         self._avoided &= {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
         exited = tuple(e for e in self.watch.see(found, listing) if self._is_ours(e.identity, e.pid))
-        return found._replace(exited=exited, missing=(*found.missing, *self._missing()))
+        return found._replace(exited=exited, missing=(*found.missing, *unsearched, *self._missing()))
 
     def _is_ours(self, identity: Identity | None, pid: int) -> bool:
         if self._users and owner_of(self.procfs, pid) not in (None, *self._users):

@@ -33,6 +33,25 @@ def open_held(procfs: ProcFs, pid: int, fd: int, readers: Readers) -> Iterator[i
 
 
 @contextmanager
+def open_mapped(procfs: ProcFs, pid: int, start: int, end: int, path: str, readers: Readers) -> Iterator[int]:
+    """Open the plain file that the process has mapped from `start` to `end`. Raises Gone, Unavailable or NotPermitted.
+
+    The kernel leads to that very file, also one that has been deleted or lies among mounts that nobody else has, but
+    asks for CAP_CHECKPOINT_RESTORE; without it the file is opened by its name, and may be another one by now.
+    """
+    linked = procfs.path(pid, f"map_files/{start:x}-{end:x}")
+    with ExitStack() as opened:
+        try:
+            held = _kept(hold(linked), opened)
+        except OSError:
+            file = opened.enter_context(open_named(procfs, pid, path, readers))
+        else:
+            with reading(pid):
+                file = _kept(_open(held, readers, path), opened)
+        yield file
+
+
+@contextmanager
 def open_named(procfs: ProcFs, pid: int, path: str, readers: Readers) -> Iterator[int]:
     """Open a plain file by an absolute path as the process sees it, following no link."""
     components = [part for part in path.split("/") if part not in ("", ".")]

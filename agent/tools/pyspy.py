@@ -37,6 +37,10 @@ _ENDED_BY_A_STOP = re.compile(
 `epoll_wait` is one, too, but returns to event loops, which expect it: every rank of Gloo has a thread in one.
 """
 _MOST_THREADS = 4096
+_FROM_OUTSIDE = (
+    "py-spy cannot read the native frames of a process in a container from its node: Python numbers threads as the "
+    "container does; run `unhang stacks --native` in the container, or `unhang look` on the node"
+)
 
 
 def dump_stacks(
@@ -162,6 +166,8 @@ def _explain(complaint: str, procfs: ProcFs, pid: int) -> Unavailable | Gone:
         return Unavailable(Reason.NOT_PERMITTED, permission_advice(procfs, pid))
     if "no such process" in lower or "os error 3)" in lower:
         return Gone(f"process {pid} exited during the look")
+    if "ebadreg" in lower and len(procfs.fields(pid, "status").get("NSpid", "").split()) > 1:
+        return Unavailable(Reason.UNREADABLE, _FROM_OUTSIDE)
     if "find python version" in lower or "python interpreter" in lower or "no python" in lower:
         return Unavailable(Reason.NOT_FOUND, f"no Python interpreter found in process {pid}: {redact(last)[:200]}")
     return Unavailable(Reason.UNREADABLE, f"py-spy failed: {redact(last)[:300]}")

@@ -24,6 +24,7 @@ class JobNames(Value):
 
     jobs: tuple[JobSummary, ...]
     unanswered: tuple[Unanswered, ...] = Field(default=(), description="Agents that did not answer.")
+    unread: tuple[str, ...] = Field(default=(), description="What could not be read, and launchers that wait.")
 
 
 _MOST_SECONDS = 3600.0

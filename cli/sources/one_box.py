@@ -36,7 +36,7 @@ class OneBox:
     def jobs(self) -> JobNames:
         """Return the jobs that run here."""
         found = ask(list_jobs)
-        return JobNames(jobs=found.jobs, unanswered=found.unanswered)
+        return JobNames(jobs=found.jobs, unanswered=found.unanswered, unread=found.unread)
 
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Look, wait, look again and judge."""

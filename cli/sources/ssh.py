@@ -14,7 +14,7 @@ from cli.sources.ssh_hosts import see, who
 from cli.sources.ssh_round import HostVisit
 from collector.align.expected import Unanswered
 from collector.gather.asked import tell
-from collector.gather.jobs import summarise_jobs
+from collector.gather.jobs import summarise_jobs, unread_by
 from collector.gather.sign_diagnosis import judge
 from collector.question import Progress, Stage, Step
 from shared.errors import InvalidInput
@@ -40,7 +40,7 @@ class Ssh:
         visits = self._look_once(HostQuestion(count=1, stacks="none"))
         lists = [who(visit.looks) for visit in visits if visit.looks]
         silent = tuple(Unanswered(host=v.host, missing=v.missing) for v in visits if v.missing is not None)
-        return JobNames(jobs=summarise_jobs(lists), unanswered=silent)
+        return JobNames(jobs=summarise_jobs(lists), unanswered=silent, unread=unread_by(lists))
 
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Have each host look twice, look closer at the few that the verdict asks about, and judge."""

@@ -14,9 +14,10 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def jobs_table(found: JobNames) -> str:
-    """Return one line per job, and one per agent that did not answer."""
+    """Return one line per job, else why there may be some; and one per agent that did not answer."""
     now = time.time()
-    lines = table(_HEADS, [_row(job, now) for job in found.jobs]) if found.jobs else ["no jobs were found"]
+    rows = [_row(job, now) for job in found.jobs]
+    lines = table(_HEADS, rows) if rows else ["no jobs were found", *found.unread]
     for silent in found.unanswered:
         lines.append(gap_text(Gap(ranks=silent.ranks, host=silent.host, missing=silent.missing)))
     return text(lines)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from collector.align.expected import Expected
-from collector.align.roster import Presence, Roster
+from collector.align.roster import Presence, RankView, Roster
 from shared.answer.diagnosis import Coverage, Gap
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.ranks import fold
@@ -56,12 +56,17 @@ def _silent_sources(roster: Roster) -> list[Gap]:
     for view in roster.present():
         for source in _SOURCES if view.looks else ():
             missing = getattr(view.looks[-1], source)
-            if isinstance(missing, Missing) and all(isinstance(getattr(look, source), Missing) for look in view.looks):
+            if isinstance(missing, Missing) and (_never_seen(view, source) or missing.reason is Reason.UNREADABLE):
                 together[missing.source, missing.reason, missing.detail].append(view.rank)
     return [
         Gap(ranks=fold(ranks), missing=Missing(source=source, reason=reason, detail=detail))
         for (source, reason, detail), ranks in together.items()
     ]
+
+
+def _never_seen(view: RankView, source: str) -> bool:
+    """Was it missing in every look? One that was late for one of them is no gap."""
+    return all(isinstance(getattr(look, source), Missing) for look in view.looks)
 
 
 def _nodes(expected: Expected, snapshots: Sequence[NodeSnapshot]) -> list[Gap]:

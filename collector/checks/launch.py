@@ -49,6 +49,28 @@ def one_process_of_many(facts: JobFacts) -> Iterator[Check]:
         )
 
 
+def group_of_one(facts: JobFacts) -> Iterator[Check]:
+    """A process that has called init_process_group for itself alone, though its launcher started many."""
+    for each in facts.processes:
+        meant = _meant_size(each)
+        if each.identity.world_size == 1 and meant > 1:
+            yield check_of(
+                CheckId.ONE_PROCESS_OF_MANY,
+                Severity.RISKY,
+                [each],
+                seen=f"its process group has 1 rank, and its launcher says that there are {meant}",
+                why="each of them trains alone, on all of the data, and none gets the others' gradients",
+                change="pass the launcher's rank and world size to init_process_group, or start with torchrun",
+            )
+
+
+def _meant_size(each: RankFacts) -> int:
+    """Return how many ranks the variables of its launcher tell of."""
+    names = ("WORLD_SIZE", "SLURM_NTASKS") if _is_step(each) else ("WORLD_SIZE",)
+    size = each.variable(*names) or ""
+    return int(size) if size.isascii() and size.isdecimal() and len(size) <= 7 else 0
+
+
 def _is_step(each: RankFacts) -> bool:
     step = each.variable("SLURM_STEP_ID", "SLURM_STEPID") or ""
     return step.isascii() and step.isdecimal() and int(step[:12]) < _NO_REAL_STEP
@@ -213,6 +235,7 @@ def _threads(setup: Setup) -> int:
 
 START: tuple[Rule, ...] = (
     one_process_of_many,
+    group_of_one,
     devices_shared,
     device_beyond_visible,
     gpus_idle,

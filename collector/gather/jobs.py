@@ -118,12 +118,21 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
 
 
 def _why_no_ranks(lists: Sequence[RankList]) -> str:
+    told = unread_by(lists)
+    if told:
+        return "; ".join(told)
+    return (
+        "a rank is a process that has called init_process_group, or has a launcher's variable such as RANK or "
+        "SLURM_PROCID; is the job running here?"
+    )
+
+
+def unread_by(lists: Iterable[RankList]) -> tuple[str, ...]:
+    """Return in words what may hide ranks from these lists: launchers that wait, and processes that nobody may read."""
+    lists = tuple(lists)
     details = {f"{each.source}: {each.detail}" for found in lists for each in found.missing if not _waits(each)}
-    waiting = _waiting(lists)
-    if details or waiting:
-        unread = ["some processes could not be read: " + "; ".join(sorted(details)[:3])] if details else []
-        return "; ".join((*waiting, *unread))
-    return "a rank is a process with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK set; is the job running here?"
+    unread = ["some processes could not be read: " + "; ".join(sorted(details)[:3])] if details else []
+    return (*_waiting(lists), *unread)
 
 
 def _waits(missing: Missing) -> bool:

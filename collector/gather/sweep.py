@@ -22,14 +22,13 @@ from collector.gather.asked import AgentQueries, RankLists, tell
 from collector.gather.clock_offsets import clocks_apart
 from collector.gather.fanout.fanout import Fanout
 from collector.gather.job_nodes import NodesOf
-from collector.gather.jobs import JobSummary, summarise_jobs
+from collector.gather.jobs import JobSummary, summarise_jobs, unread_by
 from collector.gather.plan import FIND_SECONDS, Gathered, SweepPlan
 from collector.gather.sign_diagnosis import judge
 from collector.hostlists import AgentAddress
 from collector.question import Progress, Question, Stage, Step
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.commands import listed
-from shared.missing import Missing
 from shared.wire.snapshot import NodeSnapshot, RankList
 
 
@@ -39,7 +38,7 @@ class JobList:
 
     jobs: tuple[JobSummary, ...]
     unanswered: tuple[Unanswered, ...]
-    missing: tuple[Missing, ...]
+    unread: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ async def list_jobs(
     return JobList(
         jobs=summarise_jobs(found.lists.values()),
         unanswered=tuple(silent.unanswered() for silent in found.silent),
-        missing=tuple(missing for ranks in found.lists.values() for missing in ranks.missing),
+        unread=unread_by(found.lists.values()),
     )
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from collector.agents.pods_of_ranks import JobPod, pods_of
 from collector.align.expected import Unanswered
 from collector.gather.asked import RankLists
-from collector.gather.jobs import JobSummary, choose_job, summarise_jobs
+from collector.gather.jobs import JobSummary, choose_job, summarise_jobs, unread_by
 from collector.gather.namesakes import lists_apart, user_of
 from collector.keep.store import Listed
 from collector.show.routes.common import JobName, ServiceDependency, json_answer
@@ -33,6 +33,9 @@ class RunningJobs(Value):
     unanswered: tuple[Unanswered, ...] = Field(
         default=(), description="Agents that did not answer: jobs on their nodes may be missing here."
     )
+    unread: tuple[str, ...] = Field(
+        default=(), description="What agents could not read, and launchers that wait: jobs that may be missing here."
+    )
 
 
 class JobDetail(Value):
@@ -53,7 +56,8 @@ class JobDetail(Value):
 async def list_jobs(service: ServiceDependency) -> Response:
     """Ask every agent which ranks it sees, within five seconds, and put the jobs together from that."""
     found = await service.find()
-    return json_answer(RunningJobs(jobs=summarise_jobs(found.lists.values()), unanswered=_unanswered(found)))
+    lists = tuple(found.lists.values())
+    return json_answer(RunningJobs(jobs=summarise_jobs(lists), unanswered=_unanswered(found), unread=unread_by(lists)))
 
 
 @last_router.get("/{job:path}", response_model=JobDetail, summary="Describe one job")

@@ -52,7 +52,7 @@ def rank(number: int, *, settings: Mapping[str, str] | None = None, drop: str = 
         "job": "night",
         "rank": number,
         "local_rank": int(said.get("LOCAL_RANK", number % PER_NODE)),
-        "world_size": int(said["WORLD_SIZE"]),
+        "world_size": int(said.get("WORLD_SIZE", 1)),
         "launcher": "torchrun",
         "host": host,
         "pid": 1000 + number,

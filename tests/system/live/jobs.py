@@ -54,9 +54,12 @@ class Job:
         environment: Mapping[str, str] | None = None,
         wrapper: tuple[str, ...] = (),
         forked: bool = False,
+        recorded: bool = False,
     ) -> None:
         """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
 
+        `recorded`: PyTorch keeps a flight record in the ranks' memory, as it does by default since 2.12. Without that
+        and without the probe nothing tells what a rank has issued, as with older versions.
         `wrapper` stands before each command, as `unhang run --` does. Where `forked`, its processes are forks
         of one that has torch, which costs a fifth: see fork_server.py for what is lost by that. A kernel that
         cannot do it executes them.
@@ -66,7 +69,9 @@ class Job:
         self.directory = directory
         self.probe = probe
         self.ready_lines: list[str] = []
-        self._environment = dict(environment or {})
+        self._environment = ({} if recorded or probe or wrapper else {"TORCH_FR_BUFFER_SIZE": "0"}) | dict(
+            environment or {}
+        )
         self._wrapper = wrapper
         self._ranks = ranks
         assert not (forked and wrapper), "a fork is not what a wrapper starts"
@@ -119,7 +124,7 @@ class Job:
 
     def processes(self) -> list[int]:
         """Return the ids of all living processes of this job, launchers and children included."""
-        return list(_marked(f"{MARK}={self.mark}".encode()))
+        return list(marked(f"{MARK}={self.mark}".encode()))
 
     def end(self) -> None:
         """Kill every process of this job, stopped ones too, and make sure that none is left.
@@ -134,7 +139,7 @@ class Job:
             if time.monotonic() > deadline:
                 raise JobFailed(f"processes {left} of {self.name} outlived SIGKILL")
             for pid in left:
-                _kill(pid, f"{MARK}={self.mark}".encode())
+                kill(pid, f"{MARK}={self.mark}".encode())
             time.sleep(0.01)
         for process in self._launched:
             process.wait(timeout=END_SECONDS)
@@ -222,7 +227,8 @@ def _progress_of(pid: int) -> str | None:
         return None
 
 
-def _marked(entry: bytes) -> Iterator[int]:
+def marked(entry: bytes) -> Iterator[int]:
+    """Iterate over the processes that were started with this entry in their environment."""
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit() and _carries(int(directory.name), entry):
             yield int(directory.name)
@@ -236,7 +242,7 @@ def _carries(pid: int, entry: bytes) -> bool:
         return False
 
 
-def _kill(pid: int, entry: bytes) -> None:
+def kill(pid: int, entry: bytes) -> None:
     """Kill the process, by a handle taken before its mark is checked: its id may have been given to another."""
     try:
         handle = os.pidfd_open(pid)

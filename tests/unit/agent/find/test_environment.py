@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.find.elf_symbols import find_variable
 from agent.find.environment import Environments
 from agent.find.launchers import NAMES
+from agent.proc.memory.elf_symbols import find_variable
 from agent.proc.procfs import ProcFs
 from tests.build.processes.processes import READY, SLEEP, rank_environment, running, until
 

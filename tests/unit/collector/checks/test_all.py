@@ -49,6 +49,8 @@ def recorded(at: float) -> Trace:
     return Trace(groups=(Group(name="0"),), signatures=(Signature(op="all_reduce", backend="nccl"),), **columns)
 
 
+TASK_OF_EIGHT = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "8"}
+
 SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
     "two processes of one rank": (
         nodes(*(rank(n) for n in range(4)), rank(1, pid=4000)),
@@ -167,6 +169,13 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         "0",
         "one process of WORLD_SIZE 8",
     ),
+    "process group of one": (
+        nodes(rank(0, world_size=1, launcher=None, gpus=1, drop="WORLD_SIZE", settings=TASK_OF_EIGHT)),
+        CheckId.ONE_PROCESS_OF_MANY,
+        Severity.RISKY,
+        "0",
+        "its process group has 1 rank, and its launcher says that there are 8",
+    ),
     "one LOCAL_RANK for all": (
         everywhere(settings={"LOCAL_RANK": "0"}),
         CheckId.DEVICES_SHARED,
@@ -243,6 +252,27 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         Severity.WRONG,
         "2",
         "NCCL 2.26.2",
+    ),
+    "NCCL whose RAS crashes unasked": (
+        everywhere(versions=versions(nccl="2.27.7")),
+        CheckId.NCCL_KNOWN_FAULT,
+        Severity.RISKY,
+        "0-3",
+        "loaded NCCL 2.27.7",
+    ),
+    "NCCL that hangs": (
+        everywhere(versions=versions(nccl="2.29.2+cuda13.0")),
+        CheckId.NCCL_KNOWN_FAULT,
+        Severity.RISKY,
+        "0-3",
+        "loaded NCCL 2.29.2",
+    ),
+    "NCCL that crashes when RAS is asked": (
+        everywhere(versions=versions(nccl="2.27.3")),
+        CheckId.NCCL_KNOWN_FAULT,
+        Severity.NOTE,
+        "0-3",
+        "loaded NCCL 2.27.3",
     ),
     "versions of PyTorch": (
         job(rank(2, versions=versions(torch="2.8.0"))),
@@ -360,8 +390,14 @@ _GO_TOGETHER = {
 }
 
 HEALTHY = {
+    "process group of one by itself": nodes(rank(0, world_size=1, launcher=None, gpus=1, settings={"WORLD_SIZE": "1"})),
     "as it should be": job(),
     "one node, nothing set": nodes(*(rank(n, host="node1", drop="NCCL_DEBUG NCCL_SOCKET_IFNAME") for n in (0, 1))),
+    "NCCL that crashes in RAS, which is switched off": everywhere(
+        versions=versions(nccl="2.27.7"), settings={"NCCL_RAS_ENABLE": "0"}
+    ),
+    "NCCL beside one that hangs": everywhere(versions=versions(nccl="2.29.3")),
+    "a version of NCCL that is none": everywhere(versions=versions(nccl="2.29.2000")),
     "on CPUs alone": everywhere(nccl_loaded=False, gpus=None, hcas=(), settings={"NCCL_SOCKET_IFNAME": "nothere"}),
     "PyTorch not loaded yet": everywhere(versions=Versions(), nccl_loaded=None, gpus=None, drop="GLOO_SOCKET_IFNAME"),
     "one device each": nodes(

@@ -1,0 +1,189 @@
+"""Decides in whose memory process groups are looked for, and when again; remembers what was found.
+
+1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
+   own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or a socket, without which no ranks meet.
+2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched.
+3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
+   sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
+4. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
+   A process that has left its group remains the rank that it was.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.find.launchers import is_launcher
+from agent.find.processes import Lister, Listing
+from agent.find.torch_groups import TorchGroup, find_world, is_still_there
+from agent.proc.memory.mappings import read_mappings
+from agent.proc.memory.process_memory import open_memory
+from agent.proc.procfs import ProcFs, Stat
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+from shared.plural import counted
+
+_MOST_BYTES = 32 * 1024 * 1024 * 1024
+"""Of one search. The world's group is among the first objects of the heap; in practice the deadline comes sooner."""
+_MOST_THREADS = 512
+_MOST_SHOWN = 8
+_LEAST_SHARE = 20
+"""A search for a new socket is not repeated before so many times the seconds that it took..."""
+_MOST_DOUBLINGS = 6
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """What was found in one process, and the signs that it showed then."""
+
+    group: TorchGroup | None
+    threads: frozenset[str]
+    sockets: frozenset[str]
+    next_at: float
+    fruitless: int
+
+
+class GroupSearch:
+    """Searches, one caller at a time. `reading` is the process being read now, for whoever watches over a search."""
+
+    def __init__(self, procfs: ProcFs, avoided: frozenset[Key] = frozenset()) -> None:
+        self._procfs = procfs
+        self._avoided = avoided
+        self._known: dict[Key, _Searched] = {}
+        self._forbidden: dict[Key, Stat] = {}
+        self._unfinished: dict[Key, Stat] = {}
+        self.reading: Key | None = None
+
+    @property
+    def groups(self) -> Mapping[Key, TorchGroup]:
+        """The group of each process that has one, by process id and start."""
+        return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
+
+    def without(self, key: Key) -> "GroupSearch":
+        """Return a search that knows what this one knows and avoids one more, in which a thread is stuck."""
+        heir = GroupSearch(self._procfs, self._avoided | {key})
+        heir._known, heir._forbidden = dict(self._known), dict(self._forbidden)
+        return heir
+
+    def due(self, listing: Listing, lister: Lister) -> list[Stat]:
+        """Return who is to be searched now: those without a launcher's variables first. Forgets who has gone."""
+        living = {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
+        self._avoided &= living
+        self._known = {key: known for key, known in self._known.items() if key in living}
+        self._forbidden = {key: stat for key, stat in self._forbidden.items() if key in living}
+        self._unfinished = {}
+        if not self._procfs.is_real:
+            return []
+        found = [
+            stat
+            for stat in lister.with_torch(listing)
+            if self._is_due(stat, listing) and not is_launcher(lister.arguments(stat))
+        ]
+        return sorted(found, key=lambda stat: (stat.pid in listing.candidates, stat.pid))
+
+    def search(self, stats: Iterable[Stat], deadline: Deadline) -> None:
+        """Search these processes until the deadline."""
+        for stat in stats:
+            if deadline.left() <= 0:
+                self._unfinished[_key(stat)] = stat
+                continue
+            self.reading = _key(stat)
+            try:
+                self._search(stat, deadline)
+            except Gone:
+                self._known.pop(_key(stat), None)
+            except NotPermitted:
+                self._forbidden[_key(stat)] = stat
+            except Unavailable:
+                self._unfinished[_key(stat)] = stat
+            finally:
+                self.reading = None
+
+    def missing(self, listing: Listing) -> tuple[Missing, ...]:
+        """Tell of processes of which it is not known whether they are ranks."""
+        return (
+            *_told(
+                [stat for stat in self._forbidden.values() if stat.pid not in listing.candidates],
+                Reason.NOT_PERMITTED,
+                "not allowed to read the memory of {} with PyTorch, and no launcher's variable says whether they are "
+                "ranks; run as root, with CAP_SYS_PTRACE, or as the job's user where kernel.yama.ptrace_scope is 0",
+            ),
+            *_told(
+                [stat for stat in self._unfinished.values() if stat.pid not in listing.candidates],
+                Reason.TIMED_OUT,
+                "the memory of {} with PyTorch was not searched for process groups in time; ask again",
+            ),
+        )
+
+    def _is_due(self, stat: Stat, listing: Listing) -> bool:
+        key = _key(stat)
+        if key in self._avoided or key in self._forbidden or self._is_fork(stat, listing):
+            return False
+        known = self._known.get(key)
+        try:
+            if known is not None and known.group is not None and self._is_still_there(stat, known.group):
+                return False
+            threads, sockets = self._signs(stat)
+        except (Gone, NotPermitted, Unavailable):
+            return False
+        if known is None:
+            return bool(threads or sockets)
+        return bool(threads - known.threads) or (bool(sockets - known.sockets) and time.monotonic() >= known.next_at)
+
+    def _is_fork(self, stat: Stat, listing: Listing) -> bool:
+        """Step 2. A program that is executed gets a stack of its own place."""
+        above = listing.stats.get(stat.parent_pid)
+        known = None if above is None else self._known.get(_key(above))
+        forked = above is not None and above.stack_address == stat.stack_address != 0
+        return forked and known is not None and known.group is not None
+
+    def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
+        with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:
+            return is_still_there(memory, group)
+
+    def _signs(self, stat: Stat) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the threads of PyTorch's own, each with its id, and the sockets."""
+        threads = set()
+        for tid in islice(self._procfs.tids(stat.pid), _MOST_THREADS):
+            name = self._procfs.text(stat.pid, f"task/{tid}/comm", most=64)
+            if name.startswith("pt_"):
+                threads.add(f"{name} {tid}")
+        links = (self._link(stat.pid, fd) for fd in self._procfs.fds(stat.pid))
+        return frozenset(threads), frozenset(link for link in links if link.startswith("socket:"))
+
+    def _link(self, pid: int, fd: int) -> str:
+        try:
+            return self._procfs.link(pid, f"fd/{fd}")
+        except Gone:
+            return ""
+
+    def _search(self, stat: Stat, deadline: Deadline) -> None:
+        begun, before = time.monotonic(), self._known.get(_key(stat))
+        threads, sockets = self._signs(stat)
+        with open_memory(
+            self._procfs, stat.pid, deadline, start_ticks=stat.start_ticks, most_bytes=_MOST_BYTES
+        ) as memory:
+            group = find_world(self._procfs, memory, read_mappings(self._procfs, stat.pid))
+        now = time.monotonic()
+        fruitless = 0 if group is not None or before is None else before.fruitless + 1
+        if group is None and before is not None:
+            group = before.group
+        wait = (now - begun) * _LEAST_SHARE * 2 ** min(fruitless, _MOST_DOUBLINGS)
+        self._known[_key(stat)] = _Searched(group, threads, sockets, now + wait, fruitless)
+
+
+def _key(stat: Stat) -> Key:
+    return stat.pid, stat.start_ticks
+
+
+def _told(stats: list[Stat], reason: Reason, text: str) -> tuple[Missing, ...]:
+    if not stats:
+        return ()
+    pids = ", ".join(str(stat.pid) for stat in stats[:_MOST_SHOWN]) + (" …" if stats[_MOST_SHOWN:] else "")
+    many = f"{counted(len(stats), 'process')} (pids {pids})"
+    return (Missing(source="ranks", reason=reason, detail=text.format(many)),)

@@ -1,0 +1,33 @@
+"""Which rank a process is: by its process group where it has one, else by its environment.
+
+1. A process group is the truth about rank and size. Where the environment says the same, its words are used for the
+   rest: what the launcher calls the job, which attempt it is, the place on the node.
+2. Where it says something else, or nothing, it is of no use: a shell hands RANK=0 down to a script that spawns eight
+   ranks. Such a job is named after the place where its ranks met.
+"""
+
+from agent.find.launchers import Environment, gpu_of, identify, is_address, job_name, number
+from agent.find.torch_groups import TorchGroup
+from shared.wire.snapshot import Identity
+
+
+def identity_of(environment: Environment, group: TorchGroup | None) -> Identity | None:
+    """Return who a process is; None where it is no rank."""
+    told = identify(environment)
+    if group is None:
+        return told
+    if told is not None and told.rank == group.rank and told.world_size in (None, group.size):
+        return told.model_copy(update={"world_size": group.size, "job": _name(environment, group)})
+    local_rank = number(environment, "LOCAL_RANK")
+    return Identity(
+        job=group.store or job_name(environment),
+        rank=group.rank,
+        world_size=group.size,
+        local_rank=local_rank,
+        gpu=gpu_of(environment, local_rank),
+    )
+
+
+def _name(environment: Environment, group: TorchGroup) -> str:
+    """Return what the launcher calls the job; where it has no name for it, the place where its ranks really met."""
+    return group.store if group.store is not None and is_address(environment) else job_name(environment)

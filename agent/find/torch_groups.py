@@ -1,0 +1,162 @@
+"""Finds the process group that makes a process a rank: PyTorch's own object, in the memory of the process.
+
+Environments are what launchers write, and a rank needs none: `mp.spawn` hands the rank over as an argument, Lightning
+computes it. What every rank has, on every backend, is a `c10d::ProcessGroup`.
+
+1. The vtables of PyTorch's classes are exported by libtorch_cpu.so: an object of a class begins with its address.
+2. The memory that the process keeps its objects in is searched for that of `c10d::ProcessGroup`, piece by piece up to
+   where the world's group is found: the heap first, then the arenas of threads, which glibc aligns, then the rest.
+3. What is found must be one: its store is a `PrefixStore`, its rank lies below its size. The stores behind it end at
+   the one where the job met: a `TCPStore` has the address, which is the same on all nodes and no other job's meanwhile.
+4. Of several groups the world is the one that was made first, whose keys begin with `0/`; else the largest.
+
+Layout: ProcessGroup.hpp, PrefixStore.hpp, TCPStore.hpp and FileStore.hpp in torch/csrc/distributed/c10d, unchanged from
+2.1 to 2.14; wheels up to 2.5 have the older strings of libstdc++. What a process holds it may have made up: all is
+bounded, and whoever poses as a rank poses as one of their own jobs.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from agent.proc.memory.elf_symbols import find_vtable
+from agent.proc.memory.mappings import MemoryRegion, loaded_files, writable_data
+from agent.proc.memory.process_memory import ProcessMemory, Unreadable
+from agent.proc.memory.search import search_words
+from agent.proc.procfs import ProcFs
+
+_LIBRARY = re.compile(r"libtorch_cpu\.so")
+_GROUP, _PREFIX, _TCP, _FILE = "12ProcessGroup", "11PrefixStore", "8TCPStore", "9FileStore"
+"""Names of classes as the C++ ABI writes them."""
+
+_FIELDS_AT = 24
+"""In a store, behind the vtable, the reference counts and its timeout: the prefix, the address or the path."""
+
+_PIECE = 64 * 1024 * 1024
+"""glibc begins the arenas of threads at multiples of this (HEAP_MAX_SIZE in malloc/arena.c), and none is larger."""
+_LARGEST_SIZE = 1 << 20
+_DEEPEST = 8
+"""Stores within stores: `0/`, `default_pg/`, and torchelastic's."""
+_LONGEST_NAME = 255
+_MOST_GROUPS = 4096
+_WORLD_PREFIX = b"0"
+
+
+class _Implausible(Exception):
+    """There is no such object."""
+
+
+class _Vtables(NamedTuple):
+    group: int
+    stores: Mapping[int, str]
+
+
+class TorchGroup(NamedTuple):
+    """A process group as its own process has it."""
+
+    vtables: _Vtables
+    address: int
+    rank: int
+    size: int
+    store: str | None
+    """Where the job met, as `host:port`, or the name of a file; None for stores of other kinds."""
+    is_first: bool
+    """Was it the first that the process made? That is the world."""
+
+
+def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
+    """Return the group of the world in a process that has mapped `regions`; None where it has no group.
+
+    Raises Gone, or Unavailable where the limits of `memory` came before the end of what must be searched.
+    """
+    vtables = _vtables(memory, regions)
+    if vtables is None:
+        return None
+    found: list[TorchGroup] = []
+    for piece in _in_order(writable_data(regions)):
+        result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
+        groups = (_group(memory, word.address, vtables) for word in result.found)
+        found.extend(group for group in groups if group is not None)
+        if any(group.is_first for group in found) or not result.is_complete:
+            break
+    return max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
+
+
+def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:
+    """Has the process not destroyed this group? Raises as `find_world` does."""
+    return _group(memory, group.address, group.vtables) == group
+
+
+def _vtables(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> _Vtables | None:
+    """Step 1."""
+    for library in loaded_files(regions, _LIBRARY):
+        found = {
+            name: find_vtable(memory.read_some, library.base, f"_ZTVN4c10d{name}E".encode())
+            for name in (_GROUP, _PREFIX, _TCP, _FILE)
+        }
+        group, prefix = found[_GROUP], found[_PREFIX]
+        if group is not None and prefix is not None:
+            return _Vtables(group, {at: name for name, at in found.items() if at is not None})
+    return None
+
+
+def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
+    """Step 2."""
+    for region in sorted(regions, key=lambda region: (region.path != "[heap]", region.start % _PIECE != 0)):
+        for start in range(region.start, region.end, _PIECE):
+            yield region._replace(start=start, end=min(start + _PIECE, region.end))
+
+
+def _group(memory: ProcessMemory, address: int, vtables: _Vtables) -> TorchGroup | None:
+    """Step 3; None where something else only looks like one."""
+    try:
+        vtable, _, store, numbers = memory.words(address, 4)
+        rank, size = struct.unpack("<ii", struct.pack("<Q", numbers))
+        if vtable != vtables.group or not 0 <= rank < size <= _LARGEST_SIZE:
+            return None
+        prefixes, end = _walk(memory, store, vtables)
+        if not prefixes:
+            return None
+        return TorchGroup(vtables, address, rank, size, _name_of(memory, end, vtables), prefixes[0] == _WORLD_PREFIX)
+    except (_Implausible, Unreadable):
+        return None
+
+
+def _walk(memory: ProcessMemory, store: int, vtables: _Vtables) -> tuple[list[bytes], int]:
+    """Follow stores within stores; return their prefixes, the outermost first, and the store at the end."""
+    prefixes: list[bytes] = []
+    for _ in range(_DEEPEST):
+        if vtables.stores.get(memory.word(store)) != _PREFIX:
+            return prefixes, store
+        prefix, after = _string(memory, store + _FIELDS_AT)
+        prefixes.append(prefix.rstrip(b"/"))
+        store = memory.word(after)
+    raise _Implausible
+
+
+def _name_of(memory: ProcessMemory, store: int, vtables: _Vtables) -> str | None:
+    """Return where a job met, as it is told to people: without what cannot be printed."""
+    kind = vtables.stores.get(memory.word(store))
+    if kind == _TCP:
+        host, after = _string(memory, store + _FIELDS_AT)
+        return f"{_printable(host)}:{memory.word(after) & 0xFFFF}"
+    if kind == _FILE:
+        path, _ = _string(memory, store + _FIELDS_AT)
+        return _printable(path.rpartition(b"/")[2]) or None
+    return None
+
+
+def _string(memory: ProcessMemory, at: int) -> tuple[bytes, int]:
+    """Return a std::string and where the next field begins; a long one is none of PyTorch's names."""
+    text, length = memory.words(at, 2)
+    after = at + 32
+    if length > _LONGEST_NAME:  # the older kind: a pointer to the text, which its length precedes
+        length, after = memory.word(text - 24), at + 8
+    if length > _LONGEST_NAME:
+        raise _Implausible
+    return memory.read(text, length), after
+
+
+def _printable(text: bytes) -> str:
+    return "".join(character for character in text.decode(errors="replace") if character.isprintable())

@@ -1,0 +1,1 @@
+"""The memory of other processes, read from outside without stopping them: bytes, mappings, ELF symbols, a search."""

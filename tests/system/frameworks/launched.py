@@ -1,0 +1,125 @@
+"""A job that a framework starts, as its users do: run, waited for, found and judged on this machine, and ended."""
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.deadline import Deadline, ThreadPool
+from agent.find.ranks import Rank
+from agent.look.node import Node
+from agent.proc.procfs import ProcFs
+from cli.sources.one_box import ask
+from collector.gather.sweep import Sweep, sweep
+from collector.judge.verdict import diagnose
+from collector.question import Question
+from shared.answer.diagnosis import Diagnosis
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import NodeSnapshot
+from tests.system.live.jobs import END_SECONDS, MARK, START_SECONDS, kill, marked, probe_path
+
+PROGRAMS = Path(__file__).parent / "programs"
+SLEEPER = 1
+"""The rank that sleeps in `wait_for_quota` and does not come to the step in which the others wait."""
+
+_NO_RECORD = Missing(source="recorder", reason=Reason.NOT_ENABLED, detail="left out by a test")
+_INTERVAL_SECONDS = 6.0
+
+
+class Launched(NamedTuple):
+    """A job whose ranks have said that they are about to reach their last step."""
+
+    pids: Mapping[int, int]
+    """By rank, as the program itself has it; in a namespace of their own the numbers are others outside."""
+    mark: str
+    output: Path
+
+    def found(self) -> dict[int, Rank]:
+        """Return the job's ranks by number, once as many are found as there are."""
+        node = Node(ProcFs(), "here", ThreadPool())
+        until = time.monotonic() + START_SECONDS
+        while True:
+            mine = set(marked(self.mark.encode()))
+            ranks = [rank for rank in node.find(Deadline(30.0)).ranks if rank.stat.pid in mine]
+            if len(ranks) >= len(self.pids) or time.monotonic() > until:
+                assert len({rank.identity.rank for rank in ranks}) == len(ranks), ranks
+                return {rank.identity.rank: rank for rank in ranks}
+
+
+@contextmanager
+def launched(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    ranks: int = 2,
+    probe: bool = True,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Launched]:
+    """Run a job until the block ends. `folder` receives its output and the words of its ranks."""
+    mark, said, output = uuid.uuid4().hex, folder / "said", folder / "output"
+    said.touch()
+    said.chmod(0o666)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RANK", "WORLD", "MASTER"))}
+    ours = {MARK: mark, "UNHANG_TEST_SAID": str(said), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {**inherited, **ours, **({"PYTHONPATH": probe_path()} if probe else {}), **(env or {})}
+    with open(output, "wb") as written:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield Launched(_wait(process, said, output, ranks), f"{MARK}={mark}", output)
+    finally:
+        _end(process, f"{MARK}={mark}".encode())
+
+
+def _wait(process: "subprocess.Popen[bytes]", said: Path, output: Path, ranks: int) -> dict[int, int]:
+    until = time.monotonic() + START_SECONDS
+    while len(lines := said.read_text().splitlines()) < ranks:
+        told = output.read_text(errors="replace")[-4000:]
+        assert process.poll() is None, f"it ended with status {process.returncode}; it wrote:\n{told}"
+        assert time.monotonic() < until, f"it was not ready in time; {lines}; it wrote:\n{told}"
+        time.sleep(0.1)
+    return {int(rank): int(pid) for rank, pid in map(str.split, lines)}
+
+
+def _end(process: "subprocess.Popen[bytes]", entry: bytes) -> None:
+    """Kill all of it; launchers first, which would start ranks again."""
+    until = time.monotonic() + END_SECONDS
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    while left := list(marked(entry)):
+        assert time.monotonic() < until, f"processes {left} outlived SIGKILL"
+        for pid in left:
+            kill(pid, entry)
+        time.sleep(0.01)
+
+
+def judged(job: str) -> Sweep:
+    """Diagnose a job as `unhang diagnose` does on one box, with looks so far apart that a young wait counts."""
+    return ask(partial(sweep, Question(job=job, interval_seconds=_INTERVAL_SECONDS)))
+
+
+def without_records(swept: Sweep) -> Diagnosis:
+    """Judge the same looks as if nobody had prepared the job: without what the probe has made readable."""
+    return diagnose(tuple(map(_stripped, swept.snapshots)), swept.expected)
+
+
+def _stripped(node: NodeSnapshot) -> NodeSnapshot:
+    ranks = tuple(rank.model_copy(update={"recorder": _NO_RECORD}) for rank in node.ranks)
+    return node.model_copy(update={"ranks": ranks})
+
+
+def assert_named(diagnosis: Diagnosis) -> None:
+    """Rank 1 is the one culprit, where it sleeps."""
+    assert len(diagnosis.findings) == 1, diagnosis
+    (finding,) = diagnosis.findings
+    assert [culprit.rank for culprit in finding.culprits] == [SLEEPER], finding
+    assert finding.cause == "user_code", finding
+    assert "wait_for_quota" in str(finding.where), finding

@@ -1,0 +1,92 @@
+"""Jobs as frameworks and launchers really start them: found with the ranks that they have, and judged.
+
+Each job is launched once, with the probe, and looked at once. It is judged as it was seen, and as if it had had no
+record, as a job that nobody has prepared has none.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agent.proc.procfs import ProcFs
+from agent.sources.logs import own_pid
+from shared.wire.trace import Trace
+from tests.build.processes.ports import free_port
+from tests.system.frameworks.environments import python_with
+from tests.system.frameworks.launched import PROGRAMS, Launched, assert_named, judged, launched, without_records
+
+pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+
+NOBODY = 65_534
+PLAIN = str(PROGRAMS / "plain.py")
+
+
+def assert_found_and_named(job: Launched, *, name: str | None = None, records: bool = True) -> None:
+    """Its ranks are found as they are, under one name, and the sleeping one is named with records and without."""
+    found = job.found()
+    pids = {number: own_pid(ProcFs(), rank.stat.pid) for number, rank in found.items()}
+    assert pids == dict(job.pids), job.output.read_text(errors="replace")
+    assert {rank.identity.world_size for rank in found.values()} == {len(job.pids)}
+    (seen,) = {rank.identity.job for rank in found.values()}
+    assert seen is not None and name in (None, seen)
+    swept = judged(seen)
+    assert_named(swept.diagnosis)
+    assert_named(without_records(swept))
+    if records:
+        recorded = [rank for node in swept.snapshots for rank in node.ranks if isinstance(rank.recorder, Trace)]
+        assert recorded, "the probe was not loaded"
+
+
+def python(program: str, *arguments: str, packages: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the command that runs a program of this folder."""
+    interpreter = python_with(*packages) if packages else sys.executable
+    return (interpreter, str(PROGRAMS / program), *arguments)
+
+
+@pytest.mark.root
+@pytest.mark.needs("setpriv")
+def test_spawned_as_in_the_tutorial_by_another_user(tmp_path: Path) -> None:
+    """`mp.spawn`, by a user who is not the one who asks."""
+    port = str(free_port())
+    # Where the tests' Python lies in root's home, nobody else reaches it otherwise.
+    may_read = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+    become = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *may_read)
+    with launched((*become, *python("ddp_tutorial.py", port)), tmp_path) as job:
+        assert_found_and_named(job, name=f"localhost:{port}")
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+def test_lightning(tmp_path: Path, strategy: str) -> None:
+    """Rank 0 is what the user has started; no RANK stands in any environment."""
+    command = python("lightning_trainer.py", strategy, packages=["pytorch-lightning"])
+    with launched(command, tmp_path) as job:
+        assert_found_and_named(job)
+
+
+@pytest.mark.needs("mpirun")
+def test_open_mpi(tmp_path: Path) -> None:
+    """The real `mpirun`, whose variables the program reads itself."""
+    options = ("--allow-run-as-root", "--oversubscribe", "-np", "2")
+    command = ("mpirun", *options, sys.executable, PLAIN, f"tcp://127.0.0.1:{free_port()}")
+    with launched(command, tmp_path) as job:
+        assert_found_and_named(job)
+
+
+def test_ranks_of_which_each_is_started_another_way(tmp_path: Path) -> None:
+    """Below a shell, by `uv run`, by Python without its environment, and in a container seen from its node."""
+    port = free_port()
+    rank = [PLAIN, f"tcp://127.0.0.1:{port}"]
+    uv = str(Path(python_with("uv")).with_name("uv"))
+    script = "\n".join(
+        [
+            f"sh -c '{sys.executable} {' '.join(rank)} 0 4; true' &",
+            f"{uv} run --no-project --offline --python {sys.executable} {' '.join(rank)} 1 4 &",
+            f"{sys.executable} -I {' '.join(rank)} 2 4 &",
+            f"unshare --user --map-root-user --pid --mount --fork --mount-proc {sys.executable} {' '.join(rank)} 3 4 &",
+            "wait",
+        ]
+    )
+    with launched(("sh", "-c", script), tmp_path, ranks=4) as job:
+        assert_found_and_named(job, name=f"127.0.0.1:{port}")

@@ -1,0 +1,74 @@
+"""Who is a rank, a child and a launcher where process groups are known. On made-up trees."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agent.find.processes import Lister
+from agent.find.ranks import FoundRanks, discover
+from agent.find.torch_groups import TorchGroup
+from agent.proc.procfs import ProcFs
+from tests.build.processes.proc_trees import TORCH, add_process, make_tree, slurm, torchrun
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty machine, but for init."""
+    return make_tree(tmp_path / "proc")
+
+
+def found_in(root: Path, groups: Mapping[int, tuple[int, int]], store: str = "n1:5") -> FoundRanks:
+    """Find who is there, given (rank, size) of the processes that have a group."""
+    lister = Lister(ProcFs(root))
+    known = {
+        (pid, pid * 10): TorchGroup((1, {}), 4096, rank, size, store, True)  # type: ignore[arg-type]
+        for pid, (rank, size) in groups.items()
+    }
+    return discover(lister.listing(frozenset(), groups=known), lister, ProcFs(root), "here")
+
+
+def test_rank_that_starts_the_others(root: Path) -> None:
+    """Lightning: the process that the user started is rank 0, and no launcher; the others are not its children."""
+    add_process(root, 20, 1, {}, maps=TORCH)
+    add_process(root, 21, 20, {"LOCAL_RANK": "1", "MASTER_ADDR": "n1", "WORLD_SIZE": "2"}, maps=TORCH)
+    add_process(root, 30, 21, {}, maps=TORCH)
+    add_process(root, 31, 20, {}, maps=TORCH)
+    found = found_in(root, {20: (0, 2), 21: (1, 2)}).ranks
+    assert [(rank.identity.rank, rank.stat.pid, rank.children) for rank in found] == [(0, 20, (31,)), (1, 21, (30,))]
+
+
+def test_task_of_slurm_that_spawns_ranks(root: Path) -> None:
+    """The task is no rank, whatever number Slurm has given it."""
+    add_process(root, 20, 1, slurm(0), maps=TORCH)
+    add_process(root, 21, 20, slurm(0), maps=TORCH)
+    add_process(root, 22, 20, slurm(0), maps=TORCH)
+    found = found_in(root, {21: (0, 2), 22: (1, 2)}).ranks
+    assert [(rank.identity.job, rank.identity.rank, rank.stat.pid) for rank in found] == [
+        ("n1:5", 0, 21),
+        ("n1:5", 1, 22),
+    ]
+
+
+def test_workers_below_a_rank_are_its_children(root: Path) -> None:
+    """Also where the variables that they have inherited are of another job than the one their rank has joined."""
+    add_process(root, 20, 1, torchrun(3), maps=TORCH)
+    add_process(root, 30, 20, torchrun(3), maps=TORCH)
+    (rank,) = found_in(root, {20: (0, 2)}).ranks
+    assert (rank.identity.rank, rank.children) == (0, (30,))
+
+
+def test_job_within_a_rank_is_a_job_of_its_own(root: Path) -> None:
+    """What a rank has started has a process group: it is a rank as well, and its parent stays one."""
+    add_process(root, 20, 1, torchrun(3), maps=TORCH)
+    add_process(root, 30, 20, torchrun(3), maps=TORCH)
+    found = found_in(root, {20: (3, 4), 30: (0, 1)}).ranks
+    assert {(rank.identity.job, rank.stat.pid) for rank in found} == {("night", 20), ("n1:5", 30)}
+
+
+def test_wrapper_with_pytorch_is_not_the_rank(root: Path) -> None:
+    """A script that has imported PyTorch and waits for the training that it has started."""
+    add_process(root, 20, 1, torchrun(1), maps=TORCH)
+    add_process(root, 30, 20, torchrun(1), maps=TORCH)
+    (rank,) = found_in(root, {30: (1, 4)}).ranks
+    assert rank.stat.pid == 30

@@ -1,0 +1,157 @@
+"""Process groups in the memory of real processes that no variable names, or that variables name wrongly."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from agent.deadline import Deadline, ThreadPool
+from agent.find.group_search import GroupSearch
+from agent.find.processes import Lister
+from agent.find.ranks import Rank
+from agent.find.torch_groups import TorchGroup, find_world
+from agent.look.node import Node
+from agent.proc.memory.mappings import read_mappings
+from agent.proc.memory.process_memory import open_memory
+from agent.proc.procfs import ProcFs
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import HERE, READY, rank_environment, running, until
+
+pytestmark = pytest.mark.ptrace
+
+_IMPORTS = """
+import os, socket, sys, time
+import torch, torch.distributed as dist
+"""
+
+_SPAWNING = """
+meeting, workers = sys.argv[1], int(sys.argv[2])
+for rank in range(2):
+    if not os.fork():
+        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+        dist.new_group([rank], use_local_synchronization=True)
+        for _ in range(workers):
+            if not os.fork():
+                time.sleep(600)
+        dist.barrier()
+        if rank == 0:
+            print("ready", flush=True)
+        time.sleep(600)
+time.sleep(600)
+"""
+"""Like `mp.spawn`: the rank is an argument, and the launcher has PyTorch loaded, too."""
+
+_LONE = """
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "leave\\n":
+        dist.destroy_process_group()
+    else:
+        dist.init_process_group("gloo", init_method=line.strip(), rank=0, world_size=1)
+    print("ready", flush=True)
+"""
+
+_HOSTILE = """
+import ctypes, struct
+lib = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+def vtable(name):
+    return ctypes.addressof(ctypes.c_char.in_dll(lib, f"_ZTVN4c10d{name}E")) + 16
+kept = ctypes.create_string_buffer(64 * 20_000)
+base = (ctypes.addressof(kept) + 63) // 64 * 64
+def put(index, *words):
+    ctypes.memmove(base + 64 * index, struct.pack(f"<{len(words)}Q", *words), 8 * len(words))
+put(0, vtable("11PrefixStore"), 1, 0, base + 40, 0, 0, 0, base)  # holds itself
+for index in range(1, 15_000):
+    put(index, vtable("12ProcessGroup"), 1, base if index % 2 else index, index)
+listener = socket.create_server(("127.0.0.1", 0))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def spawning(env: dict[str, str], *, workers: int = 0) -> Iterator[tuple[str, Popen[str]]]:
+    """Run two ranks that fork from one process, and return where they met."""
+    port = free_port()
+    command = (sys.executable, "-c", _IMPORTS + _SPAWNING, f"tcp://{HERE}:{port}", str(workers))
+    with running(command=command, env=env) as process:
+        yield f"{HERE}:{port}", process
+
+
+def found_by(node: Node, job: str) -> dict[int, Rank]:
+    """Return the ranks of a job, by rank."""
+    found = node.find(Deadline(30.0)).ranks
+    return {rank.identity.rank: rank for rank in found if rank.identity.job == job}
+
+
+def here() -> Node:
+    """Return this machine."""
+    return Node(ProcFs(), "here", ThreadPool())
+
+
+@pytest.mark.parametrize("env", [{}, rank_environment(0, world_size=1)], ids=["bare", "stale"])
+def test_ranks_that_no_variable_names(env: dict[str, str]) -> None:
+    """Rank, size and the name of the job are those of the process group, whatever the shell has handed down."""
+    with spawning(env, workers=2) as (job, launcher):
+        node = here()
+        ranks = until(lambda: found_by(node, job), lambda found: len(found) == 2)
+        assert {rank.identity.world_size for rank in ranks.values()} == {2}
+        assert {rank.stat.parent_pid for rank in ranks.values()} == {launcher.pid}
+        assert [len(rank.children) for rank in ranks.values()] == [2, 2]
+        assert all(rank.identity.launcher is None for rank in ranks.values())
+
+
+def test_rank_that_joins_one_group_after_another(tmp_path: Path) -> None:
+    """A worker that is used again is the rank that it is now; one that has left its group is still who it was."""
+    with running(_IMPORTS + _LONE, env={}, stdin=-1) as process:
+        node, first, second = here(), f"{HERE}:{free_port()}", tmp_path / f"meeting-{os.getpid()}"
+
+        def tell(line: str) -> None:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "ready\n"
+
+        assert not any(rank.stat.pid == process.pid for rank in node.find(Deadline(30.0)).ranks)
+        tell(f"tcp://{first}")
+        assert until(lambda: found_by(node, first), bool)[0].stat.pid == process.pid
+        tell("leave")
+        assert found_by(node, first)[0].stat.pid == process.pid
+        tell(f"file://{second}")
+        assert until(lambda: found_by(node, second.name), bool)[0].stat.pid == process.pid
+        assert not found_by(node, first)
+
+
+def test_process_without_a_group_is_searched_once() -> None:
+    """Until it shows a new sign of one."""
+    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
+    with running(_IMPORTS + server + READY + "time.sleep(600)\n", env={}) as process:
+        procfs = ProcFs()
+        search, lister = GroupSearch(procfs), Lister(procfs)
+
+        def due() -> list[int]:
+            listing = lister.listing(frozenset(), groups=search.groups)
+            found = [stat for stat in search.due(listing, lister) if stat.pid == process.pid]
+            search.search(found, Deadline(30.0))
+            return [stat.pid for stat in found]
+
+        assert due() == [process.pid]
+        assert due() == []
+        assert not search.groups
+
+
+def test_memory_that_is_made_up() -> None:
+    """Thousands of objects that look like groups, with stores that hold themselves: none of them is one."""
+    with running(_IMPORTS + _HOSTILE, env={}) as process:
+        assert world_of(process.pid) is None
+
+
+def world_of(pid: int) -> TorchGroup | None:
+    """Search the memory of one process."""
+    procfs = ProcFs()
+    with open_memory(procfs, pid, Deadline(30.0), most_bytes=1 << 34) as memory:
+        return find_world(procfs, memory, read_mappings(procfs, pid))
