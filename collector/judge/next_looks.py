@@ -116,8 +116,8 @@ def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[
     known: set[tuple[Frame, ...]] = set()
     for view in roster.present():
         pid = None if view.identity is None else view.identity.pid
-        if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING:
-            continue
+        if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING or view.apart is not None:
+            continue  # of another thread than the main one nothing native is read
         activity = activities[view.rank]
         if _unclear(activity) or view.native_stacks is not None:
             alike.setdefault(activity.frames, []).append((view.host, pid))

@@ -281,7 +281,7 @@ class Finding(Contract):
 
 
 class StackClass(Contract):
-    """Ranks whose main threads are at the same place."""
+    """Ranks at the same place, by the thread that trains: usually the main one."""
 
     ranks: FoldedRanks
     frames: tuple[Place, ...] = Field(description="Outermost first.")
