@@ -1,5 +1,5 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, APART and ZIPAPP_FOR are taken
-# from the command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, APART, ZIPAPP_FOR and VERSIONS are
+# taken from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
-# Four workers on two cores, for most tests wait. With APART=1, those of jobs that move run by themselves afterwards.
-WORKERS ?= 4
+# Five workers on two cores, for most tests wait. With APART=1, those of jobs that move run by themselves afterwards.
+WORKERS ?= 5
 APART ?=
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
@@ -20,7 +20,8 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick repeat frameworks zoo check lint format types bench wheel zipapp constraints clean
+.PHONY: help install demo test test-quick repeat frameworks zoo check lint format types bench wheel zipapp constraints \
+	layouts clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +77,9 @@ zipapp: ## build dist/unhang.pyz, which needs nothing on a node but Python; ZIPA
 constraints: $(INSTALLED) ## write constraints.txt again from what is installed in .venv, and the zipapp's list of wheels
 	deploy/dev/constraints.sh $(BIN)/pip > constraints.new && mv constraints.new constraints.txt
 	$(BIN)/python -m deploy.zipapp.lock
+
+layouts: $(INSTALLED) ## where PyTorch keeps its recorder, from official wheels; VERSIONS='2.14.1 2.15.0' for fewer; gigabytes
+	$(BIN)/python -m deploy.layouts.build $(VERSIONS)
 
 clean: ## remove what the other targets made, .venv too
 	rm -rf $(VENV) build dist bench-results .pytest_cache .mypy_cache .ruff_cache .hypothesis

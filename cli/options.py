@@ -170,6 +170,24 @@ def choose_source(collector: str | None, directory: Path | None, token_file: Pat
     return OneBox()
 
 
+_SOURCE_WORDS = ("--collector", "--token-file", *(name for name, _ in _SSH_OPTIONS))
+
+
+def source_words() -> tuple[str, ...]:
+    """Return the options that said on the command line whom to ask, for the next commands about the same job.
+
+    What the environment says it says to those as well; a file is asked again by nobody.
+    """
+    context, words = click.get_current_context(), []
+    for name in _SOURCE_WORDS:
+        parameter = name.removeprefix("--").replace("-", "_")
+        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
+            value = context.meta.get(name, context.params.get(parameter))
+            values = value if isinstance(value, tuple) else (value,)
+            words += [name] if value is True else [word for one in values for word in (name, str(one))]
+    return tuple(words)
+
+
 def read_ranks(text: str | None) -> frozenset[int] | None:
     """Return the ranks of `--rank`, None for all. Raises BadParameter."""
     if text is None:

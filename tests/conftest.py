@@ -1,5 +1,6 @@
 """What all tests share: which may be skipped where, and that none is skipped in silence."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -26,6 +27,9 @@ settings.load_profile("unhang")
 TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 """What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
 
+ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
+"""What workers take test by test: each takes long, and has no fixtures to share."""
+
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
@@ -40,11 +44,16 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`unhang.pyz`, built as `make zipapp` does; the wheels that it holds stay in build/ for the next time."""
-    target = tmp_path_factory.mktemp("zipapp") / "unhang.pyz"
-    build = [sys.executable, "-m", "deploy.zipapp.build", str(target)]
-    done = subprocess.run(build, cwd=_REPOSITORY, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
+    """`unhang.pyz`, built as `make zipapp` does, once for all workers; the wheels that it holds stay in build/."""
+    own = tmp_path_factory.getbasetemp()
+    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    target = folder / "unhang.pyz"
+    with (folder / "unhang.pyz.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            build = [sys.executable, "-m", "deploy.zipapp.build", str(target)]
+            done = subprocess.run(build, cwd=_REPOSITORY, capture_output=True, text=True, timeout=280)
+            assert done.returncode == 0, done.stderr
     return target
 
 
@@ -61,10 +70,10 @@ def pytest_configure() -> None:
 
 
 class Sharing(LoadFileScheduling):
-    """Workers take whole files, but live jobs one by one, and what shares more than a file's fixtures together."""
+    """Workers take whole files, but some tests one by one, and what shares more than a file's fixtures together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith("tests/system/live/"):
+        if nodeid.startswith(ONE_BY_ONE):
             return nodeid
         whole = (folder for folder in TOGETHER if nodeid.startswith(f"{folder}/"))
         return next(whole, super()._split_scope(nodeid))
@@ -78,14 +87,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have workers begin with what takes longest and cannot be divided, and end with many small ones."""
     if hasattr(config, "workerinput"):
-        items.sort(key=_turn)
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: _turn(item, item.path in slow))
 
 
-def _turn(item: pytest.Item) -> int:
-    if item.nodeid.startswith("tests/system/live/"):
+def _turn(item: pytest.Item, in_slow_file: bool) -> int:
+    """Folders; files with slow tests; what goes one by one; other files with real jobs; all the rest."""
+    if item.nodeid.startswith(ONE_BY_ONE):
+        return len(TOGETHER) + 1
+    if in_slow_file and not item.nodeid.startswith(TOGETHER):
         return len(TOGETHER)
     turns = (turn for turn, folder in enumerate(TOGETHER) if item.nodeid.startswith(f"{folder}/"))
-    return next(turns, len(TOGETHER) + 1 + (item.get_closest_marker("live") is None))
+    return next(turns, len(TOGETHER) + 2 + (item.get_closest_marker("live") is None))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -25,6 +25,7 @@ _MOST_NAMES_BYTES = 2 * 1024 * 1024
 """Of what descriptors of one process lead to: a name may have 4096 bytes."""
 _MOST_SHOWN = 256
 _MOST_HOLDERS = 16
+_MOST_FILES = 64
 _MOST_NOTABLE = 32
 _NAMELESS = ("/dev/shm/", "/dev/zero", "/SYSV", "/tmp/#", "/anon_hugepage")
 """Shared memory and files of O_TMPFILE look deleted from the beginning."""
@@ -75,6 +76,7 @@ class FdsSource:
             pipes=_pipes(context, pid, found),
             devices=tuple(devices[:_MOST_SHOWN]),
             files_by_file_system=dict(files.most_common()),
+            files={d.fd: redact(d.target) for d in [d for d in found if d.kind == "file"][:_MOST_FILES]},
             mounts=_mounts(context, pid, found),
             notable_files=_notable(found),
             full={d.fd: redact(d.target) for d in found} if question.full else None,

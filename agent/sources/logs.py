@@ -118,6 +118,7 @@ def _read(
         size_bytes=found.st_size,
         modified_at=found.st_mtime,
         lines=tuple(line[:_LONGEST_LINE] for line in redact_lines(lines, most=most)),
+        shared=log.shared,
     )
     return file, events
 

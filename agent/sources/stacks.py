@@ -11,6 +11,7 @@ from agent.errors import Gone, Unavailable, missing_for
 from agent.find.ranks import Rank
 from agent.proc.credentials import require_below
 from agent.sources.look_context import LookContext
+from agent.sources.polled_lock import polled_lock
 from agent.sources.process import read_process, with_path
 from agent.sources.progress_counters import take_settled_beat
 from agent.sources.source import Answer, LookDepth
@@ -57,7 +58,13 @@ class StacksSource:
         native = question.stacks == "native"
         stacks = self._stacks(rank.stat.pid, context, native=native, deadline=deadline, fallback=self._fallback)
         stacks = _within(stacks, _MOST_KEPT)
-        return {"stacks": stacks, "children": () if question.brief else self._children(rank, context, deadline)}
+        if question.brief:
+            return {"stacks": stacks}
+        return {
+            "stacks": stacks,
+            "children": self._children(rank, context, deadline),
+            "polled_lock": polled_lock(stacks, rank, context, self._program, deadline),
+        }
 
     def _stacks(
         self, pid: int, context: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None = None

@@ -11,6 +11,7 @@ from cli.options import (
     job_argument,
     json_option,
     source_options,
+    source_words,
     ssh_options,
     verbose_option,
 )
@@ -103,7 +104,10 @@ def diagnose(
         kept = verdict.save(save)
         again = copyable("unhang", "diagnose", "--from", str(kept))
         note(f"kept in {kept}" + ("" if again is None else f"; judge it again: {again}"))
-    _show(verdict.diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
+    from cli.sources.follow_up import asked_through
+
+    diagnosis = asked_through(verdict.diagnosis, *source_words())
+    _show(diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
     context.exit(STATUS[verdict.diagnosis.verdict.value])
 
 

@@ -22,7 +22,7 @@ TREE = Aspect("stacks", TreeView, view_tree, {"format": "tree"}, with_stacks=Tru
 CLASSES = Aspect("stacks", ClassesView, view_classes, {"format": "classes"}, with_stacks=True)
 CHECKS = Aspect("check", ChecksView, view_checks)
 FDS = Aspect("fds", FdsView, view_fds)
-SEQUENCES = Aspect("sequences", SequencesView, view_sequences)
+SEQUENCES = Aspect("sequences", SequencesView, view_sequences, with_stacks=True)
 
 
 def logs(lines: int) -> Aspect[LogsView]:

@@ -1,13 +1,16 @@
 """What each rank holds open, in a few lines."""
 
+import re
 from collections.abc import Sequence
 
 from cli.tables.table import table, text
 from collector.show.text.printable import printable
 from collector.show.views import FdsView, RankFds
-from shared.wire.snapshot import Pipe
+from shared.wire.snapshot import Pipe, Socket
 
 _FIRST = 12
+# /tmp/unhang-1000/4242.sock; /run/user/1000/probe/4242-1.sock where UNHANG_PROBE_DIR says so
+_PROBE = re.compile(r"/\d+(-[1-3])?\.sock$")
 
 
 def fds_table(view: FdsView, *, every: bool) -> str:
@@ -23,12 +26,21 @@ def _rank(each: RankFds, most: int | None) -> str:
     lines += _counts("kinds", fds.by_kind) + _counts("files on", fds.files_by_file_system)
     if fds.devices:
         lines.append(f"  devices: {printable(', '.join(fds.devices[:most]))}")
-    sockets = [(str(s.fd), s.kind, s.state or "-", s.local or "-", s.remote or "-") for s in fds.sockets]
+    lines += _part(("FD", "FILE"), [(str(fd), path) for fd, path in fds.files.items()], most)
+    sockets = [
+        (str(s.fd), s.kind, s.state or "-", s.local or "-", "(of unhang's probe)" if _is_ours(s) else s.remote or "-")
+        for s in sorted(fds.sockets, key=_is_ours)
+    ]
     lines += _part(("FD", "SOCKET", "STATE", "LOCAL", "REMOTE"), sockets, most)
     pipes = [(str(p.fd), p.path or "(no name)", p.direction, _other_end(p, each.pid)) for p in fds.pipes]
     lines += _part(("FD", "PIPE", "DIRECTION", "OTHER END"), pipes, most)
     lines += [f"  {fd} {printable(target)}" for fd, target in sorted((fds.full or {}).items())[:most]]
     return text(lines)
+
+
+def _is_ours(socket: Socket) -> bool:
+    """Is it the one that the probe opens in each rank?"""
+    return socket.state == "LISTEN" and _PROBE.search(socket.local) is not None
 
 
 def _counts(what: str, counts: dict[str, int]) -> list[str]:

@@ -1,12 +1,14 @@
 """The table of sequence marks: equal ranks on one line, those behind marked."""
 
 from cli.tables.table import table, text
-from collector.align.groups.sequence_tables import GroupTable
+from collector.align.groups.sequence_tables import GroupTable, LaneMarks
+from collector.show.text.frames import place_text
+from collector.show.text.printable import printable
 from collector.show.text.waits import folded, group_text, ranks_text
 from collector.show.views import SequencesView
 from shared.ranks import fold, unfold
 
-_HEADS = ("RANKS", "ISSUED", "COMPLETED", "PENDING", "")
+_HEADS = ("RANKS", "ISSUED", "COMPLETED", "PENDING", "OPERATION", "")
 
 
 def sequences_table(view: SequencesView) -> str:
@@ -18,16 +20,17 @@ def sequences_table(view: SequencesView) -> str:
 
 def _group(group: GroupTable) -> str:
     inferred = ", members inferred" if group.members_inferred else ""
-    behind = f"; behind: {ranks_text(group.behind)}" if group.behind else "; no rank is behind"
+    differ = "" if group.differ is None else f"; the operations differ at #{group.differ}"
+    behind = f"; behind: {ranks_text(group.behind)}" if group.behind else differ or "; no rank is behind"
     unknown = f"; unknown: {ranks_text(group.unknown)}" if group.unknown else ""
     title = f"{group_text(group.group)}{inferred}: issued up to #{group.issued_most}{behind}{unknown}"
     return text([title, *table(_HEADS, _rows(group), indent=2)])
 
 
 def _rows(group: GroupTable) -> list[tuple[str, ...]]:
-    alike: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+    alike: dict[tuple[int, int, tuple[int, ...], str], list[int]] = {}
     for lane in group.lanes:
-        alike.setdefault((lane.issued, lane.completed, lane.pending), []).append(lane.rank)
+        alike.setdefault((lane.issued, lane.completed, lane.pending, _operation(lane)), []).append(lane.rank)
     behind = frozenset(unfold(group.behind))
     first = min((lane.oldest_kept for lane in group.lanes), default=1)
     return [
@@ -36,10 +39,17 @@ def _rows(group: GroupTable) -> list[tuple[str, ...]]:
             _number(issued, first),
             _number(completed, first),
             ",".join(f"#{sequence}" for sequence in pending) or "-",
+            printable(operation, most=160) or "-",
             "← behind" if behind.issuperset(ranks) else "",
         )
-        for (issued, completed, pending), ranks in sorted(alike.items(), reverse=True)
+        for (issued, completed, pending, operation), ranks in sorted(alike.items(), reverse=True)
     ]
+
+
+def _operation(lane: LaneMarks) -> str:
+    """Return `#5 broadcast [8] at train_loop (train.py:32)`, as far as it is known."""
+    at = "" if lane.call_site is None else f" at {place_text(lane.call_site)}"
+    return f"#{lane.op_sequence} {lane.op}{at}" if lane.op else ""
 
 
 def _number(sequence: int, first: int) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from collector.align.expected import Expected, NodesAsked
+from collector.align.processes import MOST_RANKS
 from collector.align.roster import Presence, RankView
 from shared.ranks import unfold
-from shared.wire.snapshot import Exited, NodeSnapshot
+from shared.wire.snapshot import Exited, Identity, NodeSnapshot
 
 
 def views_of_absent(
@@ -41,6 +42,14 @@ def views_of_absent(
             views[rank] = RankView(rank, Presence.UNREACHABLE, unanswered=silent, host=silent.host)
     left = [rank for rank in absent if rank not in views]
     return views | _by_elimination(left, seen, exits, snapshots, expected, job)
+
+
+def ended_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> dict[int, Identity]:
+    """Return the ranks of a job of which only processes that have ended are known, of its newest attempt."""
+    known = [e.identity for s in snapshots for e in s.exited if e.identity is not None]
+    ours = [one for one in known if one.job == expected.job and expected.user in (None, one.user)]
+    newest = max((one.attempt for one in ours), default=0)
+    return {one.rank: one for one in ours if one.attempt == newest and 0 <= one.rank < MOST_RANKS}
 
 
 def of_files(view: RankView, *, alone: bool) -> RankView:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from collector.align.absent_ranks import of_files, views_of_absent
+from collector.align.absent_ranks import ended_ranks, of_files, views_of_absent
 from collector.align.expected import Expected
 from collector.align.logs.rank_log_lines import logged_communicators, unowned_events
 from collector.align.node_clocks import clocks_off
@@ -33,12 +33,15 @@ from shared.wire.snapshot import Exited, NodeSnapshot, Process, RankSnapshot
 def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
     """Bring the snapshots of all looks into one view per rank, gone ones included."""
     sightings = sightings_of(snapshots, expected.job)
-    attempt = max((s.identity.attempt for s in sightings), default=0)
+    ended = {} if sightings or expected.job is None else ended_ranks(snapshots, expected)
+    attempt = max([s.identity.attempt for s in sightings] + [one.attempt for one in ended.values()], default=0)
     current = [s for s in sightings if s.identity.attempt == attempt]
     off = clocks_off(current)
     chosen, conflicts = one_process_per_rank(current, off)
     conflicts += (*older_attempts(sightings, attempt), *impossible_ranks(snapshots, expected.job))
     world_size, disagreement = world_size_of(chosen, expected)
+    if world_size is None and ended:
+        world_size = max([one.world_size or 0 for one in ended.values()] + [max(ended) + 1])
     nodes, common = _by_host(snapshots), _common_logs(snapshots)
     seen = {
         rank: _seen_view(rank, looks, nodes, _logged(rank, looks, common.get(rank, [])))
@@ -49,7 +52,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         rank: replace(view, logged=_logged(rank, (), common[rank])) if rank in common else view
         for rank, view in views_of_absent(absent, seen, snapshots, expected, attempt).items()
     }
-    live = any(s.looked_at_ns is not None for s in current)
+    live = bool(ended) or any(s.looked_at_ns is not None for s in current)
     if not live:
         alone = len(absent) == 1 and world_size is not None
         gone = {rank: of_files(view, alone=alone) for rank, view in gone.items()}

@@ -13,6 +13,7 @@ from itertools import pairwise
 from operator import sub
 
 from collector.align.roster import RankView, Roster
+from collector.align.stacks.lock_files import polls_lock_file
 from collector.align.thresholds import (
     BUSY_BYTES,
     BUSY_CPU_SHARE,
@@ -123,7 +124,7 @@ def _rank_motion(view: RankView) -> Motion:
         return Motion.ADVANCED
     signs = [sign for a, b in pairwise(view.looks) for sign in (_stack_changed(view, a, b), _worked(view, a, b))]
     if True in signs:
-        return Motion.BUSY
+        return Motion.FROZEN if _only_polls(view) else Motion.BUSY
     return Motion.FROZEN if False in signs else Motion.UNKNOWN
 
 
@@ -175,7 +176,8 @@ def _stack_changed(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | N
     threads = _threads(view, a, b)
     if threads is None or not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
         return None
-    return any(thread.moves for thread in threads) or a.stacks.stack(threads[0]) != b.stacks.stack(threads[1])
+    moves = any(thread.moves for thread in threads) and not (view.idles and view.apart is None)
+    return moves or a.stacks.stack(threads[0]) != b.stacks.stack(threads[1])
 
 
 def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
@@ -192,19 +194,31 @@ def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
     return _any_known((own, *children))
 
 
+def _only_polls(view: RankView) -> bool:
+    """Does it wake for nothing but to ask whether a lock file is still there, and does nothing it started work?"""
+    return all(map(polls_lock_file, view.looks)) and not any(
+        _used_cpu(a.process.after, b.process.before) or _moved_bytes(a.process.after, b.process.before)
+        for a, b in pairwise(view.looks)
+        if isinstance(a.process, Process) and isinstance(b.process, Process)
+    )
+
+
 def _woke(view: RankView) -> bool:
-    return any(_stack_changed(view, a, b) or _switched(view, a, b) for a, b in pairwise(view.looks))
+    moved = any(_stack_changed(view, a, b) or _switched(view, a, b) for a, b in pairwise(view.looks))
+    return moved and not _only_polls(view)
 
 
 def _still_seconds(view: RankView) -> float:
     """Return how long a rank has stood still at the last look: a few steps between two looks leave few traces.
 
-    A rank that uses CPU time may be a waiter that spins. That somebody watched it move then tells nothing.
+    A rank that uses CPU time may be a waiter that spins, and one that polls a lock file wakes for that alone. That
+    somebody watched it move then tells nothing.
     """
     still = 0.0
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        if idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b):
+        moved = idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b)
+        if idle is not None and moved and not _only_polls(view):
             return still + idle
         still += apart
     return still
@@ -216,9 +230,9 @@ def _was_seen_moving(look: RankSnapshot) -> bool:
 
 
 def _apart(a: RankSnapshot, b: RankSnapshot) -> float:
-    return (
-        0.0 if a.looked_at_ns is None or b.looked_at_ns is None else max(0.0, (b.looked_at_ns - a.looked_at_ns) / 1e9)
-    )
+    if a.looked_at_ns is None or b.looked_at_ns is None:
+        return 0.0
+    return max(0.0, (b.looked_at_ns - a.looked_at_ns) / 1e9)
 
 
 def _spins(a: RankSnapshot, b: RankSnapshot) -> bool:
@@ -240,13 +254,16 @@ def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
     """Did a process work between two beats?"""
     if first is None or second is None or second.at_ns <= first.at_ns:
         return None
-    seconds = (second.at_ns - first.at_ns) / 1e9
+    return _used_cpu(first, second) or _moved_bytes(first, second)
+
+
+def _used_cpu(first: Beat | None, second: Beat | None) -> bool:
+    if first is None or second is None:
+        return False
     used = second.cpu_seconds - first.cpu_seconds  # of all threads: a main thread may wait for one that works
     if first.children_cpu_seconds is not None and second.children_cpu_seconds is not None:
         used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
-    if used > max(0.03, BUSY_CPU_SHARE * seconds):
-        return True
-    return _moved_bytes(first, second)
+    return used > max(0.03, BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9)
 
 
 def _carried(view: RankView) -> bool:

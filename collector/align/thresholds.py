@@ -100,6 +100,12 @@ KERNEL_CLOCK_SECONDS = 5.0
 RAS_REPORTS_APART_NS = 1_000_000_000
 """Reports of NCCL RAS closer than this are one look: they do not show that counts stand still."""
 
+# NCCL RAS.
+
+LEAST_LAUNCHES_BEHIND = 4
+"""Launches by which one rank is behind all others in the one report there is: of a healthy job they differ, too, for a
+moment, by one or two, and then seldom from all others alike."""
+
 # How many ranks a job may have by its highest rank alone: a guess by mere absence.
 
 GUESSED_AT_LEAST = 1024

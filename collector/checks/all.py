@@ -6,12 +6,13 @@ from collector.align.expected import Expected
 from collector.checks.environment import RULES
 from collector.checks.facts import Rule, facts_of
 from collector.checks.launch import START
+from collector.checks.nccl_versions import NCCL_VERSIONS
 from collector.checks.nodes import SURROUNDINGS
 from collector.checks.rendezvous import MEETING
 from shared.answer.checks import Check, Severity
 from shared.wire.snapshot import NodeSnapshot
 
-EVERY: tuple[Rule, ...] = (*MEETING, *SURROUNDINGS, *START, *RULES)
+EVERY: tuple[Rule, ...] = (*MEETING, *SURROUNDINGS, *START, *NCCL_VERSIONS, *RULES)
 
 _ORDER = (Severity.WRONG, Severity.RISKY, Severity.NOTE)
 

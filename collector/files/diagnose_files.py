@@ -24,7 +24,9 @@ def diagnose_directory(path: Path, *, job: str | None = None, bounds: Bounds = D
     expected = expect(recorded, job)
     diagnosis = judge(recorded.snapshots, expected)
     took = round(time.monotonic() - began, 3)
-    return Sweep(recorded.snapshots, expected, diagnosis.model_copy(update={"took_seconds": took}))
+    return Sweep(
+        recorded.snapshots, expected, diagnosis.model_copy(update={"took_seconds": took, "read": recorded.read})
+    )
 
 
 def expect(recorded: Recorded, job: str | None) -> Expected:

@@ -10,11 +10,14 @@ from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
 
 def with_ras(snapshots: tuple[NodeSnapshot, ...], reports: Sequence[RasNetwork]) -> tuple[NodeSnapshot, ...]:
-    """Return the snapshots with a further one that holds the reports; it names the ranks where nothing else does."""
+    """Return the snapshots with a further one that holds the reports; it names the ranks where nothing else does.
+
+    The newest report that knows most of them does: of processes that are dead RAS soon tells no ranks.
+    """
     if not reports:
         return snapshots
     told = sorted(reports, key=lambda report: (report.told_at, repr(report)))
-    ranks = () if any(snapshot.ranks for snapshot in snapshots) else _ranks_of(told[-1])
+    ranks = () if any(snapshot.ranks for snapshot in snapshots) else max(map(_ranks_of, reversed(told)), key=len)
     return (*snapshots, NodeSnapshot(host=None, live=False, ranks=ranks, ras=RasLook(networks=tuple(told))))
 
 

@@ -39,8 +39,10 @@ from collector.files.rank_of_file import rank_of_dump, rank_of_stacks, ranks_in_
 from collector.files.ras_files import with_ras
 from collector.files.sniff import FileKind
 from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
+from collector.files.what_was_read import Taken, files_read
 from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION
+from shared.answer.diagnosis import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
@@ -74,6 +76,7 @@ class Recorded:
     missing: tuple[Missing, ...]
     manifest: Manifest | None
     """Of the bundle, where the directory holds exactly one."""
+    read: tuple[FileRead, ...] = ()
 
 
 def read_directory(
@@ -123,6 +126,7 @@ class _Reading:
         self._asked_ns: dict[bytes, int] = {}
         self._missing: list[Missing] = []
         self._written_ns: dict[str, int | None] = {}
+        self._taken: dict[str, Taken] = {}
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
             FileKind.SNAPSHOT: self._add_snapshot,
             FileKind.MANIFEST: self._add_manifest,
@@ -148,6 +152,9 @@ class _Reading:
         try:
             if parse is not None:
                 parse(found)
+                self._taken[found.name] = Taken(
+                    found.kind, found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
+                )
             elif found.kind in _UNUSED:
                 reason, detail = _UNUSED[found.kind]
                 self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
@@ -171,7 +178,8 @@ class _Reading:
         merged = with_world_size(merged) if logs_only else merged
         merged = with_ras(merged, tuple(self._ras.values()))
         manifest = self._manifests[0] if len(self._manifests) == 1 else None
-        return Recorded(merged, _cut([*self._missing, *kernel_missing, *older, *left_out]), manifest)
+        missing = _cut([*self._missing, *kernel_missing, *older, *left_out])
+        return Recorded(merged, missing, manifest, files_read(self._taken, merged))
 
     def _bares(self, snapshots: tuple[NodeSnapshot, ...]) -> dict[int, BareRank]:
         """Step 3 for dumps and stacks."""

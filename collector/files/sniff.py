@@ -1,7 +1,9 @@
 """What a file is: recognised by how it begins, never by its name."""
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
+from itertools import islice
 
 from collector.files.kernel_files import is_kernel_log
 
@@ -45,13 +47,18 @@ _FAULTHANDLER = re.compile(
 )
 # NCCL version 2.30.7 compiled with CUDA 12.8, and further down: Job summary; or what was kept of a report, from its
 # table on: Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
-# or from what it found on: Warnings ======== #0-0 (9d2f00c1a7e45b33) MISMATCH
+# Communicators... (0.002s) =============, or from what it found on: Warnings ======== #0-0 (9d2f00c1a7e45b33) MISMATCH
 _RAS_TEXT = re.compile(
     r"NCCL version \d\S* compiled with CUDA .{0,2000}?\bJob summary\b|Group +Comms +Nodes +Ranks "
+    r"|Communicators\.\.\. \(\d{1,6}\.\d{1,6}s\)\n=+\s"
     r"|RAS Monitor Mode |\[[\d :-]{19}\] PEER_[A-Z]+: Process \d"
     r"|(?:(?:Errors|Warnings)\n=+\s+)+(?:DEAD\n|INCOMPLETE\n|#\d+-\d+ \([0-9a-f]+\) )|#\d+-\d+ \([0-9a-f]+\) [A-Z]",
     re.DOTALL,
 )
+
+_HEAD_OF_PASTE = 2000
+_MOST_ABOVE = 3
+"""Lines above a report that do not hide it."""
 
 _BY_KEYS: tuple[tuple[frozenset[str], FileKind], ...] = (
     (frozenset({"verdict", "headline"}), FileKind.DIAGNOSIS),
@@ -97,9 +104,15 @@ def _kind_of_text(text: str) -> FileKind:
         return FileKind.FAULTHANDLER
     if _PYSPY_TEXT.match(text):
         return FileKind.PYSPY_TEXT
-    if _RAS_TEXT.match(text):
+    if any(_RAS_TEXT.match(text, at) for at in _first_lines(text)):
         return FileKind.RAS
     return FileKind.KERNEL if is_kernel_log(text) else FileKind.LOG
+
+
+def _first_lines(text: str) -> Iterator[int]:
+    """Where the first lines begin that hold anything: people write a word of their own above what they paste."""
+    lines = re.finditer(r"^(?=.*\S)", text[:_HEAD_OF_PASTE], re.MULTILINE)
+    return (line.start() for line in islice(lines, _MOST_ABOVE))
 
 
 def _kind_of_object(text: str) -> FileKind:

@@ -1,11 +1,13 @@
 """Step 9 of the verdict, first voter: NCCL's own counts of launches, and the processes that RAS misses.
 
-1. Counts that move are no hang; counts seen once are none either, unless the stacks say the same.
+1. Counts that move are no hang; counts seen once are none either, unless the stacks say the same. Of a report that
+   somebody has kept one rank is told that alone is behind: suspected, for any job may show that for a moment.
 2. A process that RAS has given up, or that does not answer it and is not seen to run, while others wait.
 3. Per communicator and operation: who has launched less than what more than half have launched. A lag and a lead in
    two operations of one communicator is another operation launched in the place of the others'.
 4. Who left a communicator, or never made it, that most of its members are in.
 5. Lags lead from rank to rank: who lags here and leads there is a victim.
+6. Counts that differ in two reports alike, without a majority, hold their communicator; nobody is named.
 
 Blind: sends, receives and what a CUDA graph replays are not counted, and a launch is no completion. So a rank that its
 stack shows waiting is never named for its counts, equal counts are no fault, and where no side is the smaller one
@@ -22,7 +24,7 @@ from collector.align.observations import Observations
 from collector.align.ras.communicators import Level, RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
-from collector.align.thresholds import is_majority
+from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.judge.certainty import of_counts, shown_by_process
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.ras_lag import BLIND, SHORT, Lag, common, lag_evidence, lags_of
@@ -52,6 +54,7 @@ def faults_by_ras(observations: Observations) -> list[Fault]:
         _mismatch_faults(lags, ras, observations)
         or _lag_faults(lags, ras, observations)
         or _left_faults(ras, observations)
+        or _uneven_faults(ras, observations)
     )
 
 
@@ -159,7 +162,8 @@ def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, .
 def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
     """Steps 3 and 5."""
     edges = tuple(edge for lag in lags for edge in _edges(lag, observations))
-    faults = _root_faults(edges, ras, observations)
+    kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0])
+    faults = _root_faults(edges, ras, observations, though_once=kept)
     by_operation = {(lag.group.name, lag.op): lag for lag in lags}
     return [
         replace(
@@ -172,6 +176,13 @@ def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -
         for fault in faults
         if fault.group is not None
     ]
+
+
+def _is_alone(lag: Lag) -> bool:
+    """Is one rank several launches behind, and are all others level, as those are that wait for it?"""
+    counts = [level.operations for level in lag.levels]
+    level = len(counts) == 2 and len(lag.behind) == 1 and len(lag.ahead) >= LEAST_VOTES
+    return level and max(counts) - min(counts) >= LEAST_LAUNCHES_BEHIND
 
 
 def _about(fault: Fault, lags: dict[tuple[str, str], Lag]) -> Iterable[Lag]:
@@ -207,6 +218,36 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
     return faults[:1]
 
 
+def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
+    """Step 6; where stacks are seen, these tell who waits."""
+    if not ras.still or any(observations.doing(rank) is not Doing.UNKNOWN for rank in observations.activities):
+        return []
+    for group in ras.groups:
+        for op, levels in group.levels.items():
+            if len(levels) > 1 and len(group.members) == group.size:
+                lag = Lag(group, op, levels, levels[0].ranks, levels[-1].ranks)
+                return [_uneven_fault(lag)]
+    return []
+
+
+def _uneven_fault(lag: Lag) -> Fault:
+    shown = lag_evidence(lag)
+    return Fault(
+        kind=Kind.RANK_NOT_JOINED,
+        culprits=(),
+        victims=lag.group.members,
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.UNKNOWN,
+        ref=lag.group.ref,
+        op=lag.op,
+        sequence=lag.next_operation,
+        said=f"{ranks_in_words(lag.group.members)} do not get on: two reports alike, {shown.text}",
+        named_by=_BY_RAS,
+        evidence=(shown,),
+        remarks=(BLIND,),
+    )
+
+
 def _edges(lag: Lag, observations: Observations) -> list[Edge]:
     view, signature = _group_view(lag.group), Signature(lag.op, "nccl")
     return [
@@ -220,8 +261,13 @@ def _group_view(group: RasGroup) -> GroupView:
     return GroupView(group.name, "", group.members, group.members, False, {}, ())
 
 
-def _root_faults(edges: tuple[Edge, ...], ras: RasView, observations: Observations) -> list[Fault]:
-    """Name the roots that nothing speaks for; where any root may be waiting itself, nobody."""
+def _root_faults(
+    edges: tuple[Edge, ...], ras: RasView, observations: Observations, *, though_once: bool = False
+) -> list[Fault]:
+    """Name the roots that nothing speaks for; where any root may be waiting itself, nobody.
+
+    `though_once`: also where one report is all there is.
+    """
     graph = WaitGraph(edges)
     roots = [rank for rank in graph.roots() if rank in observations.roster.ranks]
     if not roots or any(_may_wait(rank, observations) for rank in roots):
@@ -232,17 +278,26 @@ def _root_faults(edges: tuple[Edge, ...], ras: RasView, observations: Observatio
         where = ("", "", None) if first is None else (first.group.name, first.signature.op, first.sequence)
         together[kind_of(root, observations), *where].append(root)
     found = (_root_fault(key[0], tuple(ranks), graph, ras, observations) for key, ranks in together.items())
-    return [fault for fault in found if fault is not None]
+    return [fault for fault in found if fault is not None and (though_once or _is_shown(fault, ras, observations))]
+
+
+def _is_shown(fault: Fault, ras: RasView, observations: Observations) -> bool:
+    """Does more than one report speak for it: another one, or the stacks?"""
+    return ras.still or _agreed(fault.culprits, fault.victims, observations)
+
+
+def _agreed(culprits: Sequence[int], victims: Sequence[int], observations: Observations) -> bool:
+    return all(observations.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, observations)
 
 
 def _root_fault(
     kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, ras: RasView, observations: Observations
 ) -> Fault | None:
-    """The fault of roots that are waited for in one operation; None where nothing but one report speaks for it."""
+    """The fault of roots that are waited for in one operation."""
     leading, victims = graph.edges_to(culprits), tuple(sorted(graph.victims_of(culprits)))
-    agreed = all(observations.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, observations)
+    agreed = _agreed(culprits, victims, observations)
     first = first_edge(leading)
-    if first is None or not (ras.still or agreed):
+    if first is None:
         return None
     return Fault(
         kind=kind,

@@ -16,8 +16,11 @@ from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
 from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded
 from collector.judge.records.wait_graph import WaitGraph
+from shared.answer.diagnosis import Conflict
 from shared.answer.words import Cause, Certainty, Kind
 from shared.wire.trace import Trace
+
+_MOST_CONFLICTS = 8
 
 
 def faults_by_record(observations: Observations) -> list[Fault]:
@@ -95,4 +98,12 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observat
         op=mismatch.sides[0][1].op,
         sequence=mismatch.sequence,
         remarks=mismatch.remarks,
+    )
+
+
+def conflicts_of_records(observations: Observations) -> tuple[Conflict, ...]:
+    """Return the records of which two copies contradict each other."""
+    told = [(rank, trace.contradiction) for rank, trace in observations.traces.items() if trace.contradiction]
+    return tuple(
+        Conflict(sources=("recorder", "recorder"), text=f"rank {rank}: {text}") for rank, text in told[:_MOST_CONFLICTS]
     )

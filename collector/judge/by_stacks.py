@@ -17,6 +17,7 @@ from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import is_majority
 from collector.judge.apart import places, places_as_evidence, places_in_words, waits_for_everybody
+from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import of_outsiders
 from collector.judge.fault import TELLING, Fault, kind_of
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
@@ -31,14 +32,23 @@ _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
 _ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|habana)")
 """/dev/nvidia0, /dev/kfd, /dev/dri/renderD128, /dev/accel/accel0, /dev/davinci0."""
 
-NO_RECORD = "no flight record shows which operation each rank is in; this rests on stacks alone"
+
+def no_record(observations: Observations) -> str:
+    """Say why this rests on stacks: there are no flight records, not of all ranks, or none that tells."""
+    if not observations.traces:
+        return "no flight record shows which operation each rank is in; this rests on stacks alone"
+    lacking = [view.rank for view in observations.roster.present() if view.rank not in observations.traces]
+    if lacking:
+        have = ranks_with(lacking, "has", "have")
+        return f"{have} no flight record, and those of the others do not show who waits; this rests on stacks alone"
+    return "the flight records do not show who waits for whom; this rests on stacks alone"
 
 
 def faults_by_stacks(observations: Observations) -> list[Fault]:
     """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
     waiting = tuple(rank for rank, activity in observations.activities.items() if _waits(rank, activity, observations))
     if not waiting:
-        return []
+        return faults_by_lock_files(observations)
     outside = outsiders(observations)
     if outside:
         return _outsider_faults(outside, waiting, observations)
@@ -103,7 +113,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
                 certainty=of_outsiders(kind, named, observations),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
                 op=_common_op(waiting, observations),
-                remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (NO_RECORD,),
+                remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (no_record(observations),),
             )
         )
     return faults
@@ -137,7 +147,7 @@ def _alone_in_a_collective(
         others,
         Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
-        remarks=(f"{remark}; {NO_RECORD}",),
+        remarks=(f"{remark}; {no_record(observations)}",),
     )
 
 
@@ -164,7 +174,7 @@ def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
         op=op,
-        remarks=(f"every rank is in {op} and none in its counterpart" if one_way else NO_RECORD,),
+        remarks=(f"every rank is in {op} and none in its counterpart" if one_way else no_record(observations),),
     )
 
 
@@ -186,7 +196,7 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
         Certainty.SUSPECTED,
         cause=Cause.USER_CODE if odd is others else None,
         op=_common_op(most, observations),
-        remarks=(f"{where}{rule}; {NO_RECORD}",),
+        remarks=(f"{where}{rule}; {no_record(observations)}",),
     )
 
 
@@ -201,8 +211,7 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     if len(found) != 2 or not everybodys or not is_majority(len(found[1][1]), len(waiting)):
         return None
     (theirs, odd), (usual, largest) = found
-    at_work = any(observations.motion.by_rank.get(rank) is Motion.BUSY for rank in waiting)
-    if at_work or not _has_one_group(waiting, observations):
+    if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
         return None
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED,
@@ -211,10 +220,15 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
         op=observations.activities[odd[0]].op,
-        remarks=(NO_RECORD,),
+        remarks=(no_record(observations),),
         said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
         evidence=places_as_evidence(found, observations),
     )
+
+
+def _may_compute(rank: int, observations: Observations) -> bool:
+    """Is it in a backward pass or the like, and at work there? It may come to its collective yet."""
+    return observations.doing(rank) is Doing.WORK and observations.motion.by_rank.get(rank) is Motion.BUSY
 
 
 def _takes_all(activity: Activity) -> bool:
@@ -247,7 +261,7 @@ def _shared_fault(
         certainty=Certainty.SUSPECTED,
         cause=cause,
         op=_common_op(waiting, observations),
-        remarks=(f"all ranks are waiting in communication; {NO_RECORD}",),
+        remarks=(f"all ranks are waiting in communication; {no_record(observations)}",),
     )
     found = places(waiting, observations)
     if kind is not Kind.STUCK_TOGETHER or len(found) < 2:
@@ -255,6 +269,6 @@ def _shared_fault(
     return replace(
         fault,
         said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(found)}",
-        remarks=(f"a rank may rightly wait for its partners in a smaller group; {NO_RECORD}",),
+        remarks=(f"a rank may rightly wait for its partners in a smaller group; {no_record(observations)}",),
         evidence=places_as_evidence(found, observations),
     )

@@ -67,10 +67,11 @@ def of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observatio
 
 
 def of_mismatch(mismatch: Mismatch) -> Certainty:
-    """Return how sure it is who of those that disagree is wrong."""
-    if not mismatch.culprits:
-        return Certainty.SUSPECTED
-    return Certainty.PROVEN if mismatch.certain else Certainty.SUPPORTED
+    """Return how sure it is that the calls differ, and who of those that disagree is wrong, where that is told.
+
+    Where no side has a majority nobody is blamed, and that they differ is on record all the same.
+    """
+    return Certainty.PROVEN if mismatch.certain or not mismatch.culprits else Certainty.SUPPORTED
 
 
 def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Certainty:

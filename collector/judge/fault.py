@@ -11,6 +11,7 @@ from collector.align.roster import Presence
 from collector.judge.records.mismatch import Mismatch
 from shared.answer.diagnosis import Evidence, GroupRef, Link
 from shared.answer.words import Cause, Certainty, Kind
+from shared.wire.snapshot import PolledLock
 
 
 class Accuser(StrEnum):
@@ -47,6 +48,8 @@ class Fault:
     ref: GroupRef | None = None
     """The group, where no record tells of it."""
     links: tuple[Link, ...] = ()
+    lock: PolledLock | None = None
+    """The lock file that the victims poll."""
 
 
 TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})

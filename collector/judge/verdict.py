@@ -23,7 +23,8 @@ C. Records, as far as they blame a rank that somebody looked for; else the count
    ranks are added to them and change nobody: what is seen now goes before what was written.
 D. Where C blames nobody, log lines and stacks are weighed against each other (step 7 of `by_logs.py`).
 E. Where only ranks that nobody looked at are left to blame, nobody is: where to look next is the answer.
-F. Culprits that are seen go before those on silent nodes, unless more than silence names these.
+F. Culprits that are seen go before those on silent nodes, unless more than silence names these. Who polls a lock file
+   waits for the rank that holds it.
 G. A fault that may be a pause of a healthy job waits for more looks; one that is due does not wait for it.
 H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
    nobody.
@@ -49,9 +50,10 @@ from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
 from collector.align.thresholds import BUSY_SECONDS
 from collector.checks.all import check_job
+from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
-from collector.judge.by_records import faults_by_record
+from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks, may_be_slow
 from collector.judge.certainty import tempered, unproven
 from collector.judge.fault import Fault
@@ -59,10 +61,19 @@ from collector.judge.hardware.apply import with_endings, with_nodes
 from collector.judge.hardware.descriptors import under_way, with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.ras_lag import doubt_of, with_counts
+from collector.judge.records.find_mismatch import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.records.wait_edges import find_edges
-from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
-from collector.judge.report.sentences import Interpretation, headline_of, steps_to_know_more, waiting_for
+from collector.judge.report.findings import cause_of, finding_of, sampled_finding, straggler_finding
+from collector.judge.report.sentences import (
+    Interpretation,
+    ended_in_words,
+    headline_of,
+    settled_in_words,
+    steps_to_know_more,
+    summary_of,
+    waiting_for,
+)
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
@@ -93,6 +104,7 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
         conflicts=doubts
         + observations.roster.conflicts
         + conflicts_by_logs(reading.findings, observations)
+        + conflicts_of_records(observations)
         + device_conflicts(observations),
     )
 
@@ -142,7 +154,7 @@ def _read(observations: Observations) -> Interpretation:
     if not faults:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
         return _quiet(observations) if elsewhere is None else _unseen(elsewhere)
-    faults = beside_the_seen(faults, observations)  # F
+    faults = [with_holders(fault, observations) for fault in beside_the_seen(faults, observations)]  # F
     doubts = [_doubt(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
@@ -167,7 +179,7 @@ def _nobody_left(observations: Observations) -> Interpretation:
         and observations.roster.ranks
         and all(v.presence is Presence.EXITED for v in observations.roster.gone())
     ):
-        return Interpretation(Verdict.NOT_HUNG, "all its ranks exited during the diagnosis", state="finished")
+        return Interpretation(Verdict.NOT_HUNG, ended_in_words(observations.roster), state="finished")
     if observations.roster.lost_by_ras:
         lost = ", ".join(observations.roster.lost_by_ras)
         return Interpretation(
@@ -215,7 +227,8 @@ def _quiet(observations: Observations) -> Interpretation:
         return Interpretation(Verdict.CANNOT_TELL, doubt_of(observations) or _nothing_shown(observations))
     busy = observations.motion.ranks(Motion.BUSY)
     if busy and not observations.roster.gone():
-        return Interpretation(Verdict.NOT_HUNG, "its ranks are at work and none waits for another", state="running")
+        reason = builds(observations) or "its ranks are at work and none waits for another"
+        return Interpretation(Verdict.NOT_HUNG, reason, state="running")
     return Interpretation(Verdict.CANNOT_TELL, "no rank is seen waiting for another, and none moves")
 
 
@@ -227,7 +240,9 @@ def _nothing_shown(observations: Observations) -> str:
         return f"{_left_unfinished(ending)}: the job may just have ended"
     if any(map(unfinished, observations.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
-    return "nothing was in flight when the dumps were taken"
+    over = settled_disputes_of(observations.groups, observations.traces)
+    told = f"; {settled_in_words(over[0])}" if over else ""
+    return f"nothing was in flight when the dumps were taken{told}"
 
 
 def _left_unfinished(edges: list[Edge]) -> str:
@@ -247,9 +262,10 @@ def _doubt(fault: Fault, observations: Observations) -> Interpretation | None:
     stall = _stall(fault, observations)
     if any(observations.activities[rank].may_be_idle for rank in suspects if rank in observations.activities):
         return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
-    recorded = fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH
-    at_once = fault.kind in _NEVER_PASSES and recorded
-    needed = motion.needed(busy=_takes_time(fault, suspects, observations), at_once=at_once)
+    recorded = fault.mismatch is not None
+    at_once = fault.kind in _NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
+    busy = not recorded and _takes_time(fault, suspects, observations)
+    needed = motion.needed(busy=busy, at_once=at_once)
     sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
     if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
@@ -258,7 +274,12 @@ def _doubt(fault: Fault, observations: Observations) -> Interpretation | None:
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than usual", state="running")
     return Interpretation(
-        Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, decided_after=needed - stall, sent=sent
+        Verdict.CANNOT_TELL,
+        "" if fault.culprits else summary_of(fault, cause_of(fault, observations), observations),
+        waited_for=suspects,
+        stall=stall,
+        decided_after=needed - stall,
+        sent=sent,
     )
 
 

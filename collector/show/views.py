@@ -1,18 +1,23 @@
 """One aspect of a job over all its ranks: stacks, file descriptors, logs, sequence marks. Values for the API."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pydantic import Field
 
+from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected, Unanswered
+from collector.align.groups.process_groups import line_up
 from collector.align.groups.sequence_tables import GroupTable, group_tables
 from collector.align.job_owner import one_users
 from collector.align.stacks.other_stacks import OtherStacks, other_stacks
 from collector.align.stacks.stack_classes import StackNode, merge_tree, stack_classes
 from collector.checks.all import check_job
+from collector.judge.records.find_mismatch import disputes_of
 from shared.answer.checks import Check
 from shared.answer.diagnosis import Contract, StackClass
+from shared.formats.logs.writers import rank_of_line
 from shared.missing import Missing
 from shared.ranks import FoldedRanks, fold, unfold
 from shared.wire.log_events import LogEvent, Logs
@@ -167,11 +172,14 @@ def view_classes(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Class
 
 def view_sequences(snapshots: Sequence[NodeSnapshot], expected: Expected) -> SequencesView:
     """Tabulate every process group that a recorder mentions."""
+    roster = account_for_ranks(snapshots, Expected())
+    groups = line_up(roster)
+    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     return SequencesView(
         job=expected.job,
         unanswered=expected.unanswered,
         gaps=_gaps(snapshots, "recorder"),
-        groups=group_tables(snapshots),
+        groups=group_tables(groups, roster, {each.group.ref: each.sequence for each in disputes_of(groups, traces)}),
     )
 
 
@@ -198,23 +206,34 @@ def view_fds(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FdsView:
 
 
 def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: int) -> LogsView:
-    """Merge the last `lines` lines of each file of each rank, by rank."""
+    """Merge the last `lines` lines of each file of each rank, by rank; of a file that several write, once."""
     looks = tuple(_last_looks(snapshots))
     owned = [(host, rank.identity.rank, rank.logs) for host, rank in looks if isinstance(rank.logs, Logs)]
-    shared = [(snapshot.host, None, snapshot.logs) for snapshot in snapshots if snapshot.logs is not None]
-    every: list[tuple[str | None, int | None, Logs]] = [*owned, *shared]
+    unowned = [(snapshot.host, None, snapshot.logs) for snapshot in snapshots if snapshot.logs is not None]
+    every: list[tuple[str | None, int | None, Logs]] = [*owned, *unowned]
+    events = {(host, e.path, e.number, e.rank, e.text): e for host, _, logs in every for e in logs.events}
     return LogsView(
         job=expected.job,
         unanswered=expected.unanswered,
         gaps=_gaps(snapshots, "logs"),
-        lines=tuple(
-            LogLine(rank=rank, host=host, path=file.path, text=text)
-            for host, rank, logs in every
-            for file in logs.files
-            for text in file.lines[-lines:]
-        ),
-        events=tuple(event for _, _, logs in every for event in logs.events),
+        lines=tuple(_log_lines(every, lines)),
+        events=tuple(events.values()),
     )
+
+
+def _log_lines(every: Sequence[tuple[str | None, int | None, Logs]], most: int) -> Iterator[LogLine]:
+    """Yield the last lines of each file. Of one that several write, what does not say whose it is comes first, once."""
+    writers = Counter((host, file.path) for host, _, logs in every for file in logs.files)
+    told: set[tuple[str | None, str]] = set()
+    for host, rank, logs in every:
+        for file in logs.files:
+            place = host, file.path
+            shared = file.shared or writers[place] > 1
+            for text in file.lines[-most:]:
+                author = rank_of_line(text) if shared else rank
+                if author is not None or place not in told:
+                    yield LogLine(rank=author, host=host, path=file.path, text=text)
+            told |= {place} if shared else set()
 
 
 def _wanted(look: RankSnapshot, job: str | None, ranks: frozenset[int] | None) -> bool:

@@ -40,6 +40,7 @@ class CheckId(StrEnum):
     HCA_MISSING = "hca_missing"
     SETTINGS_DIFFER = "settings_differ"
     VERSIONS_DIFFER = "versions_differ"
+    NCCL_KNOWN_FAULT = "nccl_known_fault"
     ERRORS_IGNORED = "errors_ignored"
     WATCHDOG_OFF = "watchdog_off"
     WATCHDOG_LATE = "watchdog_late"

@@ -59,6 +59,10 @@ class Where(Contract):
 
     user: Place | None = Field(default=None, description="Innermost frame in user code.")
     library: Place | None = Field(default=None, description="Innermost frame.")
+    call: Place | None = Field(
+        default=None,
+        description="The call in the training loop: where its stack parts from those of the other ranks.",
+    )
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
     child: str = Field(default="", description="A child process that it waits for, and where that is.")
@@ -257,6 +261,14 @@ class Finding(Contract):
     cycle: tuple[Wait, ...] = ()
     links: tuple[Link, ...] = ()
     where: Where | None = None
+    since: str | None = Field(
+        default=None,
+        description="Since when it stands, RFC 3339, UTC: when the oldest operation in it was issued, else since when "
+        "at least its ranks have been seen to stand still. None: not known.",
+    )
+    lasted_seconds: float | None = Field(
+        default=None, description="How long that was, at the last look. None: not known, or read from files."
+    )
     summary: str = Field(default="", description="The finding in one sentence.")
     remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")
     evidence: tuple[Evidence, ...] = ()
@@ -294,6 +306,17 @@ class Coverage(Contract):
     missing: tuple[Gap, ...] = ()
 
 
+class FileRead(Contract):
+    """What was read of one file, and what of it told anything."""
+
+    path: str
+    kind: str = Field(description="What it was taken for: `log`, `flight record`, `kernel log` …")
+    lines: int | None = Field(default=None, description="Lines read; None where it is not of lines.")
+    recognised: int | None = Field(default=None, description="How many of them are of a kind that tells something.")
+    telling: tuple[str, ...] = Field(default=(), description="The last of these lines, secrets redacted.")
+    note: str = Field(default="", description="Why they do not suffice by themselves; empty where nothing is to say.")
+
+
 class Conflict(Contract):
     """Two sources that contradict each other; reported, never averaged."""
 
@@ -322,4 +345,5 @@ class Diagnosis(Contract):
     stack_classes: tuple[StackClass, ...] = ()
     checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
     coverage: Coverage = Coverage()
+    read: tuple[FileRead, ...] = Field(default=(), description="What was read of each file; none where a job was live.")
     conflicts: tuple[Conflict, ...] = ()

@@ -52,6 +52,7 @@ class LogFile(Value):
     size_bytes: int = 0
     modified_at: float | None = Field(default=None, description="Unix seconds of the last write.")
     lines: tuple[str, ...] = Field(default=(), description="The last lines, oldest first, secrets redacted.")
+    shared: bool = Field(default=False, description="Do others write it, too, so that the file says not who wrote?")
 
 
 LAST_WORDS = 30

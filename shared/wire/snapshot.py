@@ -190,9 +190,29 @@ class Fds(Value):
     pipes: tuple[Pipe, ...] = ()
     devices: tuple[str, ...] = ()
     files_by_file_system: dict[str, int] = Field(default_factory=dict)
+    files: dict[int, str] = Field(
+        default_factory=dict, description="fd to path of its plain files, at most the first 64; secrets redacted."
+    )
     mounts: tuple[MountUse, ...] = ()
     notable_files: tuple[NotableFile, ...] = ()
     full: dict[int, str] | None = Field(default=None, description="fd to target, only with `?full=1`.")
+
+
+class PolledLock(Value):
+    """A lock file for which a rank asks again and again, and who has it open."""
+
+    path: str | None = Field(default=None, description="Secrets redacted; None: its frames do not show it.")
+    file_system: str | None = None
+    remote: bool = Field(default=False, description="May a process of another machine hold it?")
+    held_since: float | None = Field(
+        default=None, description="When the file was last written, Unix seconds; of local file systems alone."
+    )
+    holders: tuple[Holder, ...] = Field(default=(), description="Who holds it on this machine, as far as is visible.")
+    abandoned: bool = Field(
+        default=False,
+        description="The lock exists by its file alone, only processes of this machine can have made it, and none of "
+        "its owner's has it open: whoever made it is gone.",
+    )
 
 
 class RankSnapshot(Value):
@@ -206,6 +226,9 @@ class RankSnapshot(Value):
     process: Process | Missing
     stacks: Stacks | Missing
     children: tuple[Child, ...] = ()
+    polled_lock: PolledLock | None = Field(
+        default=None, description="The lock file that its main thread polls; None: it polls none, or nobody asked."
+    )
     fds: Fds | Missing
     logs: Logs | Missing
     recorder: Trace | Missing

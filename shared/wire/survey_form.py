@@ -73,6 +73,7 @@ class FileColumns(Columns):
     path: tuple[str, ...] = ()
     size_bytes: tuple[int, ...] = ()
     modified_at: _Numbers = ()
+    shared: tuple[bool, ...] = ()
 
 
 class EventColumns(Columns):

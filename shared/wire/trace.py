@@ -7,7 +7,7 @@ made on demand. What a dump does not say is unknown in the trace (`members is No
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from itertools import count, takewhile
 from typing import NamedTuple, Self
 
@@ -26,6 +26,18 @@ class State(IntEnum):
     STARTED = 1
     """Its kernel is running: everything queued before it on that stream is done."""
     COMPLETED = 2
+
+
+class Origin(StrEnum):
+    """Where a record comes from. Memory and the worker server tell the same thing."""
+
+    MEMORY = "memory"
+    """Copied from the rank's memory, which need not answer."""
+    WORKER_SERVER = "worker_server"
+    """Asked of torch's worker server inside the rank."""
+    DEBUG_SERVER = "debug_server"
+    """Asked of `torch.distributed.debug`."""
+    DUMP_FILE = "dump_file"
 
 
 class Group(Value):
@@ -95,6 +107,8 @@ class Trace(Value):
 
     version: str = Field(default="", description="Version of the dump's format as given there, e.g. `2.10`.")
     library: str = Field(default="", description="Version of the communication library, if given.")
+    origin: tuple[Origin, ...] = Field(default=(), description="Where the record was read; empty if not noted.")
+    contradiction: str = Field(default="", description="How two origins of the record contradict each other, if so.")
     active_only: bool = Field(default=False, description="Does the source leave out finished operations?")
     truncated: bool = Field(default=False, description="Were older records overwritten or cut off?")
     whole_from: int = Field(

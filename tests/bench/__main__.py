@@ -4,10 +4,11 @@ import os
 import platform
 import sys
 
-from tests.bench import accuracy, cluster, from_disk, overhead, snapshot, verdict
+from tests.bench import accuracy, cluster, from_disk, memory, overhead, snapshot, verdict
 
 _BENCHMARKS = (
     ("snapshots", snapshot.measure),
+    ("records and marks from memory", memory.measure),
     ("overhead", overhead.measure),
     ("dumps on disk", from_disk.measure),
     ("the pure verdict", verdict.measure),

@@ -131,6 +131,7 @@ def calls(looks: Looks) -> int:
     return sum(entry.callcount + entry.reccallcount for entry in profile.getstats())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trouble",
     [

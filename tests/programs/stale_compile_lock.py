@@ -6,7 +6,7 @@ from pathlib import Path
 import rig
 from torch.utils import cpp_extension
 
-TRUTH = {"or_silent": True, "kinds": ["rank_not_joined"], "causes": ["compile"], "busy": [2], "where": "load_kernels"}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["compile"], "busy": [2], "where": "load_kernels"}
 
 
 def load_kernels() -> None:

@@ -48,6 +48,7 @@ class SymbolTables:
 
     def __init__(self) -> None:
         self._known: dict[object, Mapping[bytes, int]] = {}
+        self._turns: dict[object, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def find(
@@ -68,13 +69,27 @@ class SymbolTables:
         key = (uids, procfs.link(pid, "ns/mnt"), library.path, library.device, library.inode, build_id, tuple(names))
         with self._lock:
             known = self._known.get(key)
-        if known is None:
-            known = _look_up(procfs, pid, library, build_id, names, deadline)
+            turn = self._turns.setdefault(key, threading.Lock())
+        if known is not None:
+            return known
+        if not turn.acquire(timeout=deadline.left()):  # the ranks of a node ask for the same library at once
+            raise Unavailable(Reason.TIMED_OUT, f"{library.path} was being searched for another rank the whole time")
+        try:
             with self._lock:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[key] = known
-        return known
+                known = self._known.get(key)
+            if known is None:
+                known = _look_up(procfs, pid, library, build_id, names, deadline)
+                self._remember(key, known)
+            return known
+        finally:
+            turn.release()
+
+    def _remember(self, key: object, found: Mapping[bytes, int]) -> None:
+        with self._lock:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+                self._turns.clear()
+            self._known[key] = found
 
 
 def _look_up(

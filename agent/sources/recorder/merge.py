@@ -1,11 +1,12 @@
-"""Puts several recorders of one rank together: a rank that uses NCCL and Gloo keeps two."""
+"""Puts several recorders of one rank together: a rank that uses NCCL and Gloo keeps two, and tells them in two ways."""
 
 from array import array
 from collections.abc import Sequence
 from typing import TypeVar
 
+from shared.errors import quoted
 from shared.wire.stacks import Frame
-from shared.wire.trace import COLUMNS, Group, Mark, Signature, Trace
+from shared.wire.trace import COLUMNS, Group, Mark, Record, Signature, Trace
 
 T = TypeVar("T")
 
@@ -16,6 +17,25 @@ def merge(traces: Sequence[Trace]) -> Trace:
     if len(told) == 1:
         return told[0]
     return _Merger(told).merged()
+
+
+def compare(memory: Trace, server: Trace) -> Trace:
+    """Put together what memory and, a moment later, the server tell of one rank; where they contradict, say it."""
+    merged = merge([memory, server])
+    known = {_key(record): record for record in memory.records()}
+    pairs = [(known[_key(record)], record) for record in server.records() if _key(record) in known]
+    other = [one for one, later in pairs if one.signature != later.signature or one.state > later.state]
+    if not other:
+        return merged
+    first = other[0]
+    name = f"{quoted(first.signature.op)}, sequence {first.collective_seq} of group {quoted(first.group.name)}"
+    text = f"{len(other)} of {len(pairs)} operations differ in memory and on the worker server, the first is {name}"
+    return merged.model_copy(update={"contradiction": text})
+
+
+def _key(record: Record) -> tuple[object, ...]:
+    group = record.group
+    return group.name, group.description, record.collective_seq, record.p2p_seq, record.op_id, record.is_p2p
 
 
 class _Merger:
@@ -37,6 +57,7 @@ class _Merger:
         return self._traces[0].model_copy(
             update={
                 **columns,
+                "origin": tuple(dict.fromkeys(origin for trace in self._traces for origin in trace.origin)),
                 "active_only": all(trace.active_only for trace in self._traces),
                 "truncated": any(trace.truncated for trace in self._traces),
                 "groups": tuple(self._groups),

@@ -13,7 +13,7 @@ from agent.sources.logs import own_pid
 from shared.errors import NotPermitted
 
 _NOT_LOADED = (
-    "the rank has no recorder that answers; start the job with `unhang run -- …`, "
+    "no worker server in the rank answers either; start the job with `unhang run -- …`, "
     "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
 )
 _IGNORED = (

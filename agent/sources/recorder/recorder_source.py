@@ -1,7 +1,10 @@
-"""The source `recorder`: the flight record of a rank, asked of torch's worker server inside it.
+"""The source `recorder`: the flight record of a rank, copied from its memory or asked of torch's worker server.
 
-The server is there when our probe opened it (`unhang run`) or when the job did (TORCH_WORKER_SERVER_SOCKET).
-Which socket it is we take from what the rank itself listens on, never from a name in a shared folder.
+Memory comes first: the rank need not answer, nobody must have prepared it, and the calls' stacks are there. The server
+is asked where memory cannot be read, and as well where all is asked for (`full`): then the two are compared, and what
+only one of them tells is put together. A server is there when our probe opened it (`unhang run`) or when the job did
+(TORCH_WORKER_SERVER_SOCKET). Which socket it is we take from what the rank itself listens on, never from a name in a
+shared folder.
 """
 
 import os
@@ -18,17 +21,20 @@ from agent.proc.procfs import ProcFs
 from agent.proc.readers import readers_of
 from agent.sources.logs import own_pid
 from agent.sources.look_context import LookContext
-from agent.sources.recorder.merge import merge
+from agent.sources.recorder.memory.locator import RecorderLocator
+from agent.sources.recorder.memory.record import ALL, NEWEST, copy_records
+from agent.sources.recorder.merge import compare, merge
 from agent.sources.recorder.probe_advice import why_no_server
 from agent.sources.recorder.process_groups import GroupTable, complete, parse_groups
 from agent.sources.recorder.worker_server import ask
 from agent.sources.source import Answer, LookDepth
 from agent.tools.memory_budget import PARSED_BYTES, Memory, Receipt
+from agent.tools.ptrace_access import permission_advice
 from shared.errors import InvalidInput, NotPermitted, UnreadableDump
 from shared.formats.recorder.dump import parse_dump
 from shared.json_bounds import TooCostly, json_cost
 from shared.missing import Reason
-from shared.wire.trace import Trace
+from shared.wire.trace import Origin, Trace
 
 _SECONDS = 3.0
 _LARGEST_GROUPS_FILE = 4 * 1024 * 1024
@@ -64,17 +70,55 @@ class RecorderSource:
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._memory = memory or Memory()
+        self._locator = RecorderLocator()
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         procfs = context.procfs
+        found = self._from_memory(rank, procfs, question, deadline)
         server = _find_server(rank, procfs)
         if server is None:
-            raise Unavailable(Reason.NOT_ENABLED, why_no_server(procfs, rank))
-        _wait_for_our_own_stop(rank, procfs, deadline)
-        trace = self._ask_all(server, deadline.at_most(_SECONDS))
-        with self._memory.parsing(deadline):
-            trace = complete(trace, _groups(server, procfs))
+            trace = _or_raise(found, why_no_server(procfs, rank))
+        else:
+            trace = self._with_server(found, server, rank, procfs, question, deadline)
+            with self._memory.parsing(deadline):
+                trace = complete(trace, _groups(server, procfs))
         return {"recorder": trace if question.full else trace.windowed(question.window)}
+
+    def _from_memory(
+        self, rank: Rank, procfs: ProcFs, question: LookDepth, deadline: Deadline
+    ) -> Trace | Unavailable | NotPermitted:
+        """Return what a rank's memory holds, or why that cannot be read."""
+        try:
+            copied = copy_records(procfs, rank, self._locator, deadline, most=ALL if question.full else NEWEST)
+            with self._memory.parsing(deadline):
+                return merge([_bounded(record.trace()) for record in copied])
+        except Unavailable as error:
+            return error
+        except NotPermitted:
+            return NotPermitted(f"its memory may not be read: {permission_advice(procfs, rank.stat.pid)}")
+        except Gone as error:
+            return Unavailable(Reason.GONE, str(error))
+
+    def _with_server(
+        self,
+        found: Trace | Unavailable | NotPermitted,
+        server: _Server,
+        rank: Rank,
+        procfs: ProcFs,
+        question: LookDepth,
+        deadline: Deadline,
+    ) -> Trace:
+        """Ask the server where that is needed or wanted. Raises Unavailable where neither it nor memory tells."""
+        if isinstance(found, Trace) and not question.full:
+            return found
+        try:
+            _wait_for_our_own_stop(rank, procfs, deadline)
+            told = self._ask_all(server, deadline.at_most(_SECONDS))
+        except Unavailable:
+            if isinstance(found, Trace):
+                return found
+            raise
+        return compare(found, told) if isinstance(found, Trace) else told
 
     def _ask_all(self, server: _Server, deadline: Deadline) -> Trace:
         """Ask every handler that the server has and put the answers together."""
@@ -92,6 +136,16 @@ class RecorderSource:
                 return _parse(body)
 
 
+def _or_raise(found: Trace | Unavailable | NotPermitted, otherwise: str) -> Trace:
+    """Return what was read, or raise why it was not, with what could be done otherwise."""
+    if isinstance(found, Trace):
+        return found
+    if isinstance(found, NotPermitted):
+        raise NotPermitted(f"{found}; {otherwise}")
+    reason = Reason.NOT_ENABLED if found.reason in (Reason.NOT_FOUND, Reason.GONE) else found.reason
+    raise Unavailable(reason, f"{found}; {otherwise}")
+
+
 def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> None:
     """Come back once the rank runs: `stacks` stops it for a moment. Raises Unavailable where it was not us."""
     limit = deadline.at_most(0.0 if rank.stat.state in _STOPPED else _HELD_SECONDS)
@@ -102,6 +156,14 @@ def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> No
 
 
 def _find_server(rank: Rank, procfs: ProcFs) -> _Server | None:
+    """Return the server that a rank listens with; None where it has none, or where we may not see its descriptors."""
+    try:
+        return _listening_server(rank, procfs)
+    except NotPermitted:
+        return None
+
+
+def _listening_server(rank: Rank, procfs: ProcFs) -> _Server | None:
     pid = rank.stat.pid
     named = rank.environment.get("TORCH_WORKER_SERVER_SOCKET")
     inner = own_pid(procfs, pid)
@@ -141,12 +203,17 @@ def _answer_of(server: _Server, handler: str, deadline: Deadline, receipt: Recei
 
 
 def _parse(body: bytes) -> Trace:
-    """Read a dump. Raises Unavailable, also where what it leaves would be too much to keep of one rank."""
+    """Read a server's dump. Raises Unavailable, also where what it leaves would be too much to keep of one rank."""
     try:
         trace = parse_dump(body, most_bytes=PARSED_BYTES, most_records=_MOST_RECORDS)
     except UnreadableDump as error:
         reason = Reason.REFUSED if isinstance(error.__cause__, TooCostly) else Reason.UNREADABLE
         raise Unavailable(reason, str(error)) from error
+    return _bounded(trace.model_copy(update={"origin": (Origin.WORKER_SERVER,)}))
+
+
+def _bounded(trace: Trace) -> Trace:
+    """Return a record whose tables are not too much to keep of one rank. Raises Unavailable of another."""
     kept = json_cost(trace.model_dump_json(include=_TABLES).encode())
     if kept > _MOST_KEPT:
         told = f"groups, signatures and stacks that would take {kept} bytes of memory"

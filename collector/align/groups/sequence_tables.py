@@ -1,16 +1,16 @@
 """Sequence tables: for each group, how far each rank has got and who is behind."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from collector.align.accounting import account_for_ranks
-from collector.align.expected import Expected
-from collector.align.groups.process_groups import GroupView, line_up
-from collector.align.groups.rank_sequences import NONE
-from shared.answer.diagnosis import Contract, GroupRef
+from collector.align.groups.process_groups import GroupView
+from collector.align.groups.rank_sequences import NONE, Lane
+from collector.align.roster import RankView, Roster
+from collector.align.stacks.activity import activity_of, is_user_frame, place
+from shared.answer.diagnosis import Contract, GroupRef, Place
 from shared.ranks import FoldedRanks, fold
-from shared.wire.snapshot import NodeSnapshot
+from shared.wire.trace import Record, Signature
 
 
 class LaneMarks(Contract):
@@ -21,6 +21,9 @@ class LaneMarks(Contract):
     completed: int
     oldest_kept: int = Field(description="The lowest sequence that its ring buffer still holds.")
     pending: tuple[int, ...] = Field(default=(), description="Issued and not completed, at most the first eight.")
+    op: str = Field(default="", description="The oldest operation that is pending, else the one last issued.")
+    op_sequence: int | None = None
+    call_site: Place | None = Field(default=None, description="Where the user's code called that operation.")
 
 
 class GroupTable(Contract):
@@ -30,32 +33,58 @@ class GroupTable(Contract):
     members_inferred: bool = False
     issued_most: int
     behind: FoldedRanks = Field(default="", description="Ranks that have issued less than the furthest.")
+    differ: int | None = Field(
+        default=None, description="The sequence at which ranks issued different operations: none of them is behind."
+    )
     unknown: FoldedRanks = Field(default="", description="Members whose progress is not known.")
     lanes: tuple[LaneMarks, ...] = ()
 
 
-def group_tables(snapshots: Sequence[NodeSnapshot]) -> tuple[GroupTable, ...]:
-    """Return one table per process group that any recorder mentions."""
-    return tuple(_table(group) for group in line_up(account_for_ranks(snapshots, Expected())))
+def group_tables(
+    groups: Iterable[GroupView], roster: Roster, differing: Mapping[GroupRef, int]
+) -> tuple[GroupTable, ...]:
+    """Return one table per process group that any recorder mentions; `differing`: where its ranks disagree."""
+    return tuple(_table(group, roster, differing.get(group.ref)) for group in groups)
 
 
-def _table(group: GroupView) -> GroupTable:
+def _table(group: GroupView, roster: Roster, differ: int | None) -> GroupTable:
     most = max(lane.issued for lane in group.lanes.values())
     none = NONE if any(lane.sequences[:1] == (0,) for lane in group.lanes.values()) else 0
     return GroupTable(
         group=group.ref,
         members_inferred=group.inferred,
         issued_most=max(none, most),
-        behind=fold(rank for rank, lane in group.lanes.items() if lane.issued < most),
+        behind=fold(rank for rank, lane in group.lanes.items() if lane.issued < most and differ is None),
+        differ=differ,
         unknown=fold(group.unknown),
-        lanes=tuple(
-            LaneMarks(
-                rank=rank,
-                issued=max(none, lane.issued),
-                completed=max(none, lane.completed),
-                oldest_kept=max(none + 1, lane.first_kept),
-                pending=lane.pending[:8],
-            )
-            for rank, lane in group.lanes.items()
-        ),
+        lanes=tuple(_marks(rank, lane, roster.ranks[rank], none) for rank, lane in group.lanes.items()),
     )
+
+
+def _marks(rank: int, lane: Lane, view: RankView, none: int) -> LaneMarks:
+    told = lane.pending[:1] or lane.sequences[-1:]
+    at = lane.at(told[0]) if told else ()
+    record = None if view.trace is None or not at else view.trace.record(at[-1])
+    return LaneMarks(
+        rank=rank,
+        issued=max(none, lane.issued),
+        completed=max(none, lane.completed),
+        oldest_kept=max(none + 1, lane.first_kept),
+        pending=lane.pending[:8],
+        op="" if record is None else operation_in_words(record.signature),
+        op_sequence=None if record is None else record.collective_seq,
+        call_site=None if record is None else _call_site(record, view, pending=bool(lane.pending)),
+    )
+
+
+def _call_site(record: Record, view: RankView, *, pending: bool) -> Place | None:
+    """By its record; without one, where the rank stands that waits in its only pending operation."""
+    frames = record.call_site or (activity_of(view).frames if pending else ())
+    user = next((frame for frame in reversed(frames) if is_user_frame(frame)), None)
+    return None if user is None else place(user)
+
+
+def operation_in_words(signature: Signature) -> str:
+    """Return `all_gather [4096]`: the operation and what it is given."""
+    sizes = " ".join("[" + ",".join(map(str, size)) + "]" for size in signature.input_sizes[:4])
+    return f"{signature.op} {sizes}".rstrip()

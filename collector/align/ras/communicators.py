@@ -78,8 +78,8 @@ def ras_view(
     if not told:
         return None
     homes = ProcessesOfRanks(chosen, snapshots)
-    told.sort(key=lambda one: (one[1].asked_at_ns or 0, one[1].told_at, one[0], repr(one[1].peers[:1])))
-    joined = [(host, network, homes.ranks_of(network, world_size)) for host, network in told]
+    told.sort(key=lambda one: (one[1].asked_at_ns or 0, one[1].told_at, _dead(one[1]), one[0], repr(one[1].peers[:1])))
+    joined = _known_again([(host, network, homes.ranks_of(network, world_size)) for host, network in told])
     joined = [one for one in joined if one[2] or not one[1].peers]
     if not joined:
         return None
@@ -148,6 +148,20 @@ def _trouble(network: RasNetwork, ranks: Mapping[int, int], groups: Sequence[Ras
 
 
 _Joined = tuple[str, RasNetwork, dict[int, int]]
+
+
+def _dead(network: RasNetwork) -> int:
+    """Of reports that tell no time, one in which more processes are dead is the later: RAS takes none of them back."""
+    return sum(peer.status is RasStatus.DEAD for peer in network.peers)
+
+
+def _known_again(joined: Sequence[_Joined]) -> list[_Joined]:
+    """Know the processes of a report that tells no ranks, as once they are dead, by another report that does."""
+    homes = {network.peers[at][:2]: rank for _, network, ranks in joined for at, rank in ranks.items()}
+    return [
+        (host, network, ranks or {at: homes[peer[:2]] for at, peer in enumerate(network.peers) if peer[:2] in homes})
+        for host, network, ranks in joined
+    ]
 
 
 def _moves(joined: Sequence[_Joined]) -> tuple[bool, frozenset[int]]:

@@ -1,6 +1,7 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -8,6 +9,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.frames_communication import frame_pattern
 from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
 from collector.align.stacks.kernel_waits import kernel_pattern
+from collector.align.stacks.lock_files import lock_in_words
 from collector.align.stacks.patterns import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
@@ -21,7 +23,7 @@ from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.log_events import EventKind
-from shared.wire.snapshot import Child, Process
+from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
@@ -107,6 +109,14 @@ def is_user_frame(frame: Frame) -> bool:
     return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
 
 
+def user_call(stack: Sequence[Frame]) -> Frame | None:
+    """Return the innermost frame of the user's own code of an operation's stack, or its innermost one; None of none.
+
+    PyTorch notes its own frames as well: every collective is called in distributed_c10d.py.
+    """
+    return next(filter(is_user_frame, reversed(stack)), stack[-1] if stack else None)
+
+
 def is_standard_frame(frame: Frame) -> bool:
     """Is the frame in Python's own library, such as at the foot of every thread?"""
     short = _STDLIB_SHORT.search(frame.file) is not None and not frame.file.startswith("torch/")
@@ -122,6 +132,7 @@ def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
+    seen = _with_lock_file(seen, view.looks[-1].polled_lock if view.looks else None)
     seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
         return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
@@ -305,6 +316,15 @@ def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, int]:
 
 def _runs(seen: Activity, function: str) -> bool:
     return any(frame.function.rpartition(".")[2] == function for frame in seen.frames)
+
+
+def _with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
+    """When a rank polls a lock file, say which one and who holds it. Of an abandoned one nobody will let go."""
+    if WaitsOn.LOCK_FILE not in seen.waits_on or lock is None:
+        return seen
+    placed = _placed(seen, f"waiting for {lock_in_words(lock)}", *seen.waits_on)
+    known = lock.abandoned or bool(lock.holders)
+    return replace(placed, may_pass=not lock.abandoned, kernel_agrees=known or seen.kernel_agrees)
 
 
 def _child_activity(child: Child) -> Activity | None:

@@ -65,9 +65,10 @@ _STORAGE: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE,
         Cause.FILESYSTEM,
-        "waiting for a file lock",
+        "waiting for a lock file",
         r".",
         r"(^|-packages/)((filelock|fasteners|portalocker)/|torch/utils/_filelock\.py$|datasets/utils/_filelock\.py$)",
+        waits_on=WaitsOn.LOCK_FILE,
     ),
     # open (tensorstore/__init__.py:90); read (h5py/_hl/dataset.py:770); open (zarr/storage.py:1080)
     frame_row(
@@ -98,14 +99,23 @@ _COMPILATION: tuple[FramePattern, ...] = (
         r".",
         package("triton") + r"(compiler/|backends/\w+/compiler\.py$|runtime/build\.py$)",
     ),
-    # load (torch/utils/cpp_extension.py:1514); wait (torch/utils/file_baton.py:63)
+    # wait (torch/utils/file_baton.py:63): another process compiles, or has been killed while it did
+    frame_row(
+        Doing.OUTSIDE,
+        Cause.COMPILE,
+        "waiting for a build lock",
+        r"^wait$",
+        r"(^|/)torch/utils/file_baton\.py$",
+        waits_on=WaitsOn.LOCK_FILE,
+    ),
+    # load (torch/utils/cpp_extension.py:1514)
     # jit_load (deepspeed/ops/op_builder/builder.py:530)
     frame_row(
         Doing.OUTSIDE,
         Cause.COMPILE,
         "compiling",
         r".",
-        r"(^|/)(torch/utils/(cpp_extension|file_baton)|deepspeed/ops/op_builder/builder)\.py$",
+        r"(^|/)(torch/utils/cpp_extension|deepspeed/ops/op_builder/builder)\.py$",
     ),
 )
 

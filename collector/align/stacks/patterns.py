@@ -34,6 +34,8 @@ class WaitsOn(StrEnum):
     CHILD = "child"
     """A child process, or a pool of them."""
     LOCK = "lock"
+    LOCK_FILE = "lock_file"
+    """A lock that processes share by a file, for which it asks again and again."""
     OWN_THREAD = "own_thread"
     """Another thread of its process."""
 

@@ -20,7 +20,7 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
         key = id(view.stacks), id(view.native_stacks)
         if key not in read:
             read[key] = from_stacks(view)
-        if view.looks and view.looks[-1].children:
+        if view.looks and (view.looks[-1].children or view.looks[-1].polled_lock is not None):
             found[view.rank] = with_the_rest(read[key], view)
             continue
         process = view.process

@@ -60,14 +60,10 @@ def merged(stacks: Sequence[tuple[int, tuple[Frame, ...]]], depth: int = 0) -> t
     for rank, frames in stacks:
         if depth < min(len(frames), _DEEPEST):
             following[frames[depth]].append((rank, frames))
-    ordered = sorted(
-        (-len(ranks), min(ranks), frame, passing)
-        for frame, passing in following.items()
-        for ranks in [{rank for rank, _ in passing}]
-    )
+    ranks = {frame: sorted({rank for rank, _ in passing}) for frame, passing in following.items()}
     return tuple(
-        StackNode(place=place(frame), ranks=fold(rank for rank, _ in passing), children=merged(passing, depth + 1))
-        for _, _, frame, passing in ordered
+        StackNode(place=place(frame), ranks=fold(ranks[frame]), children=merged(following[frame], depth + 1))
+        for frame in sorted(ranks, key=lambda frame: (-len(ranks[frame]), ranks[frame][0], frame))
     )
 
 

@@ -21,6 +21,13 @@ def disputes_of(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> list
     return found
 
 
+def settled_disputes_of(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> list[Mismatch]:
+    """Return the disagreements that hold nobody anymore: all have come out of the operation."""
+    numbering = Numbering()
+    found = (earliest_mismatch(group, traces, numbering) for group in groups)
+    return [mismatch for mismatch in found if mismatch is not None and not _still_matters(mismatch)]
+
+
 def _still_matters(mismatch: Mismatch) -> bool:
     """A disagreement of a group that has nothing in flight is not what holds the job now."""
     return any(sequence >= mismatch.sequence for lane in mismatch.group.lanes.values() for sequence in lane.pending)

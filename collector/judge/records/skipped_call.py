@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.stacks.activity import user_call
 from collector.align.thresholds import COMPARED_FROM_SHIFT, FARTHEST_SHIFT
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
@@ -52,8 +53,7 @@ def shift_of(group: GroupView, odd: int, typical: int, traces: dict[int, Trace])
             lacking = theirs if by > 0 else mine
             earliest = _first_alike(lacking, begun)
             token = lacking[begun]
-            site = token[1][-1] if token[1] else None
-            return Shift(odd, begun, earliest, by, token[0][-1][0], site)
+            return Shift(odd, begun, earliest, by, token[0][-1][0], user_call(token[1]))
     return None
 
 

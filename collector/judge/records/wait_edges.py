@@ -14,7 +14,7 @@ from collector.align.groups.device_queues import Queue, queues_of
 from collector.align.groups.process_groups import GroupView, PendingP2P
 from collector.align.groups.wait_edge import Edge
 from collector.align.roster import UNKNOWN, Presence, Roster
-from collector.align.stacks.activity import Activity
+from collector.align.stacks.activity import Activity, user_call
 from shared.wire.trace import Trace
 
 
@@ -90,7 +90,7 @@ def _collective_edge(
     group: GroupView, rank: int, sequence: int, trace: Trace, point: _Point, activities: dict[int, Activity]
 ) -> Edge:
     record = trace.record(group.lanes[rank].at(sequence)[0])
-    site = record.call_site[-1] if record.call_site else activities[rank].user
+    site = user_call(record.call_site) or activities[rank].user
     holders = point.holders_for(rank)
     queued = tuple(holder for holder in holders if holder in point.queued) if point.queued else ()
     begun = rank not in point.queued
@@ -128,7 +128,7 @@ def _p2p_edge(
         signature=record.signature,
         sequence=None,
         is_p2p=True,
-        call_site=record.call_site[-1] if record.call_site else activities[operation.rank].user,
+        call_site=user_call(record.call_site) or activities[operation.rank].user,
         created_ns=record.created_ns,
         queued=(peer,) if peer is not None and queued else (),
         begun=not queues[operation.rank].holds_back(record.position),

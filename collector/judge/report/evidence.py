@@ -8,7 +8,7 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.activity import exception_of, place
+from collector.align.stacks.activity import exception_of, place, user_call
 from collector.align.stacks.other_threads import thread_evidence
 from collector.judge.fault import Fault
 from collector.judge.records.mismatch import Mismatch
@@ -28,6 +28,7 @@ from shared.answer.diagnosis import (
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.ranks import fold, ranks_in_words, unfold
+from shared.wire.stacks import Frame
 from shared.wire.trace import Signature
 
 MOST_EDGES = 64
@@ -39,7 +40,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     """Return what `fault` rests on, strongest first. Every culprit is named in at least one item."""
     found: list[Evidence] = []
     if fault.mismatch is not None:
-        found.append(_signatures(fault.mismatch))
+        found.append(_signatures(fault.mismatch, observations))
     elif fault.group is not None and fault.sequence is not None:
         found.append(_sequence(fault, observations))
     found += fault.evidence
@@ -57,8 +58,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     return tuple(found)
 
 
-def _signatures(mismatch: Mismatch) -> SignatureEvidence:
-    sides = tuple(_side(ranks, signature) for ranks, signature in mismatch.sides)
+def _signatures(mismatch: Mismatch, observations: Observations) -> SignatureEvidence:
+    sides = tuple(_side(ranks, signature, mismatch, observations) for ranks, signature in mismatch.sides)
     ranks = [rank for side, _ in mismatch.sides for rank in side]
     calls = "; ".join(
         f"{ranks_in_words(unfold(side.ranks))}: {side.op} {side.sizes} {side.dtypes}".rstrip() for side in sides
@@ -74,13 +75,26 @@ def _named(group: object) -> str:
     return f"{name} ({description})" if description and description != "undefined" else f"{name}"
 
 
-def _side(ranks: tuple[int, ...], signature: Signature) -> Side:
+def _side(ranks: tuple[int, ...], signature: Signature, mismatch: Mismatch, observations: Observations) -> Side:
+    site = _call_site(ranks[0], mismatch, observations)
     return Side(
+        call_site=None if site is None else place(site),
         ranks=fold(ranks),
         op=signature.op,
         sizes=f"{_sizes(signature.input_sizes)} -> {_sizes(signature.output_sizes)}",
         dtypes=",".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes))),
     )
+
+
+def _call_site(rank: int, mismatch: Mismatch, observations: Observations) -> Frame | None:
+    """The user's line that issued it: as recorded, else where the rank stands that is in it still."""
+    lane, activity = mismatch.group.lanes[rank], observations.activities.get(rank)
+    at = lane.at(mismatch.sequence)
+    recorded = observations.traces[rank].record(at[-1]).call_site if at else ()
+    if recorded:
+        return user_call(recorded)
+    inside = activity is not None and activity.waits_for_ranks and lane.pending[:1] == (mismatch.sequence,)
+    return activity.user if activity is not None and inside else None
 
 
 def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:

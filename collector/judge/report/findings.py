@@ -1,20 +1,25 @@
 """Step 10: a fault becomes a finding, with culprits identified, the cause named and the evidence laid out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.stacks.activity import exception_of, place
-from collector.judge.by_stacks import NO_RECORD
+from collector.align.stacks.call_sites import parting_call
+from collector.judge.by_stacks import no_record
 from collector.judge.fault import Fault
 from collector.judge.hardware.gpus import device_of
 from collector.judge.report.evidence import evidence_of
 from collector.judge.report.next_steps import next_steps_for
+from collector.judge.report.restarts import restart_evidence, restart_in_words
 from collector.judge.report.sentences import summary_of
+from collector.judge.report.since import since_of
 from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
 from shared.answer.words import Cause, Certainty, Kind
 from shared.ranks import fold
+from shared.wire.stacks import Frame
 
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
@@ -22,6 +27,8 @@ _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evidence, ...] | None = None) -> Finding:
     """Put one fault into the contract's form; `evidence` replaces what the observations show for it."""
     cause = cause_of(fault, observations)
+    since, lasted = since_of(fault, observations) if evidence is None else (None, None)
+    shown = evidence_of(fault, observations) if evidence is None else evidence
     return Finding(
         kind=fault.kind,
         cause=cause,
@@ -33,10 +40,12 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         sequence=fault.sequence,
         cycle=tuple(edge.wait for edge in fault.cycle),
         links=fault.links,
-        where=_where(fault.culprits, observations),
+        where=_where(fault, observations),
+        since=since,
+        lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),
-        remarks=fault.remarks,
-        evidence=evidence_of(fault, observations) if evidence is None else evidence,
+        remarks=(*fault.remarks, *filter(None, (restart_in_words(observations),))),
+        evidence=shown + restart_evidence(observations),
         next_steps=next_steps_for(fault, cause, observations),
     )
 
@@ -70,7 +79,7 @@ def sampled_finding(straggler: SampledStraggler, observations: Observations) -> 
         f"every other rank in at least {straggler.others_share:.0%}"
     )
     seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, observations.activities[rank].frames)))
-    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(NO_RECORD,))
+    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(no_record(observations),))
     return _slow(fault, observations, (seen,))
 
 
@@ -133,7 +142,16 @@ def _tears_down(rank: int, observations: Observations) -> bool:
     return activity is not None and activity.cause in (Cause.TEARDOWN, Cause.EXCEPTION, Cause.UNKNOWN)
 
 
-def _where(culprits: tuple[int, ...], observations: Observations) -> Where | None:
+def _where(fault: Fault, observations: Observations) -> Where | None:
     """Where the first culprit is that can be seen at all."""
-    seen = (observations.activities[rank].where for rank in culprits if rank in observations.activities)
-    return next((where for where in seen if where is not None), None)
+    for rank in fault.culprits:
+        activity = observations.activities.get(rank)
+        where = None if activity is None else activity.where
+        if activity is not None and where is not None:
+            call = parting_call(activity.frames, _stacks_of(fault.victims, observations))
+            return where.model_copy(update={"call": None if call is None else place(call)})
+    return None
+
+
+def _stacks_of(ranks: tuple[int, ...], observations: Observations) -> Iterator[tuple[Frame, ...]]:
+    return (observations.activities[rank].frames for rank in ranks if rank in observations.activities)

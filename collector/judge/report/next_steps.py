@@ -3,9 +3,11 @@
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
 from collector.judge.fault import Fault
+from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
 from shared.answer.words import Cause, Kind
 from shared.commands import WHY_NONE, copyable
+from shared.wire.snapshot import PolledLock
 
 _BY_CAUSE = {
     Cause.DATALOADER: "find out what its DataLoader workers wait for: the snapshot has its children's stacks",
@@ -36,27 +38,57 @@ _BY_KIND = {
 _NEVER_STOPPED = "DTt"
 """States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
 _APART = "compare the code paths to these places: what branches on rank or data?"
+_ALL_IN_RENDEZVOUS = (
+    "compare what the ranks wait for: store address, port, rank and world size of each; "
+    "a store that an earlier attempt has used may still hold its keys"
+)
 _UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, GPUs and driver on these nodes"
 
 
 def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tuple[NextStep, ...]:
     """Return what to do about `fault`, most useful first."""
-    steps = (
-        [NextStep(text=_BY_CAUSE[cause])] if cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH else []
-    )
+    lock = fault.lock or _polled_by(fault.culprits, observations)
+    if lock is not None:
+        steps = [_of_lock(lock)]
+    elif cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH:
+        steps = [NextStep(text=_BY_CAUSE[cause])]
+    else:
+        steps = []
     if fault.kind is Kind.STUCK_TOGETHER and fault.op in ROOTED:
         steps.append(
             NextStep(text=f"compare the root (src or dst) that each rank passes to {fault.op}: no recorder stores it")
         )
-    if fault.kind in _BY_KIND:
+    advice = list(advice_of_lines(observations))
+    steps += advice
+    everybody = fault.kind is Kind.STARTUP_INCOMPLETE and not fault.culprits
+    if everybody and len(fault.victims) == observations.roster.world_size:
+        steps.append(NextStep(text=_ALL_IN_RENDEZVOUS))
+    elif fault.kind in _BY_KIND and fault.lock is None and not (advice and fault.kind is Kind.STARTUP_INCOMPLETE):
         unrecorded = fault.kind is Kind.STUCK_TOGETHER and not observations.traces
         apart = unrecorded and sum(isinstance(each, StackEvidence) for each in fault.evidence) > 1
         steps.append(NextStep(text=_APART if apart else _UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
+    steps += advice_of_fault(fault, observations)
     for rank in fault.culprits[:2]:
         steps.extend(_commands(rank, fault.kind, observations))
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
+
+
+def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock | None:
+    """The lock file that one of these ranks polls, if any does."""
+    looks = (view.looks[-1] for view in map(observations.roster.ranks.__getitem__, ranks) if view.looks)
+    return next((look.polled_lock for look in looks if look.polled_lock is not None), None)
+
+
+def _of_lock(lock: PolledLock) -> NextStep:
+    """What to do about a lock file; only an abandoned one may be removed."""
+    if lock.path is None:
+        return NextStep(text="find out which lock file it is and who holds it")
+    if not lock.abandoned:
+        return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone")
+    text = "remove the lock that a killed process has left: the ranks go on by themselves"
+    return NextStep(text=text, command=copyable("rm", operands=(lock.path,)))
 
 
 def _commands(rank: int, kind: Kind, observations: Observations) -> list[NextStep]:
@@ -67,20 +99,15 @@ def _commands(rank: int, kind: Kind, observations: Observations) -> list[NextSte
     on = f" on {view.host}" if view.host else ""
     if kind is Kind.RANK_STOPPED:
         return [NextStep(text=f"resume rank {rank}{on}", command=f"kill -CONT {pid}")]
-    process = view.process
+    process, job = view.process, observations.roster.job
     if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
-        dump = NextStep(
-            text=f"show all threads of rank {rank}{on} without stopping it: a tool that attaches may hang, too",
-            command=f"py-spy dump --nonblocking --pid {pid}",
-        )
+        text = f"show the stack of rank {rank}{on} again: nothing that attaches, for that may hang, too"
+        native: tuple[str, ...] = ()
     else:
-        dump = NextStep(
-            text=f"show all threads of rank {rank}{on}, including native frames",
-            command=f"py-spy dump --native --pid {pid}",
-        )
+        text, native = f"show the stack of rank {rank}{on} with its native frames", ("--native",)
     return [
-        dump,
-        about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=observations.roster.job),
+        about_job(text, "unhang", "stacks", "--rank", str(rank), *native, job=job),
+        about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=job),
     ]
 
 

@@ -6,20 +6,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
-from collector.judge.records.mismatch import is_compared
+from collector.judge.records.mismatch import Mismatch, is_compared
+from collector.judge.report.advice import advice_of_lines
 from collector.judge.report.next_steps import about_job, record_next_time
+from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding, NextStep
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either, ranks_with
 from shared.ranks import ranks_in_words
+from shared.wire.snapshot import Exited
+from shared.wire.trace import Signature
 
 _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
 """The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
+_MOST_EXITS = 6
+"""Ways to end that are told: of a thousand ranks nearly all end alike."""
+
+
+_MORE_FILES = (
+    "add what other ranks left: flight-recorder dumps, stacks, or the logs of all ranks and of the launcher; "
+    "if the job still hangs, take them now: `unhang diagnose` on its nodes"
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,7 @@ class Interpretation:
     state: Literal["running", "idle", "finished"] | None = None
     findings: tuple[Finding, ...] = ()
     waited_for: tuple[int, ...] = ()
+    """Whom the others wait for; all, where `reason` says what they wait in and nobody sets one apart."""
     stall: float = 0.0
     """Seconds that `waited_for` have been waited for, at least."""
     decided_after: float | None = None
@@ -70,6 +83,26 @@ def headline_of(reading: Interpretation, observations: Observations) -> str:
     return f"Cannot tell: {reading.reason}."
 
 
+def ended_in_words(roster: Roster) -> str:
+    """Say that all ranks have exited, and how, as far as anybody saw it."""
+    how: dict[str, list[int]] = {}
+    for view in roster.gone():
+        how.setdefault(_exit_in_words(view.exited), []).append(view.rank)
+    told = "; ".join(f"{ranks_in_words(ranks)} {text}" for text, ranks in list(how.items())[:_MOST_EXITS])
+    more = f"; and {counted(len(how) - _MOST_EXITS, 'other way')}" if len(how) > _MOST_EXITS else ""
+    return f"it has ended: {told}{more}"
+
+
+def _exit_in_words(exited: Exited | None) -> str:
+    if exited is None or (exited.exit_code is None and exited.signal is None):
+        return "exited, and nobody saw how"
+    if exited.oom_killed:
+        return "OOM-killed"
+    if exited.signal is not None:
+        return f"killed by signal {exited.signal}"
+    return f"exited with code {exited.exit_code}"
+
+
 def _waiting(reading: Interpretation, observations: Observations) -> str:
     who = ranks_in_words(reading.waited_for)
     if reading.sent is not None:
@@ -79,6 +112,9 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
         return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
     usual = observations.motion.usual_gap_seconds
     rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
+    if reading.reason:
+        again = restart_in_words(observations)
+        return f"{reading.reason}; so far for {reading.stall:.1f} s{rhythm}{again and f'; {again}'}"
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
@@ -91,6 +127,7 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     steps = [_again(reading, observations)]
     if reading.unseen:
         steps = [NextStep(text=_where_to_look(reading.unseen, live=observations.roster.live))]
+    steps += advice_of_lines(observations)
     if not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
@@ -110,9 +147,9 @@ def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
 
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
-    text = "look again, with more time between the looks"
     if not observations.roster.live:
-        return NextStep(text=text)
+        return NextStep(text=_MORE_FILES)
+    text = "look again, with more time between the looks"
     left = reading.decided_after
     if left is None:
         apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
@@ -139,14 +176,22 @@ def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
     if fault.kind is Kind.STUCK_TOGETHER:
         return _stuck(fault, at)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
-        who = f"{ranks_in_words(fault.culprits)} never arrived" if fault.culprits else "not all ranks arrived"
-        return f"the job does not start: {who}; {ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
+        return _not_started(fault, observations)
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     if fault.kind is Kind.P2P_UNMATCHED:
         who, operation = ranks_in_words(fault.culprits), at or " a point-to-point operation"
         return f"{who} never posts the counterpart of{operation}{_where(fault, cause, observations)}"
     return _not_joined(fault, cause, observations, at)
+
+
+def _not_started(fault: Fault, observations: Observations) -> str:
+    waits = f"{ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
+    if fault.culprits:
+        return f"the job does not start: {ranks_in_words(fault.culprits)} never arrived; {waits}"
+    if len(fault.victims) == observations.roster.world_size:
+        return f"the job does not start: {waits}, though all ranks of the job are there"
+    return f"the job does not start: not all ranks arrived; {waits}"
 
 
 def _operation(fault: Fault) -> str:
@@ -200,6 +245,19 @@ def _mismatch(fault: Fault, at: str) -> str:
     wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
     what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with different sizes or types"
     return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
+
+
+def settled_in_words(mismatch: Mismatch) -> str:
+    """Say on what the ranks disagreed in an operation that all of them have completed."""
+    sides = " vs. ".join(f"{ranks_in_words(ranks)} ({_call(signature)})" for ranks, signature in mismatch.sides[:4])
+    named = mismatch.group.ref.description or mismatch.group.ref.name
+    return f"the ranks disagreed on operation #{mismatch.sequence} of group {named}, which all completed: {sides}"
+
+
+def _call(signature: Signature) -> str:
+    sizes = " ".join("[" + ",".join(map(str, size)) + "]" for size in signature.input_sizes[:4])
+    types = "/".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes)))
+    return " ".join(part for part in (signature.op, sizes, types and f"of type {types}") if part)
 
 
 def _inversion(fault: Fault, at: str) -> str:

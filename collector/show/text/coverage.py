@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from collector.show.text.layout import Line, Style, paragraph
 from collector.show.text.printable import printable
 from collector.show.text.waits import ranks_text
-from shared.answer.diagnosis import Conflict, Coverage, Gap
+from shared.answer.diagnosis import Conflict, Coverage, FileRead, Gap
 from shared.plural import counted
 from shared.ranks import fold, unfold
 
+MOST_FILES = 20
+"""Files of which is said what was read."""
 MOST_GAPS = 10
 """Lines on what is missing."""
 
@@ -28,6 +30,26 @@ def coverage_text(coverage: Coverage) -> str:
 
 def _number(count: int) -> str:
     return str(count) if count else "none"
+
+
+def read_lines(files: Sequence[FileRead], width: int) -> list[Line]:
+    """Return what was read of each file: the telling lines, and why they do not suffice."""
+    lines: list[Line] = []
+    for each in files[:MOST_FILES]:
+        lines += paragraph(file_text(each), width)
+        for said in each.telling:
+            lines += [_moved(one) for one in paragraph(printable(said), width - 2, Style.DIM)]
+        lines += [_moved(one) for one in paragraph(each.note, width - 2)] if each.note else []
+    more = len(files) - MOST_FILES
+    return [*lines, *paragraph(f"… {more} more in the JSON output", width, Style.DIM)] if more > 0 else lines
+
+
+def file_text(each: FileRead) -> str:
+    """Return `train.log: log, 812 lines, 3 recognised`."""
+    counts = (
+        "" if each.lines is None else f", {counted(each.lines, 'line')}, {_number(each.recognised or 0)} recognised"
+    )
+    return f"{printable(each.path, most=200)}: {each.kind}{counts}"
 
 
 def gap_lines(gaps: Sequence[Gap], width: int) -> list[Line]:

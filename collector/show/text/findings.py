@@ -50,6 +50,7 @@ def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = (
         ("sides", side_lines(finding, width)),
         ("waiting", waiting),
         ("operation", _operation(finding, width)),
+        ("since", _since(finding)),
         (either(finding.culprits, "culprit", "culprits"), culprit_lines(finding, width)),
         ("links", link_lines(finding.links)),
         ("where", where_lines(finding.where, width)),
@@ -70,6 +71,21 @@ def _operation(finding: Finding, width: int) -> list[Line]:
     if finding.cycle or (finding.victims and finding.culprits):
         return []
     return paragraph(operation_text(finding.op, finding.sequence, finding.group), width)
+
+
+def _since(finding: Finding) -> list[Line]:
+    """Since when it stands, and for how long."""
+    if finding.since is None:
+        return []
+    lasted = "" if finding.lasted_seconds is None else f", for {_duration(finding.lasted_seconds)}"
+    return [line(f"{printable(finding.since, most=40)}{lasted}")]
+
+
+def _duration(seconds: float) -> str:
+    """Return `94 s`, `17 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def culprit_lines(finding: Finding, width: int) -> list[Line]:
@@ -116,12 +132,13 @@ def _victims(finding: Finding, width: int) -> list[Line]:
 
 
 def where_lines(where: Where | None, width: int) -> list[Line]:
-    """Return where the culprit is now: the user's frame, the innermost one, the process, the child."""
+    """Return where the culprit is now: the loop's call, the user's innermost frame and that of all, and more."""
     if where is None:
         return []
     innermost = None if where.library == where.user else where.library
     thread = where.thread if where.thread != "MainThread" else ""
     rows = [
+        ("called at", _place_lines(None if where.call == where.user else where.call, width - _NOW)),
         ("user code", _place_lines(where.user, width - _NOW)),
         ("innermost", _place_lines(innermost, width - _NOW)),
         ("thread", paragraph(printable(thread, most=80), width - _NOW)),

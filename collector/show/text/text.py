@@ -2,7 +2,7 @@
 
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
-from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines
+from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines
 from collector.show.text.findings import MEANING, finding_blocks, labelled_blocks, step_lines, title_text
 from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, fitted, indented, line, paint, paragraph
 from collector.show.text.printable import printable
@@ -31,6 +31,7 @@ def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
         *_section("Next steps", _steps(diagnosis.next_steps, width)),
         *_section("Stacks", _classes(diagnosis, width)),
         *_section("Launch checks", worst_lines(diagnosis.checks, width - 2)),
+        *_section("Files read", _read(diagnosis, width)),
         *_section("Coverage", _coverage(diagnosis, width)),
         *_section("Conflicting sources", conflict_lines(diagnosis.conflicts, width - 2)),
     ]
@@ -92,6 +93,11 @@ def _steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
 
 def _classes(diagnosis: Diagnosis, width: int) -> list[Line]:
     return fitted(class_lines(diagnosis.stack_classes, width - 2, culprits=culprits_of(diagnosis)), width - 2)
+
+
+def _read(diagnosis: Diagnosis, width: int) -> list[Line]:
+    """Where files leave the verdict open: what they held."""
+    return read_lines(diagnosis.read, width - 2) if diagnosis.verdict is Verdict.CANNOT_TELL else []
 
 
 def _coverage(diagnosis: Diagnosis, width: int) -> list[Line]:

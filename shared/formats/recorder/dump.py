@@ -89,6 +89,11 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
     return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
 
 
+def build_trace(dump: Mapping[str, Any], *, most_records: int = MOST_RECORDS) -> Trace:
+    """Read a dump that was put together from something else than a file. Raises UnreadableDump."""
+    return _build(dump, Repeats(), is_tree=True, most_records=most_records)
+
+
 def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
     if isinstance(dump, list) and any(isinstance(entry, dict) and "profiling_name" in entry for entry in dump[:1]):
         dump = {"entries": dump}  # PyTorch 2.2 wrote nothing else
@@ -157,6 +162,7 @@ class _Builder:
         self.raw_signatures: dict[bytes, tuple[int, str]] = {}
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
         self.frames: dict[int, Frame] = {}
+        self.stacks: dict[int, int] = {}
         self.timeouts: dict[int, int] = {}
         self.work = 0
 
@@ -277,12 +283,16 @@ class _Builder:
             raise UnreadableDump(f"its entries have more than {_MOST_WORK} parts in all")
 
     def _call_site(self, raw: Any) -> int:
+        """Read a stack; one that entries share, once. Like a frame it is kept alive by the dump."""
         if not raw:
             return 0
-        frames = parse_sequence(raw, most=MOST_FRAMES)
-        self._count(len(frames))
-        stack = tuple(self._frame(frame) for frame in reversed(frames))
-        return self.call_sites.setdefault(stack, len(self.call_sites))
+        known = self.stacks.get(id(raw))
+        if known is None:
+            frames = parse_sequence(raw, most=MOST_FRAMES)
+            self._count(len(frames))
+            stack = tuple(self._frame(frame) for frame in reversed(frames))
+            known = self.stacks[id(raw)] = self.call_sites.setdefault(stack, len(self.call_sites))
+        return known
 
     def _frame(self, raw: Any) -> Frame:
         """Read a frame; one that a pickle shares between entries, once. The dump keeps it alive, and its id with it."""

@@ -1,4 +1,4 @@
-"""Real `unhang` processes, and plain Python processes that look like ranks to them.
+"""Real `unhang` processes (most forked from a warm one), and plain Python processes that look like ranks to them.
 
 The ranks have numbers that no other job has, and the agent is told to see those alone: whatever else runs on the
 machine is left out.
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.build.processes.warm import Done, run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SECONDS = 60.0
@@ -43,14 +45,6 @@ wait_for_turn()
 """Its Python stack does not say what holds it: C code that the user called. The native one does."""
 
 
-class Done(NamedTuple):
-    """What a finished command left."""
-
-    status: int
-    out: str
-    err: str
-
-
 def command(*arguments: str) -> list[str]:
     """Return the command line of this checkout's `unhang`."""
     start = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from cli.main import main; main()"
@@ -73,7 +67,13 @@ def started(*arguments: str) -> "subprocess.Popen[str]":
 
 
 def unhang(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
-    """Run `unhang` to its end, its output going to pipes."""
+    """Run `unhang` to its end; executed, not forked, where `env` says how Python is to start."""
+    if any(name.startswith("PYTHON") for name in env or ()):
+        return _executed(*arguments, env=env, cwd=cwd)
+    return run(arguments, environment=environment(env), directory=cwd or Path.cwd(), seconds=SECONDS)
+
+
+def _executed(*arguments: str, env: Mapping[str, str] | None, cwd: Path | None) -> Done:
     done = subprocess.run(
         command(*arguments),
         env=environment(env),

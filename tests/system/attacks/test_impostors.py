@@ -20,8 +20,9 @@ from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Certainty, Verdict
 from shared.wire.snapshot import Identity
-from tests.build.processes.commands import Done, unhang
+from tests.build.processes.commands import unhang
 from tests.build.processes.processes import find, until
+from tests.build.processes.warm import Done
 from tests.system.attacks.users import ALICE, EVE, Stage, stage
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
@@ -166,6 +167,7 @@ async def test_surveys_keep_users_apart(forged: Stage, tmp_path: Path) -> None:
     assert (again.verdict, again.user, again.job) == (Verdict.NOT_HUNG, str(ALICE), f"{forged.job}@{ALICE}")
 
 
+@pytest.mark.slow
 def test_one_box(forged: Stage, tmp_path: Path) -> None:
     """`unhang jobs`, `unhang diagnose` and saved snapshots: never a mixture, and both names to choose from."""
     alices, eves = (f"{forged.job}@{user}" for user in (ALICE, EVE))

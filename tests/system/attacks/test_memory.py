@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ REPOSITORY = Path(__file__).parents[3]
 MEMORY_HIGH = 512 * 1024 * 1024
 """Of deploy/systemd/unhang-agent.service; at twice that the kernel kills the agent."""
 PORT = 29491
+HEARD_SECONDS = 120.0
 
 
 @contextmanager
@@ -61,9 +61,13 @@ def peak_bytes(pid: int) -> int:
 
 
 def look(folder: Path, *served: tuple[str, float]) -> tuple[tuple[RankSnapshot, ...], int]:
-    """Look at ranks that serve so many megabytes of these shapes; return the ranks and the agent's peak."""
+    """Look at ranks that serve so many megabytes of these shapes; return the ranks and the agent's peak.
+
+    Again and again until all honest ranks are heard: a rank's record has three seconds, which a busy machine takes.
+    """
     sockets = folder / "unhang-test"
     sockets.mkdir()
+    honest = [rank for rank, (shape, _) in enumerate(served) if shape == "honest"]
     with ExitStack() as stack:
         for rank, (shape, megabytes) in enumerate(served):
             program = Path(__file__).with_name("hostile_server.py")
@@ -71,15 +75,30 @@ def look(folder: Path, *served: tuple[str, float]) -> tuple[tuple[RankSnapshot, 
             environment = rank_environment(rank, port=PORT, world_size=len(served))
             stack.enter_context(running(command=command, env=environment))
         url, pid = stack.enter_context(an_agent(folder))
-        asked = {"job": f"{HERE}:{PORT}", "stacks": "none", "timeout": 10}
-        answer = httpx.get(f"{url}/v1/snapshot", params=asked, timeout=60)
-        assert answer.status_code == 200, answer.text
-        return NodeSnapshot.model_validate_json(answer.content).ranks, peak_bytes(pid)
+        ranks = until(
+            lambda: asked(url),
+            lambda ranks: not any(ran_out_of_time(told(ranks[rank])) for rank in honest),
+            seconds=HEARD_SECONDS,
+        )
+        return ranks, peak_bytes(pid)
+
+
+def asked(url: str) -> tuple[RankSnapshot, ...]:
+    """Ask an agent once."""
+    question = {"job": f"{HERE}:{PORT}", "stacks": "none", "timeout": 10}
+    answer = httpx.get(f"{url}/v1/snapshot", params=question, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return NodeSnapshot.model_validate_json(answer.content).ranks
 
 
 def told(rank: RankSnapshot) -> Missing | Trace:
     """What a rank's recorder gave."""
     return rank.recorder
+
+
+def ran_out_of_time(given: Missing | Trace) -> bool:
+    """Was there no time to read it?"""
+    return isinstance(given, Missing) and given.reason is Reason.TIMED_OUT
 
 
 @pytest.mark.ptrace
@@ -128,11 +147,9 @@ def write_tar_of_a_large_header(folder: Path) -> None:
 
 
 def write_tar_of_three_million(folder: Path) -> None:
-    """Empty files, packed to a hundredth."""
-    block = tarfile.TarInfo("a").tobuf() * 1000
-    with gzip.open(folder / "million.tar.gz", "wb", compresslevel=1) as to:
-        for _ in range(3000):
-            to.write(block)
+    """Empty files, packed to a hundredth, in thirty parts that are alike."""
+    part = gzip.compress(tarfile.TarInfo("a").tobuf() * 100_000, compresslevel=1, mtime=0)
+    (folder / "million.tar.gz").write_bytes(part * 30)
 
 
 def write_gzip_of_a_long_name(folder: Path) -> None:
@@ -171,9 +188,10 @@ def write_sparse_dumps(folder: Path) -> None:
 
 
 def write_logs_of_short_lines(folder: Path) -> None:
-    """Each line takes thirty times its bytes."""
-    for number in range(20):
-        (folder / f"rank{number}.log").write_bytes(b"ab\n" * 11_000_000)
+    """Each line takes thirty times its bytes: three such files would fill the memory that there is."""
+    text = b"ab\n" * 11_000_000
+    for number in range(6):
+        (folder / f"rank{number}.log").write_bytes(text)
 
 
 def write_json_of_dicts(folder: Path) -> None:
@@ -210,6 +228,8 @@ FILES = (
 )  # fmt: skip
 MOST_SECONDS = 60
 """Of a core, on a slow machine."""
+TIMEOUT = {write_pickle_without_end: 10}
+"""What `--timeout` gives to files that only it ends; the others get two minutes, for machines that are busy besides."""
 MOST_BYTES = 3 * 1024 * 1024 * 1024
 
 
@@ -235,12 +255,12 @@ def judged_in_little_memory(folder: Path, *more: str) -> tuple[dict[str, object]
 
 @pytest.mark.parametrize("write", FILES, ids=lambda write: write.__name__.removeprefix("write_"))
 def test_a_hostile_file_costs_itself_alone(tmp_path: Path, write: Callable[[Path], None]) -> None:
-    """In three gigabytes and a minute; the honest dump beside it is read, and what was left out is told in words."""
+    """In three gigabytes and a minute of a core; the honest dump beside it is read, and the rest is told in words."""
     write(tmp_path)
     (tmp_path / "honest_rank_7.json").write_text(
         '{"version":"2.10","entries":[{"op_id":1,"profiling_name":"nccl:all_reduce"}]}'
     )
-    diagnosis, used, status = judged_in_little_memory(tmp_path, "--timeout", "45")
+    diagnosis, used, status = judged_in_little_memory(tmp_path, "--timeout", str(TIMEOUT.get(write, 120)))
     assert status in (0, 10, 11, 12)
     assert used.ru_utime + used.ru_stime < MOST_SECONDS
     assert "honest_rank_7" not in json.dumps(diagnosis), "it is not among what could not be read"
@@ -249,19 +269,18 @@ def test_a_hostile_file_costs_itself_alone(tmp_path: Path, write: Callable[[Path
 def test_all_files_together_have_a_deadline(tmp_path: Path) -> None:
     """What was not read by then is told by name, with what to do."""
     write_logs_of_short_lines(tmp_path)
-    begun = time.monotonic()
     diagnosis, _, status = judged_in_little_memory(tmp_path, "--timeout", "0.1")
     assert status == 12
     assert "raise it with --timeout" in json.dumps(diagnosis)
-    assert time.monotonic() - begun < 30
 
 
 ANSWERS = {
-    "ranks": b'{"host":"a","ranks":[%s{}]}' % (b"{}," * 10_000_000),
-    "unknown": b'{"host":"a","x":[%s{}]}' % (b'{"a":{}},' * 3_500_000),
-    "missing": b'{"host":"a","missing":[%s{}]}' % (b'{"source":"a","reason":"gone"},' * 1_000_000),
-    "modest": b'{"host":"a","ranks":[%s{}]}' % (b"{}," * 250_000),
+    "ranks": (b'{"host":"a","ranks":[%s{}]}', b"{},", 10_000_000),
+    "unknown": (b'{"host":"a","x":[%s{}]}', b'{"a":{}},', 3_500_000),
+    "missing": (b'{"host":"a","missing":[%s{}]}', b'{"source":"a","reason":"gone"},', 1_000_000),
+    "modest": (b'{"host":"a","ranks":[%s{}]}', b"{},", 250_000),
 }
+"""A frame, what fills it, and how often."""
 READ = """
 import resource, sys
 from collector.gather.failures import NoAnswer
@@ -280,8 +299,14 @@ except NoAnswer as error:
 def test_what_a_registered_agent_sends_is_weighed_before_it_is_read(kind: str) -> None:
     """30 MB of `{}` for ranks took more than 20 GiB: a complaint for each field that each of them lacks."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    frame, part, times = ANSWERS[kind]
     done = subprocess.run(
-        (sys.executable, "-c", READ), input=ANSWERS[kind], env=environment, capture_output=True, check=True, timeout=60
+        (sys.executable, "-c", READ),
+        input=frame % (part * times),
+        env=environment,
+        capture_output=True,
+        check=True,
+        timeout=60,
     )
     reason, kibibytes = done.stdout.split()
     assert reason.decode() in (Reason.REFUSED, Reason.UNREADABLE)

@@ -19,7 +19,8 @@ from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.commands import MOST_CHARACTERS, copyable, listed
-from tests.build.processes.commands import FIRST, NOBODY, SECOND, Done, Job, environment, sleeping_job, unhang
+from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, environment, sleeping_job, unhang
+from tests.build.processes.warm import Done
 from tests.unit.agent.tools.test_core_file import STATUS, made_up
 
 # A name that is an option where no `--` stands before it, and runs a command where no quote does.
@@ -54,6 +55,7 @@ def commands_in(diagnosis: dict[str, object]) -> list[str]:
     return re.findall(r'"command": ("(?:[^"\\]|\\.)*")', json.dumps(diagnosis))
 
 
+@pytest.mark.slow
 def test_every_suggested_command_is_about_the_job_and_writes_nothing(job: Job, tmp_path: Path) -> None:
     """The job is found by the very words that were printed."""
     done = unhang("diagnose", "--json", "--interval", "0", "--", job.name, env=job.env, cwd=tmp_path)

@@ -40,7 +40,8 @@ wait_for_neighbour()
 """
 
 AGENT = "from cli.main import main; main()"
-JOB_NAME = "rights-test"
+JOB_NAME = f"rights-test-{os.getpid()}"
+"""Of these tests in this process: test_pod_rights.py may run beside, and its agent sees our rank."""
 
 
 @pytest.fixture

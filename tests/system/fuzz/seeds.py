@@ -9,11 +9,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from agent.proc.memory.layouts import read_layouts
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList
 from shared.wire.survey_write import survey_of
 from tests.build.agents.fake_agents import case_ranks
 from tests.build.jobs.checked_jobs import rank
+from tests.build.processes.recorder_image import Operation, RecorderImage
+from tests.unit.agent.proc.memory.test_symbols import elf_with_tables, symbol
 from tests.unit.agent.tools.test_core_file import STATUS, made_up
 
 _DATA = Path(__file__).parents[2] / "data"
@@ -336,3 +339,23 @@ WATCH = (
     {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "12746"}}},
 )
 WATCH_ENDED = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+
+def _recorder_in_memory() -> bytes:
+    """A flight record as it lies in memory, with members, marks and stacks; its address stands at the beginning."""
+    image = RecorderImage(read_layouts().layouts[-1])
+    pointer = image.allocate(8)
+    code = image.code_object("3.11", "/opt/train.py", "train", b"\xe8\x04\xd9\x04\x0c")
+    operations = [Operation(n, sequence=n + 1, stack=((code, 2), (code, 0))) for n in range(4)]
+    members = {("0", "default_pg"): (0, 1), ("1", "a description that is long"): (1, 0)}
+    image.number(pointer, image.recorder(operations, statuses={0: (4, 4, 3), 1: (-1, -1, -1)}, members=members))
+    return bytes(image.data)
+
+
+ELF = elf_with_tables(symbol(1, 5) + symbol(6, 9), b"\0made\0hidden\0")
+RECORDER_IN_MEMORY = _recorder_in_memory()
+MAPS = (
+    b"55d0c8a5f000-55d0ca1b2000 rw-p 00000000 00:00 0                          [heap]\n"
+    b"7f5a1c000000-7f5a1c026000 r--p 00000000 08:01 131    /opt/torch/lib/libtorch_cpu.so (deleted)\n"
+    b"7f5a1c026000-7f5a1c027000 rw-p 00026000 08:01 131    /opt/torch/lib/libtorch_cpu.so (deleted)\n"
+)

@@ -1,5 +1,6 @@
 """Every parser of foreign bytes, with good input to damage."""
 
+import re
 import socket
 import struct
 import tempfile
@@ -9,11 +10,17 @@ from typing import Any, NamedTuple
 
 from agent.deadline import Deadline
 from agent.proc.file_locks import parse_holders
+from agent.proc.memory.elf_image import build_id_in_file
+from agent.proc.memory.elf_symbols import find_vtable
+from agent.proc.memory.layouts import read_layouts
+from agent.proc.memory.mappings import loaded_files, parse_mappings, writable_data
+from agent.proc.memory.symbol_tables import find_symbols
 from agent.proc.mounts import Mounts
 from agent.proc.procfs import ProcFs, parse_stat
 from agent.proc.sock_diag import parse_answer
 from agent.proc.socket_tables import Sockets
 from agent.sources.kernel_log import parse_record
+from agent.sources.recorder.memory.record import NEWEST, copy_recorder
 from agent.sources.recorder.process_groups import parse_groups
 from agent.sources.recorder.worker_server import _receive
 from agent.tools.core_notes import read_notes
@@ -52,6 +59,7 @@ from shared.server.addresses import parse_address, parse_networks
 from shared.wire.snapshot import NodeSnapshot, RankList
 from shared.wire.survey_read import SurveyReader
 from tests.build.processes.proc_trees import stat_line
+from tests.build.processes.recorder_image import BASE, memory_of
 from tests.system.fuzz import seeds
 from tests.system.fuzz.damage import Writer, as_json, as_pickle
 from tests.system.fuzz.verdicts import check_shown
@@ -100,6 +108,29 @@ def _sockets(data: bytes) -> Any:
         sockets.listening(8080)
         sockets.other_end(43210)
     return [entry for entry in found if entry is not None]
+
+
+def _recorder_in_memory(data: bytes) -> Any:
+    """Every pointer, length and number that a process may have in the place of its flight recorder."""
+    with memory_of(data) as memory:
+        address = memory.word(BASE)
+        return copy_recorder(memory, address, read_layouts().layouts[-1:], "3.11", NEWEST).trace()
+
+
+def _maps(data: bytes) -> Any:
+    regions = tuple(parse_mappings(data))
+    writable_data(regions)
+    return loaded_files(regions, re.compile(r"lib\w+\.so"))
+
+
+def _elf(data: bytes) -> Any:
+    """A library of somebody's choice, on disk and in memory."""
+
+    def read(at: int, size: int) -> bytes:
+        return data[at : at + size] if at >= 0 and size >= 0 else b""
+
+    found = find_symbols(read, len(data), [b"made", b"hidden"], Deadline(5.0))
+    return build_id_in_file(read), find_vtable(read, 0, b"_ZTV7Derived"), *found.items()
 
 
 def _core(data: bytes) -> Any:
@@ -184,6 +215,9 @@ TARGETS = (
     Target("gdb", text_of(parse_gdb_text), (seeds.GDB,)),
     Target("strace", text_of(lambda text: parse_strace(text.splitlines(), pid=7, seconds=1.0)), (seeds.STRACE,)),
     Target("core", _core, (seeds.CORE,)),
+    Target("recorder_in_memory", _recorder_in_memory, (seeds.RECORDER_IN_MEMORY,)),
+    Target("maps", _maps, (seeds.MAPS,)),
+    Target("elf", _elf, (seeds.ELF,)),
     Target("log_lines", _events, seeds.LOGS),
     Target("kernel_line", text_of(read_kernel_line), seeds.KERNEL),
     Target(

@@ -1,13 +1,13 @@
-"""Asking `unhang` about a job, as a person would: by its command line, in a process of its own."""
+"""Asking `unhang` about a job, as a person would: by its command line, in a process of its own (see warm.py)."""
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.build.processes.warm import run
 from tests.system.live.truths import REPOSITORY, STATUS
 
 ANSWER_SECONDS = 180.0
@@ -36,15 +36,12 @@ def diagnose(job: str, *arguments: str, directory: Path, patience: float | None 
     """Ask about `job` and return the reply; raises `NoAnswer` when there is none. `patience` None: as by default."""
     if patience is not None:
         arguments = (*arguments, "--patience", f"{patience:g}")
-    done = subprocess.run(
-        unhang("diagnose", job, "--json", *arguments),
-        cwd=directory,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_SECONDS,
-        check=False,
+    done = run(
+        ("diagnose", job, "--json", *arguments),
+        environment={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        directory=directory,
+        seconds=ANSWER_SECONDS,
     )
-    if done.returncode not in STATUS.values():
-        raise NoAnswer(f"status {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return Reply(done.returncode, json.loads(done.stdout))
+    if done.status not in STATUS.values():
+        raise NoAnswer(f"status {done.status}\n{done.out}\n{done.err}")
+    return Reply(done.status, json.loads(done.out))

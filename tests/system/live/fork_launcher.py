@@ -19,8 +19,8 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
+from tests.build.processes.parcels import pair, receive, send
 from tests.system.live.becoming import Program, become, import_torch, run, show
-from tests.system.live.parcels import pair, receive, send
 
 FORK_LAUNCHER = Path(__file__).resolve()
 

@@ -19,9 +19,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from tests.build.processes.parcels import pair, receive, send
 from tests.system.live.becoming import Program, become, import_torch, run
 from tests.system.live.fork_launcher import with_ranks
-from tests.system.live.parcels import pair, receive, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 

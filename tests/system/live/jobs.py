@@ -54,9 +54,12 @@ class Job:
         environment: Mapping[str, str] | None = None,
         wrapper: tuple[str, ...] = (),
         forked: bool = False,
+        recorded: bool = False,
     ) -> None:
         """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
 
+        `recorded`: PyTorch keeps a flight record in the ranks' memory, as it does by default since 2.12. Without that
+        and without the probe nothing tells what a rank has issued, as with older versions.
         `wrapper` stands before each command, as `unhang run --` does. Where `forked`, its processes are forks
         of one that has torch, which costs a fifth: see fork_server.py for what is lost by that. A kernel that
         cannot do it executes them.
@@ -66,7 +69,9 @@ class Job:
         self.directory = directory
         self.probe = probe
         self.ready_lines: list[str] = []
-        self._environment = dict(environment or {})
+        self._environment = ({} if recorded or probe or wrapper else {"TORCH_FR_BUFFER_SIZE": "0"}) | dict(
+            environment or {}
+        )
         self._wrapper = wrapper
         self._ranks = ranks
         assert not (forked and wrapper), "a fork is not what a wrapper starts"

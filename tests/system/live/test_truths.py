@@ -64,7 +64,7 @@ def test_another_faulty_rank_moves_the_victims_too() -> None:
     assert (truth.culprits, truth.victims) == (frozenset({0}), "1-3")
 
 
-@pytest.mark.parametrize("mode", ["probe", "bare"])
+@pytest.mark.parametrize("mode", ["probe", "memory", "bare"])
 @pytest.mark.parametrize("program", all_programs())
 def test_every_truth_uses_the_contract_s_words(program: str, mode: Mode) -> None:
     """A misspelt kind would never be met, and its test never be right."""

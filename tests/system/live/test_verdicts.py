@@ -23,6 +23,7 @@ EVERY_DAY: dict[str, str] = {
         chain_of_victims fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted new_group_skipped
         pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
     """,
+    "memory": "crossed_groups gil_held wrong_size_larger",
     "bare": """
         accelerate_main_process_only barrier_against_backward blocked_pipe dataloader_hang debugger_attached
         exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread pair_barrier_skipped
@@ -31,11 +32,16 @@ EVERY_DAY: dict[str, str] = {
 }
 """A third of all programs: each way to hang in the mode in which it is harder to tell. Others stand below by name."""
 
-EXECUTED = "probe bare"
-"""The programs above whose ranks are real interpreters in both modes; the others' are forks (see fork_server.py)."""
+EXECUTED = {
+    "asleep_before_collective": "bare",
+    "rank_conditional_collective": "probe",
+    "stopped_rank": "bare",
+    "killed_rank": "probe",
+}
+"""The modes in which ranks of the programs above are real interpreters; all others are forks (see fork_server.py)."""
 
 RUNS = [
-    pytest.param(program, mode, modes != EXECUTED, id=f"{program}-{mode}")
+    pytest.param(program, mode, EXECUTED.get(program) != mode, id=f"{program}-{mode}")
     for modes, programs in EVERY_DAY.items()
     for program in programs.split()
     for mode in modes.split()
@@ -56,7 +62,7 @@ def pids_named(reply: Reply) -> set[int]:
 @pytest.mark.parametrize(("program", "mode", "forked"), RUNS)
 def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool, tmp_path: Path) -> None:
     """Whatever goes wrong, the one to blame is named and nobody else, with the probe and without."""
-    with Job(program, directory=tmp_path, probe=mode == "probe", forked=forked) as job:
+    with Job(program, directory=tmp_path, probe=mode == "probe", recorded=mode == "memory", forked=forked) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of(program, mode), reply)
     assert reply.answer["job"] == job.name
@@ -167,8 +173,11 @@ def test_the_same_every_time(program: str, mode: Mode, times: int, tmp_path: Pat
 
 
 def test_nothing_of_a_job_is_left_behind(tmp_path: Path) -> None:
-    """The harness itself: stopped ranks, children of ranks and launchers are all gone after the test."""
-    with Job("stopped_rank", directory=tmp_path) as stopped, Job("dataloader_hang", directory=tmp_path) as loading:
+    """The harness itself: stopped ranks, children of ranks and launchers are all gone after the test, forks as well."""
+    with (
+        Job("stopped_rank", directory=tmp_path, forked=True) as stopped,
+        Job("dataloader_hang", directory=tmp_path) as loading,
+    ):
         assert len(stopped.processes()) >= 4
         assert len(loading.processes()) >= 8
     assert not stopped.processes()

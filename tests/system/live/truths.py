@@ -15,7 +15,7 @@ what is as usual: a job of four ranks hangs, rank 2 is to blame, and all others 
     or_silent  naming nobody is right too: what a program gives away may not be enough to name anybody
     busy       ranks that never come to rest
     launch, ready, absent   how to start it: launcher, lines to wait for, ranks that are not started
-    probe, bare             what differs with the probe, and without
+    probe, memory, bare     what differs with the probe, with records in memory alone, and without any
 """
 
 import ast
@@ -30,7 +30,7 @@ from shared.ranks import fold, unfold
 REPOSITORY = Path(__file__).resolve().parents[3]
 PROGRAMS = REPOSITORY / "tests" / "programs"
 
-Mode = Literal["probe", "bare"]
+Mode = Literal["probe", "memory", "bare"]
 Json = Mapping[str, Any]
 
 USUAL_FAULTY_RANK = 2

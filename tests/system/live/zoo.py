@@ -1,7 +1,7 @@
-"""Run all programs, with the probe and without, ask about each, and print who was right:
+"""Run all programs, with the probe, with records in memory alone, and with neither, and print who was right:
 `python -m tests.system.live.zoo`.
 
-Names of programs as arguments choose some of them; `--mode probe` or `--mode bare` chooses one mode. The exit
+Names of programs as arguments choose some of them; `--mode` chooses one mode. The exit
 status is 0 when an innocent was named in none, and enough answers were right.
 """
 
@@ -18,7 +18,7 @@ from tests.system.live.asking import NoAnswer, diagnose
 from tests.system.live.jobs import Job, JobFailed
 from tests.system.live.truths import Mode, Truth, all_programs, named
 
-ENOUGH = {"probe": 0.95, "bare": 0.80}
+ENOUGH: dict[Mode, float] = {"probe": 0.95, "memory": 0.95, "bare": 0.80}
 """What share of the answers must be right."""
 
 
@@ -50,7 +50,7 @@ def try_program(program: str, mode: Mode) -> Outcome:
     nothing: dict[str, Any] = {"verdict": "none", "findings": []}
     with tempfile.TemporaryDirectory() as directory:
         try:
-            with Job(program, directory=Path(directory), probe=mode == "probe") as job:
+            with Job(program, directory=Path(directory), probe=mode == "probe", recorded=mode == "memory") as job:
                 reply = diagnose(job.name, directory=Path(directory), patience=None)
         except (JobFailed, NoAnswer) as error:
             return Outcome(program, mode, time.monotonic() - started, nothing, (" ".join(str(error).split())[:300],))
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _pairs(programs: Sequence[str], only: Mode | None) -> Iterator[tuple[str, Mode]]:
-    modes: tuple[Mode, ...] = ("probe", "bare") if only is None else (only,)
+    modes: tuple[Mode, ...] = tuple(ENOUGH) if only is None else (only,)
     return ((program, mode) for program in programs for mode in modes)
 
 

@@ -90,8 +90,8 @@ def test_sequences_from_files() -> None:
     assert result.exit_code == 0
     first, _, ahead, behind, *_ = result.output.splitlines()
     assert first == "default_pg [0-3]: issued up to #4; behind: rank 2"
-    assert ahead.split() == ["0-1,3", "#4", "#3", "#4"]
-    assert behind.split() == ["2", "#3", "#3", "-", "←", "behind"]
+    assert ahead.split() == ["0-1,3", "#4", "#3", "#4", "#4", "all_reduce", "[16]"]
+    assert behind.split() == ["2", "#3", "#3", "-", "#3", "all_reduce", "[16]", "←", "behind"]
 
 
 def test_what_is_missing_goes_to_stderr() -> None:

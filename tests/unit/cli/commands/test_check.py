@@ -15,7 +15,7 @@ from cli.sources.job_source import JobChoice
 from shared.wire.snapshot import NodeSnapshot
 from tests.build.jobs.checked_jobs import job as made_job
 from tests.build.jobs.checked_jobs import rank
-from tests.build.processes.commands import FIRST, REPOSITORY, Job, unhang
+from tests.build.processes.commands import FIRST, LOCKED_OUT, REPOSITORY, SLEEPER, Job, unhang
 from tests.build.processes.processes import SLEEP, rank_environment, running
 from tests.unit.cli.sources.test_remote import remote
 
@@ -25,13 +25,16 @@ PORT = 20_000 + FIRST % 9_000
 
 @pytest.fixture
 def two_sizes() -> Iterator[dict[str, str]]:
-    """Two processes of one job that disagree on its size; the environment in which they are seen alone."""
+    """Two processes of one job that disagree on its size; the environment in which they are seen alone.
+
+    Not ranks of the session's `job`, which may run by now.
+    """
     with ExitStack() as started:
-        for number, size in ((FIRST, 60_000), (FIRST + 1, 60_001)):
-            size += FIRST
+        for number, size in ((SLEEPER, 60_000), (LOCKED_OUT, 60_001)):
+            size += SLEEPER
             env = rank_environment(number, port=PORT, world_size=size)
             started.enter_context(running(SLEEP, env=env))
-        yield {"UNHANG_AGENT_ONLY_RANKS": f"{FIRST}-{FIRST + 1}"}
+        yield {"UNHANG_AGENT_ONLY_RANKS": f"{SLEEPER}-{LOCKED_OUT}"}
 
 
 def test_on_this_machine(two_sizes: dict[str, str]) -> None:

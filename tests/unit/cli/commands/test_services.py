@@ -118,6 +118,7 @@ def _wait_until_well(process: subprocess.Popen[bytes], port: int, log: Path) -> 
     raise AssertionError(f"it did not come up: {log.read_text()}")
 
 
+@pytest.mark.slow
 def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
     """Both services, asked by every command; they end by SIGTERM with status 0, as service managers like it."""
     token = tmp_path / "token"

@@ -5,6 +5,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from cli.commands.diagnose import STATUS
 from shared.answer.diagnosis import Diagnosis
 from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, command, environment, unhang
@@ -31,6 +33,7 @@ def ended(parts: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
     return [(part.returncode, out, err) for part, (out, err) in zip(parts, said, strict=True)]
 
 
+@pytest.mark.slow
 def test_all_nodes_at_once(tmp_path: Path, job: Job) -> None:
     """Each look of each node is a file of its own, whole; a node without ranks is one that was looked at."""
     looks = ("--looks", "2", "--interval", "0.2", "--allow-empty")

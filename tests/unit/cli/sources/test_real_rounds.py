@@ -14,7 +14,7 @@ from tests.system.live.jobs import Job
 from tests.system.live.truths import Truth
 from tests.unit.cli.sources.test_written_rounds import documented, folder_with_unhang
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow]
 
 PROGRAM = "lock_never_released"
 ROUNDS = ["look 1", "reading native stacks", "look 3", "judging"]

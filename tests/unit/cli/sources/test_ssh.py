@@ -19,6 +19,8 @@ from shared.errors import UnhangError
 from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, command, environment, started, unhang
 from tests.build.processes.sshd import Cluster, cluster
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--interval", "0.2", "--native", "never")
 
 

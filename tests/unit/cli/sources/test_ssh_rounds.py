@@ -29,7 +29,7 @@ from tests.build.processes.commands import (
 )
 from tests.build.processes.sshd import Cluster, cluster
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 HOSTS = ("node01", "node02", "node03")
 

@@ -24,7 +24,7 @@ from tests.build.processes.commands import (
 )
 from tests.build.processes.sshd import Cluster, cluster
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 GUIDE = REPOSITORY / "docs" / "without-a-service.md"
 RANKS = {"node01": str(SLEEPER), "node02": str(LOCKED_OUT), "node03": str(NOBODY)}

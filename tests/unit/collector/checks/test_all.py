@@ -253,6 +253,27 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         "2",
         "NCCL 2.26.2",
     ),
+    "NCCL whose RAS crashes unasked": (
+        everywhere(versions=versions(nccl="2.27.7")),
+        CheckId.NCCL_KNOWN_FAULT,
+        Severity.RISKY,
+        "0-3",
+        "loaded NCCL 2.27.7",
+    ),
+    "NCCL that hangs": (
+        everywhere(versions=versions(nccl="2.29.2+cuda13.0")),
+        CheckId.NCCL_KNOWN_FAULT,
+        Severity.RISKY,
+        "0-3",
+        "loaded NCCL 2.29.2",
+    ),
+    "NCCL that crashes when RAS is asked": (
+        everywhere(versions=versions(nccl="2.27.3")),
+        CheckId.NCCL_KNOWN_FAULT,
+        Severity.NOTE,
+        "0-3",
+        "loaded NCCL 2.27.3",
+    ),
     "versions of PyTorch": (
         job(rank(2, versions=versions(torch="2.8.0"))),
         CheckId.VERSIONS_DIFFER,
@@ -372,6 +393,11 @@ HEALTHY = {
     "process group of one by itself": nodes(rank(0, world_size=1, launcher=None, gpus=1, settings={"WORLD_SIZE": "1"})),
     "as it should be": job(),
     "one node, nothing set": nodes(*(rank(n, host="node1", drop="NCCL_DEBUG NCCL_SOCKET_IFNAME") for n in (0, 1))),
+    "NCCL that crashes in RAS, which is switched off": everywhere(
+        versions=versions(nccl="2.27.7"), settings={"NCCL_RAS_ENABLE": "0"}
+    ),
+    "NCCL beside one that hangs": everywhere(versions=versions(nccl="2.29.3")),
+    "a version of NCCL that is none": everywhere(versions=versions(nccl="2.29.2000")),
     "on CPUs alone": everywhere(nccl_loaded=False, gpus=None, hcas=(), settings={"NCCL_SOCKET_IFNAME": "nothere"}),
     "PyTorch not loaded yet": everywhere(versions=Versions(), nccl_loaded=None, gpus=None, drop="GLOO_SOCKET_IFNAME"),
     "one device each": nodes(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from collector.align.expected import Expected
-from collector.align.groups.sequence_tables import group_tables
 from collector.judge.next_looks import further_looks
 from collector.judge.verdict import diagnose
+from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.ranks import unfold
@@ -79,7 +79,36 @@ def test_a_tie_convicts_nobody() -> None:
         steps[rank][5] = Collective(WORLD, op="all_gather")
     diagnosis = judged_dumps(Job(steps, PAIRS))
     assert ranks(diagnosis) == [(Kind.COLLECTIVE_MISMATCH, ())]
-    assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+    assert diagnosis.findings[0].certainty is Certainty.PROVEN  # that they differ; who is wrong is open
+
+
+def test_two_ranks_that_differ_are_told_at_once_and_nobody_is_behind() -> None:
+    """It is on record; that one of them works on, past an operation that it has come out of, makes it no pause."""
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 4 for rank in (0, 1)}
+    steps[0] += [Collective(WORLD, op="broadcast"), Stay()]
+    steps[1] += [Collective(WORLD), Collective(WORLD)]
+    seen = {0: Seen((USER,), cpu_share=0.9), 1: Seen()}
+    looks = live_looks(Job(steps, {WORLD: (0, 1)}), seen, after_seconds=2.0)
+    (finding,) = diagnose(looks, Expected()).findings
+    assert (finding.kind, finding.culprits, finding.certainty) == (
+        Kind.COLLECTIVE_MISMATCH,
+        (),
+        Certainty.PROVEN,
+    )
+    (table,) = view_sequences(looks, Expected()).groups
+    assert (table.differ, table.behind) == (5, "")
+    assert [lane.op for lane in table.lanes] == ["broadcast [16]", "all_reduce [16]"]
+    assert table.lanes[1].call_site is not None
+
+
+def test_a_disagreement_that_all_have_got_past_is_told_and_is_no_hang() -> None:
+    """It held nobody; whoever looks for a wrong result wants to know."""
+    odd = {0: [Row("0", 1), Row("0", 2, op="broadcast")], 1: [Row("0", 1), Row("0", 2)]}
+    answer = judged_records(odd, {"0": range(2)})
+    assert answer.verdict is Verdict.CANNOT_TELL
+    assert "rank 0 (broadcast" in answer.headline and "which all completed" in answer.headline
+    alike = judged_records({0: [Row("0", 1)], 1: [Row("0", 1)]}, {"0": range(2)})
+    assert "disagreed" not in alike.headline
 
 
 def test_two_groups_in_crossed_order_convict_the_minority() -> None:
@@ -334,7 +363,7 @@ def test_a_recorder_that_counts_from_zero_is_heard_from_its_first_collective_on(
     answer = diagnose(dumps, Expected(world_size=3))
     assert ranks(answer) == [(Kind.RANK_NOT_JOINED, (1,))]
     assert "0,2 at 0; 1 at none" in answer.findings[0].evidence[0].text
-    (table,) = group_tables(dumps)
+    (table,) = view_sequences(dumps, Expected()).groups
     assert [(lane.issued, lane.completed) for lane in table.lanes] == [(0, -1), (-1, -1), (0, -1)]
 
 
@@ -416,3 +445,22 @@ def test_an_index_into_an_inferred_list_is_not_a_rank() -> None:
     assert all(str(wait.rank) != wait.waits_for for wait in edges)
     assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
     assert not any(finding.culprits for finding in diagnosis.findings if finding.kind is Kind.P2P_DEADLOCK)
+
+
+def test_record_whose_copies_contradict_each_other_is_a_conflict() -> None:
+    """What was read from memory and what the rank's server answers: the reader is told that the two differ."""
+    trace = trace_of([Row("a", 1)], {"a": (0,)}).model_copy(update={"contradiction": "1 of 2 operations differ"})
+    diagnosis = judged([NodeSnapshot(live=False, ranks=(bare_rank(0, trace),))], Expected(world_size=1))
+    assert [(c.sources, c.text) for c in diagnosis.conflicts] == [
+        (("recorder", "recorder"), "rank 0: 1 of 2 operations differ")
+    ]
+
+
+def test_each_side_of_a_mismatch_names_the_line_that_called_it() -> None:
+    """Where one rank calls what the others do not is the line to look at."""
+    ops = {rank: ("all_gather", 10) if rank == 2 else ("all_reduce", 9) for rank in range(4)}
+    rows = {rank: [Row("a", 1, line=7), Row("a", 2, ISSUED, op, line=line)] for rank, (op, line) in ops.items()}
+    finding = judged_records(rows, {"a": range(4)}).findings[0]
+    (mismatch,) = (item for item in finding.evidence if item.kind == "signature")
+    lines = {side.op: side.call_site.line for side in mismatch.sides if side.call_site is not None}
+    assert lines == {"all_reduce": 9, "all_gather": 10}

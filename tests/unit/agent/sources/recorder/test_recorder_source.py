@@ -15,7 +15,7 @@ import pytest
 from agent.deadline import Deadline
 from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs
-from agent.sources.recorder.merge import merge
+from agent.sources.recorder.merge import compare, merge
 from agent.sources.recorder.process_groups import complete, parse_groups
 from agent.sources.recorder.recorder_source import RecorderSource
 from agent.sources.recorder.worker_server import ask as ask_server
@@ -278,3 +278,14 @@ def test_merging_one_or_none() -> None:
     full = parse_dump(dump(entry(1)).encode())
     assert merge([Trace(), full]) == full
     assert merge([Trace(), Trace()]) == Trace()
+
+
+def test_two_copies_that_contradict_each_other() -> None:
+    """The server was asked later: an operation may have gone on since, but it is no other one and went not back."""
+    memory = parse_dump(dump(entry(1), entry(2)).encode())
+    later = parse_dump(dump(entry(1), {**entry(2), "retired": True}, entry(3)).encode())
+    assert compare(memory, later).contradiction == ""
+    assert len(compare(memory, later)) == 3
+    assert "1 of 2 operations differ" in compare(later, memory).contradiction
+    other = parse_dump(dump(entry(1), {**entry(2), "profiling_name": "gloo:broadcast"}).encode())
+    assert "sequence 2 of group" in compare(memory, other).contradiction

@@ -1,5 +1,7 @@
 """Which rank a process of RAS's is, and reports that lie in files."""
 
+import pytest
+
 from collector.files.ras_files import with_ras
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.formats.ras.parse import parse_ras
@@ -54,10 +56,33 @@ def test_files_alone_two_reports_name_the_laggard() -> None:
     assert finding.certainty is Certainty.SUSPECTED
 
 
-def test_files_alone_one_report_is_not_enough() -> None:
-    verdict = judge(bare(parse_ras(text_report([comm([64] * 7 + [60])]))))
+@pytest.mark.parametrize("counts", [[64] * 7 + [61], [64] * 6 + [63, 60], [64] * 6 + [60] * 2, [64, 64, 60]])
+def test_files_alone_one_report_is_not_enough(counts: list[int]) -> None:
+    """Any job may look so for a moment."""
+    verdict = judge(bare(parse_ras(text_report([comm(counts)]))))
     assert (verdict.verdict, verdict.findings) == (Verdict.CANNOT_TELL, ())
-    assert "asked once" in verdict.headline and "rank 7 launched all_reduce up to 60" in verdict.headline
+    assert "asked once" in verdict.headline
+
+
+def test_files_alone_one_report_on_one_rank_that_is_far_behind_all_others() -> None:
+    """They are level, as ranks are that wait: the one is suspected, and that it was asked once is said."""
+    verdict = judge(bare(parse_ras(text_report([comm([64] * 7 + [60])]))))
+    (finding,) = verdict.findings
+    assert (finding.kind, finding.culprit_ranks, finding.certainty) == (
+        Kind.RANK_NOT_JOINED,
+        (7,),
+        Certainty.SUSPECTED,
+    )
+    assert any("asked only once" in remark for remark in finding.remarks)
+
+
+def test_files_alone_a_pair_that_does_not_get_on() -> None:
+    """Two reports alike, and of two neither has a majority: told, and nobody is named."""
+    reports = [parse_ras(json_report([comm([10, 3])], told_at=f"2026-05-04 03:14:0{at}")) for at in (1, 9)]
+    (finding,) = judge(bare(*reports)).findings
+    assert (finding.culprits, finding.victims, finding.certainty) == ((), "0-1", Certainty.SUSPECTED)
+    assert "rank 1 launched all_reduce up to 3" in finding.summary
+    assert judge(bare(reports[0])).verdict is Verdict.CANNOT_TELL
 
 
 def test_files_alone_a_dead_peer() -> None:

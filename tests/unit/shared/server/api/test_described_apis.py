@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
@@ -132,6 +131,8 @@ def test_what_there_is_of_a_diagnosis(collector: str) -> None:
 
 def _statuses(url: str, **parameters: Any) -> set[int]:
     """GET everything, check the answers, and return their statuses."""
+    import schemathesis  # takes a second, which listing the tests need not
+
     seen = set()
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     for found in schema.get_all_operations():

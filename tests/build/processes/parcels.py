@@ -1,4 +1,4 @@
-"""What travels between processes of the fork server: values, and open files with them, one message each."""
+"""What travels between processes of a fork server: values, and open files with them, one message each."""
 
 import json
 import socket

@@ -1,0 +1,141 @@
+"""Makes of copied entries what the rank itself would have written into a dump, for the parser of dumps to read.
+
+So a record from memory and one from the worker server go the same way, and mean the same. Keys and states are those of
+torch/csrc/distributed/c10d/FlightRecorderDetail.hpp; types of numbers those of torch/headeronly/core/ScalarType.h.
+
+On NCCL a rank asks the device how far each operation is when it writes a dump. In memory stands what the watchdog has
+found out: that the group has come to an operation, and which ones it has seen completed.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent.proc.memory.process_memory import Unreadable
+from agent.sources.recorder.memory.entries import CopiedEntry, Shapes
+from agent.sources.recorder.memory.recorder_object import Status
+
+_SCALAR_TYPES = (
+    "Byte Char Short Int Long Half Float Double ComplexHalf ComplexFloat ComplexDouble Bool QInt8 QUInt8 QInt32 "
+    "BFloat16 QUInt4x2 QUInt2x4 Bits1x8 Bits2x4 Bits4x2 Bits8 Bits16 Float8_e5m2 Float8_e4m3fn Float8_e5m2fnuz "
+    "Float8_e4m3fnuz UInt16 UInt32 UInt64 UInt1 UInt2 UInt3 UInt4 UInt5 UInt6 UInt7 Int1 Int2 Int3 Int4 Int5 Int6 Int7 "
+    "Float8_e8m0fnu Float4_e2m1fn_x2"
+).split()
+"""By number; versions only ever add some at the end."""
+_MOST_DIMENSIONS = 64
+
+Frames = Sequence[Mapping[str, Any]]
+
+
+class ShapesRead:
+    """Takes shapes apart, each kind once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Shapes, dict[str, Any]] = {}
+
+    def fields(self, shapes: Shapes) -> dict[str, Any]:
+        """Return sizes and types as fields of a dump. Raises Unreadable where they contradict each other."""
+        found = self._known.get(shapes)
+        if found is None:
+            found = self._known[shapes] = _fields(shapes)
+        return found
+
+
+def _fields(shapes: Shapes) -> dict[str, Any]:
+    inputs, outputs = _numbers(shapes.input_dims), _numbers(shapes.output_dims)
+    sizes = _numbers(shapes.sizes)
+    plausible = (
+        len(inputs) == len(shapes.input_types)
+        and len(outputs) == len(shapes.output_types)
+        and all(0 <= count <= _MOST_DIMENSIONS for count in (*inputs, *outputs))
+        and sum(inputs) + sum(outputs) == len(sizes)
+    )
+    if not plausible:
+        raise Unreadable("an operation's sizes contradict each other")
+    both = _split(sizes, (*inputs, *outputs))
+    return {
+        "input_sizes": both[: len(inputs)],
+        "input_dtypes": list(map(_type_name, shapes.input_types)),
+        "output_sizes": both[len(inputs) :],
+        "output_dtypes": list(map(_type_name, shapes.output_types)),
+    }
+
+
+def _numbers(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(data) // 8}q", data)
+
+
+def _split(sizes: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
+    parts, at = [], 0
+    for count in counts:
+        parts.append(list(sizes[at : at + count]))
+        at += count
+    return parts
+
+
+def _type_name(number: int) -> str:
+    return _SCALAR_TYPES[number] if number < len(_SCALAR_TYPES) else f"type {number}"
+
+
+def dump_of(
+    entries: Sequence[tuple[CopiedEntry, Frames]],
+    statuses: Mapping[int, Status],
+    members: Mapping[tuple[str, str], Sequence[int]],
+    library: str,
+) -> dict[str, Any]:
+    """Return a dump of entries, oldest first, with their frames, innermost first. Raises Unreadable."""
+    shapes = ShapesRead()
+    with_pairs = {entry.plain.pg_id for entry, _ in entries if entry.plain.is_p2p}
+    return {
+        "comm_lib_version": library,
+        "entries": [_entry(entry, frames, shapes, statuses, with_pairs) for entry, frames in entries],
+        "pg_config": {
+            number: {"name": name, "desc": description, "ranks": str(list(ranks))}
+            for number, ((name, description), ranks) in enumerate(members.items())
+        },
+        "pg_status": {
+            str(pg_id): {
+                "last_enqueued_collective": status.issued,
+                "last_started_collective": status.started,
+                "last_completed_collective": status.completed,
+            }
+            for pg_id, status in statuses.items()
+        },
+    }
+
+
+def _entry(
+    entry: CopiedEntry,
+    frames: Frames,
+    shapes: ShapesRead,
+    statuses: Mapping[int, Status],
+    with_pairs: set[int],
+) -> dict[str, Any]:
+    plain = entry.plain
+    return {
+        "pg_id": plain.pg_id,
+        "process_group": entry.group,
+        "collective_seq_id": plain.collective_seq,
+        "p2p_seq_id": plain.p2p_seq,
+        "op_id": plain.op_id,
+        "profiling_name": entry.profiling_name,
+        "time_created_ns": plain.created_ns,
+        "timeout_ms": plain.timeout_ms,
+        "is_p2p": bool(plain.is_p2p),
+        "retired": bool(plain.retired),
+        "duration_ms": 0 if plain.has_duration else None,
+        "state": _state(entry, None if plain.pg_id in with_pairs else statuses.get(plain.pg_id)),
+        "time_discovered_started_ns": plain.started_ns if plain.has_started else None,
+        "time_discovered_completed_ns": plain.completed_ns if plain.has_completed else None,
+        "frames": frames,
+        **shapes.fields(entry.shapes),
+    }
+
+
+def _state(entry: CopiedEntry, status: Status | None) -> str:
+    """Return how far an operation is. `status`: of its group, if the group's numbers are of collectives alone."""
+    plain = entry.plain
+    if plain.has_completed:
+        return "completed"
+    reached = status is not None and status.started is not None and plain.collective_seq <= status.started
+    return "started" if plain.has_started or (reached and not plain.retired) else "scheduled"

@@ -1,0 +1,121 @@
+"""Finds the flight recorders in a rank's memory, and remembers for as long as the rank runs where they are.
+
+1. Which of PyTorch's libraries are loaded, their build ids, and the version of PyTorch: the layouts that may be theirs.
+2. In each library the symbol of the pointer to its recorder: libtorch_cpu has that of Gloo and others, libtorch_cuda
+   that of NCCL. A rank that uses both keeps both.
+3. Where no file of a library can be read, or all are stripped of their symbols, what looks like a recorder is one
+   (stripped.py).
+4. A pointer that is null has no recorder yet: it is made with the first process group.
+"""
+
+import re
+import threading
+from itertools import chain
+from typing import NamedTuple
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.find.ranks import Rank
+from agent.proc.library_versions import read_versions
+from agent.proc.memory.elf_image import NotElf, build_id_in_memory, read_image
+from agent.proc.memory.layouts import Layout, LayoutTable, read_layouts
+from agent.proc.memory.mappings import LoadedFile, loaded_files, read_mappings
+from agent.proc.memory.process_memory import ProcessMemory
+from agent.proc.memory.symbol_tables import SymbolTables
+from agent.proc.procfs import ProcFs
+from agent.sources.recorder.memory.stripped import find_stripped
+from shared.errors import NotPermitted
+from shared.missing import Reason
+
+_LIBRARY = re.compile(r"libtorch_(?:cpu|cuda|hip|xpu)\.so")
+_MOST_LIBRARIES = 8
+_MOST_REMEMBERED = 1024
+
+Key = tuple[int, int, int]
+"""A process and the program that it runs, as in agent.find.environment."""
+
+
+class RecorderPlaces(NamedTuple):
+    """Where one rank keeps its flight recorders."""
+
+    pointers: tuple[int, ...]
+    """Addresses of the pointers to them."""
+    layouts: tuple[Layout, ...]
+    """Those that they may have, the likeliest first."""
+    python: str | None
+    """The version of Python, e.g. `3.11`."""
+
+
+class RecorderLocator:
+    """Looks for recorders. Safe from many threads."""
+
+    def __init__(self, table: LayoutTable | None = None, symbols: SymbolTables | None = None) -> None:
+        self._table = table or read_layouts()
+        self._symbols = symbols or SymbolTables()
+        self._known: dict[Key, RecorderPlaces] = {}
+        self._lock = threading.Lock()
+
+    def locate(self, procfs: ProcFs, rank: Rank, memory: ProcessMemory, deadline: Deadline) -> RecorderPlaces:
+        """Return where a rank keeps its recorders. Raises Unavailable, Gone or NotPermitted."""
+        key = key_of(rank)
+        with self._lock:
+            known = self._known.get(key)
+        if known is None:
+            known = self._find(procfs, rank.stat.pid, memory, deadline)
+            with self._lock:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[key] = known
+        return known
+
+    def _find(self, procfs: ProcFs, pid: int, memory: ProcessMemory, deadline: Deadline) -> RecorderPlaces:
+        regions = read_mappings(procfs, pid)
+        libraries = loaded_files(regions, _LIBRARY)[:_MOST_LIBRARIES]
+        if not libraries:
+            raise Unavailable(Reason.NOT_FOUND, "the process has not loaded PyTorch, or has it linked statically")
+        build_ids = {library: _build_id(memory, library) for library in libraries}
+        versions = read_versions(procfs, pid).versions
+        layouts = self._table.candidates([b.hex() for b in build_ids.values() if b is not None], versions.torch)
+        if not layouts:
+            loaded = f"PyTorch {versions.torch or 'of an unknown version'}"
+            known = f"releases up to {self._table.newest} are known"
+            raise Unavailable(Reason.NOT_FOUND, f"the memory layout of {loaded} is not known; {known}")
+        by_symbol = [self._by_symbol(procfs, pid, memory, *each, deadline) for each in build_ids.items()]
+        pointers = tuple(chain.from_iterable(by_symbol))
+        if not pointers:
+            looked = (find_stripped(memory, library, regions, layouts) for library in libraries)
+            pointers = tuple(pointer for pointer in looked if pointer is not None)
+        if not pointers:
+            told = "PyTorch's libraries name no flight recorder (stripped?), and nothing in their memory looks like one"
+            raise Unavailable(Reason.NOT_FOUND, told)
+        return RecorderPlaces(pointers, tuple(layouts), versions.python)
+
+    def _by_symbol(
+        self,
+        procfs: ProcFs,
+        pid: int,
+        memory: ProcessMemory,
+        library: LoadedFile,
+        build_id: bytes | None,
+        deadline: Deadline,
+    ) -> list[int]:
+        """Return step 2 for one library: nothing where its file cannot be read, too."""
+        names = [name.encode() for name in self._table.symbols["recorder"]]
+        try:
+            found = self._symbols.find(procfs, pid, library, build_id, names, deadline)
+            bias = read_image(memory.read_some, library.base).bias if found else 0
+        except (Unavailable, NotPermitted, Gone, NotElf):
+            return []
+        return [value + bias for value in found.values()]
+
+
+def key_of(rank: Rank) -> Key:
+    """Return what tells the program of a rank's process from all others."""
+    return *rank.key, rank.stat.stack_address
+
+
+def _build_id(memory: ProcessMemory, library: LoadedFile) -> bytes | None:
+    try:
+        return build_id_in_memory(memory.read_some, read_image(memory.read_some, library.base))
+    except NotElf:
+        return None

@@ -1,0 +1,137 @@
+"""How far each process group of a rank has got, from a few small reads: cheap enough for every beat.
+
+Read are the recorder's header, the status of each group, and the entries that were written since the last time: one
+piece of memory, the first time up to a megabyte. They tell what the numbers of groups stand for, and since when a group
+has issued nothing more. A mark that was read while the rank wrote may be one operation behind.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import NamedTuple
+
+from agent.deadline import Deadline
+from agent.errors import Unavailable
+from agent.find.ranks import Rank
+from agent.proc.memory.layouts import Layout
+from agent.proc.memory.paged import PagedMemory
+from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
+from agent.proc.procfs import ProcFs
+from agent.sources.recorder.memory.entries import EntryReader
+from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
+from agent.sources.recorder.memory.recorder_object import RecorderHeader, Status, read_header, read_statuses
+from shared.missing import Reason
+
+_MOST_ENTRIES = 2_000
+_MOST_REMEMBERED = 256
+_MOST_GROUPS = 256
+_MOST_TEXT = 256
+"""What is remembered of one rank is the rank's to choose: together these come to some tens of megabytes."""
+_MOST_GIVEN = 4 * 1024 * 1024
+_UNSEEN = Status(None, None, None)
+
+
+class GroupMark(NamedTuple):
+    """How far one process group of one rank has got."""
+
+    name: str
+    description: str
+    issued: int | None
+    """The last collective that was called; None before the first, as with groups that only send and receive."""
+    started: int | None
+    completed: int | None
+    operation: str
+    """What was issued last, as PyTorch names it, e.g. `nccl:all_reduce`."""
+    issued_ns: int
+    """When that was, in Unix nanoseconds."""
+
+
+@dataclass
+class _Recorder:
+    """What is remembered of one recorder."""
+
+    layout: Layout
+    epoch: int
+    id: int = 0
+    newest: dict[int, GroupMark] = field(default_factory=dict)
+    """What the newest entry of each group says, by the group's number."""
+
+
+class MarkReader:
+    """Reads the marks of ranks, and remembers which groups they have. Safe from many threads."""
+
+    def __init__(self, locator: RecorderLocator) -> None:
+        self._locator = locator
+        self._known: dict[tuple[Key, int], _Recorder] = {}
+        self._lock = threading.Lock()
+
+    def read(self, procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[GroupMark, ...]:
+        """Return the marks of all groups that a rank has used. Raises Unavailable, Gone or NotPermitted."""
+        with open_memory(procfs, rank.stat.pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
+            where = self._locator.locate(procfs, rank, memory, deadline)
+            addresses = [address for address in map(memory.word, where.pointers) if address]
+            if not addresses:
+                raise Unavailable(Reason.NOT_FOUND, "PyTorch has not created a flight recorder in this rank")
+            marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in addresses)
+            return tuple(mark for some in marks for mark in some)
+
+    def _marks(self, memory: ProcessMemory, key: tuple[Key, int], layouts: Iterable[Layout]) -> list[GroupMark]:
+        with self._lock:
+            known = self._known.get(key)
+        for layout in layouts if known is None else (known.layout,):
+            try:
+                known, statuses = _read(memory, key[1], layout, known)
+            except Unreadable as error:
+                failed = error
+                continue
+            with self._lock:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[key] = known
+            return _merged(known.newest, statuses)
+        raise failed
+
+
+def _read(
+    memory: ProcessMemory, address: int, layout: Layout, known: _Recorder | None
+) -> tuple[_Recorder, dict[int, Status]]:
+    header = read_header(memory, address, layout)
+    if known is None or known.epoch != header.epoch or known.id > header.id:
+        known = _Recorder(layout, header.epoch)
+    paged = PagedMemory(memory, most_given=_MOST_GIVEN)
+    wanted = min(header.id - known.id, header.held, _MOST_ENTRIES)
+    newest, seen = _newest(paged, header, layout, wanted)
+    older = ((pg_id, mark) for pg_id, mark in known.newest.items() if pg_id not in newest)
+    together = dict(islice(chain(newest.items(), older), _MOST_GROUPS))
+    reached = header.id if seen == wanted else known.id  # what was torn is read again
+    return _Recorder(layout, header.epoch, reached, together), read_statuses(paged, header, layout)
+
+
+def _newest(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: int) -> tuple[dict[int, GroupMark], int]:
+    """Return what the newest of the last `most` entries of each group says, and how many were read.
+
+    Raises Unreadable.
+    """
+    reader = EntryReader(paged, layout)
+    found: dict[int, GroupMark] = {}
+    seen = 0
+    for entry in reader.newest_first(header, most):
+        seen += 1
+        if entry.plain.pg_id not in found:
+            name, description, operation = (text[:_MOST_TEXT] for text in reader.names(entry))
+            issued = entry.plain.collective_seq or None
+            found[entry.plain.pg_id] = GroupMark(
+                name, description, issued, None, None, operation, entry.plain.created_ns
+            )
+    return found, seen
+
+
+def _merged(newest: dict[int, GroupMark], statuses: dict[int, Status]) -> list[GroupMark]:
+    return [_with_status(mark, statuses.get(pg_id, _UNSEEN)) for pg_id, mark in sorted(newest.items())]
+
+
+def _with_status(mark: GroupMark, status: Status) -> GroupMark:
+    """Put the two together. An operation is recorded before the status of its group is set."""
+    issued = max((number for number in (status.issued, mark.issued) if number is not None), default=None)
+    return mark._replace(issued=issued, started=status.started, completed=status.completed)

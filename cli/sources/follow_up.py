@@ -1,0 +1,44 @@
+"""Next steps as whoever asked would take them: a verdict does not know whether a collector or ssh was asked."""
+
+import re
+from collections.abc import Iterable
+
+from shared.answer.diagnosis import Diagnosis, NextStep
+from shared.commands import MOST_CHARACTERS, copyable
+
+# unhang stacks --native --rank 2 -- demo-11214
+_ABOUT_A_JOB = re.compile(
+    r"(unhang (?:diagnose|stacks|sequences|logs|fds|check|look))\b(?!.* --(?:ssh|from|collector)\b)"
+)
+"""Commands that take a source, and have none yet."""
+
+
+def asked_through(diagnosis: Diagnosis, *source: str) -> Diagnosis:
+    """Return the diagnosis with `source`, such as `--collector URL`, in all of its commands that take one.
+
+    A command for which that is too long or cannot be quoted is left out: without it, it would ask somebody else.
+    """
+    if not source:
+        return diagnosis
+    words = copyable(*source)
+    return diagnosis.model_copy(
+        update={
+            "next_steps": _steps(diagnosis.next_steps, words),
+            "findings": tuple(
+                finding.model_copy(update={"next_steps": _steps(finding.next_steps, words)})
+                for finding in diagnosis.findings
+            ),
+        }
+    )
+
+
+def _steps(steps: Iterable[NextStep], words: str | None) -> tuple[NextStep, ...]:
+    return tuple(step.model_copy(update={"command": _command(step.command, words)}) for step in steps)
+
+
+def _command(command: str | None, words: str | None) -> str | None:
+    begun = None if command is None else _ABOUT_A_JOB.match(command)
+    if command is None or begun is None:
+        return command
+    whole = None if words is None else f"{begun[1]} {words}{command[begun.end() :]}"
+    return whole if whole is not None and len(whole) <= MOST_CHARACTERS else None

@@ -1,0 +1,86 @@
+"""What was read of each file, and what of it counted: said where files leave a verdict open.
+
+A file that looks full of evidence and changed nothing is the worst answer of all: so its telling lines are shown, with
+why lines of their kind do not suffice by themselves.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from collector.files.sniff import FileKind
+from shared.answer.diagnosis import FileRead
+from shared.wire.log_events import EventKind, LogEvent, Logs
+from shared.wire.snapshot import NodeSnapshot
+
+_MOST_FILES = 200
+_MOST_LINES = 6
+_LONGEST = 300
+
+KINDS = {
+    FileKind.SNAPSHOT: "snapshot",
+    FileKind.MANIFEST: "manifest of a bundle",
+    FileKind.RECORDER: "flight record",
+    FileKind.PYSPY_JSON: "py-spy stacks",
+    FileKind.PYSPY_TEXT: "py-spy stacks",
+    FileKind.FAULTHANDLER: "faulthandler stacks",
+    FileKind.RAS: "NCCL RAS report",
+    FileKind.KERNEL: "kernel log",
+    FileKind.LOG: "log",
+}
+_OF_LINES = frozenset({FileKind.LOG, FileKind.KERNEL})
+
+_WHY = {
+    EventKind.WATCHDOG_TIMEOUT: "a watchdog says who waited, not for whom: the other ranks' logs or dumps would tell",
+    EventKind.DUMP_SIGNAL: "one rank says that a dump was asked for: the dumps themselves would tell",
+    EventKind.TRANSPORT_ERROR: "a connection that broke has two ends, and may have broken after the hang",
+    EventKind.EXCEPTION: "an exception alone does not show that others wait for its rank",
+    EventKind.OUT_OF_MEMORY: "that memory ran out does not show that others wait for that rank",
+    EventKind.DEVICE_ERROR: "a device error is reported where it is noticed, not where it happened",
+    EventKind.INTERFACE: "which network NCCL chose is no fault by itself",
+    EventKind.SIGNAL: "that a process was ended does not show why",
+    EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
+}
+_NOTHING = "no line of it is known to indicate a hang"
+
+
+class Taken(NamedTuple):
+    """What one file was taken for, and how many lines it has."""
+
+    kind: FileKind
+    lines: int
+
+    @classmethod
+    def of(cls, kind: FileKind, data: bytes) -> "Taken":
+        """Count the lines, a last one without an end included."""
+        return cls(kind, data.count(b"\n") + (data[-1:] not in (b"", b"\n")))
+
+
+def files_read(taken: Mapping[str, Taken], snapshots: Iterable[NodeSnapshot]) -> tuple[FileRead, ...]:
+    """Return what was read of each file, by name; of many files the first."""
+    telling = _events(snapshots)
+    return tuple(_read(name, taken[name], telling.get(name, ())) for name in sorted(taken)[:_MOST_FILES])
+
+
+def _read(name: str, taken: Taken, events: Iterable[LogEvent]) -> FileRead:
+    lines = tuple(dict.fromkeys(event.text[:_LONGEST] for event in events))
+    kinds = dict.fromkeys(event.kind for event in events)
+    of_lines = taken.kind in _OF_LINES
+    why = "; ".join(_WHY[kind] for kind in kinds if kind in _WHY)
+    return FileRead(
+        path=name,
+        kind=KINDS.get(taken.kind, "unknown"),
+        lines=taken.lines if of_lines else None,
+        recognised=len(lines) if of_lines else None,
+        telling=lines[-_MOST_LINES:],
+        note=why or (_NOTHING if of_lines and not lines else ""),
+    )
+
+
+def _events(snapshots: Iterable[NodeSnapshot]) -> dict[str, list[LogEvent]]:
+    found: dict[str, list[LogEvent]] = defaultdict(list)
+    for snapshot in snapshots:
+        for logs in (snapshot.logs, *(rank.logs for rank in snapshot.ranks)):
+            for event in logs.events if isinstance(logs, Logs) else ():
+                found[event.path].append(event)
+    return {path: sorted(events, key=lambda event: event.number) for path, events in found.items()}

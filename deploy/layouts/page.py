@@ -1,0 +1,34 @@
+"""Writes the table of builds into `docs/layouts.md`, from the table of layouts."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from deploy.layouts.table import Build, Table
+
+PAGE = Path("docs/layouts.md")
+_HEAD = "| PyTorch | CUDA | strings | records read back | process groups read back |\n| --- | --- | --- | --- | --- |\n"
+_TABLE = re.compile(r"^\| PyTorch \|.*?(?=^\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def write_page(table: Table) -> None:
+    """Put the builds that the table has in the place of those that the page has."""
+    PAGE.write_text(_TABLE.sub(lambda _: rows(table), PAGE.read_text()))
+
+
+def rows(table: Table) -> str:
+    """Return the table of the page."""
+    return _HEAD + "".join(f"| {' | '.join(_cells(table, build))} |\n" for build in table["builds"])
+
+
+def _cells(table: Table, build: Build) -> Iterator[str]:
+    (strings,) = (layout["strings"] for layout in table["layouts"] if layout["name"] == build["layout"])
+    yield from (build["torch"], build["cuda"] or "none", strings)
+    counts = build["read_back"]
+    for what in ("entries in", "groups"):
+        yield ", ".join(f"{count} {_short(name)}" for name, count in counts.items() if what in name and count) or "none"
+
+
+def _short(name: str) -> str:
+    """Return where it is, of `entries in libtorch_cuda.so` and of `nccl groups`."""
+    return name.removeprefix("entries in ").removesuffix(" groups")

@@ -1,0 +1,2 @@
+// NCCL includes it, and uses none of it.
+#pragma once

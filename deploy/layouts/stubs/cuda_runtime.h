@@ -1,0 +1,3 @@
+// What a host compiler uses of it.
+#pragma once
+#include <cuda_runtime_api.h>

@@ -1,0 +1,53 @@
+"""The row of the PyTorch that is installed here: made again from its headers, and read back from ranks that hang."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from deploy.layouts.build import read
+from deploy.layouts.table import Layout, layout_of, read_table
+from deploy.layouts.verify.check import check
+from deploy.layouts.wheels import Installed
+
+pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.needs("g++")]
+
+
+@pytest.fixture(scope="module")
+def installed() -> Installed:
+    """PyTorch as `make install` brings it, for CPUs."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        pytest.skip("torch is not installed")
+    installed = Installed(Path(found.origin).parents[1])
+    if installed.cuda is not None:
+        pytest.skip("the torch that is installed is one for CUDA; make layouts checks those")
+    return installed
+
+
+@pytest.fixture(scope="module")
+def row(installed: Installed) -> Layout:
+    found = layout_of(read_table(), installed.release, new_strings=installed.new_strings)
+    assert found is not None, f"make layouts has not seen {installed.release} yet"
+    return found
+
+
+def test_headers_say_what_the_table_says(installed: Installed, row: Layout) -> None:
+    """Structure by structure; those of NCCL are in the headers of wheels for CUDA alone."""
+    (found,) = read(installed)
+    assert found.structures.keys() >= {"recorder", "entry", "status", "traceback", "backend", "gloo", "gloo_options"}
+    assert {name: row["structures"].get(name) for name in found.structures} == found.structures
+
+
+def test_symbols_are_known(installed: Installed) -> None:
+    """Those that the agent looks for are in the library."""
+    (found,) = read(installed)
+    assert {kind for kind, _ in found.symbols} == {"recorder", "gloo"}
+    assert all(name in read_table()["symbols"][kind] for kind, name in found.symbols)
+
+
+@pytest.mark.ptrace
+def test_memory_holds_what_the_table_says(installed: Installed, row: Layout) -> None:
+    """Both ranks: what their memory holds where the table says is what PyTorch's own dump says."""
+    compared = check(installed, row["structures"])
+    assert compared == {"entries in libtorch_cpu.so": 4, "tracebacks in libtorch_cpu.so": 4, "gloo groups": 2}

@@ -1,0 +1,49 @@
+"""Next steps ask whom the question was put to."""
+
+import pytest
+
+from cli.sources.follow_up import asked_through
+from shared.answer.diagnosis import NextStep
+from tests.build.jobs.verdicts import rank_not_joined
+
+
+def commands(*source: str, given: str) -> str | None:
+    """The command of one step after it was asked through a source."""
+    diagnosis = rank_not_joined().model_copy(update={"next_steps": (NextStep(text="x", command=given),)})
+    (step,) = asked_through(diagnosis, *source).next_steps
+    return step.command
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            "unhang stacks --rank 2 --native -- demo",
+            "unhang stacks --collector http://head:8470 --rank 2 --native -- demo",
+        ),
+        ("unhang diagnose --interval 61", "unhang diagnose --collector http://head:8470 --interval 61"),
+        ("unhang run -- torchrun …", "unhang run -- torchrun …"),
+        ("kill -CONT 7", "kill -CONT 7"),
+        ("kubectl exec a -- unhang stacks", "kubectl exec a -- unhang stacks"),
+    ],
+)
+def test_the_collector_is_asked_again(given: str, expected: str) -> None:
+    """Every command that takes a source gets it, no other one."""
+    assert commands("--collector", "http://head:8470", given=given) == expected
+
+
+def test_of_findings_too_and_quoted() -> None:
+    """What users gave stays a word."""
+    asked = asked_through(rank_not_joined(), "--ssh", "--hosts", "node[1-2];reboot")
+    told = [step.command for finding in asked.findings for step in finding.next_steps if step.command]
+    assert any("unhang stacks --ssh --hosts 'node[1-2];reboot' --rank 2" in command for command in told)
+
+
+def test_a_source_that_cannot_be_quoted_leaves_no_command() -> None:
+    """A command that asks somebody else is worse than none."""
+    assert commands("--collector", "http://a\x1b[31m", given="unhang stacks -- demo") is None
+
+
+def test_without_a_source_nothing_changes() -> None:
+    """On one box."""
+    assert asked_through(rank_not_joined()) == rank_not_joined()

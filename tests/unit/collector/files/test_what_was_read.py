@@ -1,0 +1,37 @@
+"""What was read of each file, by reading real directories."""
+
+import shutil
+from pathlib import Path
+
+from collector.files.diagnose_files import diagnose_directory
+from collector.show.text.text import render_text
+from shared.answer.words import Verdict
+
+CASE = Path(__file__).parents[3] / "data" / "cases" / "missing_rank2"
+
+
+def test_files_that_leave_it_open(tmp_path: Path) -> None:
+    """Each with its kind, its lines, those that count, and why these do not suffice."""
+    (tmp_path / "job.log").write_text("epoch 3\n[rank1]: ValueError: no such shard\nbye")
+    (tmp_path / "notes.txt").write_text("nothing of interest\n")
+    answer = diagnose_directory(tmp_path).diagnosis
+    log, notes = answer.read
+    assert (log.path, log.kind, log.lines, log.recognised) == ("job.log", "log", 3, 1)
+    assert log.telling == ("[rank1]: ValueError: no such shard",)
+    assert "does not show that others wait" in log.note
+    assert (notes.lines, notes.recognised, notes.telling) == (1, 0, ())
+    assert "no line of it is known" in notes.note
+    assert "look again" not in " ".join(step.text for step in answer.next_steps)
+
+
+def test_it_is_shown_where_the_verdict_is_open_alone(tmp_path: Path) -> None:
+    """A verdict has its evidence."""
+    (tmp_path / "job.log").write_text("epoch 3\n")
+    assert "job.log: log, 1 line, none recognised" in render_text(
+        diagnose_directory(tmp_path).diagnosis, colour=False, width=100
+    )
+    shutil.copytree(CASE, tmp_path / "case")
+    hung = diagnose_directory(tmp_path).diagnosis
+    assert hung.verdict is Verdict.HUNG
+    assert {each.kind for each in hung.read} == {"flight record", "log"}
+    assert "Files read" not in render_text(hung, colour=False, width=100)

@@ -1,0 +1,46 @@
+"""Advice that single lines call for, and not where they do not."""
+
+import pytest
+
+from tests.build.jobs.logged import judged_logs
+from tests.build.jobs.records import ISSUED, Row, judged_records
+
+BOUND = "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
+
+
+def steps(*lines: str) -> str:
+    """All next steps of a job whose rank 1 wrote these lines."""
+    answer = judged_logs({0: ["starting"], 1: list(lines)}, world_size=2)
+    return "\n".join(
+        step.text for step in (*answer.next_steps, *(s for finding in answer.findings for s in finding.next_steps))
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("RuntimeError: CUDA error: an illegal memory access was encountered", "CUDA_LAUNCH_BLOCKING=1"),
+        ("RuntimeError: HIP error: unspecified launch failure", "HIP_LAUNCH_BLOCKING=1"),
+        (BOUND, "port 29500 is taken"),
+    ],
+)
+def test_a_line_that_calls_for_it(line: str, advice: str) -> None:
+    """As a next step, not as a remark alone; and a job that is dead is not looked at again."""
+    told = steps(line)
+    assert advice in told
+    assert "look again" not in told
+
+
+@pytest.mark.parametrize("line", ["RuntimeError: CUDA error: out of memory", "ValueError: loss is NaN", "epoch 3"])
+def test_other_lines_call_for_none(line: str) -> None:
+    """Memory that ran out is reported where it ran out."""
+    assert not {word for word in ("LAUNCH_BLOCKING", "is taken") if word in steps(line)}
+
+
+@pytest.mark.parametrize(("sequence", "told"), [(1, True), (7, False)])
+def test_devices_that_may_not_reach_each_other(sequence: int, told: bool) -> None:
+    """Only while no collective of the group has got through."""
+    done = [Row("0", at) for at in range(1, sequence)]
+    answer = judged_records({rank: [*done, Row("0", sequence, ISSUED)] for rank in range(2)}, {"0": range(2)})
+    texts = [step.text for finding in answer.findings for step in finding.next_steps]
+    assert any("NCCL_P2P_DISABLE" in text for text in texts) is told
