@@ -23,7 +23,7 @@ from collector.judge.report.sentences import Interpretation
 from collector.judge.verdict import read
 from shared.answer.words import Verdict
 from shared.plural import either
-from shared.ranks import ranks_in_words, unfold
+from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
 

@@ -12,7 +12,7 @@ from shared.answer.checks import Check
 from shared.answer.files_read import FileRead
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.value import Value
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from agent.deadline import Deadline
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
