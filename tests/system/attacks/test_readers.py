@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.proc import on_behalf_of
 from agent.proc.credentials import has_borrowed_rights, require_own
 from agent.proc.file_access import Reader
 from agent.proc.on_behalf_of import readers_of
