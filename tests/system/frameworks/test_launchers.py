@@ -24,7 +24,7 @@ PLAIN = str(PROGRAMS / "plain.py")
 
 
 def assert_found_and_named(job: Launched, *, name: str | None = None, stacks_tell: bool = True) -> None:
-    """Its ranks are found as they are, under one name; the sleeping one is named, where `stacks_tell` by these alone."""
+    """Its ranks are found as they are, under one name; the sleeper is named, if `stacks_tell` by stacks alone, too."""
     found = job.found()
     pids = {number: own_pid(ProcFs(), rank.stat.pid) for number, rank in found.items()}
     assert pids == dict(job.pids), job.output.read_text(errors="replace")
