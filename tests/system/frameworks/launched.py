@@ -6,10 +6,12 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from agent.deadline import Deadline, ThreadPool
 from agent.find.choose_ranks import Rank
@@ -90,10 +92,14 @@ def _wait(process: "subprocess.Popen[bytes]", said: Path, output: Path, ranks: i
 
 
 def _end(process: "subprocess.Popen[bytes]", entry: bytes) -> None:
-    """Kill all of it; launchers first, which would start ranks again."""
+    """Kill all of it; launchers first, which would start ranks again. Some of Ray's overwrite their environment."""
     until = time.monotonic() + END_SECONDS
+    below = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.send_signal(signal.SIGKILL)
     process.wait()
+    for each in below:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     while left := list(marked(entry)):
         assert time.monotonic() < until, f"processes {left} outlived SIGKILL"
         for pid in left:
