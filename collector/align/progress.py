@@ -211,14 +211,13 @@ def _woke(view: RankView) -> bool:
 def _still_seconds(view: RankView) -> float:
     """Return how long a rank has stood still at the last look: a few steps between two looks leave few traces.
 
-    A rank that uses CPU time may be a waiter that spins, and one that polls a lock file wakes for that alone. That
-    somebody watched it move then tells nothing.
+    Who watched between the looks tells, too, but of the main thread. One that uses CPU time may be a waiter that spins,
+    one that polls a lock file wakes for that alone, and where another thread trains it says nothing.
     """
-    still = 0.0
+    still, watch_tells = 0.0, view.apart is None and not _only_polls(view)
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        moved = idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b)
-        if idle is not None and moved and not _only_polls(view):
+        if watch_tells and idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b):
             return still + idle
         still += apart
     return still
