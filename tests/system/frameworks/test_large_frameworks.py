@@ -18,7 +18,7 @@ def test_ray_train(tmp_path: Path) -> None:
     """The training loop runs in a thread; the main thread of a worker waits for Ray."""
     python = python_with("ray[train]")
     with launched((python, str(PROGRAMS / "ray_train.py")), tmp_path, env=RAY) as job:
-        assert_found_and_named(job, stacks_tell=False)  # the watch over its main thread used to hide them: try again
+        assert_found_and_named(job, stacks_tell=False)  # without records its wait counted as 0.1 s
 
 
 def test_hugging_face_trainer(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_hugging_face_trainer(tmp_path: Path) -> None:
     python = python_with("transformers")
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))
     with launched((python, *torchrun, str(PROGRAMS / "hf_trainer.py"), str(tmp_path)), tmp_path) as job:
-        assert_found_and_named(job, stacks_tell=False)  # the watch over its main thread used to hide them: try again
+        assert_found_and_named(job)
 
 
 def test_deepspeed(tmp_path: Path) -> None:
