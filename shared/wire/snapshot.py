@@ -10,6 +10,7 @@ from shared.value import Value
 from shared.wire.gpus import Gpus
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.log_events import Logs
+from shared.wire.marks import Marks
 from shared.wire.ras import RasLook
 from shared.wire.setup import Setup
 from shared.wire.stacks import Stacks
@@ -253,6 +254,12 @@ class Exited(Value):
     exit_code: int | None = None
     signal: int | None = None
     oom_killed: bool | None = None
+    last_marks: Marks | None = Field(
+        default=None, description="How far it was when the agent last read its memory; None: it never could."
+    )
+    gone_by_ns: int | None = Field(
+        default=None, description="When the agent found that it had ended, Unix nanoseconds; it may have ended before."
+    )
     sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of running ranks with the same parent.")
     sibling_user: str | None = Field(
         default=None, pattern=_USER, description="Owner of those ranks, as in `Identity.user`."

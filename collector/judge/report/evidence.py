@@ -28,6 +28,7 @@ from shared.answer.diagnosis import (
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.ranks import fold, ranks_in_words, unfold
+from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
 from shared.wire.trace import Signature
 
@@ -178,12 +179,24 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
     yield ProcessEvidence(
         ranks=str(view.rank),
-        text=f"rank {view.rank} (pid {exited.pid}) {how}{taken}",
+        text=f"rank {view.rank} (pid {exited.pid}) {how}{taken}{_last_issued(exited)}",
         host=view.host,
         pid=exited.pid,
         exit_code=exited.exit_code,
         signal=exited.signal,
     )
+
+
+def _last_issued(exited: Exited) -> str:
+    """Say what the rank did last, by its memory while it lived: it may have gone on a little after that was read."""
+    if exited.last_marks is None or not exited.last_marks.groups:
+        return ""
+    last = max(exited.last_marks.groups, key=lambda mark: mark.issued_at_ns)
+    number = "" if last.sequence is None else f" #{last.sequence}"
+    text = f"; it was last seen to issue {last.op}{number} of group {last.description or last.group}"
+    if exited.gone_by_ns is not None and exited.gone_by_ns >= last.issued_at_ns:
+        text += f", at most {(exited.gone_by_ns - last.issued_at_ns) / 1e9:.1f} s before it died"
+    return text
 
 
 def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]:
