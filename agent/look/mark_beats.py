@@ -44,11 +44,18 @@ class _Failed:
 class MarkBeats:
     """Reads marks. One caller at a time."""
 
-    def __init__(self, procfs: ProcFs, pool: ThreadPool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        procfs: ProcFs,
+        pool: ThreadPool,
+        *,
+        reader: MarkReader | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._procfs = procfs
         self._pool = pool
         self._clock = clock
-        self._reader = MarkReader(RecorderLocator())
+        self._reader = reader or MarkReader(RecorderLocator())
         self._failed: dict[Key, _Failed] = {}
         self._avoided: frozenset[Key] = frozenset()
         self._late_in: Key | None = None

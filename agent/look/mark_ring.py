@@ -15,7 +15,7 @@ from operator import gt
 from agent.sources.recorder.memory.marks import GroupMark
 from shared.formats.recorder.dump import parse_operation
 from shared.value import whole
-from shared.wire.marks import Mark, Marks
+from shared.wire.trace import LastIssued, Marks
 
 _MOST_GROUPS = 16
 _MOST_TEXT = 128
@@ -83,7 +83,7 @@ class MarkRing:
         if self._read_at is None:
             return None
         latest = sorted(self._places.values(), key=lambda place: place.mark.issued_ns, reverse=True)
-        return Marks(read_at_ns=int(self._read_at * 1e9), groups=tuple(map(_mark_of, latest)))
+        return Marks(read_at_ns=int(self._read_at * 1e9), groups=tuple(map(_told_of, latest)))
 
 
 def _is_ahead(mark: GroupMark, known: GroupMark) -> bool:
@@ -106,9 +106,9 @@ def _shown(text: str) -> str:
     return kept if kept.isprintable() else "".join(c if c.isprintable() else "?" for c in kept)
 
 
-def _mark_of(place: _Place) -> Mark:
+def _told_of(place: _Place) -> LastIssued:
     mark = place.mark
-    return Mark(
+    return LastIssued(
         group=mark.name,
         description=mark.description,
         op=parse_operation(mark.operation)[1],

@@ -23,8 +23,8 @@ from agent.sources.progress_counters import has_moved, take_beat
 from agent.sources.rank_logs import own_log_fds, total_bytes
 from agent.sources.recorder.memory.marks import GroupMark
 from shared.errors import NotPermitted
-from shared.wire.marks import Marks
 from shared.wire.snapshot import Beat, Exited
+from shared.wire.trace import Marks
 
 _GONE_IS_TOLD_SECONDS = 900.0
 _MOST_GONE = 4096

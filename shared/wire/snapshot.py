@@ -10,11 +10,10 @@ from shared.value import Value
 from shared.wire.gpus import Gpus
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.log_events import Logs
-from shared.wire.marks import Marks
 from shared.wire.ras import RasLook
 from shared.wire.setup import Setup
 from shared.wire.stacks import Stacks
-from shared.wire.trace import Trace
+from shared.wire.trace import Marks, Trace
 
 ProcessState = Literal["R", "S", "D", "T", "t", "Z", "X", "I"]
 """State letters of /proc/PID/stat, proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie."""

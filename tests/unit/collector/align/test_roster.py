@@ -10,8 +10,8 @@ from collector.judge.verdict import diagnose
 from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent, Logs
-from shared.wire.marks import Mark, Marks
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
+from shared.wire.trace import LastIssued, Marks
 from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 WAITING = {rank: Seen() for rank in range(4)}
@@ -86,8 +86,8 @@ def test_a_rank_that_the_agent_saw_end_has_exited_with_its_signal() -> None:
 def test_what_a_rank_issued_last_is_told_of_its_death() -> None:
     """By its memory while it lived; where that tells nothing, nothing is said."""
     identity = Identity(job="sim", rank=2, local_rank=2, host="node-a", pid=1002)
-    earlier = Mark(group="0", description="default_pg", op="all_gather", sequence=9, issued_at_ns=10**18, since_ns=0)
-    last = Mark(group="4", description="dp", op="all_reduce", sequence=812, issued_at_ns=10**18 + 1, since_ns=0)
+    earlier = LastIssued(group="0", description="world", op="barrier", sequence=9, issued_at_ns=10**18, since_ns=0)
+    last = LastIssued(group="4", description="dp", op="all_reduce", sequence=812, issued_at_ns=10**18 + 1, since_ns=0)
     marks = Marks(read_at_ns=10**18 + 10**8, groups=(earlier, last))
     exited = Exited(pid=1002, identity=identity, signal=9, last_marks=marks, gone_by_ns=10**18 + 4 * 10**8)
     looks = without(live_looks(waiting_for(2), WAITING), 2, exited=(exited,))
