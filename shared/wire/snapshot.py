@@ -241,6 +241,9 @@ class RankSnapshot(Value):
     watched_for_seconds: float | None = Field(
         default=None, description="How long the agent has watched it at all; None when it did not watch."
     )
+    marks: Marks | None = Field(
+        default=None, description="How far it is and since when, by the agent's beats; None: not watched, or a survey."
+    )
 
 
 class Exited(Value):

@@ -1,7 +1,7 @@
 """Step 10, first half: every finding names its evidence. Each function turns one kind of fact into evidence."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from collector.align.groups.rank_sequences import NONE
 from collector.align.groups.wait_edge import Edge
@@ -56,6 +56,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if observations.motion.seconds > 0:
         found.append(_motion(observations))
+    elif observations.motion.idle_seconds:
+        found.append(_watched(observations.motion.idle_seconds))
     return tuple(found)
 
 
@@ -250,6 +252,13 @@ def _stacks(ranks: Sequence[int], observations: Observations) -> list[Evidence]:
         )
         for frames, members in list(together.items())[:MOST_STACKS]
     ]
+
+
+def _watched(idle_seconds: Mapping[int, float]) -> MotionEvidence:
+    """Return what agents saw before the only look."""
+    ranks, seconds = sorted(idle_seconds), round(min(idle_seconds.values()), 1)
+    text = f"their agents had seen {ranks_in_words(ranks)} stand still for at least {seconds:.1f} s before the look"
+    return MotionEvidence(ranks=fold(ranks), text=text, seconds=seconds, moved="", frozen=fold(ranks))
 
 
 def _motion(observations: Observations) -> MotionEvidence:
