@@ -1,7 +1,7 @@
 """Ask all agents about one job: steps 1 to 4 of a sweep (see `sweep.py`).
 
-A few agents look at everything, twice; or once, where they have watched all ranks stand still. Many agents send surveys, and only the ranks that the verdict is about are
-examined in full:
+A few agents look at everything, twice; once, where they have watched all ranks stand still. Many agents send surveys,
+and only the ranks that the verdict is about are examined in full:
 
 1. If the job is named, a survey also shows where its ranks are: no list of ranks is requested first.
 2. A verdict on the survey shows whether it was enough. If agents have watched the ranks make no progress, and a flight
@@ -127,9 +127,9 @@ class SweepPlan:
 
     async def _look_at_few(self, targets: list[AgentAddress]) -> None:
         for _ in range(self._looks, self._question.looks):
-            if self._looks and (
-                await self._think(one_look_will_do) or not await self._wait(self._question.interval_seconds)
-            ):
+            if self._looks and await self._think(one_look_will_do):
+                break
+            if self._looks and not await self._wait(self._question.interval_seconds):
                 break
             targets = await self._look(targets)
         await self._look_deeper()
