@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.deadline import Deadline, ThreadPool
+from agent.find.choose_ranks import FoundRanks, Rank
 from agent.find.process_owner import parse_users
-from agent.find.ranks import FoundRanks, Rank
 from agent.look.debuggers import DEEP_SECONDS, DeepLooker
 from agent.look.looker import Looker
 from agent.look.node import Node

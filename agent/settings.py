@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.server.run import AccessSettings, MostConnections, MostConnectionsPerClient
 
 

@@ -193,7 +193,7 @@ def read_ranks(text: str | None) -> frozenset[int] | None:
     if text is None:
         return None
     from shared.errors import InvalidRankSet
-    from shared.ranks import unfold
+    from shared.rank_sets import unfold
 
     try:
         return frozenset(unfold(text))

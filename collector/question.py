@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.value import Value
 
 SURVEY_ABOVE = 32

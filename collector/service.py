@@ -21,8 +21,8 @@ from collector.gather.asked import RankLists
 from collector.gather.debug_one_rank import look_closely
 from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.values import Silent
+from collector.gather.judge_and_stamp import new_id, rfc3339
 from collector.gather.plan import Gathered
-from collector.gather.sign_diagnosis import new_id, rfc3339
 from collector.gather.sweep import Sweep, find, gather, sweep
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 
 
 def counted(number: int, noun: str) -> str:

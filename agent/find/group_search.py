@@ -2,7 +2,8 @@
 
 1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
    own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or a socket, without which no ranks meet.
-2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched.
+2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, and
+   parents are searched before their children.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
 4. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
@@ -10,7 +11,7 @@
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -31,8 +32,9 @@ _MOST_BYTES = 32 * 1024 * 1024 * 1024
 _MOST_THREADS = 512
 _MOST_SHOWN = 8
 _LEAST_SHARE = 20
-"""A search for a new socket is not repeated before so many times the seconds that it took..."""
+"""A search because of a new socket waits for so many times the seconds that the last one took..."""
 _MOST_DOUBLINGS = 6
+"""...and for twice as many each time that nothing was found, so often."""
 
 Key = tuple[int, int]
 
@@ -57,6 +59,7 @@ class GroupSearch:
         self._known: dict[Key, _Searched] = {}
         self._forbidden: dict[Key, Stat] = {}
         self._unfinished: dict[Key, Stat] = {}
+        self._forked_from: dict[Key, Key] = {}
         self.reading: Key | None = None
 
     @property
@@ -76,33 +79,36 @@ class GroupSearch:
         self._avoided &= living
         self._known = {key: known for key, known in self._known.items() if key in living}
         self._forbidden = {key: stat for key, stat in self._forbidden.items() if key in living}
-        self._unfinished = {}
         if not self._procfs.is_real:
             return []
+        self._forked_from = dict(_forks(listing))
         found = [
             stat
             for stat in lister.with_torch(listing)
-            if self._is_due(stat, listing) and not is_launcher(lister.arguments(stat))
+            if self._is_due(stat) and not is_launcher(lister.arguments(stat))
         ]
-        return sorted(found, key=lambda stat: (stat.pid in listing.candidates, stat.pid))
+        self._unfinished = {key: stat for key, stat in self._unfinished.items() if key in map(_key, found)}
+        return sorted(found, key=lambda stat: (stat.pid in listing.candidates, stat.start_ticks, stat.pid))
 
-    def search(self, stats: Iterable[Stat], deadline: Deadline) -> None:
+    def search(self, stats: Sequence[Stat], deadline: Deadline) -> None:
         """Search these processes until the deadline."""
+        self._unfinished = {_key(stat): stat for stat in stats}
         for stat in stats:
             if deadline.left() <= 0:
-                self._unfinished[_key(stat)] = stat
-                continue
+                return
             self.reading = _key(stat)
             try:
-                self._search(stat, deadline)
+                if not self._is_fork_of_rank(stat):
+                    self._search(stat, deadline)
             except Gone:
                 self._known.pop(_key(stat), None)
             except NotPermitted:
                 self._forbidden[_key(stat)] = stat
             except Unavailable:
-                self._unfinished[_key(stat)] = stat
+                continue
             finally:
                 self.reading = None
+            self._unfinished.pop(_key(stat), None)
 
     def missing(self, listing: Listing) -> tuple[Missing, ...]:
         """Tell of processes of which it is not known whether they are ranks."""
@@ -120,9 +126,9 @@ class GroupSearch:
             ),
         )
 
-    def _is_due(self, stat: Stat, listing: Listing) -> bool:
+    def _is_due(self, stat: Stat) -> bool:
         key = _key(stat)
-        if key in self._avoided or key in self._forbidden or self._is_fork(stat, listing):
+        if key in self._avoided or key in self._forbidden or self._is_fork_of_rank(stat):
             return False
         known = self._known.get(key)
         try:
@@ -135,12 +141,11 @@ class GroupSearch:
             return bool(threads or sockets)
         return bool(threads - known.threads) or (bool(sockets - known.sockets) and time.monotonic() >= known.next_at)
 
-    def _is_fork(self, stat: Stat, listing: Listing) -> bool:
-        """Step 2. A program that is executed gets a stack of its own place."""
-        above = listing.stats.get(stat.parent_pid)
-        known = None if above is None else self._known.get(_key(above))
-        forked = above is not None and above.stack_address == stat.stack_address != 0
-        return forked and known is not None and known.group is not None
+    def _is_fork_of_rank(self, stat: Stat) -> bool:
+        """Step 2."""
+        above = self._forked_from.get(_key(stat))
+        known = None if above is None else self._known.get(above)
+        return known is not None and known.group is not None
 
     def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
         with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:
@@ -179,6 +184,14 @@ class GroupSearch:
 
 def _key(stat: Stat) -> Key:
     return stat.pid, stat.start_ticks
+
+
+def _forks(listing: Listing) -> Iterator[tuple[Key, Key]]:
+    """Iterate over forks with their parents: what executes a program gets a stack at another place."""
+    for stat in listing.stats.values():
+        above = listing.stats.get(stat.parent_pid)
+        if above is not None and above.stack_address == stat.stack_address != 0:
+            yield _key(stat), _key(above)
 
 
 def _told(stats: list[Stat], reason: Reason, text: str) -> tuple[Missing, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.deadline import Deadline, Late
 from agent.errors import Gone, Unavailable, missing_for
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.look.looker import Looker
 from agent.proc.credentials import require_below
 from agent.sources.look_context import LookContext

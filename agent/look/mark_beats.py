@@ -15,7 +15,7 @@ from itertools import islice
 
 from agent.deadline import Deadline, Late, ThreadPool
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader

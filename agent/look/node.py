@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
 from agent.errors import missing_for
+from agent.find.choose_ranks import FoundRanks, discover
 from agent.find.group_search import GroupSearch, Key
 from agent.find.pending_launchers import waiting_launchers
 from agent.find.process_owner import owner_of
 from agent.find.processes import Lister, Listing
-from agent.find.ranks import FoundRanks, discover
 from agent.look.mark_beats import MarkBeats
 from agent.look.progress_watch import Watch
 from agent.proc.procfs import ProcFs, Stat
 from shared.missing import Missing, Reason
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.wire.snapshot import Identity
 
 _FIND_SECONDS = 2.0

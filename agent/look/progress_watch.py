@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from agent.errors import Gone
+from agent.find.choose_ranks import FoundRanks, Rank, exited_from
 from agent.find.processes import Listing
-from agent.find.ranks import FoundRanks, Rank, exited_from
 from agent.look.mark_ring import MarkRing
 from agent.proc.exit_status import HeldProcess, read_status
 from agent.proc.oom_counts import OomCount, count_at, oom_counts
 from agent.proc.procfs import ProcFs
+from agent.sources.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
-from agent.sources.rank_logs import own_log_fds, total_bytes
 from agent.sources.recorder.memory.marks import GroupMark
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Beat, Exited

@@ -2,7 +2,7 @@
 
 The agent may read every file of the machine; the job may not. So a path is walked component by component
 without following links, the users who started the job must be allowed to enter each directory and to read the file
-(readers.py, file_access.py), and only plain files are opened: a FIFO would block, a device might do something.
+(on_behalf_of.py, file_access.py), and only plain files are opened: a FIFO would block, a device might do something.
 
 A held descriptor has no path to walk: its process could open it again by /proc/self/fd, which asks the file alone.
 """
@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 
 from agent.errors import Unavailable
 from agent.proc.file_access import READ, SEARCH, Reader, permissions_of
+from agent.proc.on_behalf_of import Readers
 from agent.proc.procfs import ProcFs, reading
-from agent.proc.readers import Readers
 from shared.errors import NotPermitted
 from shared.missing import Reason
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from agent.errors import Gone, Unavailable
 from agent.proc.job_files import open_named
+from agent.proc.on_behalf_of import Readers, readers_of
 from agent.proc.procfs import ProcFs, read_bounded
-from agent.proc.readers import Readers, readers_of
 from shared.errors import NotPermitted
 from shared.wire.setup import Versions
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from agent.errors import Gone
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import name_of
 from agent.proc.socket_tables import SocketEntry, Sockets
 from agent.sources.look_context import LookContext

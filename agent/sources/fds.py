@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import name_of
 from agent.proc.mounts import Mount, is_remote
 from agent.proc.procfs import ProcFs

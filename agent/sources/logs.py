@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_held, open_named, read_tail
+from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.proc.readers import readers_of
 from agent.sources.look_context import LookContext
 from agent.sources.source import Answer, LookDepth
 from shared.errors import NotPermitted, UnhangError

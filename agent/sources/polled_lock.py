@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import name_of
 from agent.proc.job_files import open_named
 from agent.proc.mounts import is_remote
-from agent.proc.readers import readers_of
+from agent.proc.on_behalf_of import readers_of
 from agent.sources.fds import describe
 from agent.sources.look_context import LookContext
 from agent.tools.frame_variables import FrameVariables, variables_of_main_thread

@@ -7,13 +7,13 @@ from functools import partial
 
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import lock_holders
 from agent.proc.oom_counts import oom_kills
 from agent.proc.procfs import ProcFs, reading
+from agent.sources.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat
-from agent.sources.rank_logs import own_log_fds, total_bytes
 from agent.sources.source import Answer, LookDepth
 from agent.tools.ptrace_access import trace_obstacle
 from agent.tools.syscall_names import fd_argument, path_argument, syscall_name, takes_lock

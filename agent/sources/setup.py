@@ -5,13 +5,13 @@ from contextlib import suppress
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.find.choose_ranks import Rank
 from agent.find.environment_names import REPORTED
 from agent.find.launchers import is_launcher
-from agent.find.ranks import Rank
 from agent.proc.job_files import open_named
 from agent.proc.library_versions import Loaded, driver_version, read_versions
+from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.proc.readers import readers_of
 from agent.sources.listeners import find_listener
 from agent.sources.look_context import LookContext
 from agent.sources.source import Answer, LookDepth

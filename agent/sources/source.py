@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple, Protocol
 
 from agent.deadline import Deadline
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.sources.look_context import LookContext, size_of
 
 StackMode = Literal["plain", "native", "none"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone, Unavailable, missing_for
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.credentials import require_below
 from agent.sources.look_context import LookContext
 from agent.sources.polled_lock import polled_lock

@@ -16,7 +16,7 @@ from cli.options import (
     verbose_option,
 )
 from cli.terminal import emit, emit_json, note, wants_colour, width
-from shared.commands import copyable
+from shared.shell_commands import copyable
 
 if TYPE_CHECKING:
     from cli.sources.job_source import JobSource, JudgedJob, Wanted

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from shared.answer.diagnosis import Diagnosis, NextStep
-from shared.commands import MOST_CHARACTERS, copyable
+from shared.shell_commands import MOST_CHARACTERS, copyable
 
 # unhang stacks --native --rank 2 -- demo-11214
 _ABOUT_A_JOB = re.compile(

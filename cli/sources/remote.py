@@ -18,11 +18,11 @@ from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, Judg
 from collector.question import Progress, Stage, Step
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.problem import Problem
-from shared.commands import listed
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.server.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
 from shared.server.tokens import TokenFile
+from shared.shell_commands import listed
 from shared.wire.debug_output import DeepLook
 
 T = TypeVar("T", bound=BaseModel)

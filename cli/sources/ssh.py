@@ -15,7 +15,7 @@ from cli.sources.ssh_round import HostVisit
 from collector.align.expected import Unanswered
 from collector.gather.asked import tell
 from collector.gather.jobs import summarise_jobs, unread_by
-from collector.gather.sign_diagnosis import judge
+from collector.gather.judge_and_stamp import judge
 from collector.question import Progress, Stage, Step
 from shared.errors import InvalidInput
 from shared.wire.debug_output import DeepLook

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.commands import shell_words
 from shared.errors import InvalidSettings
+from shared.shell_commands import shell_words
 
 LARGEST_ZIPAPP = 64 * 1024 * 1024
 

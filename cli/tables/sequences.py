@@ -6,7 +6,7 @@ from collector.show.text.frames import place_text
 from collector.show.text.printable import printable
 from collector.show.text.waits import folded, group_text, ranks_text
 from collector.show.views import SequencesView
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 
 _HEADS = ("RANKS", "ISSUED", "COMPLETED", "PENDING", "OPERATION", "")
 

@@ -18,8 +18,8 @@ from collector.agents.pods_of_ranks import JobPlaces, places_of
 from collector.align.expected import NodesAsked, Unanswered
 from collector.align.pod_places import Places, PodFacts, RankPlace
 from collector.gather.job_nodes import of_the_job, short_name, without_agent, without_ranks
+from collector.gather.judge_and_stamp import judge
 from collector.gather.namesakes import lists_apart
-from collector.gather.sign_diagnosis import judge
 from collector.gather.sweep import Sweep
 from collector.judge.report.pod_names import named
 from shared.answer.diagnosis import Diagnosis

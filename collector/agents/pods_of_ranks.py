@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from collector.agents.agent_source import PodPlace
-from shared.ranks import FoldedRanks, fold
+from shared.rank_sets import FoldedRanks, fold
 from shared.value import Value
 from shared.wire.snapshot import Identity
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from shutil import which
 
 from collector.agents.agent_source import MOST_SIGHTINGS, Sighting, SourceReading, address_at
-from collector.agents.subprocess import run_program
+from collector.agents.site_program import run_program
 from collector.gather.failures import NoAnswer
 from collector.hostlists import parse_hostlist
 from shared.errors import InvalidHostlist, quoted

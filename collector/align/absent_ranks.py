@@ -11,7 +11,7 @@ from dataclasses import replace
 from collector.align.expected import Expected, NodesAsked
 from collector.align.processes import MOST_RANKS
 from collector.align.roster import Presence, RankView
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from collector.align.absent_ranks import ended_ranks, of_files, views_of_absent
 from collector.align.expected import Expected
-from collector.align.logs.rank_log_lines import logged_communicators, unowned_events
+from collector.align.logs.unowned_lines import logged_communicators, unowned_events
 from collector.align.node_clocks import clocks_off
 from collector.align.processes import (
     MOST_RANKS,

@@ -7,7 +7,7 @@ from collector.align.expected import Expected
 from collector.align.roster import Presence, RankView, Roster
 from shared.answer.diagnosis import Coverage, Gap
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import NodeSnapshot
 
 _SOURCES = ("process", "stacks", "recorder", "fds", "logs")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from collector.align.pod_places import Places
 from shared.missing import Missing
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.value import Value
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from collector.align.expected import Expected
 from collector.align.processes import MOST_RANKS
 from shared.answer.diagnosis import Conflict
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.job_names import goes_by, with_job_name
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankSnapshot
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from collector.align.expected import Expected
 from shared.answer.diagnosis import Conflict
 from shared.missing import Missing
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.wire.trace import State, Trace
 

@@ -10,7 +10,7 @@ from collector.align.expected import Expected, Neighbour
 from collector.align.processes import MOST_RANKS
 from shared.answer.checks import Check, CheckId, Severity
 from shared.plural import either
-from shared.ranks import fold, ranks_in_words
+from shared.rank_sets import fold, ranks_in_words
 from shared.wire.gpus import Gpu, Gpus
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Fds, Identity, NodeSnapshot, RankSnapshot

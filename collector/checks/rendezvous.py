@@ -17,7 +17,7 @@ from collector.checks.facts import (
 )
 from shared.answer.checks import Check, CheckId, Severity
 from shared.plural import ranks_with
-from shared.ranks import fold, ranks_in_words, unfold
+from shared.rank_sets import fold, ranks_in_words, unfold
 
 _AS_ONE = "start all nodes with the same --nnodes, --rdzv-id and --rdzv-endpoint HEAD:29500, and without --standalone"
 _ANEW_SECONDS = 60.0

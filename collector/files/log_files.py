@@ -19,7 +19,7 @@ from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events
 from shared.formats.logs.writers import Naming, naming_of
 from shared.missing import Missing, Reason
-from shared.ranks import MOST_RANKS
+from shared.rank_sets import MOST_RANKS
 from shared.redaction.redact import redact_lines
 from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
 from shared.wire.nccl_calls import LoggedCommunicator

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 
 from shared.formats.recorder.dump import rank_of_file_name
-from shared.ranks import MOST_RANKS
+from shared.rank_sets import MOST_RANKS
 from shared.wire.stacks import Stacks
 
 _SUFFIXES = re.compile(r"(?:\.(?:json|txt|log|out|err|pkl|pickle|pyspy|py-spy|stacks?|traces?|dump))+$", re.IGNORECASE)

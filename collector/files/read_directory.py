@@ -42,7 +42,7 @@ from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
 from collector.files.what_was_read import Taken, files_read
 from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION
-from shared.answer.diagnosis import FileRead
+from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from collector.files.sniff import FileKind
-from shared.answer.diagnosis import FileRead
+from shared.answer.files_read import FileRead
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import NodeSnapshot
 

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from collector.align.job_owner import exited_apart
-from shared.commands import listed
 from shared.errors import InvalidInput, quoted
+from shared.shell_commands import listed
 from shared.wire.job_names import goes_by, qualified, with_job_name
 from shared.wire.snapshot import Identity, RankList
 

@@ -34,7 +34,7 @@ from collector.judge.next_looks import (
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.wire.snapshot import NodeSnapshot, RankList
 
 T = TypeVar("T")

@@ -23,12 +23,12 @@ from collector.gather.clock_offsets import clocks_apart
 from collector.gather.fanout.fanout import Fanout
 from collector.gather.job_nodes import NodesOf
 from collector.gather.jobs import JobSummary, summarise_jobs, unread_by
+from collector.gather.judge_and_stamp import judge
 from collector.gather.plan import FIND_SECONDS, Gathered, SweepPlan
-from collector.gather.sign_diagnosis import judge
 from collector.hostlists import AgentAddress
 from collector.question import Progress, Question, Stage, Step
 from shared.answer.diagnosis import Diagnosis, NextStep
-from shared.commands import listed
+from shared.shell_commands import listed
 from shared.wire.snapshot import NodeSnapshot, RankList
 
 

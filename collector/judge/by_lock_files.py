@@ -19,7 +19,7 @@ from collector.judge.fault import Fault
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Certainty, Kind
 from shared.plural import either, ranks_with
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import PolledLock, RankSnapshot
 
 

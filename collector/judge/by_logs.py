@@ -37,7 +37,7 @@ from collector.judge.logs.vote import Opinion, Witness
 from collector.judge.logs.watchdog import opinions_by_counters
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
 from shared.answer.words import Certainty, Kind
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 
 _ORDER = tuple(Witness)
 _MOST_GROUND = 24

@@ -33,7 +33,7 @@ from shared.answer.diagnosis import AbsenceEvidence
 from shared.answer.words import Cause, Certainty, Kind
 from shared.missing import Reason
 from shared.plural import either, ranks_with
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.ras import RasStatus
 from shared.wire.trace import Signature
 

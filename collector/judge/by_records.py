@@ -9,9 +9,9 @@ from collector.align.observations import Observations
 from collector.judge.certainty import of_mismatch
 from collector.judge.fault import Fault, kind_of
 from collector.judge.records.call_order import CallOrders
+from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.records.deadlock import circle_fault
-from collector.judge.records.find_mismatch import disputes_of
-from collector.judge.records.mismatch import Mismatch
+from collector.judge.records.disputes import disputes_of
 from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
 from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded

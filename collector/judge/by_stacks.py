@@ -16,14 +16,14 @@ from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import is_majority
-from collector.judge.apart import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import of_outsiders
+from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, kind_of
 from collector.judge.records.unrecorded_waits import makes_group, outsiders
 from shared.answer.words import Cause, Certainty, Kind
 from shared.plural import ranks_with
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Fds
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")

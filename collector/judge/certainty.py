@@ -15,7 +15,7 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.judge.fault import Fault, left_out
-from collector.judge.records.mismatch import Mismatch
+from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.words import Certainty, Kind
 
 

@@ -8,7 +8,7 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge, age_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
-from collector.judge.records.mismatch import Mismatch
+from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence, GroupRef, Link
 from shared.answer.words import Cause, Certainty, Kind
 from shared.wire.snapshot import PolledLock

@@ -24,7 +24,7 @@ from collector.judge.report.sentences import Interpretation
 from collector.judge.verdict import read
 from shared.answer.words import Verdict
 from shared.plural import either
-from shared.ranks import ranks_in_words, unfold
+from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Frame
 
@@ -142,8 +142,8 @@ def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[
     known: set[tuple[Frame, ...]] = set()
     for view in roster.present():
         pid = None if view.identity is None else view.identity.pid
-        if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING:
-            continue
+        if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING or view.apart is not None:
+            continue  # of another thread than the main one nothing native is read
         activity = activities[view.rank]
         if _unclear(activity) or view.native_stacks is not None:
             alike.setdefault(activity.frames, []).append((view.host, pid))

@@ -10,7 +10,7 @@ from collector.align.thresholds import is_majority
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import SequenceEvidence
 from shared.plural import counted, ranks_with
-from shared.ranks import fold, ranks_in_words
+from shared.rank_sets import fold, ranks_in_words
 from shared.wire.ras import RasStatus
 
 BLIND = "NCCL RAS counts launches: it sees no sends, no receives and nothing that a CUDA graph replays"

@@ -15,7 +15,7 @@ from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from shared.answer.words import Certainty, Kind
 from shared.plural import either
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 
 _MOST_HOSTS = 6
 

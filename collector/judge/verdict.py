@@ -7,7 +7,7 @@ the modules that take them:
  1. Account for every rank: seen, stopped, ended, unreachable with its node, or absent.      accounting, absent_ranks
  2. Did anything move? By marks, stacks and beats, and by the job's own rhythm.              progress, slow/
  3. Line up each group by (lane, sequence), inferring members where no dump names them.      process_groups
- 4. Same sequence, different signature: the minority against the majority.                   find_mismatch, mismatch
+ 4. Same sequence, different signature: the minority against the majority.                   disputes, compare_sequences
  5. Who waits for whom, by record; what the record cannot hold, by stack.                   wait_edges, unrecorded_waits
  6. Follow the edges to the root; a cycle is a deadlock.                                     wait_graph, roots, deadlock
  7. All issued, none completed: stuck together, and nobody is blamed for it.                 stuck_together
@@ -57,11 +57,11 @@ from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks, may_be_slow
 from collector.judge.certainty import tempered, unproven
 from collector.judge.fault import Fault
-from collector.judge.hardware.apply import with_endings, with_nodes
 from collector.judge.hardware.descriptors import under_way, with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
+from collector.judge.hardware.refine_faults import with_endings, with_nodes
 from collector.judge.ras_lag import doubt_of, with_counts
-from collector.judge.records.find_mismatch import settled_disputes_of
+from collector.judge.records.disputes import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.records.wait_edges import find_edges
 from collector.judge.report.findings import cause_of, finding_of, sampled_finding, straggler_finding
@@ -79,7 +79,7 @@ from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Conflict, Diagnosis, Finding
 from shared.answer.words import Kind, Verdict
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
 

@@ -14,12 +14,12 @@ from collector.align.job_owner import one_users
 from collector.align.stacks.other_stacks import OtherStacks, other_stacks
 from collector.align.stacks.stack_classes import StackNode, merge_tree, stack_classes
 from collector.checks.all import check_job
-from collector.judge.records.find_mismatch import disputes_of
+from collector.judge.records.disputes import disputes_of
 from shared.answer.checks import Check
 from shared.answer.diagnosis import Contract, StackClass
 from shared.formats.logs.writers import rank_of_line
 from shared.missing import Missing
-from shared.ranks import FoldedRanks, fold, unfold
+from shared.rank_sets import FoldedRanks, fold, unfold
 from shared.wire.log_events import LogEvent, Logs
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Fds, NodeSnapshot, RankSnapshot

@@ -1,4 +1,4 @@
-"""The table of layouts: `agent/sources/recorder/layouts.json`, which the agent reads ranks' memory by.
+"""The table of layouts: `agent/proc/memory/torch_layouts.json`, which the agent reads ranks' memory by.
 
     {"format": 1,
      "symbols": {"recorder": [names], "gloo": [names], "registry": [names], "nccl": [names], "mpi": [names], ...},
@@ -26,7 +26,7 @@ from typing import NamedTuple, TypedDict
 
 from deploy.layouts.probe import Structure
 
-TABLE = Path("agent/sources/recorder/layouts.json")
+TABLE = Path("agent/proc/memory/torch_layouts.json")
 FORMAT = 1
 _STRINGS = {True: "new", False: "old"}
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.value import Value
 
 

@@ -9,9 +9,10 @@ from pydantic import ConfigDict, Field
 
 from shared import SCHEMA_VERSION
 from shared.answer.checks import Check
+from shared.answer.files_read import FileRead
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.value import Value
 
 
@@ -280,7 +281,7 @@ class Finding(Contract):
 
 
 class StackClass(Contract):
-    """Ranks whose main threads are at the same place."""
+    """Ranks at the same place, by the thread that trains: usually the main one."""
 
     ranks: FoldedRanks
     frames: tuple[Place, ...] = Field(description="Outermost first.")
@@ -304,17 +305,6 @@ class Coverage(Contract):
     with_stacks: int = 0
     with_trace: int = 0
     missing: tuple[Gap, ...] = ()
-
-
-class FileRead(Contract):
-    """What was read of one file, and what of it told anything."""
-
-    path: str
-    kind: str = Field(description="What it was taken for: `log`, `flight record`, `kernel log` …")
-    lines: int | None = Field(default=None, description="Lines read; None where it is not of lines.")
-    recognised: int | None = Field(default=None, description="How many of them are of a kind that tells something.")
-    telling: tuple[str, ...] = Field(default=(), description="The last of these lines, secrets redacted.")
-    note: str = Field(default="", description="Why they do not suffice by themselves; empty where nothing is to say.")
 
 
 class Conflict(Contract):

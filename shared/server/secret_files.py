@@ -4,8 +4,8 @@ import os
 import stat
 from pathlib import Path
 
-from shared.commands import copyable
 from shared.errors import InvalidSettings
+from shared.shell_commands import copyable
 
 Stamp = tuple[int, int, int, int]
 """What changes when a file does: its times of change, its inode and its size."""

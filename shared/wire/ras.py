@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.value import Column, Value
 
 

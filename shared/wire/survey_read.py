@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter
 
 from shared.missing import Missing, Reason
-from shared.ranks import out_of_steps
+from shared.rank_sets import out_of_steps
 from shared.value import made, unpacked
 from shared.wire.columns import blank, by_owner, fields_of, pick
 from shared.wire.gpus import Gpu, GpuProcess, Gpus

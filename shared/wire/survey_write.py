@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from shared.missing import Missing
-from shared.ranks import fold_in_steps, unfold
+from shared.rank_sets import fold_in_steps, unfold
 from shared.value import Value, packed
 from shared.wire.columns import Columns, blank, columns_of
 from shared.wire.gpus import Gpus

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from shared.ranks import FoldedRanks
+from shared.rank_sets import FoldedRanks
 from shared.value import Column, Value, is_within
 from shared.wire.stacks import Frame
 

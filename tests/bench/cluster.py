@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil
 
-from shared.ranks import fold
+from shared.rank_sets import fold
 from tests.bench.jobs import REPOSITORY, wait_for
 from tests.bench.simulated.farm import Farm, agents
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob

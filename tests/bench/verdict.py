@@ -12,7 +12,7 @@ from statistics import median
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.missing import Missing, Reason
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.wire.trace import Group, Signature, State, Trace
 

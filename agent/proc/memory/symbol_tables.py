@@ -19,8 +19,8 @@ from agent.errors import Unavailable
 from agent.proc.job_files import open_mapped
 from agent.proc.memory.elf_image import Read, build_id_in_file
 from agent.proc.memory.mappings import LoadedFile
+from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.proc.readers import readers_of
 from shared.missing import Reason
 
 _MOST_SECTIONS = 4096

@@ -3,7 +3,7 @@
 RAS answers for a job and not for a rank, so this is asked once for a node, after its ranks have been looked at:
 
 1. Find the endpoints: the RAS sockets that ranks themselves listen on, each in its network namespace.
-2. Ask nobody whom asking may harm (ras_gate.py).
+2. Ask nobody whom asking may harm (`known_crashes.py`).
 3. Ask until every rank's process is among those that some answer reports. Processes of one user share an endpoint, so
    another job may answer, or a stopped process, which never does.
 
@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone, Unavailable, missing_for
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.library_versions import NcclVersions
 from agent.proc.procfs import ProcFs
 from agent.sources.logs import own_pid

@@ -5,10 +5,10 @@ import os
 import re
 
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
+from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.proc.readers import readers_of
 from agent.sources.logs import own_pid
 from shared.errors import NotPermitted
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from shared.errors import InvalidInput, quoted
 from shared.json_bounds import load_json
-from shared.ranks import MOST_RANKS, fold
+from shared.rank_sets import MOST_RANKS, fold
 from shared.value import whole
 from shared.wire.trace import Group, Trace
 

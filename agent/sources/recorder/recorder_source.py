@@ -12,13 +12,14 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
+from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.proc.readers import readers_of
 from agent.sources.logs import own_pid
 from agent.sources.look_context import LookContext
 from agent.sources.recorder.memory.locator import RecorderLocator
@@ -77,7 +78,7 @@ class RecorderSource:
         found = self._from_memory(rank, procfs, question, deadline)
         server = _find_server(rank, procfs)
         if server is None:
-            trace = _or_raise(found, why_no_server(procfs, rank))
+            trace = found if isinstance(found, Trace) else _raise(found, procfs, rank)
         else:
             trace = self._with_server(found, server, rank, procfs, question, deadline)
             with self._memory.parsing(deadline):
@@ -136,14 +137,12 @@ class RecorderSource:
                 return _parse(body)
 
 
-def _or_raise(found: Trace | Unavailable | NotPermitted, otherwise: str) -> Trace:
-    """Return what was read, or raise why it was not, with what could be done otherwise."""
-    if isinstance(found, Trace):
-        return found
-    if isinstance(found, NotPermitted):
-        raise NotPermitted(f"{found}; {otherwise}")
-    reason = Reason.NOT_ENABLED if found.reason in (Reason.NOT_FOUND, Reason.GONE) else found.reason
-    raise Unavailable(reason, f"{found}; {otherwise}")
+def _raise(why: Unavailable | NotPermitted, procfs: ProcFs, rank: Rank) -> NoReturn:
+    """Raise why a rank's memory was not read, with what could be done otherwise if that is not a matter of rights."""
+    if isinstance(why, NotPermitted):
+        raise why
+    reason = Reason.NOT_ENABLED if why.reason in (Reason.NOT_FOUND, Reason.GONE) else why.reason
+    raise Unavailable(reason, f"{why}; {why_no_server(procfs, rank)}")
 
 
 def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> None:

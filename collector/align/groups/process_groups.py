@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from collector.align.groups.rank_sequences import Cutter, Lane, cutters_for
+from collector.align.groups.lanes import Cutter, Lane, cutters_for
 from collector.align.roster import Roster
 from shared.answer.diagnosis import GroupRef
 from shared.formats.recorder.coalesced import COALESCED
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 from shared.wire.trace import Record, Trace
 
 _T = TypeVar("_T")

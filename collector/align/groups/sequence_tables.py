@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
+from collector.align.groups.lanes import NONE, Lane
 from collector.align.groups.process_groups import GroupView
-from collector.align.groups.rank_sequences import NONE, Lane
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import activity_of, is_user_frame, place
 from shared.answer.diagnosis import Contract, GroupRef, Place
-from shared.ranks import FoldedRanks, fold
+from shared.rank_sets import FoldedRanks, fold
 from shared.wire.trace import Record, Signature
 
 

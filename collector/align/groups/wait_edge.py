@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from collector.align.groups.process_groups import GroupView
 from collector.align.stacks.activity import place
 from shared.answer.diagnosis import Wait
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.stacks import Frame
 from shared.wire.trace import Signature
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from collector.align.logs.attributed_lines import Statements
 from collector.align.observations import Observations
 from shared.answer.diagnosis import GroupRef
-from shared.ranks import MOST_RANKS, fold
+from shared.rank_sets import MOST_RANKS, fold
 from shared.wire.log_events import LogEvent
 
 

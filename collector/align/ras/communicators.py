@@ -12,7 +12,7 @@ from itertools import pairwise
 from collector.align.ras.process_ranks import ProcessesOfRanks, world_of
 from collector.align.thresholds import RAS_REPORTS_APART_NS
 from shared.answer.diagnosis import GroupRef
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 from shared.wire.ras import Communicator, Launched, RasNetwork, RasStatus
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 

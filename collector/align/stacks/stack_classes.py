@@ -14,7 +14,7 @@ from collector.align.expected import Expected
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of, place
 from shared.answer.diagnosis import Contract, Place, StackClass
-from shared.ranks import FoldedRanks, fold
+from shared.rank_sets import FoldedRanks, fold
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
 

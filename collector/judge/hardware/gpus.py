@@ -8,7 +8,7 @@ from collector.align.observations import Observations
 from collector.align.roster import RankView
 from shared.answer.diagnosis import Conflict, Finding, GpuEvidence
 from shared.answer.words import Cause
-from shared.ranks import fold, ranks_in_words
+from shared.rank_sets import fold, ranks_in_words
 from shared.wire.gpus import Gpu
 
 Instance = tuple[int, str]

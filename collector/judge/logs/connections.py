@@ -17,7 +17,7 @@ from collector.judge.fault import kind_of
 from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
 from shared.answer.words import Cause, Kind
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16

@@ -13,7 +13,7 @@ from collector.judge.logs.vote import Opinion, Witness, line_of
 from collector.judge.logs.watchdog import MOST_LINES
 from shared.answer.diagnosis import GroupRef, LogEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
-from shared.ranks import fold, ranks_in_words
+from shared.rank_sets import fold, ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _Facts = tuple[str, str, str, str]

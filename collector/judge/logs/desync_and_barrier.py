@@ -13,7 +13,7 @@ from collector.judge.logs.watchdog import INSIDE, MOST_LINES
 from shared.answer.diagnosis import Evidence
 from shared.answer.words import Kind
 from shared.plural import ranks_with
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _Said = tuple[int | None, LogEvent]

@@ -17,7 +17,7 @@ from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
 from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.words import Cause, Kind
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _Said = tuple[int | None, LogEvent]

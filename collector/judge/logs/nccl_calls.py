@@ -18,7 +18,7 @@ from collector.align.logs.attributed_lines import Statements
 from collector.judge.logs.vote import Opinion, Witness
 from shared.answer.diagnosis import Evidence, GroupRef, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
-from shared.ranks import fold, ranks_in_words
+from shared.rank_sets import fold, ranks_in_words
 from shared.wire.nccl_calls import P2P, LoggedCall, LoggedCommunicator
 
 _OPS = {

@@ -13,7 +13,7 @@ from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.plural import ranks_with
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 # torch.distributed.DistBackendError: NCCL error in: …        RuntimeError: [… gloo/transport/tcp/pair.cc:553] …

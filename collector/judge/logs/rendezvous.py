@@ -4,7 +4,7 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.words import Cause, Kind
-from shared.ranks import MOST_RANKS, ranks_in_words
+from shared.rank_sets import MOST_RANKS, ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _Said = tuple[int | None, LogEvent]

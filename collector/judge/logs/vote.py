@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.log_events import LogEvent
 
 

@@ -19,7 +19,7 @@ from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.diagnosis import Evidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
-from shared.ranks import fold, ranks_in_words
+from shared.rank_sets import fold, ranks_in_words
 from shared.wire.log_events import EventKind
 
 _NO_DIVERGENCE = "the available logs show no divergence"

@@ -19,7 +19,7 @@ from collector.judge.records.call_order import CallOrders
 from collector.judge.records.skipped_call import shift_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.words import Cause, Certainty, Kind
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 
 
 def root_faults(

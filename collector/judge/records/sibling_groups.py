@@ -10,8 +10,8 @@ from dataclasses import replace
 from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.groups.signature_rules import Facts, facts_of
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_AGREEING, LEAST_EARLIER
-from collector.judge.records.mismatch import Mismatch
-from shared.ranks import fold
+from collector.judge.records.compare_sequences import Mismatch
+from shared.rank_sets import fold
 from shared.wire.trace import Trace
 
 

@@ -12,9 +12,9 @@ from math import prod
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_EARLIER, is_majority
-from collector.judge.records.mismatch import Mismatch, signature_at
+from collector.judge.records.compare_sequences import Mismatch, signature_at
 from shared.plural import ranks_with
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Signature, Trace
 
 _Sizes = tuple[tuple[int, ...], ...]

@@ -6,7 +6,7 @@ inside the call for N. The stack decides what such a rank is doing; whom it wait
 
 from dataclasses import dataclass, replace
 
-from collector.align.groups.rank_sequences import Lane
+from collector.align.groups.lanes import Lane
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import UNKNOWN, Presence, RankView
@@ -15,7 +15,7 @@ from collector.align.thresholds import LEAST_EARLIER
 from collector.judge.fault import Fault, first_edge, kind_of, left_out
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.words import Cause, Certainty, Kind
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
 
 

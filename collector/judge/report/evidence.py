@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from collector.align.groups.rank_sequences import NONE
+from collector.align.groups.lanes import NONE
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
@@ -11,7 +11,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import exception_of, place, user_call
 from collector.align.stacks.other_threads import thread_evidence
 from collector.judge.fault import Fault
-from collector.judge.records.mismatch import Mismatch
+from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import (
     AbsenceEvidence,
     Evidence,
@@ -27,7 +27,7 @@ from shared.answer.diagnosis import (
 )
 from shared.missing import Reason
 from shared.plural import either, ranks_with
-from shared.ranks import fold, ranks_in_words, unfold
+from shared.rank_sets import fold, ranks_in_words, unfold
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
 from shared.wire.trace import Signature

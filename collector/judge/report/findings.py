@@ -18,7 +18,7 @@ from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
 from shared.answer.words import Cause, Certainty, Kind
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.stacks import Frame
 
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}

@@ -6,7 +6,7 @@ from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
 from shared.answer.words import Cause, Kind
-from shared.commands import WHY_NONE, copyable
+from shared.shell_commands import WHY_NONE, copyable
 from shared.wire.snapshot import PolledLock
 
 _BY_CAUSE = {

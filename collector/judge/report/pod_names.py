@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collector.align.pod_places import Places, PodFacts, RankPlace
 from shared.answer.diagnosis import AbsenceEvidence, Culprit, Diagnosis, Evidence, Finding, NextStep, PodEvidence
 from shared.answer.words import Kind
-from shared.commands import copyable
 from shared.missing import Reason
 from shared.plural import counted, ranks_with
-from shared.ranks import fold
+from shared.rank_sets import fold
+from shared.shell_commands import copyable
 
 _GONE = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING, Kind.RANK_UNREACHABLE, Kind.STARTUP_INCOMPLETE})
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")

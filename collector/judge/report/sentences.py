@@ -8,7 +8,7 @@ from typing import Literal
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
-from collector.judge.records.mismatch import Mismatch, is_compared
+from collector.judge.records.compare_sequences import Mismatch, is_compared
 from collector.judge.report.advice import advice_of_lines
 from collector.judge.report.next_steps import about_job, record_next_time
 from collector.judge.report.restarts import restart_in_words
@@ -16,7 +16,7 @@ from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding, NextStep
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either, ranks_with
-from shared.ranks import ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Exited
 from shared.wire.trace import Signature
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from collector.align.observations import Observations
 from collector.align.stacks.patterns import Doing
 from collector.judge.fault import Fault
+from shared.answer.words import Kind
 
 _NS = 1_000_000_000
 
@@ -12,8 +13,10 @@ _NS = 1_000_000_000
 def since_of(fault: Fault, observations: Observations) -> tuple[str | None, float | None]:
     """Return since when, in RFC 3339, and for how many seconds at the last look at a live job; None: not known.
 
-    Without a record it stands at least so long.
+    Without a record it stands at least so long. A straggler is late in every step, and has no beginning here.
     """
+    if fault.kind is Kind.STRAGGLER:
+        return None, None
     roster = observations.roster
     last = roster.last_look_ns if roster.live else None
     begun = [edge.created_ns - roster.ahead_ns(edge.waiter) for edge in (*fault.edges, *fault.cycle) if edge.created_ns]

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from collector.service import Service
 from shared.errors import InvalidRankSet, UnhangError
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.value import Value
 
 _RANK_SET = "^[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*$"

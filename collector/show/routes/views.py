@@ -29,7 +29,7 @@ from collector.show.views import (
     view_tree,
 )
 from shared.errors import NotFound, quoted
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.server.problem_handlers import problems
 from shared.wire.debug_output import DeepLook, How
 from shared.wire.snapshot import NodeSnapshot

@@ -9,7 +9,7 @@ from collector.show.text.printable import printable
 from collector.show.text.waits import folded, ranks_text
 from shared.answer.diagnosis import Diagnosis, Place, StackClass
 from shared.plural import counted
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 
 MOST_CLASSES = 6
 """Classes shown in a verdict, beside those that hold a culprit."""

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from collector.show.text.layout import Line, Style, paragraph
 from collector.show.text.printable import printable
 from collector.show.text.waits import ranks_text
-from shared.answer.diagnosis import Conflict, Coverage, FileRead, Gap
+from shared.answer.diagnosis import Conflict, Coverage, Gap
+from shared.answer.files_read import FileRead
 from shared.plural import counted
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 
 MOST_FILES = 20
 """Files of which is said what was read."""

@@ -19,7 +19,7 @@ from shared.answer.diagnosis import (
     StackEvidence,
     WaitEvidence,
 )
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 
 MOST_EVIDENCE = 12
 """Pieces shown of one finding."""

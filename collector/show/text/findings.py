@@ -16,7 +16,7 @@ from collector.show.text.waits import (
 from shared.answer.diagnosis import Culprit, Finding, Link, LinkEnd, NextStep, Place, Where
 from shared.answer.words import Certainty, Kind
 from shared.plural import either
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 
 MEANING = {
     Certainty.PROVEN: "sequence numbers or process state show it directly",

@@ -14,7 +14,7 @@ from collector.show.text.printable import printable, shortened
 from collector.show.text.waits import folded
 from shared.answer.diagnosis import Place, StackClass
 from shared.plural import counted
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 
 SPEEDSCOPE_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 """The format's name for itself; a viewer at hand reads the file, nothing is fetched."""

@@ -6,7 +6,7 @@ from collector.show.text.frames import place_text
 from collector.show.text.layout import Line, Span, Style, columns_of, line, pad
 from collector.show.text.printable import display_width, printable
 from shared.answer.diagnosis import Finding, GroupRef, Wait, WaitEvidence
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 
 MOST_WAITS = 12
 """Lines of one table. More are counted, not shown."""

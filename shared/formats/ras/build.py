@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from shared.errors import InvalidInput
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.ras import Communicator, Launched, Peer, RasNetwork, RasStatus, StatusRanks
 
 MOST_COMMUNICATORS = 65_536

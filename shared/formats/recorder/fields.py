@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from shared.errors import UnreadableDump, quoted
-from shared.ranks import MOST_RANKS, fold
+from shared.rank_sets import MOST_RANKS, fold
 from shared.value import whole
 from shared.wire.trace import State
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.trace import Group
 
 PER_NODE = 8

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.wire.gpus import Gpu, GpuProcess, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot

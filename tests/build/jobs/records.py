@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from collector.align.expected import Expected
 from shared.answer.diagnosis import Diagnosis
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import COLUMNS, Group, Signature, State, Trace

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from shared.missing import Missing, Reason
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import Beat, Identity, NodeSnapshot, Process, RankSnapshot
 from shared.wire.stacks import Frame, Stacks, Thread
 from shared.wire.trace import COLUMNS, Group, Signature, State, Trace

@@ -11,7 +11,7 @@ from collector.align.expected import Expected, Unanswered
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.missing import Missing, Reason
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import Child, Exited, Fds, MountUse, NodeSnapshot, Process, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.dumps import CASES, GLOO, snapshots_of

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.deadline import Deadline
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.source import LookDepth, Source

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from agent.find.choose_ranks import FoundRanks, Rank, discover
 from agent.find.processes import Lister
-from agent.find.ranks import FoundRanks, Rank, discover
 from agent.proc.procfs import ProcFs
 
 T = TypeVar("T")

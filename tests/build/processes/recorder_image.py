@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from agent.deadline import Deadline
-from agent.proc.memory.layouts import Layout
 from agent.proc.memory.process_memory import ProcessMemory
+from agent.proc.memory.torch_layouts import Layout
 from agent.sources.recorder.memory.code_objects import _VERSIONS
 
 BASE = 0x10_0000_0000

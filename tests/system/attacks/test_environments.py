@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from agent.find.choose_ranks import discover
 from agent.find.launchers import mistaken
 from agent.find.processes import Lister
-from agent.find.ranks import discover
 from agent.proc.procfs import ProcFs
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose

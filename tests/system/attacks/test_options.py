@@ -18,7 +18,7 @@ from cli.sources.ssh_command import HostQuestion, Way
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis, NextStep
-from shared.commands import MOST_CHARACTERS, copyable, listed
+from shared.shell_commands import MOST_CHARACTERS, copyable, listed
 from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, environment, sleeping_job, unhang
 from tests.build.processes.warm import Done
 from tests.unit.agent.tools.test_core_file import STATUS, made_up

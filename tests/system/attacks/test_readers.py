@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.proc import readers
+from agent.proc import on_behalf_of
 from agent.proc.credentials import has_borrowed_rights, require_own
 from agent.proc.file_access import Reader
+from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.proc.readers import readers_of
 from shared.errors import NotPermitted
 from tests.build.processes.proc_trees import add_process, make_tree
 
@@ -111,7 +111,7 @@ def test_ids_that_our_user_namespace_does_not_know(add: Add, tmp_path: Path, mon
     """All of them are shown as one number, which is nobody's; without such a namespace it is a user's as any other."""
     add(JOB, 1, "65534")
     assert found(tmp_path) == (one(65534),)
-    monkeypatch.setattr(readers, "_sees_all_ids", lambda: False)
+    monkeypatch.setattr(on_behalf_of, "_sees_all_ids", lambda: False)
     assert found(tmp_path) == (Reader(None, None),)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from shared.answer.checks import CheckId
 from shared.answer.words import Kind, Verdict
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from tests.system.e2e.cluster import Cluster
 from tests.system.e2e.jobs import WORLD, ClusterJob, one_rendezvous, ranks_of, two_masters, two_rendezvous
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.deadline import Deadline, ThreadPool
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.look.node import Node
 from agent.proc.procfs import ProcFs
 from cli.sources.one_box import ask

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from agent.proc.memory.layouts import read_layouts
+from agent.proc.memory.torch_layouts import read_layouts
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList
 from shared.wire.survey_write import survey_of

@@ -12,9 +12,9 @@ from agent.deadline import Deadline
 from agent.proc.file_locks import parse_holders
 from agent.proc.memory.elf_image import build_id_in_file
 from agent.proc.memory.elf_symbols import find_vtable
-from agent.proc.memory.layouts import read_layouts
 from agent.proc.memory.mappings import loaded_files, parse_mappings, writable_data
 from agent.proc.memory.symbol_tables import find_symbols
+from agent.proc.memory.torch_layouts import read_layouts
 from agent.proc.mounts import Mounts
 from agent.proc.procfs import ProcFs, parse_stat
 from agent.proc.sock_diag import parse_answer
@@ -53,7 +53,7 @@ from shared.formats.stack_dumps import (
     parse_pyspy_text,
     parse_pystack_text,
 )
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.redaction.redact import redact
 from shared.server.addresses import parse_address, parse_networks
 from shared.wire.snapshot import NodeSnapshot, RankList

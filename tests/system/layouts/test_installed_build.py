@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.layouts.build import read
-from deploy.layouts.table import Layout, layout_of, read_table
+from deploy.layouts.table import Found, Layout, layout_of, read_table
 from deploy.layouts.verify.check import check
 from deploy.layouts.wheels import Installed
 
@@ -32,16 +32,21 @@ def row(installed: Installed) -> Layout:
     return found
 
 
-def test_headers_say_what_the_table_says(installed: Installed, row: Layout) -> None:
-    """Structure by structure; those of NCCL are in the headers of wheels for CUDA alone."""
+@pytest.fixture(scope="module")
+def found(installed: Installed) -> Found:
+    """What its headers and its library tell; the compiler takes ten seconds for it."""
     (found,) = read(installed)
+    return found
+
+
+def test_headers_say_what_the_table_says(found: Found, row: Layout) -> None:
+    """Structure by structure; those of NCCL are in the headers of wheels for CUDA alone."""
     assert found.structures.keys() >= {"recorder", "entry", "status", "traceback", "backend", "gloo", "gloo_options"}
     assert {name: row["structures"].get(name) for name in found.structures} == found.structures
 
 
-def test_symbols_are_known(installed: Installed) -> None:
+def test_symbols_are_known(found: Found) -> None:
     """Those that the agent looks for are in the library."""
-    (found,) = read(installed)
     assert {kind for kind, _ in found.symbols} == {"recorder", "gloo"}
     assert all(name in read_table()["symbols"][kind] for kind, name in found.symbols)
 

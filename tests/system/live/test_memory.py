@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.deadline import Deadline
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.locator import RecorderLocator

@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PROGRAMS = REPOSITORY / "tests" / "programs"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.deadline import Deadline, ThreadPool
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.ras.ras_source import RasSource, RasTargets

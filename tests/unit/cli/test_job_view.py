@@ -7,6 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import unhang as unhang_group
+from cli.sources.job_source import JobNames
+from cli.tables.jobs import jobs_table
+from collector.gather.jobs import summarise_jobs, unread_by
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import RankList
 from tests.build.processes.commands import FIRST, NOBODY, REPOSITORY, SECOND, Job, unhang
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
@@ -40,6 +45,14 @@ def test_no_jobs() -> None:
     """Nothing there is no failure of the list."""
     done = unhang("jobs", env={"UNHANG_AGENT_ONLY_RANKS": str(NOBODY)})
     assert (done.status, done.out.splitlines()[0]) == (0, "no jobs were found")
+
+
+def test_no_jobs_for_somebody_who_may_not_read() -> None:
+    """What could not be read is reported, as a diagnosis does; it is no matter where there are jobs."""
+    hidden = "not allowed to read the environment of 3 Python processes"
+    missing = Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=hidden)
+    lists = [RankList(host="node1", missing=(missing,))]
+    assert hidden in jobs_table(JobNames(jobs=summarise_jobs(lists), unread=unread_by(lists)))
 
 
 def test_stacks_of_one_rank(job: Job) -> None:

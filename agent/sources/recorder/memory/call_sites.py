@@ -9,10 +9,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.proc.memory.containers import Objects
-from agent.proc.memory.layouts import Layout
+from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import Unreadable
+from agent.proc.memory.torch_layouts import Layout
 from agent.sources.recorder.memory.code_objects import CodeObjects
 
 _MOST_FRAMES = 256

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
-from agent.proc.memory.containers import Objects
-from agent.proc.memory.layouts import Layout
+from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import Unreadable
+from agent.proc.memory.torch_layouts import Layout
 from agent.sources.recorder.memory.recorder_object import Implausible, RecorderHeader
 
 _PIECE = 2 * 1024 * 1024

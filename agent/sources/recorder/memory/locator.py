@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.library_versions import read_versions
 from agent.proc.memory.elf_image import NotElf, build_id_in_memory, read_image
-from agent.proc.memory.layouts import Layout, LayoutTable, read_layouts
 from agent.proc.memory.mappings import LoadedFile, loaded_files, read_mappings
 from agent.proc.memory.process_memory import ProcessMemory
 from agent.proc.memory.symbol_tables import SymbolTables
+from agent.proc.memory.torch_layouts import Layout, LayoutTable, read_layouts
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.stripped import find_stripped
 from shared.errors import NotPermitted

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
-from agent.find.ranks import Rank
-from agent.proc.memory.layouts import Layout
+from agent.find.choose_ranks import Rank
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
+from agent.proc.memory.torch_layouts import Layout
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.call_sites import CallSites, Frames
 from agent.sources.recorder.memory.dump_form import dump_of

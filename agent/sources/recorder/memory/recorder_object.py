@@ -7,10 +7,10 @@ Source: torch/csrc/distributed/c10d/FlightRecorder.hpp. The entries are a vector
 from typing import NamedTuple
 
 from agent.errors import Unavailable
-from agent.proc.memory.containers import Objects
-from agent.proc.memory.layouts import Layout
+from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
+from agent.proc.memory.torch_layouts import Layout
 from shared.missing import Reason
 
 _MOST_ENTRIES = 50_000_000

@@ -9,10 +9,10 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from agent.proc.memory.layouts import Layout
 from agent.proc.memory.mappings import LoadedFile, MemoryRegion, writable_data
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
+from agent.proc.memory.torch_layouts import Layout
 from agent.sources.recorder.memory.entries import EntryReader
 from agent.sources.recorder.memory.recorder_object import SwitchedOff, read_header
 

@@ -10,9 +10,9 @@ from subprocess import Popen
 import pytest
 
 from agent.deadline import Deadline, ThreadPool
+from agent.find.choose_ranks import Rank
 from agent.find.group_search import GroupSearch
 from agent.find.processes import Lister
-from agent.find.ranks import Rank
 from agent.find.torch_groups import TorchGroup, find_world
 from agent.look.node import Node
 from agent.proc.memory.mappings import read_mappings

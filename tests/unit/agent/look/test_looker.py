@@ -10,7 +10,7 @@ import pytest
 
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone, Unavailable, missing_for
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.look.looker import NICENESS, Looker
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone, Unavailable
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.look.mark_beats import MarkBeats
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.locator import RecorderLocator

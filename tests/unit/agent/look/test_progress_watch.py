@@ -15,9 +15,9 @@ import pytest
 from agent.agent import Agent
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone
+from agent.find.choose_ranks import FoundRanks, Rank
 from agent.find.process_owner import parse_users
 from agent.find.processes import Listing
-from agent.find.ranks import FoundRanks, Rank
 from agent.look.node import Node
 from agent.look.progress_watch import Watch
 from agent.proc.procfs import ProcFs

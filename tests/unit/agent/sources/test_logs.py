@@ -13,8 +13,8 @@ import pytest
 from agent.errors import Gone, Unavailable
 from agent.proc.file_access import READ, Permissions, Reader
 from agent.proc.job_files import open_held, open_named, read_tail
+from agent.proc.on_behalf_of import Readers
 from agent.proc.procfs import ProcFs
-from agent.proc.readers import Readers
 from agent.sources.logs import LogsSource, expand_nccl_path
 from agent.sources.source import LookDepth
 from shared.errors import NotPermitted

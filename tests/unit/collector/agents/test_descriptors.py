@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from collector.agents.file_sd import FileTargets
-from collector.agents.subprocess import run_program
+from collector.agents.site_program import run_program
 from tests.build.processes.waiting import until
 
 _TRIES = 5

@@ -8,7 +8,7 @@ import pytest
 from cli.sources.ssh_hosts import see
 from cli.sources.ssh_round import HostVisit
 from collector.gather.jobs import nodes_without_ranks
-from collector.gather.sign_diagnosis import judge
+from collector.gather.judge_and_stamp import judge
 from shared.answer.diagnosis import AbsenceEvidence, Diagnosis
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.missing import Missing, Reason

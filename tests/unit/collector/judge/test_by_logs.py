@@ -8,7 +8,7 @@ from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.words import Cause, Certainty, Kind, Verdict
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from tests.build.jobs.logged import (
     call,
     caught,

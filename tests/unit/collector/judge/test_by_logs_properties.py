@@ -10,7 +10,7 @@ from collector.judge.by_logs import conflicts_by_logs, faults_by_logs
 from collector.judge.verdict import set_scene
 from shared.answer.diagnosis import Diagnosis
 from shared.formats.logs.rows_all import MATCHERS
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.nccl_calls import LoggedCall, LoggedCommunicator
 from shared.wire.snapshot import NodeSnapshot

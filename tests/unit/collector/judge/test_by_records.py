@@ -11,7 +11,7 @@ from collector.judge.verdict import diagnose
 from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace

@@ -13,7 +13,7 @@ import pytest
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.words import Verdict
-from shared.ranks import unfold
+from shared.rank_sets import unfold
 from tests.build.jobs.dumps import CASES, GLOO, snapshots_of
 
 RECORDED = [case for base in (CASES, GLOO) for case in sorted(base.iterdir()) if case.is_dir()]

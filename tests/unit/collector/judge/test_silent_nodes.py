@@ -11,7 +11,7 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import AbsenceEvidence, Diagnosis, FdEvidence, LogEvidence
 from shared.answer.words import Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
-from shared.ranks import fold, unfold
+from shared.rank_sets import fold, unfold
 from shared.wire.snapshot import Fds, NodeSnapshot, Socket
 from shared.wire.survey_form import Survey
 from shared.wire.survey_read import SurveyReader

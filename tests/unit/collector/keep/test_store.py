@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collector.align.expected import Expected, Unanswered
-from collector.gather.sign_diagnosis import new_id, rfc3339
+from collector.gather.judge_and_stamp import new_id, rfc3339
 from collector.keep.database import StoreTrouble
 from collector.keep.store import Retention, Store
 from shared.answer.diagnosis import Diagnosis, Finding, Link, LinkEnd

@@ -10,7 +10,7 @@ import pytest
 
 from shared.errors import InvalidRankSet
 from shared.missing import Missing, Reason
-from shared.ranks import fold_in_steps, out_of_steps, unfold
+from shared.rank_sets import fold_in_steps, out_of_steps, unfold
 from shared.wire import survey_read as survey_reader
 from shared.wire.columns import Columns, blank
 from shared.wire.gpus import Gpu, GpuProcess, Gpus

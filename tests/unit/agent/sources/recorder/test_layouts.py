@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-TABLE: dict[str, Any] = json.loads(Path("agent/sources/recorder/layouts.json").read_text(encoding="ascii"))
+TABLE: dict[str, Any] = json.loads(Path("agent/proc/memory/torch_layouts.json").read_text(encoding="ascii"))
 LAYOUTS: list[dict[str, Any]] = TABLE["layouts"]
 # Made of parts that are named as well: the header node of a map holds its root.
 NESTED = re.compile(r".*\.set|end")

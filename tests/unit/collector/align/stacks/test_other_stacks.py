@@ -2,7 +2,7 @@
 
 from collector.align.stacks.other_stacks import other_stacks
 from shared.missing import Missing, Reason
-from shared.ranks import fold
+from shared.rank_sets import fold
 from shared.wire.snapshot import Child, Identity, NodeSnapshot, Process, RankSnapshot
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
 

@@ -10,9 +10,9 @@ from types import CodeType
 import pytest
 
 from agent.deadline import Deadline
-from agent.proc.memory.layouts import read_layouts
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
+from agent.proc.memory.torch_layouts import read_layouts
 from agent.sources.recorder.memory.call_sites import CallSites
 from agent.sources.recorder.memory.code_objects import (
     _VERSIONS,

@@ -13,8 +13,8 @@ import pytest
 
 from agent.deadline import Deadline
 from agent.errors import Gone
-from agent.proc.memory.layouts import read_layouts
 from agent.proc.memory.process_memory import ProcessMemory, open_memory
+from agent.proc.memory.torch_layouts import read_layouts
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.record import NEWEST, copy_recorder
 from shared.errors import UnhangError

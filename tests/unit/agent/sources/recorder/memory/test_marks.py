@@ -5,8 +5,8 @@ import os
 import pytest
 
 from agent.deadline import Deadline
-from agent.proc.memory.layouts import read_layouts
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
+from agent.proc.memory.torch_layouts import read_layouts
 from agent.sources.recorder.memory.marks import _MOST_GROUPS, GroupMark, _merged, _read, _Recorder
 from tests.build.processes.recorder_image import Operation, RecorderImage
 

@@ -3,7 +3,7 @@
 import os
 
 from agent.errors import Gone
-from agent.find.ranks import Rank
+from agent.find.choose_ranks import Rank
 from agent.proc.mounts import is_remote
 from agent.proc.procfs import ProcFs
 from agent.sources.fds import describe

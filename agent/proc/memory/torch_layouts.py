@@ -1,6 +1,6 @@
 """Where the fields of PyTorch's C++ objects lie, by version: a table that is made from the headers of each wheel.
 
-`agent/sources/recorder/layouts.json`, written by `deploy/layouts/`, which says how it is to be read. It is data of
+`agent/proc/memory/torch_layouts.json`, written by `deploy/layouts/`, which says how it is to be read. It is data of
 ours: what does not fit in it is a mistake of ours, and raises whatever Python raises.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TABLE = Path(__file__).parents[2] / "sources" / "recorder" / "layouts.json"
+TABLE = Path(__file__).with_name("torch_layouts.json")
 
 # 2.13.0+cpu        2.6.0a0+ecf3bae40a.nv25.01
 _VERSION = re.compile(r"(\d{1,3}\.\d{1,3})(?:\.\d{1,3})?")

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Iterator
 from functools import partial
 
-from agent.proc.memory.layouts import Layout
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import Unreadable
+from agent.proc.memory.torch_layouts import Layout
 
 MOST_TEXT = 4096
 MOST_NODES = 65_536

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import InvalidRankSet
-from shared.ranks import fold, ranks_in_words, unfold
+from shared.rank_sets import fold, ranks_in_words, unfold
 
 
 @given(st.sets(st.integers(0, 10_000)))

@@ -93,7 +93,7 @@ _Together = dict[tuple[int, bytes, int], list[int]]
 
 
 def _together(group: GroupView, traces: dict[int, Trace]) -> _Together:
-    """Put together who runs one program: such ranks share lanes (lanes.cutters_for) and often signatures."""
+    """Put together who runs one program: such ranks share lanes (`lanes.cutters_for`) and often signatures."""
     seen: _Together = defaultdict(list)
     for rank, lane in group.lanes.items():
         trace = traces[rank]

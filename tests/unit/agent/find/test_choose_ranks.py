@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.find.choose_ranks import FoundRanks, discover
 from agent.find.processes import Lister
-from agent.find.ranks import FoundRanks, discover
 from agent.proc.procfs import ProcFs
 from tests.build.processes.proc_trees import TORCH, add_process, make_tree, slurm, stat_line, torchrun
 from tests.build.processes.processes import find

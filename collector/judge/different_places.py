@@ -14,7 +14,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.patterns import Doing
 from shared.answer.diagnosis import StackEvidence
-from shared.ranks import fold, ranks_in_words
+from shared.rank_sets import fold, ranks_in_words
 
 _MOST_PLACES = 4
 _EVERYBODYS = re.compile(r"(^|/)torch/(autograd/graph\.py$|distributed/(fsdp/|_composable/|_functional_collectives))")
