@@ -1,8 +1,8 @@
 """Reads the marks of every rank in each beat, without ever being held up by one of them.
 
 1. All ranks are read in one task, under a deadline of its own. A page of memory that its owner lets nobody read blocks
-   the reader in the kernel: a rank that still blocks it a beat later is left out from then on, and after a few of them
-   nobody is read any more.
+   the reader in the kernel: a rank that still blocks it a beat later is left out from then on; while there are a few of
+   them, nobody is read any more.
 2. A rank whose memory tells nothing is read again after a pause, twice as long each time: PyTorch makes its recorder
    with the first process group, and may make none.
 """
@@ -59,24 +59,28 @@ class MarkBeats:
         self._failed: dict[Key, _Failed] = {}
         self._avoided: frozenset[Key] = frozenset()
         self._late_in: Key | None = None
+        self._stuck = 0
+        """Tasks that were given up: what comes after them is a new task to the pool."""
 
     def beat(self, ranks: Iterable[Rank], deadline: Deadline, *, take: Taker, gone: Callable[[Rank], None]) -> None:
         """Read the marks of those who are due; `take` is told each, `gone` who is found to have ended."""
         living = {rank.key: rank for rank in ranks}
         self._failed = {key: failed for key, failed in list(self._failed.items()) if key in living}
+        self._avoided &= living.keys()
         due = list(islice(filter(self._is_due, living.values()), _MOST_RANKS))
         if not due or len(self._avoided) >= _MOST_AVOIDED:
             return
         limit = deadline.at_most(_READ_SECONDS)
         task = _Task(due, partial(self._read, deadline=limit.sooner(_ENDS_SECONDS)), take, gone)
-        outcome = self._pool.run({"marks": task.run}, limit, owner=("marks", len(self._avoided)))["marks"]
+        outcome = self._pool.run({"marks": task.run}, limit, owner=("marks", self._stuck))["marks"]
         self._note(outcome, task.reading)
 
     def _note(self, outcome: Exception | None, reading: Rank | None) -> None:
         """Step 1. A task that was not begun because the one before it still runs is late as well."""
         late_in, self._late_in = self._late_in, None
-        if isinstance(outcome, Late) and reading is None:
-            self._avoided |= set() if late_in is None else {late_in}
+        if isinstance(outcome, Late) and reading is None and late_in is not None:
+            self._avoided |= {late_in}
+            self._stuck += 1
         elif isinstance(outcome, Late) and reading is not None:
             self._late_in = reading.key
         if outcome is not None and reading is not None:

@@ -260,7 +260,10 @@ class Exited(Value):
         default=None, description="How far it was when the agent last read its memory; None: it never could."
     )
     gone_by_ns: int | None = Field(
-        default=None, description="When the agent found that it had ended, Unix nanoseconds; it may have ended before."
+        default=None,
+        ge=0,
+        lt=1 << 63,
+        description="When the agent found that it had ended, Unix nanoseconds; it may have ended before.",
     )
     sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of running ranks with the same parent.")
     sibling_user: str | None = Field(

@@ -1,12 +1,12 @@
 """Step 10, first half: every finding names its evidence. Each function turns one kind of fact into evidence."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from collector.align.groups.lanes import NONE
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
-from collector.align.progress import Motion
+from collector.align.progress import JobMotion, Motion
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import exception_of, place, user_call
 from collector.align.stacks.other_threads import thread_evidence
@@ -56,8 +56,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if observations.motion.seconds > 0:
         found.append(_motion(observations))
-    elif observations.motion.idle_seconds:
-        found.append(_watched(observations.motion.idle_seconds))
+    elif observations.motion.ranks(Motion.FROZEN):
+        found.append(_watched(observations.motion))
     return tuple(found)
 
 
@@ -254,10 +254,11 @@ def _stacks(ranks: Sequence[int], observations: Observations) -> list[Evidence]:
     ]
 
 
-def _watched(idle_seconds: Mapping[int, float]) -> MotionEvidence:
-    """Return what agents saw before the only look."""
-    ranks, seconds = sorted(idle_seconds), round(min(idle_seconds.values()), 1)
-    text = f"their agents had seen {ranks_in_words(ranks)} stand still for at least {seconds:.1f} s before the look"
+def _watched(motion: JobMotion) -> MotionEvidence:
+    """Return what agents saw before the only look: of live ranks alone it is known from one."""
+    ranks = motion.ranks(Motion.FROZEN)
+    seconds = round(min((motion.idle_seconds[rank] for rank in ranks if rank in motion.idle_seconds), default=0.0), 1)
+    text = f"agents had seen {ranks_in_words(ranks)} stand still for at least {seconds:.1f} s before the only look"
     return MotionEvidence(ranks=fold(ranks), text=text, seconds=seconds, moved="", frozen=fold(ranks))
 
 
