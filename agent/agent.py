@@ -119,7 +119,8 @@ class Agent:
         snapshots = self._looker.look_at_all(ranks, context, question, deadline)
         exited = tuple(filter(choice.held, found.exited))
         ras_look, unasked = self._ask_ras(RasTargets(ranks, found.ranks, snapshots, exited, ras), context, deadline)
-        seen = [self.node.watch.seen_for_seconds(rank.key) for rank in ranks]
+        watch = self.node.watch
+        seen = [(*watch.seen_for_seconds(rank.key), watch.marks(rank.key)) for rank in ranks]
         self.metrics.snapshot_taken()
         snapshot = NodeSnapshot(
             **({} if asking is None else asking.told()),
@@ -128,8 +129,8 @@ class Agent:
             whole=not choice.pids,
             took_seconds=round(time.monotonic() - begun, 4),
             ranks=tuple(
-                snapshot.model_copy(update={"idle_for_seconds": idle, "watched_for_seconds": watched})
-                for snapshot, (idle, watched) in zip(snapshots, seen, strict=True)
+                snapshot.model_copy(update={"idle_for_seconds": idle, "watched_for_seconds": watched, "marks": marks})
+                for snapshot, (idle, watched, marks) in zip(snapshots, seen, strict=True)
             ),
             exited=exited,
             missing=(*found.missing, *unasked),

@@ -11,6 +11,7 @@ from agent.find.group_search import GroupSearch, Key
 from agent.find.pending_launchers import waiting_launchers
 from agent.find.process_owner import owner_of
 from agent.find.processes import Lister, Listing
+from agent.look.mark_beats import MarkBeats
 from agent.look.progress_watch import Watch
 from agent.proc.procfs import ProcFs, Stat
 from shared.missing import Missing, Reason
@@ -57,6 +58,7 @@ class Node:
         self._stuck_in: Key | None = None
         self._avoided: frozenset[tuple[int, int]] = frozenset()
         self._lock = threading.Lock()
+        self._mark_beats = MarkBeats(procfs, pool)
         self.watch = Watch(procfs, host)
 
     @property
@@ -108,8 +110,10 @@ class Node:
         return self._search.groups != before
 
     def beat(self, deadline: Deadline) -> None:
-        """Take every rank's beat."""
+        """Take every rank's beat, and read how far it is."""
         self._pool.run({"beat": self.watch.beat}, deadline, owner="watch")
+        watch = self.watch
+        self._mark_beats.beat(watch.ranks, deadline, take=watch.take_marks, gone=watch.take_gone)
 
     def _find(self, quick: bool) -> _Found:
         lister, search = self._lister, self._search

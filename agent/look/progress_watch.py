@@ -1,25 +1,36 @@
-"""Remembers the ranks between questions: since when each has stood still, and which have gone."""
+"""Remembers the ranks between questions: since when each has stood still, how far it is, and which have gone.
+
+Whoever issues or completes operations moves. Whoever does not may be at work between two of them: its counters show
+that. But they move in a rank that spins or polls while it waits in an operation, too. So once one has been pending for
+longer than a rank may be at work beside it, CPU time and wake-ups count no more.
+"""
 
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.errors import Gone
 from agent.find.choose_ranks import FoundRanks, Rank, exited_from
 from agent.find.processes import Listing
+from agent.look.mark_ring import MarkRing
 from agent.proc.exit_status import HeldProcess, read_status
 from agent.proc.oom_counts import OomCount, count_at, oom_counts
 from agent.proc.procfs import ProcFs
 from agent.sources.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
+from agent.sources.recorder.memory.marks import GroupMark
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Beat, Exited
+from shared.wire.trace import Marks
 
 _GONE_IS_TOLD_SECONDS = 900.0
 _MOST_GONE = 4096
+_WAITS_SECONDS, _WAITS_PAUSES = 60.0, 10.0
+"""How long nothing new must have been issued, and how many times the longest pause that was seen, until a rank with an
+operation pending is taken to do nothing but wait: as long as a rank at work is given by the judge (BUSY_SECONDS)."""
 
 Key = tuple[int, int]
 
@@ -39,6 +50,14 @@ class _Watched:
     still_since: float | None = None
     since: float | None = None
     """When the first beat was taken."""
+    marks: MarkRing = field(default_factory=MarkRing)
+    gone_by: float | None = None
+    """When its memory was first found to be gone."""
+
+    def only_waits(self, now: float) -> bool:
+        """Has it an operation pending, and has it issued nothing for longer than it may be at work beside that?"""
+        still, pause = self.marks.still_since, self.marks.longest_pause or 0.0
+        return self.marks.is_pending and still is not None and now - still > max(_WAITS_SECONDS, _WAITS_PAUSES * pause)
 
 
 @dataclass(frozen=True)
@@ -86,6 +105,30 @@ class Watch:
             with self._lock:
                 self._note(watched, beat)
 
+    def take_marks(self, rank: Rank, marks: tuple[GroupMark, ...]) -> None:
+        """Note how far a rank is; if it has gone on, it has moved."""
+        with self._lock:
+            watched = self._watched.get(rank.key)
+            if watched is None:
+                return
+            now = self._clock()
+            watched.gone_by = None
+            if watched.marks.note(now, marks):
+                watched.still_since = now
+
+    def take_gone(self, rank: Rank) -> None:
+        """Note that a rank has no memory any more: it has ended by now."""
+        with self._lock:
+            watched = self._watched.get(rank.key)
+            if watched is not None and watched.gone_by is None:
+                watched.gone_by = self._clock()
+
+    def marks(self, key: Key) -> Marks | None:
+        """Return how far a rank was when that was last read; None: never."""
+        with self._lock:
+            watched = self._watched.get(key)
+            return None if watched is None else watched.marks.told()
+
     def looked(self, key: Key, before: Beat, after: Beat) -> None:
         """Leave our own look at a rank out of account: what it did from `before` to `after` was our doing."""
         with self._lock:
@@ -117,10 +160,12 @@ class Watch:
             return tuple(self._watched.values())
 
     def _note(self, watched: _Watched, beat: Beat) -> None:
-        if watched.last is None or watched.still_since is None or has_moved(watched.last, beat):
-            watched.still_since = beat.at_ns / 1e9
+        now = beat.at_ns / 1e9
+        last, waits = watched.last, watched.only_waits(now)
+        if last is None or watched.still_since is None or has_moved(last, beat, waits=waits):
+            watched.still_since = now
         watched.last = beat
-        watched.since = beat.at_ns / 1e9 if watched.since is None else watched.since
+        watched.since = now if watched.since is None else watched.since
 
     def _begin(self, rank: Rank) -> _Watched:
         logs = own_log_fds(LookContext(self._procfs, self._host), rank)
@@ -144,8 +189,11 @@ class Watch:
                 signal=killed_by,
             )
         killed = _was_oom_killed(watched.oom_counts, exited)
-        known = exited.model_copy(update={"identity": rank.identity, "oom_killed": killed})
-        self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, self._clock())]
+        now = self._clock()
+        told = {"identity": rank.identity, "oom_killed": killed, "last_marks": watched.marks.told()}
+        gone_by_ns = int((now if watched.gone_by is None else watched.gone_by) * 1e9)
+        known = exited.model_copy(update={**told, "gone_by_ns": gone_by_ns})
+        self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, now)]
 
     def _told(self, ranks: Iterable[Rank]) -> list[_Departed]:
         """Forget who went long ago or has come back, and return the others.

@@ -48,17 +48,19 @@ def _own_beat(procfs: ProcFs, pid: int, log_bytes: int | None) -> Beat:
     )
 
 
-def has_moved(before: Beat, after: Beat) -> bool:
+def has_moved(before: Beat, after: Beat, *, waits: bool = False) -> bool:
     """Did the process do anything that counts as progress between two beats?
 
-    A few switches alone do not count: a thread that waits with a timeout wakes up now and then.
+    A few switches alone do not count: a thread that waits with a timeout wakes up now and then. Of one that is known to
+    wait (`waits`) neither these nor its own CPU time count: it may spin, or poll.
     """
     seconds = max(1.0, (after.at_ns - before.at_ns) / 1e9)
     switches = (after.main_switches or 0) - (before.main_switches or 0)
     written = (after.log_bytes or 0) != (before.log_bytes or 0)
     cpu = (after.main_cpu_seconds or 0.0) - (before.main_cpu_seconds or 0.0)
     below = (after.children_cpu_seconds or 0.0) - (before.children_cpu_seconds or 0.0)
-    return written or cpu / seconds > 0.01 or switches / seconds > 2 or below / seconds > _AT_WORK
+    at_work = written or below / seconds > _AT_WORK
+    return at_work or (not waits and (cpu / seconds > 0.01 or switches / seconds > 2))
 
 
 def _children_cpu_seconds(procfs: ProcFs, pid: int, children: Sequence[int]) -> float:

@@ -1,7 +1,7 @@
 """Ask all agents about one job: steps 1 to 4 of a sweep (see `sweep.py`).
 
-A few agents look at everything, twice. Many agents send surveys, and only the ranks that the verdict is about are
-examined in full:
+A few agents look at everything, twice; once, where they have watched all ranks stand still. Many agents send surveys,
+and only the ranks that the verdict is about are examined in full:
 
 1. If the job is named, a survey also shows where its ranks are: no list of ranks is requested first.
 2. A verdict on the survey shows whether it was enough. If agents have watched the ranks make no progress, and a flight
@@ -23,7 +23,14 @@ from collector.gather.fanout.values import RequestDeadline
 from collector.gather.jobs import concerns
 from collector.gather.time_budget import TimeBudget
 from collector.hostlists import AgentAddress
-from collector.judge.next_looks import NextLooks, Process, further_looks, next_looks, pids_to_look_deeper
+from collector.judge.next_looks import (
+    NextLooks,
+    Process,
+    further_looks,
+    next_looks,
+    one_look_will_do,
+    pids_to_look_deeper,
+)
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
@@ -120,6 +127,8 @@ class SweepPlan:
 
     async def _look_at_few(self, targets: list[AgentAddress]) -> None:
         for _ in range(self._looks, self._question.looks):
+            if self._looks and await self._think(one_look_will_do):
+                break
             if self._looks and not await self._wait(self._question.interval_seconds):
                 break
             targets = await self._look(targets)

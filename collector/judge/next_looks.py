@@ -19,12 +19,13 @@ from collector.align.roster import Presence, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing, Told
 from collector.align.stacks.rank_activities import activities_of
+from collector.align.thresholds import FROZEN_SECONDS
 from collector.judge.report.sentences import Interpretation
 from collector.judge.verdict import read
 from shared.answer.words import Verdict
 from shared.plural import either
 from shared.rank_sets import ranks_in_words, unfold
-from shared.wire.snapshot import NodeSnapshot
+from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Frame
 
 MOST_DEEP_LOOKS = 8
@@ -33,6 +34,9 @@ MOST_DEEP_LOOKS = 8
 MOST_CLOSER_LOOKS = 64
 MOST_OF_A_KIND = 16
 """Suspects of one finding, members of its group, or kinds of stacks."""
+
+_FRESH_SECONDS = 15.0
+"""Marks older than three beats show that the agent no longer reads them."""
 
 Process = tuple[str | None, int]
 """(host, process id)"""
@@ -66,6 +70,28 @@ def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLoo
             observations,
         ),
     )
+
+
+def one_look_will_do(snapshots: Sequence[NodeSnapshot], expected: Expected) -> bool:
+    """Does one look tell that the job hangs, and who is to blame, since agents have watched all ranks stand still?
+
+    Their counters and their marks must have: a rank at work between two operations issues none. Where nobody is to
+    blame, only a second look tells whether data is still under way.
+    """
+    ranks = [rank for snapshot in snapshots for rank in snapshot.ranks]
+    if not ranks or expected.unanswered or not all(map(_was_seen_still, ranks)):
+        return False
+    reading, _ = read(snapshots, expected)
+    named = reading.findings and all(finding.culprit_ranks for finding in reading.findings)
+    return reading.verdict is Verdict.HUNG and bool(named) and _undecided_for(reading) is None
+
+
+def _was_seen_still(rank: RankSnapshot) -> bool:
+    idle, marks, looked_at_ns = rank.idle_for_seconds, rank.marks, rank.looked_at_ns
+    if idle is None or marks is None or looked_at_ns is None or not marks.groups:
+        return False
+    still = (looked_at_ns - max(group.since_ns for group in marks.groups)) / 1e9
+    return min(idle, still) >= FROZEN_SECONDS and looked_at_ns - marks.read_at_ns <= _FRESH_SECONDS * 1e9
 
 
 def _of_suspects(

@@ -13,7 +13,7 @@ from shared.wire.log_events import Logs
 from shared.wire.ras import RasLook
 from shared.wire.setup import Setup
 from shared.wire.stacks import Stacks
-from shared.wire.trace import Trace
+from shared.wire.trace import Marks, Trace
 
 ProcessState = Literal["R", "S", "D", "T", "t", "Z", "X", "I"]
 """State letters of /proc/PID/stat, proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie."""
@@ -241,6 +241,9 @@ class RankSnapshot(Value):
     watched_for_seconds: float | None = Field(
         default=None, description="How long the agent has watched it at all; None when it did not watch."
     )
+    marks: Marks | None = Field(
+        default=None, description="How far it is and since when, by the agent's beats; None: not watched, or a survey."
+    )
 
 
 class Exited(Value):
@@ -253,6 +256,15 @@ class Exited(Value):
     exit_code: int | None = None
     signal: int | None = None
     oom_killed: bool | None = None
+    last_marks: Marks | None = Field(
+        default=None, description="How far it was when the agent last read its memory; None: it never could."
+    )
+    gone_by_ns: int | None = Field(
+        default=None,
+        ge=0,
+        lt=1 << 63,
+        description="When the agent found that it had ended, Unix nanoseconds; it may have ended before.",
+    )
     sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of running ranks with the same parent.")
     sibling_user: str | None = Field(
         default=None, pattern=_USER, description="Owner of those ranks, as in `Identity.user`."

@@ -109,6 +109,7 @@ class SurveyReader:
                     "setup": setup,
                     "idle_for_seconds": idle_for_seconds,
                     "watched_for_seconds": watched_for_seconds,
+                    "marks": None,
                 },
             )
 

@@ -80,6 +80,30 @@ class Mark(Value):
     completed: int | None = None
 
 
+_END_NS = 1 << 63
+
+
+class LastIssued(Value):
+    """What a rank issued last in one process group, and how far that is."""
+
+    group: str = Field(description="The name of the process group.")
+    description: str = ""
+    op: str = Field(description="The operation, e.g. `all_reduce`.")
+    sequence: int | None = Field(
+        default=None, description="Its number in the group; None where only point-to-point operations were issued."
+    )
+    completed: int | None = Field(default=None, description="The last collective that was completed, if known.")
+    issued_at_ns: int = Field(lt=_END_NS, ge=0, description="When it was issued, Unix nanoseconds on the node.")
+    since_ns: int = Field(lt=_END_NS, ge=0, description="Since when the group has been seen there, Unix nanoseconds.")
+
+
+class Marks(Value):
+    """How far the process groups of a rank were when its agent last read its memory."""
+
+    read_at_ns: int = Field(lt=_END_NS, ge=0, description="When that was, Unix nanoseconds on the node.")
+    groups: tuple[LastIssued, ...] = Field(default=(), description="Newest first; at most sixteen.")
+
+
 class Record(NamedTuple):
     """One operation, made on demand from the columns. Times are Unix nanoseconds; 0: unknown."""
 

@@ -1,6 +1,7 @@
 """The faulty rank is killed while it writes its part of a checkpoint; the others wait in the store for its word.
 
-By hand, or by the kernel where `UNHANG_TEST_MEMORY_GROUP` names a control group with less memory than it takes.
+By hand, or by the kernel where `UNHANG_TEST_MEMORY_GROUP` names a control group with less memory than it takes, or by
+a test that has set `UNHANG_TEST_KILLED_LATER`.
 No launcher is there to end them. (Were they in a collective, Gloo would see the closed socket and raise.)
 """
 
@@ -26,6 +27,8 @@ def commit_checkpoint(place: rig.Place) -> None:
     """Write this rank's part, say so in the store, and wait until all have said so."""
     if place.is_faulty:
         take_too_much()
+        if "UNHANG_TEST_KILLED_LATER" in os.environ:
+            signal.pause()
         os.kill(os.getpid(), signal.SIGKILL)
     rig.meet_in_store(place, "written")
 

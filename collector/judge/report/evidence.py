@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from collector.align.groups.lanes import NONE
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
-from collector.align.progress import Motion
+from collector.align.progress import JobMotion, Motion
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import exception_of, place, user_call
 from collector.align.stacks.other_threads import thread_evidence
@@ -28,6 +28,7 @@ from shared.answer.diagnosis import (
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
+from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
 from shared.wire.trace import Signature
 
@@ -55,6 +56,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if observations.motion.seconds > 0:
         found.append(_motion(observations))
+    elif observations.motion.ranks(Motion.FROZEN):
+        found.append(_watched(observations.motion))
     return tuple(found)
 
 
@@ -178,12 +181,24 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
     yield ProcessEvidence(
         ranks=str(view.rank),
-        text=f"rank {view.rank} (pid {exited.pid}) {how}{taken}",
+        text=f"rank {view.rank} (pid {exited.pid}) {how}{taken}{_last_issued(exited)}",
         host=view.host,
         pid=exited.pid,
         exit_code=exited.exit_code,
         signal=exited.signal,
     )
+
+
+def _last_issued(exited: Exited) -> str:
+    """Say what the rank did last, by its memory while it lived: it may have gone on a little after that was read."""
+    if exited.last_marks is None or not exited.last_marks.groups:
+        return ""
+    last = max(exited.last_marks.groups, key=lambda mark: mark.issued_at_ns)
+    number = "" if last.sequence is None else f" #{last.sequence}"
+    text = f"; it was last seen to issue {last.op}{number} of group {last.description or last.group}"
+    if exited.gone_by_ns is not None and exited.gone_by_ns >= last.issued_at_ns:
+        text += f", at most {(exited.gone_by_ns - last.issued_at_ns) / 1e9:.1f} s before it died"
+    return text
 
 
 def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]:
@@ -237,6 +252,14 @@ def _stacks(ranks: Sequence[int], observations: Observations) -> list[Evidence]:
         )
         for frames, members in list(together.items())[:MOST_STACKS]
     ]
+
+
+def _watched(motion: JobMotion) -> MotionEvidence:
+    """Return what agents saw before the only look: of live ranks alone it is known from one."""
+    ranks = motion.ranks(Motion.FROZEN)
+    seconds = round(min((motion.idle_seconds[rank] for rank in ranks if rank in motion.idle_seconds), default=0.0), 1)
+    text = f"agents had seen {ranks_in_words(ranks)} stand still for at least {seconds:.1f} s before the only look"
+    return MotionEvidence(ranks=fold(ranks), text=text, seconds=seconds, moved="", frozen=fold(ranks))
 
 
 def _motion(observations: Observations) -> MotionEvidence:

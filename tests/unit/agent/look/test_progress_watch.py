@@ -17,11 +17,14 @@ from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone
 from agent.find.choose_ranks import FoundRanks, Rank
 from agent.find.process_owner import parse_users
+from agent.find.processes import Listing
 from agent.look.node import Node
+from agent.look.progress_watch import Watch
 from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
 from agent.sources.kernel_log import KernelLog
 from agent.sources.progress_counters import has_moved, take_beat, take_settled_beat
+from agent.sources.recorder.memory.marks import GroupMark
 from shared.errors import InvalidSettings
 from shared.missing import Reason
 from shared.wire.snapshot import Beat, Exited
@@ -275,6 +278,25 @@ def test_process_that_does_nothing_stands_still() -> None:
         until(lambda: idle_seconds(0), lambda still: still is not None and still > 1.0)
         until(lambda: idle_seconds(1), lambda moving: moving is not None and moving < 1.0)
         assert idle.poll() is None
+
+
+@pytest.mark.parametrize(("completed", "minutes", "waits"), [(6, 5, True), (7, 5, False), (6, 0.5, False)])
+def test_rank_that_spins_in_an_operation_stands_still(completed: int, minutes: float, waits: bool) -> None:
+    """Once it has been pending for longer than a rank may be at work beside it; one that has none is at work."""
+    mark = GroupMark("0", "default_pg", 7, None, completed, "nccl:all_reduce", 10**18)
+    one, ago = node(), [60.0 * minutes]
+    with running(READY + "while True: sum(range(1000))\n", env=rank_environment(0, port=29414)):
+        (rank,) = until(lambda: mine(one.find(Deadline(10)), 29414), len)
+        watch = Watch(ProcFs(), "here", clock=lambda: time.time() - sum(ago))
+        watch.see(FoundRanks((rank,), (), ()), Listing({}, {}, ()))
+        watch.take_marks(rank, (mark,))
+        ago.clear()
+        for _ in range(3):
+            watch.beat()
+            time.sleep(0.5)
+        still, since = watch.seen_for_seconds(rank.key)
+    assert since is not None
+    assert (still == since) is waits
 
 
 GRANDCHILDREN = """

@@ -11,6 +11,7 @@ from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
+from shared.wire.trace import LastIssued, Marks
 from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 WAITING = {rank: Seen() for rank in range(4)}
@@ -80,6 +81,24 @@ def test_a_rank_that_the_agent_saw_end_has_exited_with_its_signal() -> None:
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_EXITED, (2,), Certainty.PROVEN)
     assert finding.cause == "signal"
     assert finding.culprits[0].pid == 1002
+
+
+def test_what_a_rank_issued_last_is_told_of_its_death() -> None:
+    """By its memory while it lived; where that tells nothing, nothing is said."""
+    identity = Identity(job="sim", rank=2, local_rank=2, host="node-a", pid=1002)
+    earlier = LastIssued(group="0", description="world", op="barrier", sequence=9, issued_at_ns=10**18, since_ns=0)
+    last = LastIssued(group="4", description="dp", op="all_reduce", sequence=812, issued_at_ns=10**18 + 1, since_ns=0)
+    marks = Marks(read_at_ns=10**18 + 10**8, groups=(earlier, last))
+    exited = Exited(pid=1002, identity=identity, signal=9, last_marks=marks, gone_by_ns=10**18 + 4 * 10**8)
+    looks = without(live_looks(waiting_for(2), WAITING), 2, exited=(exited,))
+    told = " ".join(each.text for each in diagnose(looks, Expected(job="sim")).findings[0].evidence)
+    issued = "it was last seen to issue all_reduce #812 of group dp, at most 0.4 s before it died"
+    assert f"was killed by signal 9; {issued}" in told
+    silent = exited.model_copy(update={"last_marks": Marks(read_at_ns=10**18)})
+    looks = without(live_looks(waiting_for(2), WAITING), 2, exited=(silent,))
+    told = " ".join(each.text for each in diagnose(looks, Expected(job="sim")).findings[0].evidence)
+    assert "was killed by signal 9" in told
+    assert "last seen" not in told
 
 
 def test_one_zombie_beside_the_ranks_is_the_one_rank_that_the_node_lacks() -> None:

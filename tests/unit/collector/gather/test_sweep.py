@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from shared.answer.words import Kind, Verdict
 from shared.errors import InvalidInput, InvalidSettings, NotFound
 from shared.missing import Reason
 from shared.wire.snapshot import Exited
+from shared.wire.trace import LastIssued, Marks
 from tests.build.agents.asking import sweep_agents
 from tests.build.agents.fake_agents import (
     JOB,
@@ -41,6 +43,45 @@ async def test_verdict_over_two_nodes() -> None:
     assert swept.diagnosis.job == JOB
     assert swept.diagnosis.made_at.endswith("Z")
     assert swept.diagnosis.took_seconds > 0
+
+
+async def test_one_look_will_do_where_agents_have_watched_all_ranks_stand_still() -> None:
+    """By counters and marks, to the last rank, and just now; else there are two looks, and the verdict is the same."""
+    now = time.time_ns()
+    nodes = watched_nodes(now)
+    swept = await sweep_agents(*nodes)
+    assert [node.looks for node in nodes] == [1, 1]
+    assert swept.diagnosis.findings[0].culprit_ranks == (2,)
+    assert any("had seen ranks 0-3 stand still" in each.text for each in swept.diagnosis.findings[0].evidence)
+    for doubt in (
+        {"idle_for_seconds": 1.0},
+        {"idle_for_seconds": None},
+        {"marks": None},
+        {"marks": marks_of(now, still_seconds=2.0)},
+        {"marks": marks_of(now - 60 * 10**9, still_seconds=30.0)},
+    ):
+        nodes = watched_nodes(now, doubt)
+        again = await sweep_agents(*nodes)
+        assert [node.looks for node in nodes] == [2, 2], doubt
+        assert again.diagnosis.findings[0].culprit_ranks == (2,)
+
+
+def watched_nodes(now_ns: int, of_rank_2: dict[str, Any] | None = None) -> tuple[FakeAgent, FakeAgent]:
+    """Two nodes whose agents have watched their ranks for long."""
+    seen = {"looked_at_ns": now_ns, "idle_for_seconds": 90.0, "marks": marks_of(now_ns, still_seconds=90.0)}
+    ranks = [
+        rank.model_copy(update=seen | ((of_rank_2 or {}) if rank.identity.rank == 2 else {}))
+        for node in two_nodes()
+        for rank in node.ranks
+    ]
+    return FakeAgent("node1", ranks[:2]), FakeAgent("node2", ranks[2:])
+
+
+def marks_of(now_ns: int, *, still_seconds: float) -> Marks:
+    """Marks that were read just before, of a rank that has stood still for so long."""
+    since_ns = now_ns - int(still_seconds * 1e9)
+    last = LastIssued(group="0", op="all_reduce", sequence=3, completed=2, issued_at_ns=since_ns, since_ns=since_ns)
+    return Marks(read_at_ns=now_ns - 10**9, groups=(last,))
 
 
 async def test_ids_sort_by_time() -> None:
