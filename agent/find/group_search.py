@@ -2,8 +2,8 @@
 
 1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
    own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or a socket, without which no ranks meet.
-2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, and
-   parents are searched before their children.
+2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, nor
+   is the fork of a process that could not be searched yet. Parents come before their children.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
 4. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
@@ -60,6 +60,7 @@ class GroupSearch:
         self._forbidden: dict[Key, Stat] = {}
         self._unfinished: dict[Key, Stat] = {}
         self._forked_from: dict[Key, Key] = {}
+        self._blocked: frozenset[Key] = frozenset()
         self.reading: Key | None = None
 
     @property
@@ -82,6 +83,7 @@ class GroupSearch:
         if not self._procfs.is_real:
             return []
         self._forked_from = dict(_forks(listing))
+        self._blocked = frozenset(_key(stat) for stat in listing.stats.values() if stat.state == "D")
         found = [
             stat
             for stat in lister.with_torch(listing)
@@ -142,10 +144,16 @@ class GroupSearch:
         return bool(threads - known.threads) or (bool(sockets - known.sockets) and time.monotonic() >= known.next_at)
 
     def _is_fork_of_rank(self, stat: Stat) -> bool:
-        """Step 2."""
+        """Step 2. Who could not be searched yet may be a rank as well."""
         above = self._forked_from.get(_key(stat))
-        known = None if above is None else self._known.get(above)
-        return known is not None and known.group is not None
+        while above is not None:
+            if any(above in some for some in (self._blocked, self._avoided, self._forbidden, self._unfinished)):
+                return True
+            known = self._known.get(above)
+            if known is not None:
+                return known.group is not None
+            above = self._forked_from.get(above)
+        return False
 
     def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
         with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:

@@ -40,7 +40,7 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--debuggers/--no-debuggers", default=None, help="Let callers run gdb, pystack and strace. [default: no]")
 @click.option("--look-timeout-seconds", metavar="S", help="How long one snapshot may take. [default: 10]")
 @click.option("--beat-seconds", metavar="S", help="How often to check for progress; 0: never. [default: 5]")
-@click.option("--discover-seconds", metavar="S", help="How often to search for ranks. [default: 20]")
+@click.option("--discover-seconds", metavar="S", help="How often to search for ranks. [default: 15]")
 @click.pass_obj
 def agent(ended_by: list[int] | None, /, **flags: Any) -> None:
     """Serve what can be seen of this node's ranks, until a signal.

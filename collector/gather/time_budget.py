@@ -28,6 +28,7 @@ class TimeBudget:
     def extended(self, seconds: float) -> "TimeBudget":
         """Return the budget of a verdict that may come so much later."""
         later = TimeBudget(RequestDeadline(self._deadline.at + seconds))
+        later._whole_seconds = self._whole_seconds + seconds
         later.thought_seconds = self.thought_seconds
         return later
 

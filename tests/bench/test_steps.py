@@ -7,8 +7,8 @@ from tests.bench.steps import Spell, Step, compare, pairs_of, read_steps
 
 _STEP_NS = 20_000_000
 _SPELL_STEPS = 100
-_ALL = "distance from the steps without looks: all with looks"
-_APART = "the same: those with looks that met none"
+_ALL = "distance from the steps without looks: all steps with looks"
+_APART = "the same: steps between looks"
 
 
 def a_run(*, pause_ns: int) -> tuple[list[Spell], list[Step]]:
@@ -37,11 +37,10 @@ def chance(row: str) -> float:
 def test_steps_that_meet_a_look_are_told_from_the_others() -> None:
     """They are a tenth, they are longer, and the others are as without."""
     rows = compare(pairs_of(*a_run(pause_ns=8_000_000)))
-    assert rows["step that met a look: their share, median, 99th percentile"].startswith("10%, 29.")
-    assert rows["longer than 99 of 100 without looks: of the steps that met a look, of all with looks"].startswith(
-        "100"
-    )
-    assert rows["change of a spell's mean step, pair by pair"].startswith("+3.")
+    assert rows["steps that overlap a look: share, median, 99th percentile"].startswith("10%, 29.")
+    longer = "longer than the 99th percentile without looks: of steps that overlap a look, of all steps with looks"
+    assert rows[longer].startswith("100")
+    assert rows["change of a period's mean step, per pair"].startswith("+3.")
     assert chance(rows[_ALL]) < 0.01
     assert chance(rows[_APART]) > 0.05
 

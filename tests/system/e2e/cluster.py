@@ -91,7 +91,7 @@ class Cluster:
             HEAD, "collector", "--listen", f"{self.network.addresses[HEAD]}:{COLLECTOR_PORT}",
             "--agents", "node[1-3]", "--token-file", str(self._token_file), "--agent-token-file", str(self._token_file),
             "--store", str(self.directory / "collector.sqlite3"), "--deadline", str(DEADLINE_SECONDS),
-            "--interval", str(INTERVAL_SECONDS), "--lease-seconds", str(LEASE_SECONDS),
+            "--patience", "0", "--interval", str(INTERVAL_SECONDS), "--lease-seconds", str(LEASE_SECONDS),
         )  # fmt: skip
 
     def wait_for_collector(self) -> None:

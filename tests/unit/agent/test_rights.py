@@ -126,6 +126,7 @@ def test_late_spy_leaves_nobody_stopped_whom_the_agent_may_not_wake(folder: Path
     command = (sys.executable, "-c", BECOME_OWNER + BLOCKED_SOON, str(fifo), str(trigger))
     with running(command=command, env=rank_environment(0, port=29433)) as process:
         program = LOOK.replace('host_name="here"', f'host_name="here", py_spy={str(spy)!r}, look_timeout_seconds=2')
+        program = program.replace("LookDepth()", 'LookDepth("native")')  # the one look that attaches
         (rank,) = look(f"{HERE}:29433", "-all,+sys_ptrace,+dac_read_search", program).ranks
         assert isinstance(rank.stacks, Missing)
         assert rank.stacks.reason == "timed_out"
