@@ -99,7 +99,7 @@ class ClusterJob(Job):
         on: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`ready` ranks say that they are; `on` are variables of one node, the others are everybody's."""
-        super().__init__(program, directory=directory, ranks=WORLD, launch="torchrun", name=name)
+        super().__init__(program, directory=directory, ranks=WORLD, launch="torchrun", name=name, recorded=True)
         self._expected_lines = ready
         self._cluster = cluster
         self._script = script or PROGRAMS / f"{program}.py"
