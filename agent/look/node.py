@@ -19,7 +19,7 @@ from shared.rank_sets import unfold
 from shared.wire.snapshot import Identity
 
 _FIND_SECONDS = 2.0
-_SEARCH_SECONDS = 1.0
+_SEARCH_SECONDS, _QUICK_SEARCH_SECONDS = 2.5, 1.0
 """For process groups in memory, of which a gigabyte is searched in half a second. Who asks waits for five seconds."""
 _SEARCH_ENDS_SECONDS = 0.3
 """A search that heeds its deadline has ended so long after it; one that has not is blocked."""
@@ -75,7 +75,7 @@ class Node:
             found = self._listed(deadline, quick)
             if isinstance(found, Missing):
                 return FoundRanks((), (), (found,))
-            if found.due and self._search_groups(found.due, deadline):
+            if found.due and self._search_groups(found.due, deadline, quick):
                 again = self._listed(deadline, quick)
                 found = found if isinstance(again, Missing) else again
             return self._seen(found.found, found.listing)
@@ -94,13 +94,13 @@ class Node:
                 break
         return Missing(source="ranks", reason=Reason.TIMED_OUT, detail=_TOO_LONG)
 
-    def _search_groups(self, due: list[Stat], deadline: Deadline) -> bool:
+    def _search_groups(self, due: list[Stat], deadline: Deadline, quick: bool) -> bool:
         """Look for process groups in the memory of these processes. Returns whether there is news.
 
         Where a search is blocked in one process for the second time, that process is left out from then on.
         """
         before = self._search.groups
-        limit = Deadline(deadline.left() / 2).at_most(_SEARCH_SECONDS)
+        limit = Deadline(deadline.left() / 2).at_most(_QUICK_SEARCH_SECONDS if quick else _SEARCH_SECONDS)
         task = {"search": partial(self._search.search, due, limit.sooner(_SEARCH_ENDS_SECONDS))}
         if isinstance(self._pool.run(task, limit, owner=id(self._search))["search"], Late):
             stuck = self._search.reading

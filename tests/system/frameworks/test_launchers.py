@@ -17,7 +17,8 @@ from tests.build.processes.ports import free_port
 from tests.system.frameworks.environments import python_with
 from tests.system.frameworks.launched import PROGRAMS, Launched, assert_named, judged, launched, without_records
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+# Steady: an agent that has just started searches every process with PyTorch here, the other tests' too.
+pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.steady]
 
 NOBODY = 65_534
 PLAIN = str(PROGRAMS / "plain.py")

@@ -53,7 +53,7 @@ def test_interrupted_while_it_looks(number: signal.Signals, status: int, job: Jo
     program.chmod(0o755)
     env = environment({**job.env, "UNHANG_AGENT_PY_SPY": str(program)})
     process = subprocess.Popen(
-        command("diagnose", "--timeout", "6"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("diagnose", "--timeout", "25"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     wait_for(started)
     process.send_signal(number)
