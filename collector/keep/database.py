@@ -2,7 +2,9 @@
 
 import os
 import socket
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +21,8 @@ from shared.errors import InvalidSettings, UnhangError
 
 _SQLITE_SECONDS = 30
 """How long one writer waits for another one."""
+_OPENING_SECONDS = 3.0
+_AGAIN_SECONDS = 0.02
 
 _CONNECT_SECONDS = 5
 _STATEMENT_OPTIONS = "-c statement_timeout=30000 -c lock_timeout=15000 -c idle_in_transaction_session_timeout=60000"
@@ -165,8 +169,21 @@ def _tune_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions are begun by `_begin_sqlite`, also before a change of tables
     cursor = connection.cursor()
     for pragma in ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
+        _set(cursor, pragma)
     cursor.close()
+
+
+def _set(cursor: Any, pragma: str) -> None:
+    """Set one, again where SQLite refuses it at once: while others open or close the file it waits for nobody here."""
+    until = time.monotonic() + _OPENING_SECONDS
+    while True:
+        try:
+            cursor.execute(f"PRAGMA {pragma}")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(_AGAIN_SECONDS)
 
 
 def _begin_sqlite(connection: Connection) -> None:
