@@ -171,15 +171,17 @@ class Agent:
         self.node.watch.looked(rank.key, before, after)
 
     def _keep_beat(self) -> None:
-        searches, next_search = 0, 0.0
+        searches, next_search, next_beat = 0, 0.0, 0.0
         while not self._stop.is_set():
             limit = Deadline(self.settings.look_timeout_seconds)
             if time.monotonic() >= next_search:
                 self._search(limit, quick=searches % _EVERY_THOROUGH_SEARCH != 0)
                 searches += 1
                 next_search = time.monotonic() + self.settings.discover_seconds
-            self.node.beat(limit)
-            self._stop.wait(self.settings.beat_seconds)
+            if time.monotonic() >= next_beat:
+                self.node.beat(limit)
+                next_beat = time.monotonic() + self.settings.beat_seconds
+            self._stop.wait(max(0.0, min(next_search, next_beat) - time.monotonic()))
 
     def _search(self, deadline: Deadline, *, quick: bool) -> None:
         """Find new ranks. If that fails, the next search may succeed, and requests are answered with the reason."""

@@ -443,5 +443,16 @@ def test_beat_goes_on_after_a_moment_without_threads(monkeypatch: pytest.MonkeyP
         one.stop()
 
 
+def test_searches_do_not_wait_for_the_beat() -> None:
+    """A rank that lives for less than a beat is seen where searches are more frequent than beats."""
+    one = Agent(AgentSettings(beat_seconds=3600, discover_seconds=0.05))
+    one.start()
+    try:
+        with running(SLEEP, env=rank_environment(port=29413)) as rank:
+            until(lambda: one.node.watch.ranks, lambda ranks: rank.pid in {each.stat.pid for each in ranks})
+    finally:
+        one.stop()
+
+
 def _key(pid: int) -> tuple[int, int]:
     return pid, ProcFs().stat(pid).start_ticks
