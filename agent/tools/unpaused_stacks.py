@@ -28,8 +28,13 @@ _MOST_FAILURES = 2
 _MOST_THREADS = 4096
 _SLEEPING = "SDTtI"
 
-Switches = tuple[int, int]
-"""How often a thread gave its processor up, and how often that was taken from it."""
+
+class _Mark(NamedTuple):
+    """Whether a thread sleeps, how often it gave its processor up, and how often that was taken from it."""
+
+    asleep: bool
+    voluntary: int
+    involuntary: int
 
 
 class _Reading(NamedTuple):
@@ -44,7 +49,7 @@ def read_unpaused(procfs: ProcFs, pid: int, read: Callable[[], Stacks]) -> Stack
     readings: list[_Reading] = []
     failures = 0
     while len(readings) < _MOST_READINGS:
-        before = _asleep(procfs, pid)
+        before = _marks(procfs, pid)
         try:
             stacks = read()
         except Unavailable as error:
@@ -54,16 +59,16 @@ def read_unpaused(procfs: ProcFs, pid: int, read: Callable[[], Stacks]) -> Stack
             if readings:
                 break
             raise
-        after = _asleep(procfs, pid)
-        still = frozenset(tid for tid, mark in before.items() if after.get(tid) == mark)
+        after = _marks(procfs, pid)
+        still = frozenset(tid for tid, mark in before.items() if mark.asleep and after.get(tid) == mark)
         readings.append(_Reading(_with_marks(stacks, pid, after), still))
         if all(thread.tid in still for thread in readings[-1].stacks.threads):
             break
     return agreed(readings)
 
 
-def _asleep(procfs: ProcFs, pid: int) -> Mapping[int, Switches]:
-    """Return the threads that sleep now, and how often each of them was switched out before: those that ran, once more.
+def _marks(procfs: ProcFs, pid: int) -> Mapping[int, _Mark]:
+    """Return of each thread whether it sleeps, and how often it was switched out before: one that ran, once more.
 
     Raises Gone where the process has ended.
     """
@@ -71,21 +76,21 @@ def _asleep(procfs: ProcFs, pid: int) -> Mapping[int, Switches]:
     for tid in procfs.tids(pid)[:_MOST_THREADS]:
         try:
             status = procfs.fields(pid, f"task/{tid}/status")
-            if status["State"][:1] in _SLEEPING:
-                found[tid] = int(status["voluntary_ctxt_switches"]), int(status["nonvoluntary_ctxt_switches"])
+            counts = int(status["voluntary_ctxt_switches"]), int(status["nonvoluntary_ctxt_switches"])
+            found[tid] = _Mark(status["State"][:1] in _SLEEPING, *counts)
         except (Gone, KeyError, ValueError):
             continue
     return found
 
 
-def _with_marks(stacks: Stacks, pid: int, asleep: Mapping[int, Switches]) -> Stacks:
-    """Add the main thread's id, where it is not told, and how often each of those that sleep has gone to sleep."""
+def _with_marks(stacks: Stacks, pid: int, marks: Mapping[int, _Mark]) -> Stacks:
+    """Add the main thread's id, where it is not told, and how often each has gone to sleep."""
     main = stacks.main
     threads = []
     for thread in stacks.threads:
         tid = pid if thread is main and thread.tid is None else thread.tid
-        mark = None if tid is None else asleep.get(tid)
-        threads.append(thread.model_copy(update={"tid": tid, "switches": None if mark is None else mark[0]}))
+        mark = None if tid is None else marks.get(tid)
+        threads.append(thread.model_copy(update={"tid": tid, "switches": None if mark is None else mark.voluntary}))
     return stacks.model_copy(update={"threads": tuple(threads)})
 
 

@@ -32,6 +32,11 @@ class Observations:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
         return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
 
+    def works_for_another(self, rank: int) -> bool:
+        """Has a thread of it moved that runs another rank's call? Such a job need not issue anything for hours."""
+        activity = self.activities.get(rank)
+        return activity is not None and activity.runs_call and rank in self.motion.woken
+
     def only_waits(self, rank: int) -> bool:
         """A waiter may spin, or poll a store: its CPU time is no progress."""
         activity = self.activities.get(rank)

@@ -10,7 +10,7 @@ from collector.align.expected import Unanswered
 from collector.align.processes import newest_ns
 from collector.align.ras.communicators import RasView
 from shared.answer.diagnosis import Conflict
-from shared.wire.log_events import LogEvent
+from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.nccl_calls import LoggedCommunicator
 from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
 from shared.wire.stacks import Stacks, Thread
@@ -37,6 +37,7 @@ class Presence(StrEnum):
     """Known from files only; whether it runs is not known."""
 
 
+_FATAL = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY})
 GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT, Presence.LEFT_OUT, Presence.UNSEEN})
 """Presences of which nobody can say where the rank is now."""
 
@@ -102,6 +103,11 @@ class RankView:
     def newest_ns(self) -> int:
         """When its newest operation on record was issued, in Unix nanoseconds; 0: not known."""
         return newest_ns(self.trace)
+
+    @property
+    def exception(self) -> str | None:
+        """The last exception or out-of-memory line that the rank itself logged, if any."""
+        return next((event.text for event in reversed(self.logged) if event.kind in _FATAL), None)
 
     def _newest_first(self, source: str) -> Iterable[object]:
         return (getattr(look, source) for look in reversed(self.looks))

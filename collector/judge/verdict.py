@@ -79,6 +79,7 @@ from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Conflict, Diagnosis, Finding
 from shared.answer.words import Kind, Verdict
+from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
@@ -262,6 +263,9 @@ def _doubt(fault: Fault, observations: Observations) -> Interpretation | None:
     stall = _stall(fault, observations)
     if any(observations.activities[rank].may_be_idle for rank in suspects if rank in observations.activities):
         return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
+    if all(map(observations.works_for_another, suspects)):
+        work = f"{ranks_with(suspects, 'is', 'are')} at work in a remote procedure call"
+        return Interpretation(Verdict.NOT_HUNG, work, state="running")
     recorded = fault.mismatch is not None
     at_once = fault.kind in _NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
     busy = not recorded and _takes_time(fault, suspects, observations)

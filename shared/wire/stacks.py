@@ -32,7 +32,7 @@ class Thread(Value):
     active: bool | None = Field(default=None, description="Was it running on a CPU? None: not known.")
     holds_gil: bool | None = None
     switches: int | None = Field(
-        default=None, description="How often it had gone to sleep when it was read; None: it ran, or it is not known."
+        default=None, description="How often it had gone to sleep when it was read; None: not known."
     )
     moves: bool = Field(
         default=False, description="Did it run while it was read? Its frames are then the outer ones alone."

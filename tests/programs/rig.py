@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed.rpc as rpc
 
 FAULTY_RANK = int(os.environ.get("FAULTY_RANK", "2"))
 """The rank that goes astray, in the programs where exactly one does, and any could."""
@@ -69,6 +70,18 @@ def join_and_wait() -> None:
     rank, world_size = launched_as()
     say_ready(f"rank {rank}")
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
+
+
+def call_the_faulty(call: Callable[[], object]) -> None:
+    """Have another rank call the faulty one by a remote procedure call, and wait until everybody has ended."""
+    signal.alarm(LIFETIME_SECONDS)
+    rank, world_size = launched_as()
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=LIFETIME_SECONDS)
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size, rpc_backend_options=options)
+    say_ready(f"rank {rank}")
+    if rank == (FAULTY_RANK + 1) % world_size:
+        rpc.rpc_sync(f"worker{FAULTY_RANK}", call)
+    rpc.shutdown()
 
 
 def steps(place: Place) -> Iterator[bool]:

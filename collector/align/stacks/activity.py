@@ -22,7 +22,6 @@ from collector.align.stacks.patterns import (
 from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
-from shared.wire.log_events import EventKind
 from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -38,6 +37,7 @@ _PLAIN_LABELS = {
     (False, True): "running, and in no two readings at one place",
 }
 """By whether there are frames, and whether the thread moved while it was read."""
+_RUNS_CALL, _OF_RPC = "_run_function", "torch/distributed/rpc/"
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
 
@@ -66,6 +66,8 @@ class Activity:
     """Is it where a healthy rank may be for a minute, too: network, disk, a child process, a thread of its own?"""
     may_be_idle: bool = False
     """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
+    runs_call: bool = False
+    """Does it run a remote procedure call of another rank's?"""
     keeps_gil: bool = False
     """Is the thread asleep without having let go of the interpreter, so that no other thread can run?"""
 
@@ -205,6 +207,7 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
         thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
         frames=frames,
         user=next((frame for frame in reversed(frames) if is_user_frame(frame)), None),
+        runs_call=any(frame.function == _RUNS_CALL and _OF_RPC in frame.file for frame in frames),
         keeps_gil=_keeps_gil(thread),
     )
     return _with_native(_classified(base, frames), native)
@@ -243,6 +246,8 @@ def _with_native(told: Activity, native: Stacks | None) -> Activity:
         return told
     innermost = takewhile(lambda frame: frame.native, reversed(native.stack(native.main)))
     rows = [row for frame in innermost if (row := frame_pattern(frame.function, frame.file, native=True)) is not None]
+    if told.doing is Doing.WORK:  # what Python's own lock is waited for there, the Python frames have told
+        rows = [row for row in rows if row.waits_on is not WaitsOn.LOCK]
     if not rows:
         return told
     row = next((row for row in rows if row.doing in (Doing.P2P, Doing.STORE)), rows[0])  # these wrap the plainer ones
@@ -335,9 +340,3 @@ def _child_activity(child: Child) -> Activity | None:
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
     idle = seen.may_be_idle or (_runs(seen, "_worker_loop") and not _runs(seen, "fetch"))
     return None if idle or not seen.frames else seen
-
-
-def exception_of(view: RankView) -> str | None:
-    """The last exception or out-of-memory line that the rank itself logged, if any."""
-    fatal = (EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY)
-    return next((event.text for event in reversed(view.logged) if event.kind in fatal), None)

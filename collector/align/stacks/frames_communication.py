@@ -63,6 +63,14 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
         r"^(_wait_all_workers|_all_gather|_barrier|synchronize|join)$",
         r"(^|/)(torch/distributed/rpc/api|horovod/torch/mpi_ops)\.py$",
     ),
+    # rpc_sync (torch/distributed/rpc/api.py:842)
+    frame_row(
+        Doing.WORK,
+        Cause.COMMUNICATION,
+        "waiting for a remote procedure call",
+        r"^(rpc_sync|_invoke_rpc\w*|_?wait_all|_to_here|_rref_typeof_on_owner)$",
+        r"(^|/)torch/distributed/rpc/",
+    ),
     # wait_for_unshard (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py:420): a work handle's wait, inside C
     # _wait_batch_p2p (torch/distributed/pipelining/schedules.py:610)
     # _communicate (megatron/core/pipeline_parallel/p2p_communication.py:320)

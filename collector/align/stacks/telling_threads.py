@@ -6,9 +6,11 @@ time. What such a main thread does tells nothing of the job, neither a hang nor 
 1. The main thread, where it waits for other ranks, or works.
 2. Where it waits in a backward pass, the thread of autograd that runs a hook of it, if there is one: C++ has started
    that, so nothing of Python's `threading` is at its foot.
-3. Where it is at home, another thread of the rank that waits for other ranks. At home is: waiting for work, for a
+3. Where it waits for other ranks, a thread that runs another rank's remote procedure call, if that does not wait for
+   others in turn.
+4. Where it is at home, another thread of the rank that waits for other ranks. At home is: waiting for work, for a
    thread of its own, or, if no main thread of the job waits for other ranks, asleep at the same place as all others'.
-4. Where it is at home and no such thread waits, the thread that began as those do which wait on other ranks: the loop
+5. Where it is at home and no such thread waits, the thread that began as those do which wait on other ranks: the loop
    is the same program everywhere. One that has nothing but the standard library in common with them is not it.
 """
 
@@ -39,7 +41,8 @@ def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
         home = set(mains)
     told: dict[int, Thread] = {}
     for rank, main in mains.items():
-        thread = read.waiting(views[rank].stacks) if rank in home else _of_autograd(views[rank].stacks, main)
+        stacks = views[rank].stacks
+        thread = read.waiting(stacks) if rank in home else _of_autograd(stacks, main) or _of_call(stacks, main)
         if thread is not None:
             told[rank] = thread
     begun = sorted({_stack(views[rank], thread) for rank, thread in told.items() if rank in home})[:_MOST_BEGINNINGS]
@@ -104,6 +107,13 @@ def _of_autograd(stacks: Stacks | None, main: Activity) -> Thread | None:
         return None
     begun_in_c = (t for t in _others(stacks) if stacks.stack(t)[0].function not in _BEGUN_BY_PYTHON)
     return next(begun_in_c, None)
+
+
+def _of_call(stacks: Stacks | None, main: Activity) -> Thread | None:
+    if stacks is None or not main.waits_for_ranks:
+        return None
+    doing = ((thread, activity_of_thread(stacks, thread)) for thread in _others(stacks))
+    return next((thread for thread, seen in doing if seen.runs_call and not seen.waits_for_ranks), None)
 
 
 def _stack(view: RankView, thread: Thread) -> _Stack:

@@ -8,7 +8,7 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.activity import exception_of, place, user_call
+from collector.align.stacks.activity import place, user_call
 from collector.align.stacks.other_threads import thread_evidence
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
@@ -162,7 +162,7 @@ def _of_rank(view: RankView, observations: Observations) -> Iterable[Evidence]:
         )
         if activity.child:
             yield ProcessEvidence(ranks=str(view.rank), text=activity.child, host=view.host, pid=process.pid)
-    line = exception_of(view)
+    line = view.exception
     if line is not None:
         yield LogEvidence(ranks=str(view.rank), text=f"rank {view.rank} logged an exception", line=line)
 

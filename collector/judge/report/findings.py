@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from collector.align.observations import Observations
-from collector.align.stacks.activity import exception_of, place
+from collector.align.stacks.activity import place
 from collector.align.stacks.call_sites import parting_call
 from collector.judge.by_stacks import no_record
 from collector.judge.fault import Fault
@@ -125,7 +125,7 @@ def _cause_of_rank(rank: int, kind: Kind, observations: Observations) -> Cause:
     view = observations.roster.ranks[rank]
     if view.exited is not None and view.exited.oom_killed:
         return Cause.OOM
-    logged = exception_of(view)
+    logged = view.exception
     if logged is not None and (view.gone or _tears_down(rank, observations)):
         return Cause.OOM if "out of memory" in logged.lower() else Cause.EXCEPTION
     if view.exited is not None and view.exited.signal is not None:

@@ -145,6 +145,15 @@ def test_native_frames_tell_what_python_frames_hide(native: Frame, doing: Doing)
     assert activity_of(view(plain, deep)).doing is doing
 
 
+def test_python_frames_tell_what_a_lock_of_python_s_is_waited_for() -> None:
+    """Its native frames are the same in any wait for an event."""
+    ends = Frame("_all_gather", f"{SITE}/torch/distributed/rpc/api.py", 257)
+    wait = Frame("Condition.wait", "/usr/lib/python3.11/threading.py", 327)
+    lock = Frame("acquire_timed", "python3.11", 0, native=True)
+    seen = activity_of(view(look(stacks(USER, ends, wait)), look(stacks(USER, ends, wait, lock, native=True), at=2)))
+    assert (seen.doing, seen.label) == (Doing.WORK, "waiting for other ranks")
+
+
 def test_native_frames_are_asked_for_where_a_library_s_c_code_holds_it() -> None:
     library = Frame("wait_until_ready", f"{SITE}/someones_library/handles.py", 9)
     process = blocked("futex", "futex_do_wait")

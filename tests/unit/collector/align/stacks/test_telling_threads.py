@@ -21,6 +21,11 @@ EVALUATE = Frame("evaluate", "/home/ada/train.py", 5)
 REPORT = Frame("report_often", "/home/ada/metrics.py", 8)
 ALL_REDUCE = Frame("all_reduce", f"{SITE}/torch/distributed/distributed_c10d.py", 3252)
 BACKWARD = Frame("_engine_run_backward", f"{SITE}/torch/autograd/graph.py", 979)
+SHUTDOWN = Frame("_all_gather", f"{SITE}/torch/distributed/rpc/api.py", 257)
+WAIT = Frame("Condition.wait", f"{STANDARD}/threading.py", 327)
+RUN_CALL = Frame("_run_function", f"{SITE}/torch/distributed/rpc/internal.py", 209)
+SERVE = Frame("serve", "/home/ada/train.py", 90)
+RPC_SYNC = Frame("rpc_sync", f"{SITE}/torch/distributed/rpc/api.py", 842)
 HOOK = Frame("hook", "/home/ada/train.py", 70)
 
 Stack = tuple[Frame, ...]
@@ -134,3 +139,12 @@ def test_a_loop_in_a_thread_that_wakes_moves() -> None:
     moving = motion(view(0, (MAIN_LOOP,), WAITS, looks=2, switches=500), view(1, (MAIN_LOOP,), STAYS, looks=2))
     assert moving == {0: Motion.BUSY, 1: Motion.FROZEN}
     assert motion(view(0, (TRAIN, EVALUATE), looks=2)) == {0: Motion.BUSY}
+
+
+def test_a_call_of_another_rank_stands_for_one_that_waits() -> None:
+    """Unless that waits for a third rank in turn."""
+    ends = (TRAIN, SHUTDOWN, WAIT)
+    assert told(view(0, ends, (RUN_CALL, SERVE)))[0] == (RUN_CALL, SERVE)
+    assert told(view(0, ends, (RUN_CALL, SERVE, RPC_SYNC)))[0] == ends
+    assert told(view(0, ends, (RUN_CALL, SERVE, RPC_SYNC), (RUN_CALL, SERVE)))[0] == (RUN_CALL, SERVE)
+    assert told(view(0, (TRAIN, EVALUATE), (RUN_CALL, SERVE)))[0] == (TRAIN, EVALUATE)
