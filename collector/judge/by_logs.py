@@ -22,19 +22,17 @@ from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
+from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Presence
-from collector.align.stacks.patterns import Doing
+from collector.align.wait_states import WaitState
 from collector.judge.fault import Accuser, Fault, kind_of
+from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
-from collector.judge.logs.debug_detail import opinions_by_fingerprints
-from collector.judge.logs.desync_and_barrier import opinions_by_reports
 from collector.judge.logs.job_failures import opinions_by_failures
-from collector.judge.logs.nccl_calls import opinions_by_calls
 from collector.judge.logs.own_failures import opinions_by_own_words
 from collector.judge.logs.rendezvous import opinions_by_rendezvous
-from collector.judge.logs.vote import Opinion, Witness
-from collector.judge.logs.watchdog import opinions_by_counters
+from collector.judge.logs.vote import Opinion
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
 from shared.answer.words import Certainty, Kind
 from shared.rank_sets import ranks_in_words
@@ -104,10 +102,7 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
     aftermath = Aftermath(statements)
     opinions = [
         *opinions_by_failures(statements, observations, aftermath),
-        *opinions_by_counters(statements, membership),
-        *opinions_by_fingerprints(statements, membership),
-        *opinions_by_calls(statements, observations.roster.world_size),
-        *opinions_by_reports(statements, membership),
+        *opinions_by_marks(statements, membership),
         *opinions_by_own_words(statements, observations),
         *opinions_by_rendezvous(statements, membership),
         *opinions_by_transport(statements, observations, aftermath),
@@ -124,21 +119,11 @@ def _as_seen(opinion: Opinion, observations: Observations) -> Opinion | None:
     """5. Compare an opinion that names ranks with where they, and those who wait for them, are seen now."""
     if not opinion.culprits:
         return None
-    stopped = {rank for rank, view in observations.roster.ranks.items() if view.presence is Presence.STOPPED}
-    waits = {rank for rank, activity in observations.activities.items() if activity.waits_for_ranks} - stopped
-    if opinion.kind is not Kind.COLLECTIVE_MISMATCH and set(opinion.culprits) & waits:
+    waits = [rank for rank in opinion.culprits if observations.state(rank) is WaitState.WAITING]
+    if opinion.kind is not Kind.COLLECTIVE_MISMATCH and waits:
         return None
-    if observations.roster.live and not any(
-        _may_wait(rank, observations) for rank in opinion.victims or observations.activities
-    ):
-        return None
-    return opinion
-
-
-def _may_wait(rank: int, observations: Observations) -> bool:
-    """Is a rank where a victim may be: waiting, on its device, gone, or not to be seen?"""
-    view = observations.roster.ranks.get(rank)
-    return view is None or view.gone or observations.doing(rank) is not Doing.OUTSIDE
+    elsewhere = [observations.state(r) is WaitState.ELSEWHERE for r in opinion.victims or observations.activities]
+    return None if observations.roster.live and all(elsewhere) else opinion
 
 
 def _agreed(opinions: list[Opinion], observations: Observations) -> list[Fault]:
@@ -202,10 +187,9 @@ def _is_supported(opinions: list[Opinion], culprits: tuple[int, ...], observatio
 
 def _is_outside(rank: int, observations: Observations) -> bool:
     """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
-    view = observations.roster.ranks[rank]
-    if view.presence in (Presence.UNSEEN, Presence.LEFT_OUT):
+    if observations.roster.ranks[rank].presence in (Presence.UNSEEN, Presence.LEFT_OUT):
         return False
-    return view.gone or view.presence is Presence.STOPPED or observations.doing(rank) is Doing.OUTSIDE
+    return observations.state(rank) in (WaitState.GONE, WaitState.ELSEWHERE)
 
 
 def _undecided(faults: list[Fault]) -> Fault:
