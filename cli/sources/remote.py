@@ -59,12 +59,7 @@ class Remote:
     @classmethod
     def at(cls, url: str, token_file: Path | None, tls: TlsFiles = NO_TLS) -> "Remote":
         """Return the collector there. Raises InvalidSettings where URL, token file or TLS files cannot be used."""
-        headers = {"Accept": "application/json"}
-        if token_file is not None:
-            headers["Authorization"] = f"Bearer {_token(token_file)}"
-        timeout = httpx.Timeout(_VIEW_SECONDS, connect=_CONNECT_SECONDS)
-        base, verify = _base_url(url), ClientTls(tls).context() if tls.named else True
-        return cls(httpx.Client(base_url=base, headers=headers, timeout=timeout, verify=verify, trust_env=False))
+        return cls(httpx.Client(**client_options(url, token_file, tls)))
 
     def jobs(self) -> JobNames:
         """Return the jobs that the collector's agents see."""
@@ -153,6 +148,20 @@ class Remote:
     @property
     def _url(self) -> str:
         return str(self._client.base_url).rstrip("/")
+
+
+def client_options(url: str, token_file: Path | None, tls: TlsFiles = NO_TLS) -> dict[str, Any]:
+    """Return what httpx needs to ask the collector there. Raises as `Remote.at` does."""
+    headers = {"Accept": "application/json"}
+    if token_file is not None:
+        headers["Authorization"] = f"Bearer {_token(token_file)}"
+    return {
+        "base_url": _base_url(url),
+        "headers": headers,
+        "timeout": httpx.Timeout(_VIEW_SECONDS, connect=_CONNECT_SECONDS),
+        "verify": ClientTls(tls).context() if tls.named else True,
+        "trust_env": False,
+    }
 
 
 _HOST = re.compile(r"[\w.:%-]+")

@@ -84,11 +84,14 @@ class _Taking:
             raise LookupError(at)
         for position, row in enumerate(rows[at:], start=at):
             size = _size(row)
+            is_divided = isinstance(row, dict) and _has_rows(row)
+            if inner and not is_divided:
+                raise LookupError(inner)
             if not inner and size <= self._left:
                 self._add(part, row, size)
             elif not inner and self._has_rows:
                 return part, (position,)
-            elif isinstance(row, dict) and _has_rows(row):
+            elif is_divided:
                 some, rest = self.part_of(row, inner)
                 part.append(some)
                 if rest is not None:
@@ -149,7 +152,10 @@ def _parse(cursor: str | None) -> Place:
         return ()
     if _CURSOR.fullmatch(cursor) is None:
         raise not_a_cursor(cursor)
-    return tuple(int(part) if part.isdecimal() else part for part in cursor.split("."))
+    place = tuple(int(part) if part.isdecimal() else part for part in cursor.split("."))
+    if isinstance(place[-1], str):
+        raise not_a_cursor(cursor)
+    return place
 
 
 def not_a_cursor(cursor: str | None) -> InvalidInput:

@@ -3,7 +3,7 @@
 Those about incidents belong here, too, as soon as the REST API has them.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -161,7 +161,7 @@ def _encoded(name: str) -> str:
 
 def _decoded(name: str) -> str:
     try:
-        return urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode("utf-8", "surrogatepass")
+        return b64decode(name + "=" * (-len(name) % 4), b"-_", validate=True).decode("utf-8", "surrogatepass")
     except ValueError as error:
         raise not_a_cursor(name) from error
 
