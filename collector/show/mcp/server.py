@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp_types import (
+from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,

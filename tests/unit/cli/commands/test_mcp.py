@@ -15,7 +15,7 @@ from shared.answer.diagnosis import Diagnosis
 from tests.build.agents.fake_agents import JOB
 from tests.build.agents.served_agents import served, whole_job
 from tests.build.processes.commands import Job, command, environment, unhang
-from tests.build.services.mcp_clients import MODES, over_stdio, said
+from tests.build.services.mcp_clients import over_stdio, said
 from tests.build.services.services import Service, running
 
 pytestmark = [pytest.mark.slow]
@@ -46,10 +46,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.mark.ptrace
-@pytest.mark.parametrize("mode", MODES[:1])
-async def test_this_machine(job: Job, mode: str) -> None:
+async def test_this_machine(job: Job) -> None:
     """Without a service: real processes are listed, diagnosed and shown, and what was diagnosed is kept meanwhile."""
-    async with over_stdio(env=job.env, mode=mode) as client:
+    async with over_stdio(env=job.env) as client:
         (found,) = (await said(client, "list_jobs"))["untrusted"]["jobs"]
         made = await said(client, "diagnose_job", job=found["name"])
         again = await said(client, "get_diagnosis", id=made["id"])
@@ -65,18 +64,17 @@ async def test_this_machine(job: Job, mode: str) -> None:
     assert "RuntimeError: CUDA error" in {line["text"] for line in logs["untrusted"]["lines"]}
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_collector(service: Service, tmp_path: Path, mode: str) -> None:
-    """With `--collector`: its verdict, with its token; a wrong one is a tool error that says what to do."""
+async def test_collector(service: Service, tmp_path: Path) -> None:
+    """With `--collector`, in the older protocol: its verdict; a wrong token is a tool error that says what to do."""
     token = tmp_path / "token"
     token.touch(mode=0o600)
     token.write_text("right\n", encoding="ascii")
     asked = ("--collector", service.plain_url(""), "--token-file", str(token))
-    async with over_stdio(*asked, mode=mode) as client:
+    async with over_stdio(*asked, mode="legacy") as client:
         made = await said(client, "diagnose_job", job=JOB)
     assert made["untrusted"]["findings"][0]["culprits"][0]["rank"] == 2
     token.write_text("wrong\n", encoding="ascii")
-    async with over_stdio(*asked, mode=mode) as client:
+    async with over_stdio(*asked, mode="legacy") as client:
         refused = await client.call_tool("list_jobs", {})
     assert refused.is_error
     assert "token" in json.loads(refused.content[0].text)["untrusted"]["error"]
@@ -91,9 +89,9 @@ async def test_collector_that_is_not_there() -> None:
 
 
 @pytest.mark.ptrace
-@pytest.mark.parametrize("by", [None, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("by", [None, signal.SIGTERM])
 def test_client_is_gone(job: Job, by: signal.Signals | None) -> None:
-    """In the midst of a diagnosis its input ends, or it sends the signals that clients end servers with."""
+    """In the midst of a diagnosis its input ends, or it sends the signal that clients end servers with."""
     with started(env=job.env) as server:
         assert server.stdin is not None and server.stdout is not None and server.stderr is not None
         arguments = {"name": "diagnose_job", "arguments": {"job": job.name}, "_meta": {"progressToken": 1}}
