@@ -17,7 +17,7 @@ from cli.sources.bundle import made, write_whole
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted
 from collector.question import Progress, Stage, Step
 from shared.answer.diagnosis import Diagnosis
-from shared.answer.problem import Problem
+from shared.answer.problem import Problem, parse_answer
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
 from shared.rank_sets import fold
 from shared.server.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
@@ -198,13 +198,7 @@ def _segment(text: str) -> str:
 
 
 def _read(answer: httpx.Response, model: type[T]) -> T:
-    try:
-        return model.model_validate_json(answer.content)
-    except ValidationError as error:
-        raise Unreachable(
-            f"what {answer.url.host} answers is not a {model.__name__}: {quoted(answer.content)}",
-            advice="is it an unhang collector of this version?",
-        ) from error
+    return parse_answer(answer.url.host, answer.content, model)
 
 
 def _refusal(answer: httpx.Response) -> UnhangError:

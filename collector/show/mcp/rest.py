@@ -14,8 +14,8 @@ from collector.concurrency.threads import run_in_thread
 from collector.keep.run_ledger import RunState
 from collector.question import Step
 from shared.answer.diagnosis import Diagnosis
-from shared.answer.problem import Problem
-from shared.errors import NotFound, UnhangError, Unreachable, quoted
+from shared.answer.problem import Problem, parse_answer
+from shared.errors import NotFound, UnhangError, Unreachable
 from shared.value import Value
 
 V = TypeVar("V", bound=Value)
@@ -81,13 +81,7 @@ def segment(text: str) -> str:
 
 
 async def _read(answer: httpx.Response, model: type[V]) -> V:
-    try:
-        return await run_in_thread(partial(model.model_validate_json, answer.content))
-    except ValidationError as error:
-        raise Unreachable(
-            f"what {answer.url.host} answers is not a {model.__name__}: {quoted(answer.content)}",
-            advice="is it an unhang collector of this version?",
-        ) from error
+    return await run_in_thread(partial(parse_answer, answer.url.host, answer.content, model))
 
 
 def _refusal(answer: httpx.Response) -> UnhangError:
