@@ -20,7 +20,7 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick repeat frameworks zoo check lint format types bench wheel zipapp constraints \
+.PHONY: help install demo test test-quick repeat frameworks zoo check lint format types bench wheel openapi zipapp constraints \
 	layouts clean
 
 help: ## say what there is
@@ -69,6 +69,9 @@ bench: $(INSTALLED) ## measure against the budgets
 
 wheel: $(INSTALLED) ## build the distribution into dist/
 	$(BIN)/python -m build --no-isolation
+
+openapi: $(INSTALLED) ## write collector/show/openapi.json again, after a change to the API
+	$(BIN)/python -m deploy.wheel.openapi
 
 zipapp: ## build dist/unhang.pyz, which needs nothing on a node but Python; ZIPAPP_FOR='3.12-x86_64 3.13' for fewer Pythons
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11 or newer: make PYTHON=... zipapp")'

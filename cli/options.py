@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from cli.sources.job_source import JobSource
+    from shared.server.tls import TlsFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +39,18 @@ def rank_option(command: F) -> F:
 
 def source_options(command: F) -> F:
     """Add the options that say where to look: this machine by default, a collector, or files."""
+    files = click.option(
+        "--from",
+        "directory",
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Read snapshots, flight-recorder and stack dumps, logs or a bundle from here.",
+    )
+    return collector_options(files(command))
+
+
+def collector_options(command: F) -> F:
+    """Add the options that say which collector to ask, if any."""
     for option in (
         _tls_option("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
         _tls_option("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
@@ -47,13 +60,6 @@ def source_options(command: F) -> F:
             type=click.Path(path_type=Path, dir_okay=False),
             envvar="UNHANG_TOKEN_FILE",
             help="File with the collector's bearer token. [env: UNHANG_TOKEN_FILE]",
-        ),
-        click.option(
-            "--from",
-            "directory",
-            metavar="DIR",
-            type=click.Path(path_type=Path),
-            help="Read snapshots, flight-recorder and stack dumps, logs or a bundle from here.",
         ),
         click.option(
             "--collector",
@@ -161,13 +167,19 @@ def choose_source(collector: str | None, directory: Path | None, token_file: Pat
         return Files(directory)
     if collector is not None:
         from cli.sources.remote import Remote
-        from shared.server.tls import TlsFiles
 
-        meta = click.get_current_context().meta
-        return Remote.at(collector, token_file, TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"]))
+        return Remote.at(collector, token_file, tls_files())
     from cli.sources.one_box import OneBox
 
     return OneBox()
+
+
+def tls_files() -> "TlsFiles":
+    """Return the files named for a connection to the collector."""
+    from shared.server.tls import TlsFiles
+
+    meta = click.get_current_context().meta
+    return TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"])
 
 
 _SOURCE_WORDS = ("--collector", "--token-file", *(name for name, _ in _SSH_OPTIONS))

@@ -9,12 +9,14 @@ import httpx
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
+from starlette.routing import Route
 
 from collector.keep.database import StoreTrouble
 from collector.keep.run_ledger import Interrupted
 from collector.keep.runs import Busy
 from collector.service import Service, open_service
 from collector.settings import CollectorSettings
+from collector.show.mcp.endpoint import PATH, McpEndpoint, is_installed
 from collector.show.routes import agents, diagnoses, health, jobs, views
 from collector.show.routes.common import NotAcceptable
 from shared import VERSION
@@ -75,6 +77,8 @@ def create_app(
     app.include_router(health.open_router)
     for router in (health.router, agents.router, jobs.router, diagnoses.router, views.router, jobs.last_router):
         app.include_router(router, dependencies=guards)
+    if is_installed():
+        app.router.routes.append(Route(PATH, McpEndpoint(app), methods=["POST"], include_in_schema=False))
     return app
 
 

@@ -39,9 +39,10 @@ def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
 
 
 def _log_to_stderr() -> None:
-    """One line per diagnosis and per trouble; the lines of each request to an agent would drown them."""
+    """One line per diagnosis and per trouble; the lines of each request to an agent or of a bot would drown them."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for name in ("httpx", "mcp"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _check(settings: CollectorSettings) -> None:

@@ -88,13 +88,18 @@ def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitabl
 @asynccontextmanager
 async def local_client() -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client whose requests this machine's agent answers in this process."""
+    async with local_agent() as transport, make_client(transport=transport) as client:
+        yield client
+
+
+@asynccontextmanager
+async def local_agent() -> AsyncIterator[httpx.ASGITransport]:
+    """Yield the way to this machine's agent, which lives in this process for as long as the block lasts."""
     settings = read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
     app = create_app(settings)
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     watching = asyncio.create_task(_keep_beat(app.state.agent))
     try:
-        async with make_client(transport=transport) as client:
-            yield client
+        yield httpx.ASGITransport(app=app, raise_app_exceptions=False)
     finally:
         watching.cancel()
 

@@ -17,7 +17,7 @@ from cli.sources.bundle import made, write_whole
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted
 from collector.question import Progress, Stage, Step
 from shared.answer.diagnosis import Diagnosis
-from shared.answer.problem import Problem
+from shared.answer.problem import Problem, parse_answer
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable, quoted
 from shared.rank_sets import fold
 from shared.server.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
@@ -59,12 +59,7 @@ class Remote:
     @classmethod
     def at(cls, url: str, token_file: Path | None, tls: TlsFiles = NO_TLS) -> "Remote":
         """Return the collector there. Raises InvalidSettings where URL, token file or TLS files cannot be used."""
-        headers = {"Accept": "application/json"}
-        if token_file is not None:
-            headers["Authorization"] = f"Bearer {_token(token_file)}"
-        timeout = httpx.Timeout(_VIEW_SECONDS, connect=_CONNECT_SECONDS)
-        base, verify = _base_url(url), ClientTls(tls).context() if tls.named else True
-        return cls(httpx.Client(base_url=base, headers=headers, timeout=timeout, verify=verify, trust_env=False))
+        return cls(httpx.Client(**client_options(url, token_file, tls)))
 
     def jobs(self) -> JobNames:
         """Return the jobs that the collector's agents see."""
@@ -155,6 +150,20 @@ class Remote:
         return str(self._client.base_url).rstrip("/")
 
 
+def client_options(url: str, token_file: Path | None, tls: TlsFiles = NO_TLS) -> dict[str, Any]:
+    """Return what httpx needs to ask the collector there. Raises as `Remote.at` does."""
+    headers = {"Accept": "application/json"}
+    if token_file is not None:
+        headers["Authorization"] = f"Bearer {_token(token_file)}"
+    return {
+        "base_url": _base_url(url),
+        "headers": headers,
+        "timeout": httpx.Timeout(_VIEW_SECONDS, connect=_CONNECT_SECONDS),
+        "verify": ClientTls(tls).context() if tls.named else True,
+        "trust_env": False,
+    }
+
+
 _HOST = re.compile(r"[\w.:%-]+")
 _ADVICE = "check the address and that `unhang collector` runs there; without --collector, this machine is examined"
 
@@ -189,13 +198,7 @@ def _segment(text: str) -> str:
 
 
 def _read(answer: httpx.Response, model: type[T]) -> T:
-    try:
-        return model.model_validate_json(answer.content)
-    except ValidationError as error:
-        raise Unreachable(
-            f"what {answer.url.host} answers is not a {model.__name__}: {quoted(answer.content)}",
-            advice="is it an unhang collector of this version?",
-        ) from error
+    return parse_answer(answer.url.host, answer.content, model)
 
 
 def _refusal(answer: httpx.Response) -> UnhangError:

@@ -1,8 +1,13 @@
-"""One problem document (RFC 9457): how our services write and recognise it."""
+"""What a service of ours answers a client: the value asked for, or one problem document (RFC 9457)."""
 
-from pydantic import Field, ValidationError
+from typing import TypeVar
 
+from pydantic import BaseModel, Field, ValidationError
+
+from shared.errors import Unreachable, quoted
 from shared.value import Value
+
+M = TypeVar("M", bound=BaseModel)
 
 URN = "urn:unhang:problem:"
 """Prefix of the types of our own problems."""
@@ -26,3 +31,14 @@ def detail_of(body: bytes) -> str:
     except ValidationError:
         return ""
     return problem.detail if problem.type.startswith(URN) else ""
+
+
+def parse_answer(host: str, body: bytes, model: type[M]) -> M:
+    """Return what `host` answered. Raises Unreachable where it is no such value."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise Unreachable(
+            f"what {host} answers is not a {model.__name__}: {quoted(body)}",
+            advice="is it an unhang collector of this version?",
+        ) from error

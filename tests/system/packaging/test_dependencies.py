@@ -15,7 +15,7 @@ INDIRECT = {
 }
 """Libraries that we use as parts of another one's interface, and which one declares them."""
 
-OPTIONAL = {"pynvml": "nvidia-ml-py", "dns": "dnspython", "yaml": "pyyaml"}
+OPTIONAL = {"pynvml": "nvidia-ml-py", "dns": "dnspython", "yaml": "pyyaml", "mcp": "mcp"}
 """Libraries of the extras; the sources import them where they are used, and go on without."""
 
 NOT_IMPORTED = {"py-spy", "uvicorn", "sniffio"}

@@ -1,6 +1,7 @@
 """The API, end to end in one process: the collector's application asks fake agents."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from shared.answer.diagnosis import Diagnosis
 from shared.wire.log_events import LogFile, Logs
 from shared.wire.snapshot import Fds
 from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, held, make_rank, mounts, two_nodes
+from tests.build.processes.commands import REPOSITORY
 
 TREE = "main (/srv/train.py:10)"
 
@@ -391,6 +393,12 @@ async def test_openapi_is_written_for_the_one_who_writes_a_bot(client: httpx.Asy
             assert undescribed == [], (path, method)
     assert {"Diagnosis", "Problem", "RunState"} <= document["components"]["schemas"].keys()
     assert "/v1/jobs/{job}/diagnoses" in document["paths"]
+
+
+async def test_openapi_document_of_the_wheel_is_what_is_served(client: httpx.AsyncClient) -> None:
+    """Programs can be written against it without a service: `make openapi` writes it after a change to the API."""
+    file = REPOSITORY / "collector" / "show" / "openapi.json"
+    assert json.loads(file.read_text("utf-8")) == (await client.get("/openapi.json")).json()
 
 
 async def test_views_of_a_job_on_many_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

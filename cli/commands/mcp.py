@@ -1,0 +1,29 @@
+"""`unhang mcp`: tools for a language model, over standard input and output."""
+
+from pathlib import Path
+
+import click
+
+from cli.options import collector_options, tls_files
+
+
+@click.command(
+    short_help="Serve MCP tools to a language model.",
+    epilog="""\b
+Examples:
+  unhang mcp                                       jobs on this machine
+  unhang mcp --collector http://head:8470 --token-file clients.token
+Needs the extra: pip install 'unhang[mcp]'. A collector serves the same tools at /mcp.""",
+)
+@collector_options
+def mcp(collector: str | None, token_file: Path | None) -> None:
+    """Answer an MCP client on standard input and output until it closes them.
+
+    The tools list jobs, diagnose one, and show diagnoses, stacks, sequences, logs and checks. None changes anything.
+    """
+    from cli.mcp_stdio import serve_collector, serve_one_box
+
+    if collector is not None:
+        serve_collector(collector, token_file, tls_files())
+    else:
+        serve_one_box()

@@ -1,0 +1,105 @@
+"""An MCP server of the tools, for one client. It imports the package `mcp`, which is an extra."""
+
+import json
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+from pydantic import ValidationError
+
+from collector.question import Step
+from collector.show.mcp.answers import NOTICE
+from collector.show.mcp.rest import Rest
+from collector.show.mcp.tools import TOOLS
+from shared import VERSION
+from shared.errors import InvalidInput, UnhangError, quoted
+
+_INSTRUCTIONS = f"""Finds the rank that hung a distributed training job, where it is, and what proves it.
+Start with list_jobs, then diagnose_job. {NOTICE} Nothing here changes a job."""
+
+_BY_NAME = {tool.name: tool for tool in TOOLS}
+
+
+def make_server(rest: Rest) -> Server[Any]:
+    """Return a server whose tools ask `rest`."""
+
+    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=list(_LISTED))
+
+    async def call_tool(context: ServerRequestContext[Any], called: CallToolRequestParams) -> CallToolResult:
+        try:
+            return _answered(await _run(rest, context, called))
+        except UnhangError as error:
+            return _failed(error)
+
+    return Server(
+        "unhang",
+        version=VERSION,
+        title="unhang",
+        instructions=_INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolRequestParams) -> dict[str, Any]:
+    tool = _BY_NAME.get(called.name)
+    if tool is None:
+        raise InvalidInput(f"there is no tool {quoted(called.name)}", advice=f"there are: {', '.join(_BY_NAME)}")
+    try:
+        wanted = tool.takes.model_validate(called.arguments or {})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{quoted(name)} cannot be {quoted(str(first['input']))}: {first['msg']}") from error
+    steps = 0
+
+    async def tell(step: Step) -> None:
+        nonlocal steps
+        steps += 1
+        await context.session.report_progress(steps, message=_in_words(step))
+
+    return await tool.run(rest, wanted, tell)
+
+
+def _in_words(step: Step) -> str:
+    so_far = f", {step.finished} of {step.asked} nodes" if step.asked > 1 else ""
+    return f"{step.stage.value.replace('_', ' ')}{so_far}"
+
+
+def _answered(document: dict[str, Any]) -> CallToolResult:
+    return CallToolResult(content=[_text(document)], structured_content=document)
+
+
+def _failed(error: UnhangError) -> CallToolResult:
+    """Return a tool error. It may quote names of jobs, so it is marked like an answer."""
+    said = {"error": str(error), "advice": error.advice}
+    return CallToolResult(content=[_text({"notice": NOTICE, "untrusted": said})], is_error=True)
+
+
+def _text(document: dict[str, Any]) -> TextContent:
+    return TextContent(type="text", text=json.dumps(document))
+
+
+_LISTED = tuple(
+    Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.takes.model_json_schema(),
+        output_schema=tool.answers.model_json_schema(mode="serialization"),
+        annotations=ToolAnnotations(
+            title=tool.title, read_only_hint=True, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+        ),
+    )
+    for tool in TOOLS
+)

@@ -1,0 +1,61 @@
+"""The MCP SDK's own client, asking a collector over HTTP or `unhang mcp` over standard input and output."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.build.processes.commands import command, environment
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+MODES = ("auto", "legacy")
+"""The newest version of the protocol, which has no sessions, and the ones before."""
+
+
+@asynccontextmanager
+async def over_http(url: str, *, token: str | None = None, mode: str = "auto") -> AsyncIterator["Client"]:
+    """Ask the collector at `url`."""
+    import httpx2  # these take a second, which listing the tests need not
+    from mcp.client.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60.0, trust_env=False) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def over_stdio(
+    *arguments: str, env: Mapping[str, str] | None = None, mode: str = "auto"
+) -> AsyncIterator["Client"]:
+    """Ask an `unhang mcp` with these arguments."""
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    program, *rest = command("mcp", *arguments)
+    server = StdioServerParameters(command=program, args=rest, env=environment(env))
+    async with Client(stdio_client(server), mode=mode) as client:
+        yield client
+
+
+async def said(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool, which must succeed, and return its answer. The client holds it against the tool's schema."""
+    called = await client.call_tool(tool, arguments)
+    assert not called.is_error, called.content
+    answer: dict[str, Any] = called.structured_content
+    return answer
+
+
+async def walked(client: "Client", tool: str, **arguments: Any) -> list[dict[str, Any]]:
+    """Return what is untrusted on all pages of an answer."""
+    pages: list[dict[str, Any]] = []
+    cursor = None
+    while not pages or cursor is not None:
+        answer = await said(client, tool, cursor=cursor, **arguments)
+        pages.append(answer["untrusted"])
+        cursor = answer["next"]
+    return pages

@@ -1,0 +1,84 @@
+"""The bot in docs/bots.md, run as it stands there against a collector that asks an agent of a recorded job."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from collector.app import create_app
+from collector.settings import CollectorSettings
+from collector.show.mcp.pages import MOST_CHARACTERS
+from collector.show.mcp.tools import TOOLS
+from shared.wire.snapshot import RankSnapshot
+from tests.build.agents.fake_agents import FakeAgent, case_ranks, make_rank
+from tests.build.agents.served_agents import served
+from tests.build.processes.commands import REPOSITORY, environment
+from tests.build.services.services import Service, running
+
+PAGE = (REPOSITORY / "docs" / "bots.md").read_text(encoding="utf-8")
+JOB = "slurm-4242"
+TOKEN = "right"
+
+
+@contextmanager
+def collector_of(ranks: Sequence[RankSnapshot], folder: Path) -> Iterator[Service]:
+    """Run a collector of one node with these ranks, which asks for a token."""
+    tokens = folder / "tokens"
+    tokens.touch(mode=0o600)
+    tokens.write_text(f"{TOKEN}\n", encoding="ascii")
+    with served(FakeAgent("node1", [of_slurm(rank) for rank in ranks])) as url:
+        settings = CollectorSettings(
+            agents=url,
+            store=str(folder / "store.sqlite3"),
+            audit_log=folder / "audit.jsonl",
+            token_file=tokens,
+            interval_seconds=0.01,
+            patience_seconds=0.0,
+        )
+        app = create_app(settings)
+        with running(app, settings, app.state.audit) as service:
+            yield service
+
+
+def of_slurm(rank: RankSnapshot) -> RankSnapshot:
+    """The rank as one of Slurm's job."""
+    return rank.model_copy(update={"identity": rank.identity.model_copy(update={"job": JOB})})
+
+
+def run_bot(service: Service, folder: Path) -> tuple[str, str]:
+    """Run the page's bot; return what it printed, and what it asked of Slurm."""
+    (bot,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    asked, slurm = folder / "asked", folder / "scontrol"
+    slurm.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n', encoding="ascii")
+    slurm.chmod(0o755)
+    asked.touch()
+    env = environment({"UNHANG_COLLECTOR": service.plain_url(""), "UNHANG_TOKEN": TOKEN})
+    env["PATH"] = f"{folder}:{env['PATH']}"
+    done = subprocess.run([sys.executable, "-c", bot, JOB], env=env, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout, asked.read_text("ascii")
+
+
+def test_what_is_proven_is_restarted(tmp_path: Path) -> None:
+    """Rank 2 has not joined, as the records of all four show: the job is queued again, and a person learns why."""
+    with collector_of(case_ranks("missing_rank2", range(4), host="node1"), tmp_path) as service:
+        said, asked = run_bot(service, tmp_path)
+    assert asked == "requeue 4242\n"
+    assert said.startswith("PAGE Hung: rank 2 ")
+    assert "see /v1/diagnoses/" in said
+
+
+def test_what_is_not_proven_is_for_a_person(tmp_path: Path) -> None:
+    """Four ranks that sleep without a record: nothing is restarted."""
+    with collector_of([make_rank(rank, host="node1") for rank in range(4)], tmp_path) as service:
+        said, asked = run_bot(service, tmp_path)
+    assert asked == ""
+    assert said.startswith("PAGE ")
+
+
+def test_page_lists_the_tools_and_their_bound() -> None:
+    """All of them, by name."""
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", PAGE, re.MULTILINE)) == {tool.name for tool in TOOLS}
+    assert f"{MOST_CHARACTERS:,} characters" in PAGE
