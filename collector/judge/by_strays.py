@@ -8,10 +8,13 @@ People keep stacks without a word of whose they are. A rank cannot be named by t
    as what to look at first. It does not prove anything.
 3. The kernel itself says that a Python process has not left it for minutes, and in which driver: that one hangs.
 
+4. All that are seen wait, but in several collectives that take every member of a group: they have parted somewhere.
+
 Else nothing is found, and where the processes stand is said.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,6 +24,7 @@ from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.kernel_stacks import StackRow, stack_row
 from collector.align.stacks.patterns import Doing
 from collector.align.strays import StrayProcess
+from collector.judge.by_stacks import takes_all
 from collector.judge.fault import TELLING, Fault
 from collector.judge.hardware.refine_faults import event_in_words
 from collector.judge.report.findings import finding_of
@@ -46,7 +50,12 @@ def with_strays(reading: Interpretation, observations: Observations) -> Interpre
     if reading.verdict is not Verdict.CANNOT_TELL or told or not (strays.processes or strays.kernel):
         return reading
     waiting = [each for each in strays.processes if each.activity.may_wait_for_ranks]
-    fault = _apart(waiting, strays.processes) or _broken(waiting, observations) or _held_in_kernel(strays.kernel)
+    fault = (
+        _apart(waiting, strays.processes)
+        or _broken(waiting, observations)
+        or _held_in_kernel(strays.kernel)
+        or _in_several(waiting)
+    )
     if fault is not None:
         return Interpretation(Verdict.HUNG, "", findings=(finding_of(fault, observations),))
     return replace(reading, reason=_where_all_wait(waiting)) if waiting else reading
@@ -127,6 +136,31 @@ def _held_in_kernel(lines: Iterable[_Line]) -> Fault | None:
         said=f"process {event.pid} ({event.name}) has been {row.label} for minutes, according to {_kernel_of(host)}",
         evidence=tuple(_line(line) for line, _ in held[:_MOST_TOLD]),
         remarks=("which rank it is, nothing tells; neither Python nor NCCL can end such a wait",),
+    )
+
+
+def _in_several(waiting: list[StrayProcess]) -> Fault | None:
+    """4."""
+    places: dict[str, list[StrayProcess]] = defaultdict(list)
+    for each in waiting:
+        if not takes_all(each.activity):
+            return None
+        places[each.activity.op or each.activity.label].append(each)
+    if len(places) < 2:
+        return None
+    told = ", ".join(
+        f"{counted(len(who), 'process')} in {op} (such as {who[0].name})"
+        for op, who in list(places.items())[:_MOST_TOLD]
+    )
+    return Fault(
+        Kind.STUCK_TOGETHER,
+        (),
+        (),
+        Certainty.SUSPECTED,
+        cause=Cause.UNKNOWN,
+        said=f"{counted(len(waiting), 'process')} all wait, but not in one operation: {told}",
+        evidence=tuple(_stack(who[0]) for who in list(places.values())[:_MOST_TOLD]),
+        remarks=("a process may rightly wait for its partners in a smaller group", _UNKNOWN_RANK),
     )
 
 
