@@ -29,9 +29,11 @@ from collector.align.wait_states import WaitState
 from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
+from collector.judge.logs.hccl import opinions_by_hccl
 from collector.judge.logs.job_failures import opinions_by_failures
 from collector.judge.logs.own_failures import opinions_by_own_words
 from collector.judge.logs.rendezvous import opinions_by_rendezvous
+from collector.judge.logs.unlike_sizes import opinions_by_sizes
 from collector.judge.logs.vote import Opinion
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
 from shared.answer.words import Certainty, Kind
@@ -103,6 +105,8 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
     opinions = [
         *opinions_by_failures(statements, observations, aftermath),
         *opinions_by_marks(statements, membership),
+        *opinions_by_sizes(statements),
+        *opinions_by_hccl(statements),
         *opinions_by_own_words(statements, observations),
         *opinions_by_rendezvous(statements, membership),
         *opinions_by_transport(statements, observations, aftermath),

@@ -11,6 +11,15 @@ from collector.align.marks.table import Lag, Line, Witness
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
+_WATCHDOG = "the desync report of the watchdog"
+_REPORTERS = (
+    ("[missing ranks: ", "Horovod's stall check"),
+    ("Missing ranks:", "Horovod's stall check"),
+    ("/task:", "JAX's coordination service"),
+    ("missing ranks", "the desync report of torchfrtrace"),
+)
+"""By a part of the line, who says so."""
+
 
 def lags_by_reports(statements: Statements, membership: Membership) -> list[Lag]:
     """Return who has not come where, by each reporter; nobody is missing where all have come and none got out."""
@@ -45,7 +54,7 @@ def _desync(statements: Statements, membership: Membership) -> Iterable[Lag]:
     numbers = [int(n) for _, e in lines if (n := e.fields.get("not_joined" if named else "unfinished")) is not None]
     waiting = membership.translate(sorted(joined), {}) or ()
     if lines and (named or waiting):
-        reporter = "torchfrtrace" if all("missing ranks" in event.text for _, event in lines) else "the watchdog"
+        reporters = (who for part, who in _REPORTERS if all(part in event.text for _, event in lines))
         yield Lag(
             witness=Witness.COUNTERS,
             what="collective" + (f" #{numbers[-1]}" if numbers else ""),
@@ -54,7 +63,7 @@ def _desync(statements: Statements, membership: Membership) -> Iterable[Lag]:
             came=max(1, len(joined)),
             missing=len(named),
             number=numbers[-1] if numbers else None,
-            reporter=f"the desync report of {reporter}",
+            reporter=next(reporters, _WATCHDOG),
             places=places_in_words(sorted(named)),
             lines=tuple(lines),
         )

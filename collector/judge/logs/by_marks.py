@@ -48,9 +48,8 @@ def opinions_by_marks(statements: Statements, membership: Membership) -> list[Op
         speakers = frozenset(statements.by_rank)
         told = [opinion for table in counters if (opinion := _together(table, speakers)) is not None]
         opinions = told or _stuck_watchdogs(statements)
-    for table in tables_by_fingerprints(statements, membership):
-        found = earliest_difference(table)
-        opinions += [] if found is None else [_mismatch(table, *found)]
+    ran = [(t, found) for t in tables_by_fingerprints(statements, membership) if (found := earliest_difference(t))]
+    opinions += [_mismatch(table, *found) for table, found in ran] or _one_sided(statements)
     opinions += [_mismatch(table, *differing[id(table)]) for table in calls if id(table) in differing]
     left = (table for table in calls if id(table) not in differing)
     lags += [lag for table in left if (lag := lag_in(table)) is not None and lag.behind]
@@ -98,6 +97,28 @@ def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
         ref=group if table.title else None,
         remarks=("the ranks in these lines are numbers within an unknown group",) if table.places else (),
     )
+
+
+def _one_sided(statements: Statements) -> list[Opinion]:
+    """torch to 1.12 tells what the rank itself ran, and not from which one that differs."""
+    lines = [said for said in statements.of_kind(EventKind.COLLECTIVE_MISMATCH) if "rank" in said[1].fields]
+    if not lines or "inconsistent" not in lines[0][1].text:
+        return []
+    rank, event = lines[0]
+    op = event.fields.get("op")
+    return [
+        Opinion(
+            witness=Witness.FINGERPRINTS,
+            kind=Kind.COLLECTIVE_MISMATCH,
+            culprits=(),
+            victims=(),
+            said=f"the ranks' operations differ: group rank {event.fields['rank']} ran {op or 'another operation'}",
+            evidence=(line_of(event, rank),),
+            cause=Cause.USER_CODE,
+            op=op,
+            remarks=("the line does not tell what the others ran: theirs does",),
+        )
+    ]
 
 
 def _is_firm(table: MarkTable, sides: Sides[Hashable]) -> bool:
@@ -162,7 +183,7 @@ def _said(lag: Lag, culprits: tuple[int, ...]) -> str:
         if not lag.missing:
             return f"{ranks_in_words(lag.waiting)} joined {lag.what} and did not finish it, according to {lag.reporter}"
         verb = "reach" if lag.witness is Witness.BARRIER else "join"
-        who = ranks_in_words(culprits or lag.behind) if lag.behind else lag.places
+        who = ranks_in_words(culprits or lag.behind) if lag.behind and may_be_named(lag) else lag.places
         return f"{who} did not {verb} {lag.what}, according to {lag.reporter}"
     verb, waiting = _VERBS[lag.witness], ranks_in_words(lag.waiting)
     if not culprits:
