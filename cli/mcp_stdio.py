@@ -18,7 +18,7 @@ from collector.app import create_app
 from collector.concurrency.threads import run_in_thread
 from collector.settings import CollectorSettings
 from collector.show.mcp.endpoint import is_installed
-from collector.show.mcp.rest import REQUEST_SECONDS, Rest
+from collector.show.mcp.rest import Rest
 from shared.errors import InvalidSettings
 from shared.server.tls import TlsFiles
 
@@ -69,9 +69,7 @@ async def _own_collector(store: Path) -> AsyncIterator[httpx.AsyncClient]:
         app = create_app(settings, mounts={_AGENT: agent})
         await stack.enter_async_context(app.router.lifespan_context(app))
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        yield await stack.enter_async_context(
-            httpx.AsyncClient(transport=transport, base_url="http://collector", timeout=REQUEST_SECONDS)
-        )
+        yield await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://collector"))
 
 
 async def _serve(rest: Rest) -> None:

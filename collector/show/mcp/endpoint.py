@@ -6,7 +6,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from collector.concurrency.threads import run_in_thread
-from collector.show.mcp.rest import REQUEST_SECONDS, Rest
+from collector.show.mcp.rest import Rest
 
 PATH = "/mcp"
 
@@ -46,11 +46,8 @@ def _client_as_caller(api: ASGIApp, caller: Scope) -> httpx.AsyncClient:
     """Return a client whose requests come from the caller: same address, token and certificate."""
 
     async def ask(scope: Scope, receive: Receive, send: Send) -> None:
-        await api({**scope, "client": caller["client"], "state": dict(caller.get("state", {}))}, receive, send)
+        await api({**scope, "client": caller.get("client"), "state": dict(caller.get("state", {}))}, receive, send)
 
-    shown = {name.decode("latin-1"): value.decode("latin-1") for name, value in caller["headers"]}
-    headers = {"Authorization": shown["authorization"]} if "authorization" in shown else {}
+    headers = [(name, value) for name, value in caller["headers"] if name == b"authorization"]
     transport = httpx.ASGITransport(ask, raise_app_exceptions=False)
-    return httpx.AsyncClient(
-        transport=transport, base_url="http://collector", headers=headers, timeout=REQUEST_SECONDS, trust_env=False
-    )
+    return httpx.AsyncClient(transport=transport, base_url="http://collector", headers=headers, trust_env=False)

@@ -23,10 +23,10 @@ V = TypeVar("V", bound=Value)
 Tell = Callable[[Step], Awaitable[None]]
 """What to call with each new step of a diagnosis."""
 
-REQUEST_SECONDS = 90.0
-"""For one answer. A view of a large job takes a look at all its nodes, which has a deadline of its own."""
+_FIRST_PAUSE_SECONDS = 0.2
+_MOST_PAUSE_SECONDS = 3.0
+"""Between two questions whether a diagnosis is ready. Each is a line of the audit log."""
 
-_ASK_AGAIN_SECONDS = 0.5
 _ADVICE = "check the address and that `unhang collector` runs there"
 
 
@@ -46,6 +46,7 @@ class Rest:
         """Start a diagnosis, or join the one under way, and wait for it; its state if it is not ready by then."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
+        pause = _FIRST_PAUSE_SECONDS
         answer = await self._send("POST", f"/v1/jobs/{segment(job)}/diagnoses")
         while answer.status_code == HTTPStatus.ACCEPTED:
             state = await _read(answer, RunState)
@@ -53,7 +54,8 @@ class Rest:
             left = until - loop.time()
             if left <= 0:
                 return state
-            await asyncio.sleep(min(left, _ASK_AGAIN_SECONDS))
+            await asyncio.sleep(min(left, pause))
+            pause = min(pause * 1.5, _MOST_PAUSE_SECONDS)
             answer = await self._send("GET", f"/v1/diagnoses/{segment(state.id)}")
         return await _read(answer, Diagnosis)
 
