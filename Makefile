@@ -22,8 +22,8 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick repeat frameworks zoo check lint format types bench wheel openapi zipapp constraints \
-	layouts clean
+.PHONY: help install demo test test-quick repeat frameworks preflight zoo check lint format types bench wheel openapi zipapp \
+	constraints layouts clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ repeat: $(INSTALLED) ## the same questions again and again about jobs that move,
 
 frameworks: $(INSTALLED) ## jobs as Ray, transformers and DeepSpeed start them; installs these into build/frameworks
 	$(BIN)/python -m pytest -n 0 -m frameworks
+
+preflight: $(INSTALLED) ## try `unhang preflight` on sixteen hosts with faults, as root; takes half an hour
+	$(BIN)/python -m pytest -n 0 -m bench tests/system/preflight
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
 	$(BIN)/python -m tests.system.live.zoo

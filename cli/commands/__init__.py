@@ -12,6 +12,7 @@ from cli.commands.jobs import jobs
 from cli.commands.logs import logs
 from cli.commands.look import look
 from cli.commands.mcp import mcp
+from cli.commands.preflight import preflight
 from cli.commands.probe_path import probe_path
 from cli.commands.run import run
 from cli.commands.sequences import sequences
@@ -30,6 +31,7 @@ COMMANDS: tuple[click.Command, ...] = (
     logs,
     look,
     mcp,
+    preflight,
     probe_path,
     run,
     sequences,
