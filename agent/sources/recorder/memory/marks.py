@@ -45,6 +45,8 @@ class GroupMark(NamedTuple):
     """What was issued last, as PyTorch names it, e.g. `nccl:all_reduce`."""
     issued_ns: int
     """When that was, in Unix nanoseconds."""
+    timeout_ms: int = 0
+    """How long it may take; 0: not known."""
 
 
 @dataclass
@@ -122,7 +124,14 @@ def _newest(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: in
             name, description, operation = (text[:_MOST_TEXT] for text in reader.names(entry))
             issued = entry.plain.collective_seq or None
             found[entry.plain.pg_id] = GroupMark(
-                name, description, issued, None, None, operation, entry.plain.created_ns
+                name,
+                description,
+                issued,
+                None,
+                None,
+                operation,
+                entry.plain.created_ns,
+                entry.plain.timeout_ms,
             )
     return found, seen
 
