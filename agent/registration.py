@@ -101,7 +101,8 @@ class Registrar:
         if self._digests is not None and self._digest_seconds is not None:
             digest, self._sent = self._digests.newest()
             registration = registration.model_copy(update={"digest": digest})
-        return registration.model_dump_json(exclude_none=True).encode()
+        exclude = {"digest"} if registration.digest is None else None  # collectors that do not ask for one
+        return registration.model_dump_json(exclude=exclude).encode()
 
     def _wait(self, seconds: float, stop: threading.Event) -> None:
         """Wait until the next registration is due, or a state has changed that the collector wants to know."""
@@ -110,6 +111,8 @@ class Registrar:
             return
         least = min(seconds, _jittered(_CHANGE_SECONDS))
         stop.wait(least)
+        if self._sent < 0:
+            return  # it has asked just now
         most = min(seconds, max(_CHANGE_SECONDS, _jittered(self._digest_seconds)))
         self._digests.wait(most - least, known=self._sent, stop=stop)
 

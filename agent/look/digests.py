@@ -96,7 +96,7 @@ def _job_digest(name: _Job, living: Sequence[RankProgress], gone: Sequence[Exite
     now.sort(key=lambda each: each.identity.rank)
     groups = {each.newest.name[:MOST_GROUP_NAME]: 0 for each in now if each.newest is not None}
     table = {group: index for index, group in enumerate(list(groups)[:MOST_GROUPS])}
-    timeouts = [each.newest.timeout_ms for each in now if each.is_pending and each.newest is not None]
+    timeouts = [each.newest.timeout_ms for each in now if each.may_be_pending and each.newest is not None]
     sizes = [each.identity.world_size for each in now if each.identity.world_size is not None]
     try:
         return JobDigest(
@@ -108,7 +108,7 @@ def _job_digest(name: _Job, living: Sequence[RankProgress], gone: Sequence[Exite
             ranks=tuple(each.identity.rank for each in now),
             still=tuple(_tenths(each.still) for each in now),
             idle=tuple(_tenths(each.idle) for each in now),
-            pending=tuple(each.is_pending for each in now),
+            pending=tuple(each.may_be_pending for each in now),
             group=tuple(
                 -1 if each.newest is None else table.get(each.newest.name[:MOST_GROUP_NAME], -1) for each in now
             ),

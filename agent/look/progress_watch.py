@@ -69,7 +69,7 @@ class RankProgress:
     """Since when its marks have stood; None: they were never read."""
     idle: float | None
     newest: GroupMark | None
-    is_pending: bool
+    may_be_pending: bool
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Watch:
 def _progress_of(watched: _Watched, now: float) -> RankProgress:
     marks = watched.marks
     still, idle = (None if at is None else max(0.0, now - at) for at in (marks.still_since, watched.still_since))
-    return RankProgress(watched.rank.identity, still, idle, marks.newest, marks.is_pending)
+    return RankProgress(watched.rank.identity, still, idle, marks.newest, marks.may_be_pending)
 
 
 def _was_oom_killed(counts: tuple[OomCount, ...], exited: Exited) -> bool | None:

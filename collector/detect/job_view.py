@@ -60,17 +60,17 @@ class JobView:
             return None  # what is left over from before a restart
         if digest.attempt > self.attempt:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
-        stood_since = self.stood_since(now)
+        stood_since, known = self.stood_since(now), self.ranks
         self.heard = now
         self.world_size = digest.world_size if digest.world_size is not None else self.world_size
         self.timeout_seconds = digest.timeout_seconds or self.timeout_seconds
         self.drop(host)
         self._take_living(host, digest, now)
         for each in digest.exited:
-            known = self.exited.get(each.rank)
+            told = self.exited.get(each.rank)
             if each.rank not in self.ranks and len(self.exited) < MOST_RANKS_WATCHED:
-                self.exited[each.rank] = ExitedView(host, each, now if known is None else known.since)
-        return None if stood_since is None else self._gone_on_after(stood_since, digest.ranks)
+                self.exited[each.rank] = ExitedView(host, each, now if told is None else told.since)
+        return None if stood_since is None else self._gone_on_after(stood_since, known.keys() & digest.ranks)
 
     def drop(self, host: str) -> None:
         """Forget the living ranks of a node."""

@@ -220,7 +220,13 @@ class JobWatch:
     def _held(self, fault: Finding) -> float:
         timeout = self.view.timeout_seconds
         share = None if timeout is None else MOST_TIMEOUT_SHARE * timeout
+        if fault.culprits and all(self._has_crashed(rank) for rank in fault.culprit_ranks):
+            return 0.0
         return held_for(fault, self.phase, share, self.pauses.allowance)
+
+    def _has_crashed(self, rank: int) -> bool:
+        known = self.view.exited.get(rank)
+        return known is not None and known.rank.abnormally
 
     def _still_for(self, now: float) -> float:
         times = (self.view.stood_since(now), self.view.partly_stood_since(now), self.view.idle_since(now))
@@ -233,7 +239,7 @@ class JobWatch:
         """The store has opened an incident for it, or one was open when this collector began."""
         stood = tuple(rank for rank, view in self.view.ranks.items() if view.is_still or view.is_idle)
         self.incident, self._going_since = OpenIncident(id, stood or tuple(self.view.ranks), now), None
-        self.suspected = None
+        self.suspected, self._asked_at = None, now
         self._set_state(now)
 
     def closed(self, now: float, *, false_alarm: bool = False) -> None:

@@ -59,7 +59,7 @@ class JobDigest(Value):
         default=(), max_length=MOST_RANKS, description="How long each has made no progress of any kind."
     )
     pending: tuple[bool, ...] = Field(
-        default=(), max_length=MOST_RANKS, description="Is what it issued last not completed?"
+        default=(), max_length=MOST_RANKS, description="May what it issued last not be completed?"
     )
     group: tuple[int, ...] = Field(
         default=(), max_length=MOST_RANKS, description="In which of `groups` it issued last; -1: not known."
