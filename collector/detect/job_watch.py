@@ -206,7 +206,7 @@ class JobWatch:
         if earlier is None or not is_same:
             self.suspected = Suspected(key, diagnosis.id, now)
         still = max(self._still_for(now), 0.0 if fault.lasted_seconds is None else fault.lasted_seconds)
-        held = self._held(fault) - still
+        held = self._held(diagnosis, fault) - still
         if earlier is None or not is_same or held > 0:
             self._next_ask = now + min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
             self._set_state(now)
@@ -217,12 +217,12 @@ class JobWatch:
             incident_of(diagnosis, fault, fingerprint_of(fault, self.job, self.user), trigger=self.reason), ids
         )
 
-    def _held(self, fault: Finding) -> float:
+    def _held(self, diagnosis: Diagnosis, fault: Finding) -> float:
         timeout = self.view.timeout_seconds
         share = None if timeout is None else MOST_TIMEOUT_SHARE * timeout
         if fault.culprits and all(self._has_crashed(rank) for rank in fault.culprit_ranks):
             return 0.0
-        return held_for(fault, self.phase, share, self.pauses.allowance)
+        return held_for(diagnosis, self.phase, share, self.pauses.allowance)
 
     def _has_crashed(self, rank: int) -> bool:
         known = self.view.exited.get(rank)

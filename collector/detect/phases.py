@@ -11,6 +11,7 @@ from enum import StrEnum
 from collector.detect.limits import UNREACHABLE_SECONDS
 from shared.answer.diagnosis import Diagnosis, Finding, Place, Where
 from shared.answer.words import Cause, Kind
+from shared.rank_sets import unfold
 
 
 class Phase(StrEnum):
@@ -52,6 +53,7 @@ _NEVER_WORK = frozenset(
     {Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_DEADLOCK}
 )
 """What no phase of a healthy job looks like."""
+_UNSEEN = frozenset({Kind.RANK_UNREACHABLE, Kind.RANK_MISSING})
 
 
 def phase_of(diagnosis: Diagnosis) -> Phase | None:
@@ -63,29 +65,39 @@ def phase_of(diagnosis: Diagnosis) -> Phase | None:
         if finding.kind is Kind.STARTUP_INCOMPLETE:
             return Phase.FIRST_STEP
         by_cause = _BY_CAUSE.get(finding.cause)
-        return by_cause or next(filter(None, map(_by_function, _places(finding.where))), None)
+        return by_cause or next(filter(None, map(_by_function, _places(diagnosis, finding))), None)
     stacks = (place for each in diagnosis.stack_classes for place in each.frames)
     return next(filter(None, map(_by_function, stacks)), None)
 
 
-def held_for(finding: Finding, phase: Phase | None, timeout_seconds: float | None, usual_seconds: float) -> float:
-    """Return how long ranks must have stood still until the finding is an alarm, in seconds."""
+def held_for(diagnosis: Diagnosis, phase: Phase | None, timeout_seconds: float | None, usual_seconds: float) -> float:
+    """Return how long ranks must have stood still until the first finding is an alarm, in seconds.
+
+    Of ranks that nobody could look at it is not known whether they stand still with their node for a while.
+    """
+    finding, coverage = diagnosis.findings[0], diagnosis.coverage
     if finding.kind in _NEVER_WORK:
         return 0.0
     allowed = 0.0 if phase is None else max(ALLOWED_SECONDS[phase], usual_seconds)
-    if finding.kind in (Kind.RANK_UNREACHABLE, Kind.RANK_MISSING):
+    if finding.kind in _UNSEEN or coverage.answered < max(coverage.seen, coverage.expected or 0):
         allowed = max(allowed, UNREACHABLE_SECONDS)
     return allowed if timeout_seconds is None else min(allowed, timeout_seconds)
 
 
-def _places(where: Where | None) -> Iterator[Place]:
-    for place in () if where is None else (where.user, where.call, where.library):
-        if place is not None:
-            yield place
+def _places(diagnosis: Diagnosis, finding: Finding) -> Iterator[Place]:
+    """Return the frames of the culprits."""
+    where = finding.where or Where()
+    yield from (place for place in (where.user, where.call, where.library) if place is not None)
+    culprits = set(finding.culprit_ranks)
+    for each in diagnosis.stack_classes:
+        if not culprits.isdisjoint(unfold(each.ranks)):
+            yield from reversed(each.frames)
 
 
 def _by_function(place: Place) -> Phase | None:
     name = place.function.rpartition(".")[2]
+    if "train" in name.lower():
+        return None  # train_and_evaluate is no evaluation
     if _EVALUATION.search(name):
         return Phase.EVALUATION
     return Phase.CHECKPOINT if _SAVING.search(name) else None
