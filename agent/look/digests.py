@@ -122,7 +122,7 @@ def _job_digest(name: _Job, living: Sequence[RankProgress], gone: Sequence[Exite
 
 def _sequence(progress: RankProgress) -> int:
     issued = None if progress.newest is None else progress.newest.issued
-    return -1 if issued is None or not 0 <= issued < 1 << 63 else issued
+    return -1 if issued is None or not 0 <= issued < 1 << 53 else issued
 
 
 def _is_told(gone: Exited, attempt: int) -> bool:

@@ -205,7 +205,7 @@ class JobWatch:
         is_same = earlier is not None and earlier.key == key and now - earlier.at <= SUSPICION_SECONDS
         if earlier is None or not is_same:
             self.suspected = Suspected(key, diagnosis.id, now)
-        still = max(self._still_for(now), 0.0 if fault.lasted_seconds is None else fault.lasted_seconds)
+        still = self._still_for(now) or fault.lasted_seconds or 0.0
         held = self._held(diagnosis, fault) - still
         if earlier is None or not is_same or held > 0:
             self._next_ask = now + min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)

@@ -73,12 +73,11 @@ def phase_of(diagnosis: Diagnosis) -> Phase | None:
 def held_for(diagnosis: Diagnosis, phase: Phase | None, timeout_seconds: float | None, usual_seconds: float) -> float:
     """Return how long ranks must have stood still until the first finding is an alarm, in seconds.
 
-    Of ranks that nobody could look at it is not known whether they stand still with their node for a while.
+    Where ranks could not be looked at, their node may stand still for a while, and what is known of the others is less.
     """
     finding, coverage = diagnosis.findings[0], diagnosis.coverage
-    if finding.kind in _NEVER_WORK:
-        return 0.0
-    allowed = 0.0 if phase is None else max(ALLOWED_SECONDS[phase], usual_seconds)
+    is_work = phase is not None and finding.kind not in _NEVER_WORK
+    allowed = max(ALLOWED_SECONDS[phase], usual_seconds) if is_work and phase is not None else 0.0
     if finding.kind in _UNSEEN or coverage.answered < max(coverage.seen, coverage.expected or 0):
         allowed = max(allowed, UNREACHABLE_SECONDS)
     return allowed if timeout_seconds is None else min(allowed, timeout_seconds)

@@ -5,11 +5,12 @@ less than a kilobyte. All times are durations, so that clocks need not agree.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool
 
-from shared.value import Value
+from shared.errors import InvalidInput
+from shared.value import JSON_INTEGER, Value
 
 MOST_JOBS = 32
 MOST_RANKS = 256
@@ -22,18 +23,19 @@ MOST_GROUP_NAME = 64
 STILL_SECONDS = 20.0
 """A rank that has not gone on for so long is still: a change of that is sent at once."""
 
-_Seconds = Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)]
-_Rank = Annotated[int, Field(ge=0, lt=1 << 31)]
-_Sequence = Annotated[int, Field(ge=-1, lt=1 << 63)]
+_Seconds = Annotated[float, Field(strict=True, ge=0.0, le=1e9, allow_inf_nan=False)]
+_Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 31), JSON_INTEGER]
+_Index = Annotated[int, Field(strict=True, ge=-1, lt=MOST_GROUPS), JSON_INTEGER]
+_Sequence = Annotated[int, Field(strict=True, ge=-1, lt=1 << 53), JSON_INTEGER]
 
 
 class ExitedRank(Value):
     """A rank that has ended."""
 
-    rank: _Rank
-    exit_code: int | None = Field(default=None, ge=-(1 << 31), lt=1 << 31)
-    signal: int | None = Field(default=None, ge=0, lt=256)
-    oom_killed: bool = False
+    rank: _Number
+    exit_code: Annotated[int, Field(strict=True, ge=-(1 << 31), lt=1 << 31), JSON_INTEGER] | None = None
+    signal: Annotated[int, Field(strict=True, ge=0, lt=256), JSON_INTEGER] | None = None
+    oom_killed: bool = Field(default=False, strict=True)
 
     @property
     def abnormally(self) -> bool:
@@ -46,22 +48,22 @@ class JobDigest(Value):
 
     job: str = Field(min_length=1, max_length=MOST_NAME)
     user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,32}$")
-    attempt: int = Field(default=0, ge=0, lt=1 << 31)
-    world_size: int | None = Field(default=None, ge=0, lt=1 << 31)
+    attempt: _Number = 0
+    world_size: _Number | None = None
     timeout_seconds: _Seconds | None = Field(
         default=None, description="The shortest timeout of the operations that its ranks wait in, by their records."
     )
-    ranks: tuple[_Rank, ...] = Field(default=(), max_length=MOST_RANKS)
+    ranks: tuple[_Number, ...] = Field(default=(), max_length=MOST_RANKS)
     still: tuple[_Seconds | None, ...] = Field(
         default=(), max_length=MOST_RANKS, description="How long each has not gone on; None: its marks cannot be read."
     )
     idle: tuple[_Seconds | None, ...] = Field(
         default=(), max_length=MOST_RANKS, description="How long each has made no progress of any kind."
     )
-    pending: tuple[bool, ...] = Field(
+    pending: tuple[StrictBool, ...] = Field(
         default=(), max_length=MOST_RANKS, description="May what it issued last not be completed?"
     )
-    group: tuple[int, ...] = Field(
+    group: tuple[_Index, ...] = Field(
         default=(), max_length=MOST_RANKS, description="In which of `groups` it issued last; -1: not known."
     )
     sequence: tuple[_Sequence, ...] = Field(
@@ -70,17 +72,21 @@ class JobDigest(Value):
     groups: tuple[Annotated[str, Field(max_length=MOST_GROUP_NAME)], ...] = Field(default=(), max_length=MOST_GROUPS)
     exited: tuple[ExitedRank, ...] = Field(default=(), max_length=MOST_EXITED)
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def check(self) -> None:
+        """Raise InvalidInput where the columns do not fit each other."""
         columns: tuple[Sequence[object], ...] = (self.still, self.idle, self.pending, self.group, self.sequence)
         if any(len(column) != len(self.ranks) for column in columns):
-            raise ValueError("the columns are not equally long")
+            raise InvalidInput("the columns of a digest are not equally long")
         if any(not -1 <= index < len(self.groups) for index in self.group):
-            raise ValueError("a rank's group is not in the table")
-        return self
+            raise InvalidInput("the group of a rank is not in the digest's table")
 
 
 class NodeDigest(Value):
     """All jobs of a node."""
 
     jobs: tuple[JobDigest, ...] = Field(default=(), max_length=MOST_JOBS)
+
+    def check(self) -> None:
+        """Raise InvalidInput where the columns of a job do not fit each other."""
+        for job in self.jobs:
+            job.check()

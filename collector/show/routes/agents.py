@@ -85,6 +85,8 @@ async def register(
         raise NotPermitted(
             "this collector takes no registrations", advice="set registration_seconds, or name the agent by other means"
         )
+    if body.digest is not None:
+        body.digest.check()
     sender = "" if request.client is None else request.client.host.removeprefix("::ffff:")
     address = parse_registrant(host, body, sender=sender)
     if not leases.holds(address):  # that was looked into when it came first
