@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from cli.sources.job_source import JobSource
+    from cli.sources.remote import Remote
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +39,18 @@ def rank_option(command: F) -> F:
 
 def source_options(command: F) -> F:
     """Add the options that say where to look: this machine by default, a collector, or files."""
+    command = collector_options(command)
+    return click.option(
+        "--from",
+        "directory",
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Read snapshots, flight-recorder and stack dumps, logs or a bundle from here.",
+    )(command)
+
+
+def collector_options(command: F) -> F:
+    """Add the options that say how to ask a collector."""
     for option in (
         _tls_option("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
         _tls_option("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
@@ -47,13 +60,6 @@ def source_options(command: F) -> F:
             type=click.Path(path_type=Path, dir_okay=False),
             envvar="UNHANG_TOKEN_FILE",
             help="File with the collector's bearer token. [env: UNHANG_TOKEN_FILE]",
-        ),
-        click.option(
-            "--from",
-            "directory",
-            metavar="DIR",
-            type=click.Path(path_type=Path),
-            help="Read snapshots, flight-recorder and stack dumps, logs or a bundle from here.",
         ),
         click.option(
             "--collector",
@@ -160,14 +166,21 @@ def choose_source(collector: str | None, directory: Path | None, token_file: Pat
 
         return Files(directory)
     if collector is not None:
-        from cli.sources.remote import Remote
-        from shared.server.tls import TlsFiles
-
-        meta = click.get_current_context().meta
-        return Remote.at(collector, token_file, TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"]))
+        return choose_collector(collector, token_file)
     from cli.sources.one_box import OneBox
 
     return OneBox()
+
+
+def choose_collector(collector: str | None, token_file: Path | None) -> "Remote":
+    """Return the collector that was named. Raises UsageError where none was."""
+    if collector is None:
+        raise click.UsageError("name a collector with --collector URL")
+    from cli.sources.remote import Remote
+    from shared.server.tls import TlsFiles
+
+    meta = click.get_current_context().meta
+    return Remote.at(collector, token_file, TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"]))
 
 
 _SOURCE_WORDS = ("--collector", "--token-file", *(name for name, _ in _SSH_OPTIONS))

@@ -17,6 +17,10 @@ from cli.commands.sequences import sequences
 from cli.commands.snapshot import snapshot
 from cli.commands.stacks import stacks
 from cli.commands.version import version
+from cli.commands.watched.history import history
+from cli.commands.watched.incidents import incidents
+from cli.commands.watched.silence import silence
+from cli.commands.watched.watch import watch
 
 COMMANDS: tuple[click.Command, ...] = (
     agent,
@@ -25,13 +29,17 @@ COMMANDS: tuple[click.Command, ...] = (
     core,
     diagnose,
     fds,
+    history,
+    incidents,
     jobs,
     logs,
     look,
     probe_path,
     run,
     sequences,
+    silence,
     snapshot,
     stacks,
     version,
+    watch,
 )
