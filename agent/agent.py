@@ -9,6 +9,7 @@ from agent.deadline import Deadline, ThreadPool
 from agent.find.choose_ranks import FoundRanks, Rank
 from agent.find.process_owner import parse_users
 from agent.look.debuggers import DEEP_SECONDS, DeepLooker
+from agent.look.digests import Digests
 from agent.look.looker import Looker
 from agent.look.node import Node
 from agent.look.node_facts import Surroundings
@@ -62,6 +63,7 @@ class Agent:
         self._pool = ThreadPool()
         users = parse_users(settings.only_users)
         self.node = Node(self.procfs, settings.host, self._pool, only_ranks=settings.only_ranks, only_users=users)
+        self.digests = Digests(self.node.watch)
         self.audit = AuditLog(settings.audit_log)
         self.metrics = Metrics(self.node, self.audit)
         py_spy = find_program("py-spy", settings.py_spy)
@@ -174,13 +176,14 @@ class Agent:
         searches, next_search, next_beat = 0, 0.0, 0.0
         while not self._stop.is_set():
             limit = Deadline(self.settings.look_timeout_seconds)
-            if time.monotonic() >= next_search:
+            if time.monotonic() >= next_search or self.node.watch.some_have_gone:
                 self._search(limit, quick=searches % _EVERY_THOROUGH_SEARCH != 0)
                 searches += 1
                 next_search = time.monotonic() + self.settings.discover_seconds
             if time.monotonic() >= next_beat:
                 self.node.beat(limit)
                 next_beat = time.monotonic() + self.settings.beat_seconds
+            self.digests.renew()
             self._stop.wait(max(0.0, min(next_search, next_beat) - time.monotonic()))
 
     def _search(self, deadline: Deadline, *, quick: bool) -> None:

@@ -95,7 +95,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     agent: Agent = app.state.agent
     agent.start()
     try:
-        with registered(agent.settings):
+        with registered(agent.settings, agent.digests):
             yield
     finally:
         agent.stop()

@@ -1,4 +1,8 @@
-"""Registers this agent with collectors, again and again: one thread each, so that none delays the others."""
+"""Registers this agent with collectors, again and again: one thread each, so that none delays the others.
+
+A collector that watches jobs says so in its answer. It gets the node's digest with each registration then, and one more
+registration as soon as a state in the digest changes.
+"""
 
 import http.client
 import logging
@@ -11,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import ValidationError
 
+from agent.look.digests import Digests
 from agent.settings import AgentSettings
 from shared.answer.problem import detail_of
 from shared.errors import InvalidSettings, UnhangError, Unreachable, quoted
@@ -28,6 +33,9 @@ _RENEWALS_PER_LEASE = 3
 _SHORTEST, _LONGEST = 0.1, 3600.0
 """Between two registrations, whatever the collector says."""
 
+_CHANGE_SECONDS = 2.0
+"""Between two registrations at least, however often states change."""
+
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 _JITTER = 0.2
@@ -40,13 +48,17 @@ _ADVERTISE_ADVICE = "write --advertise http://HOST:8471"
 class Registrar:
     """Registers at one collector. Raises InvalidSettings where that collector's URL cannot be used."""
 
-    def __init__(self, url: str, settings: AgentSettings) -> None:
+    def __init__(self, url: str, settings: AgentSettings, digests: Digests | None = None) -> None:
         self._url = url
+        self._digests = digests
+        self._digest_seconds: float | None = None
+        self._sent = -1
+        """The number of the states that were sent last."""
         self._secure, self._host, self._port, base = _parse(url)
         self._path = f"{base}/v1/agents/{quote(settings.host, safe='')}"
         self._tls = _tls(settings) if self._secure else None
         self._tokens = None if settings.collector_token_file is None else TokenFile(settings.collector_token_file)
-        self._body = _registration(settings).model_dump_json().encode()
+        self._registration = _registration(settings)
         self._works = True
 
     def keep_on(self, stop: threading.Event) -> None:
@@ -60,7 +72,9 @@ class Registrar:
             except UnhangError as error:
                 wait, pause = pause, min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 self._note(error)
-            stop.wait(wait * random.uniform(1 - _JITTER, 1 + _JITTER))  # a thousand agents must not come in step
+                stop.wait(_jittered(wait))
+                continue
+            self._wait(_jittered(wait), stop)
 
     def register(self) -> Lease:
         """Register once. Raises Unreachable, and InvalidSettings where the token cannot be read."""
@@ -68,16 +82,39 @@ class Registrar:
         tokens = () if self._tokens is None else self._tokens.tokens()
         if tokens:
             headers["Authorization"] = "Bearer " + tokens[0].decode("latin-1")
+        body = self._body()
         connection = self._connection()
         try:
-            connection.request("PUT", self._path, self._body, headers)
+            connection.request("PUT", self._path, body, headers)
             answer = connection.getresponse()
             said = answer.read(_MOST_ANSWER_BYTES)
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"the collector {self._url} cannot be reached: {_why(error)}") from error
         finally:
             connection.close()
-        return self._lease(answer.status, said)
+        lease = self._lease(answer.status, said)
+        self._digest_seconds = lease.digest_seconds
+        return lease
+
+    def _body(self) -> bytes:
+        registration = self._registration
+        if self._digests is not None and self._digest_seconds is not None:
+            digest, self._sent = self._digests.newest()
+            registration = registration.model_copy(update={"digest": digest})
+        exclude = {"digest"} if registration.digest is None else None  # collectors that do not ask for one
+        return registration.model_dump_json(exclude=exclude).encode()
+
+    def _wait(self, seconds: float, stop: threading.Event) -> None:
+        """Wait until the next registration is due, or a state has changed that the collector wants to know."""
+        if self._digests is None or self._digest_seconds is None:
+            stop.wait(seconds)
+            return
+        least = min(seconds, _jittered(_CHANGE_SECONDS))
+        stop.wait(least)
+        if self._sent < 0:
+            return  # it has asked just now
+        most = min(seconds, max(_CHANGE_SECONDS, _jittered(self._digest_seconds)))
+        self._digests.wait(most - least, known=self._sent, stop=stop)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
@@ -104,9 +141,9 @@ class Registrar:
 
 
 @contextmanager
-def registered(settings: AgentSettings) -> Iterator[None]:
+def registered(settings: AgentSettings, digests: Digests | None = None) -> Iterator[None]:
     """Keep this agent registered at all collectors that the settings name. Raises InvalidSettings."""
-    registrars = make_registrars(settings)
+    registrars = make_registrars(settings, digests)
     stop = threading.Event()
     threads = [
         threading.Thread(target=each.keep_on, args=(stop,), name="registration", daemon=True) for each in registrars
@@ -117,16 +154,23 @@ def registered(settings: AgentSettings) -> Iterator[None]:
         yield
     finally:
         stop.set()
+        if digests is not None:
+            digests.wake()
         for thread in threads:
             thread.join(SECONDS / len(threads))
 
 
-def make_registrars(settings: AgentSettings) -> tuple[Registrar, ...]:
+def make_registrars(settings: AgentSettings, digests: Digests | None = None) -> tuple[Registrar, ...]:
     """Return one registrar for each collector. Raises InvalidSettings."""
     urls = dict.fromkeys(settings.collectors.replace(",", " ").split())
     if len(urls) > _MOST_COLLECTORS:
         raise InvalidSettings(f"{len(urls)} collectors are too many", advice=f"name at most {_MOST_COLLECTORS}")
-    return tuple(Registrar(url, settings) for url in urls)
+    return tuple(Registrar(url, settings, digests) for url in urls)
+
+
+def _jittered(seconds: float) -> float:
+    """Return about so many: a thousand agents must not come in step."""
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
 def _parse(url: str) -> tuple[bool, str, int, str]:

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from cli.sources.job_source import JobSource
+    from cli.sources.remote import Remote
     from cli.sources.ssh_command import Way
     from shared.server.tls import TlsFiles
 
@@ -177,12 +178,19 @@ def choose_source(collector: str | None, directory: Path | None, token_file: Pat
 
         return Files(directory)
     if collector is not None:
-        from cli.sources.remote import Remote
-
-        return Remote.at(collector, token_file, tls_files())
+        return choose_collector(collector, token_file)
     from cli.sources.one_box import OneBox
 
     return OneBox()
+
+
+def choose_collector(collector: str | None, token_file: Path | None) -> "Remote":
+    """Return the collector that was named. Raises UsageError where none was."""
+    if collector is None:
+        raise click.UsageError("name a collector with --collector URL")
+    from cli.sources.remote import Remote
+
+    return Remote.at(collector, token_file, tls_files())
 
 
 def tls_files() -> "TlsFiles":

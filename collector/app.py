@@ -17,7 +17,7 @@ from collector.keep.runs import Busy
 from collector.service import Service, open_service
 from collector.settings import CollectorSettings
 from collector.show.mcp.endpoint import PATH, McpEndpoint, is_installed
-from collector.show.routes import agents, diagnoses, health, jobs, views
+from collector.show.routes import agents, diagnoses, events, health, incidents, jobs, silences, views
 from collector.show.routes.common import NotAcceptable
 from shared import VERSION
 from shared.errors import UnhangError
@@ -29,7 +29,7 @@ from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
 
-_OF_JOBS = ("/v1/jobs", "/v1/diagnoses")
+_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
 
@@ -75,7 +75,17 @@ def create_app(
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)
     guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
     app.include_router(health.open_router)
-    for router in (health.router, agents.router, jobs.router, diagnoses.router, views.router, jobs.last_router):
+    for router in (
+        health.router,
+        agents.router,
+        jobs.router,
+        diagnoses.router,
+        views.router,
+        incidents.router,
+        events.router,
+        silences.router,
+        jobs.last_router,
+    ):
         app.include_router(router, dependencies=guards)
     if is_installed():
         app.router.routes.append(Route(PATH, McpEndpoint(app), methods=["POST"], include_in_schema=False))

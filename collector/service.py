@@ -32,6 +32,7 @@ from collector.keep.store import Retention, Store, no_such_diagnosis
 from collector.metrics import Counters
 from collector.question import Question, Step
 from collector.settings import CollectorSettings
+from collector.watcher import DIGEST_SECONDS, Watcher, watching
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.errors import quoted
 from shared.server.tls import ClientTls, TlsFiles
@@ -46,6 +47,9 @@ _FORGET_AFTER = 200_000
 
 _UNKEPT = 16
 """Diagnoses that the store did not take, for those who come for them; a bound on memory."""
+
+_UNASKED_SECONDS = 60.0
+"""Between two looks at how far an unasked diagnosis is; it ends by the deadline of its question."""
 
 _NOT_KEPT = NextStep(text="save this answer: the collector's store failed, so the diagnosis is not kept")
 
@@ -69,6 +73,8 @@ class Service:
         self.counters = Counters()
         self.counters.include(SourceMetrics(inventory))
         self.runs = Runs(self._make, self.async_store)
+        watches = settings.detect and settings.registration_seconds > 0
+        self.watcher = Watcher(self.async_store, self._diagnose_unasked) if watches else None
         self._unkept: OrderedDict[str, Diagnosis] = OrderedDict()
         self._client = client
         self._fanout = Fanout(
@@ -96,6 +102,17 @@ class Service:
         """Start a diagnosis, or join the one under way for the same job, here or at a replica. Raises Busy."""
         now = time.time_ns()
         return await self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now)))
+
+    @property
+    def digest_seconds(self) -> float | None:
+        """How often agents are to tell how far their ranks are; None: nobody wants to know."""
+        return None if self.watcher is None else DIGEST_SECONDS
+
+    async def _diagnose_unasked(self, job: str) -> Diagnosis:
+        run = await self.start(self.question(job))
+        while (diagnosis := await run.within(_UNASKED_SECONDS)) is None:
+            pass
+        return diagnosis
 
     async def fetch(self, id: str) -> Diagnosis | RunState:
         """Return a diagnosis, or how far it is. Raises NotFound, what ended its run, and StoreTrouble."""
@@ -227,7 +244,11 @@ async def open_service(
             most_at_once=settings.most_at_once,
         ) as client:
             service = Service(settings, inventory=inventory, store=store, client=client)
-            async with inventory.kept_fresh(), shared_leases(inventory.leases, store.registrations):
+            async with (
+                inventory.kept_fresh(),
+                shared_leases(inventory.leases, store.registrations),
+                watching(service.watcher),
+            ):
                 yield service
             await service.runs.stop()
             await service.async_store.close()

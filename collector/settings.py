@@ -88,6 +88,11 @@ class CollectorSettings(AccessSettings):
         default=None,
         description="Only callers with a token of this file may register agents. It must be in `token_file`, too.",
     )
+    detect: bool = Field(
+        default=True,
+        description="Whether to watch the jobs of registered agents, and to diagnose unasked those that stand still: "
+        "what is found hung twice is an incident.",
+    )
     discovery_seconds: float = Field(
         default=15.0,
         ge=0.05,

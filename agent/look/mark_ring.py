@@ -78,6 +78,19 @@ class MarkRing:
         """Seconds that went by between two steps of the last ten minutes, at most; None with too few of them."""
         return max((later - earlier for earlier, later in pairwise(self._steps)), default=None)
 
+    @property
+    def may_be_pending(self) -> bool:
+        """Was something issued last that is not known to be completed? Gloo's records do not tell that of a group."""
+        mark = self.newest
+        if mark is None:
+            return False
+        return mark.issued is None or mark.completed is None or mark.completed < mark.issued
+
+    @property
+    def newest(self) -> GroupMark | None:
+        """What it issued last, in whichever group; None: its memory was never read, or holds nothing."""
+        return max((place.mark for place in self._places.values()), key=lambda mark: mark.issued_ns, default=None)
+
     def told(self) -> Marks | None:
         """Return the marks as they are sent; None: its memory was never read."""
         if self._read_at is None:

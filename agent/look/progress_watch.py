@@ -23,7 +23,7 @@ from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
 from agent.sources.recorder.memory.marks import GroupMark
 from shared.errors import NotPermitted
-from shared.wire.snapshot import Beat, Exited
+from shared.wire.snapshot import Beat, Exited, Identity
 from shared.wire.trace import Marks
 
 _GONE_IS_TOLD_SECONDS = 900.0
@@ -58,6 +58,18 @@ class _Watched:
         """Has it an operation pending, and has it issued nothing for longer than it may be at work beside that?"""
         still, pause = self.marks.still_since, self.marks.longest_pause or 0.0
         return self.marks.is_pending and still is not None and now - still > max(_WAITS_SECONDS, _WAITS_PAUSES * pause)
+
+
+@dataclass(frozen=True)
+class RankProgress:
+    """How far one rank is, as the beats have seen it. Times are in seconds."""
+
+    identity: Identity
+    still: float | None
+    """Since when its marks have stood; None: they were never read."""
+    idle: float | None
+    newest: GroupMark | None
+    may_be_pending: bool
 
 
 @dataclass(frozen=True)
@@ -151,6 +163,18 @@ class Watch:
         return still, since
 
     @property
+    def some_have_gone(self) -> bool:
+        """Has some rank no memory any more, though it is not known yet how it ended?"""
+        return any(watched.gone_by is not None for watched in self._copy())
+
+    def progress(self) -> tuple[tuple[RankProgress, ...], tuple[Exited, ...]]:
+        """Return how far every living rank is, and who has ended lately."""
+        now = self._clock()
+        with self._lock:
+            living = tuple(_progress_of(watched, now) for watched in self._watched.values())
+            return living, tuple(gone.exited for gone in self._departed if now - gone.at < _GONE_IS_TOLD_SECONDS)
+
+    @property
     def ranks(self) -> tuple[Rank, ...]:
         """The ranks known to live."""
         return tuple(watched.rank for watched in self._copy())
@@ -205,6 +229,12 @@ class Watch:
             jobs.setdefault((rank.identity.job, rank.identity.user), []).append(rank)
         self._departed = [d for d in self._departed if _still_matters(d, jobs, self._clock())]
         return self._departed
+
+
+def _progress_of(watched: _Watched, now: float) -> RankProgress:
+    marks = watched.marks
+    still, idle = (None if at is None else max(0.0, now - at) for at in (marks.still_since, watched.still_since))
+    return RankProgress(watched.rank.identity, still, idle, marks.newest, marks.may_be_pending)
 
 
 def _was_oom_killed(counts: tuple[OomCount, ...], exited: Exited) -> bool | None:

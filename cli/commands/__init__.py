@@ -19,6 +19,10 @@ from cli.commands.sequences import sequences
 from cli.commands.snapshot import snapshot
 from cli.commands.stacks import stacks
 from cli.commands.version import version
+from cli.commands.watched.history import history
+from cli.commands.watched.incidents import incidents
+from cli.commands.watched.silence import silence
+from cli.commands.watched.watch import watch
 
 COMMANDS: tuple[click.Command, ...] = (
     agent,
@@ -27,6 +31,8 @@ COMMANDS: tuple[click.Command, ...] = (
     core,
     diagnose,
     fds,
+    history,
+    incidents,
     jobs,
     logs,
     look,
@@ -35,7 +41,9 @@ COMMANDS: tuple[click.Command, ...] = (
     probe_path,
     run,
     sequences,
+    silence,
     snapshot,
     stacks,
     version,
+    watch,
 )

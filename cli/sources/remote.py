@@ -4,7 +4,7 @@ import errno
 import re
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -69,7 +69,7 @@ class Remote:
         """Have a diagnosis made, and wait for it."""
         seconds = wanted.timeout_seconds or max(_DIAGNOSIS_SECONDS, wanted.deadline_seconds or 0.0)
         deadline = time.monotonic() + seconds + (wanted.patience_seconds or 0.0) + _GRACE_SECONDS
-        path = f"/v1/jobs/{_segment(self._choose(wanted.job))}/diagnoses"
+        path = f"/v1/jobs/{segment(self._choose(wanted.job))}/diagnoses"
         wait = _WAIT_AT_ONCE if progress is None else 0.0
         answer = self._waiting("POST", path, min(deadline, time.monotonic() + wait), json=wanted.given() or None)
         while answer.status_code == 202:
@@ -92,16 +92,44 @@ class Remote:
             parameters["native"] = "true"
         if choice.ranks is not None:
             parameters["ranks"] = fold(choice.ranks)
-        path = f"/v1/jobs/{_segment(self._choose(choice.job))}/{aspect.path}"
+        path = f"/v1/jobs/{segment(self._choose(choice.job))}/{aspect.path}"
         return _read(self._get(path, params=parameters), aspect.model)
 
     def look_closely(self, choice: DeepChoice) -> DeepLook:
         """Have the collector's agent run a debugger or strace on one rank."""
-        path = f"/v1/jobs/{_segment(self._choose(choice.job))}/ranks/{choice.rank}/deep"
+        path = f"/v1/jobs/{segment(self._choose(choice.job))}/ranks/{choice.rank}/deep"
         parameters = {"how": choice.how.value, "seconds": f"{choice.seconds:g}"}
         if choice.child is not None:
             parameters["child"] = str(choice.child)
         return _read(self._get(path, params=parameters, timeout=_DEEP_SECONDS), DeepLook)
+
+    def fetch(self, path: str, model: type[T], parameters: Sequence[tuple[str, str]]) -> T:
+        """Return what the collector has there."""
+        return _read(self._get(path, params=list(parameters)), model)
+
+    def post(self, path: str, model: type[T], body: Mapping[str, object]) -> T:
+        """Send something there, and return the answer."""
+        return _read(self._send("POST", path, json=dict(body)), model)
+
+    def delete(self, path: str) -> None:
+        """Delete what is there."""
+        self._send("DELETE", path)
+
+    def follow(self, path: str, *, last: str | None, seconds: int) -> Iterator[tuple[str, str]]:
+        """Iterate over number and data of the events about incidents that the collector sends, for some seconds."""
+        headers = {} if last is None else {"Last-Event-ID": last}
+        ask = self._client.stream("GET", path, params={"seconds": str(seconds)}, headers=headers)
+        with self._explained(), ask as answer:
+            if answer.status_code != 200:
+                answer.read()
+                raise _refusal(answer)
+            number = ""
+            for line in answer.iter_lines():
+                name, _, value = line.partition(": ")
+                number = value if name == "id" else number
+                if name == "data" and number:
+                    yield number, value
+                    number = ""
 
     def _choose(self, job: str | None) -> str:
         """Return the job asked for, or the only one there is."""
@@ -115,7 +143,7 @@ class Remote:
         raise NotFound("the collector's agents see no job", advice="`unhang jobs` lists the agents that do not answer")
 
     def _save(self, directory: Path, diagnosis: Diagnosis) -> Path:
-        answer = self._get(f"/v1/diagnoses/{_segment(diagnosis.id)}/bundle")
+        answer = self._get(f"/v1/diagnoses/{segment(diagnosis.id)}/bundle")
         name = f"unhang-{''.join(c for c in diagnosis.id if c.isalnum() or c == '-')[:64]}.tar.gz"
         return write_whole(made(directory) / name, lambda to: to.write(answer.content))
 
@@ -130,7 +158,7 @@ class Remote:
     def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
         with self._explained():
             answer = self._client.request(method, path, **more)
-        if answer.status_code not in (200, 202):
+        if answer.status_code not in (200, 202, 204):
             raise _refusal(answer)
         return answer
 
@@ -193,7 +221,8 @@ def _token(file: Path) -> str:
         raise InvalidSettings(f"token file {file} contains no usable token", advice="tokens are ASCII") from error
 
 
-def _segment(text: str) -> str:
+def segment(text: str) -> str:
+    """Return text as one segment of a path."""
     return quote(text, safe="")
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from collector.align.expected import Neighbour
 from collector.gather.namesakes import user_of, users_of_names
+from shared.answer.incidents import JobState
 from shared.errors import InvalidInput, NotFound, quoted
 from shared.missing import WAITING_LAUNCHERS, Missing
 from shared.rank_sets import FoldedRanks, fold
@@ -43,6 +44,8 @@ class JobSummary(Value):
     user: str | None = Field(
         default=None, description="The job's owner: a user id, `c1000` as numbered inside a container; None: unknown."
     )
+    state: JobState | None = Field(default=None, description="What it is doing, where the collector watches it.")
+    incident: str | None = Field(default=None, description="Id of its open incident, if there is one.")
 
 
 MOST_WORLD = 1_048_576

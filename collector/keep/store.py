@@ -18,12 +18,15 @@ from collector.align.expected import Expected
 from collector.gather.answers import read_kept
 from collector.gather.failures import NoAnswer
 from collector.keep.database import Database, StoreTrouble, create_private, first_line
+from collector.keep.incidents import Incidents
 from collector.keep.kept import Kept
 from collector.keep.migrate import migrate
 from collector.keep.registrations import Registrations
 from collector.keep.run_ledger import Ledger, RunState, end_run
-from collector.keep.tables import diagnoses, job_key, marks, plain, snapshots
+from collector.keep.silences import Silences
+from collector.keep.tables import diagnoses, incident_diagnoses, job_key, marks, plain, snapshots
 from collector.keep.url import StorePlace, parse_store_place
+from collector.keep.watches import Watches
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.errors import InvalidSettings, NotFound, UnhangError, quoted
@@ -68,7 +71,7 @@ _ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
 
 
 class Store:
-    """The diagnoses in one database, in `ledger` those that are being made, in `registrations` the agents."""
+    """The diagnoses in one database; its parts keep what is in progress, the agents, incidents and silences."""
 
     def __init__(
         self, place: Path | str, *, retention: Retention | None = None, lease_seconds: float = LEASE_SECONDS
@@ -78,6 +81,9 @@ class Store:
         self._database = _open(parse_store_place(place))
         self.ledger = Ledger(self._database, lease_seconds=lease_seconds)
         self.registrations = Registrations(self._database)
+        self.incidents = Incidents(self._database)
+        self.silences = Silences(self._database)
+        self.watches = Watches(self._database, lease_seconds=lease_seconds)
 
     def close(self) -> None:
         """Close the database; what SQLite has written ahead is folded into the file."""
@@ -188,11 +194,17 @@ class Store:
             _log.warning("old diagnoses stay for now: %s", trouble)
 
     def _forget(self, connection: Connection, *, now_ms: int) -> int:
-        """Delete what the retention no longer covers, oldest first; the newest stays, however large it is."""
+        """Delete what the retention no longer covers, oldest first.
+
+        The newest stays, however large it is, and so does what an incident rests on.
+        """
         keep = self._retention
         oldest_ms = now_ms - int(keep.most_days * 86_400_000)
+        held = select(incident_diagnoses.c.diagnosis)
         rows = connection.execute(
-            select(diagnoses.c.id, diagnoses.c.made_at_ms, diagnoses.c.size_bytes).order_by(diagnoses.c.id.desc())
+            select(diagnoses.c.id, diagnoses.c.made_at_ms, diagnoses.c.size_bytes)
+            .where(diagnoses.c.id.not_in(held))
+            .order_by(diagnoses.c.id.desc())
         )
         total, gone = 0, []
         for count, row in enumerate(rows):

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
-REVISION = "3"
+REVISION = "4"
 """Version of these tables: the newest of `collector/keep/migrations/versions/`."""
 
 metadata = MetaData()
@@ -69,10 +69,88 @@ agents = Table(
 """Agents that have registered, at any collector, and when each last registered."""
 
 
+_LIVE = text("live = 1")
+
+incidents = Table(
+    "incidents",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("job_key", String(32), nullable=False),
+    Column("fingerprint", String(32), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("live", Integer, nullable=False),  # 1 while it is not over
+    Column("changed_ms", BigInteger, nullable=False),  # of the database's clock
+    Column("body", Text, nullable=False),  # JSON
+    Index("incidents_live", "fingerprint", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index("incidents_by_job_key", "job_key", "id"),
+)
+"""The index enforces one incident per fingerprint that is not over."""
+
+incident_hosts = Table(
+    "incident_hosts",
+    metadata,
+    Column("incident", Id, ForeignKey("incidents.id"), primary_key=True),
+    Column("host_key", String(32), primary_key=True),
+    Index("incident_hosts_by_key", "host_key"),
+)
+"""Nodes of culprits."""
+
+incident_diagnoses = Table(
+    "incident_diagnoses",
+    metadata,
+    Column("incident", Id, ForeignKey("incidents.id"), primary_key=True),
+    Column("diagnosis", Id, primary_key=True),
+    Index("incident_diagnoses_by_diagnosis", "diagnosis"),
+)
+"""Diagnoses that are kept as long as the incident that they show."""
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),  # of the database's clock
+    Column("kind", String(16), nullable=False),
+    Column("incident", Id, nullable=False),
+    Column("body", Text, nullable=False),  # JSON of the event
+)
+"""What happened to incidents, append-only. Whoever has read up to an id misses nothing by reading on from there:
+events are numbered under a lock that is held until they are committed."""
+
+silences = Table(
+    "silences",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("starts_ms", BigInteger, nullable=False),
+    Column("ends_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),  # JSON
+    Index("silences_by_end", "ends_ms"),
+)
+
+watches = Table(
+    "watches",
+    metadata,
+    Column("job_key", String(32), primary_key=True),
+    Column("owner", Text, nullable=False),  # the collector that asks about the job
+    Column("alive_until_ms", BigInteger, nullable=False),  # of the database's clock
+    Column("suspect", String(32), nullable=True),  # fingerprint found hung once
+    Column("suspect_ms", BigInteger, nullable=True),
+    Column("suspect_diagnosis", Id, nullable=True),
+    Column("usual_pause_ms", BigInteger, nullable=True),  # the longest one learnt
+    Column("seen_ms", BigInteger, nullable=False),
+)
+"""Who watches a job, what it was found hung with once, and how long jobs of that name usually pause."""
+
+
 def job_key(job: str | None) -> str:
     """Return a key for a job's name in an index: names may be longer than an index takes, or hold any byte."""
     named = "-" if job is None else f"+{job}"
     return sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def host_key(host: str) -> str:
+    """Return a key for a node's name in an index."""
+    return job_key(host)
 
 
 def plain(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared.value import JSON_INTEGER, Value
+from shared.wire.digest import NodeDigest
 
 
 class Registration(Value):
@@ -15,6 +16,9 @@ class Registration(Value):
     )
     scheme: Literal["http", "https"] = "http"
     port: Annotated[int, Field(strict=True, ge=1, le=65_535), JSON_INTEGER] = 8471
+    digest: NodeDigest | None = Field(
+        default=None, description="How far its ranks are, if the collector has asked for that in its last answer."
+    )
 
 
 class Lease(Value):
@@ -23,3 +27,7 @@ class Lease(Value):
     host: str
     url: str = Field(description="Where the collector will ask the agent.")
     lease_seconds: float = Field(description="An agent that does not register again within this time counts as lost.")
+    digest_seconds: float | None = Field(
+        default=None,
+        description="How often the collector wants to know how far the agent's ranks are; None: it does not.",
+    )

@@ -16,7 +16,7 @@ FLOORS = (
     "collector/agents agent/look",
     "collector/files collector/keep collector/settings agent/sources",
     "collector/gather agent/find",
-    "collector/checks collector/judge agent/tools",
+    "collector/checks collector/detect collector/judge agent/tools",
     "collector/align agent/proc",
     "collector/concurrency agent/errors",
     "collector/hostlists collector/question agent/deadline agent/settings agent/probe",

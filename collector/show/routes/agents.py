@@ -85,12 +85,19 @@ async def register(
         raise NotPermitted(
             "this collector takes no registrations", advice="set registration_seconds, or name the agent by other means"
         )
+    if body.digest is not None:
+        body.digest.check()
     sender = "" if request.client is None else request.client.host.removeprefix("::ffff:")
     address = parse_registrant(host, body, sender=sender)
     if not leases.holds(address):  # that was looked into when it came first
         await refuse_own_places(address, sender=sender)
     leases.renew(address)
-    return json_answer(Lease(host=address.host, url=address.url, lease_seconds=leases.seconds))
+    if body.digest is not None and service.watcher is not None:
+        service.watcher.take(address.host, body.digest)
+    lease = Lease(
+        host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=service.digest_seconds
+    )
+    return json_answer(lease)
 
 
 def _state(agent: KnownAgent, ranks: RankList | None, silent: Silent | None) -> AgentState:

@@ -12,6 +12,7 @@ from collector.gather.asked import RankLists
 from collector.gather.jobs import JobSummary, choose_job, summarise_jobs, unread_by
 from collector.gather.namesakes import lists_apart, user_of
 from collector.keep.store import Listed
+from collector.service import Service
 from collector.show.routes.common import JobName, ServiceDependency, json_answer
 from shared.errors import NotFound, quoted
 from shared.server.problem_handlers import problems
@@ -57,7 +58,8 @@ async def list_jobs(service: ServiceDependency) -> Response:
     """Ask every agent which ranks it sees, within five seconds, and put the jobs together from that."""
     found = await service.find()
     lists = tuple(found.lists.values())
-    return json_answer(RunningJobs(jobs=summarise_jobs(lists), unanswered=_unanswered(found), unread=unread_by(lists)))
+    jobs = tuple(_with_state(job, service) for job in summarise_jobs(lists))
+    return json_answer(RunningJobs(jobs=jobs, unanswered=_unanswered(found), unread=unread_by(lists)))
 
 
 @last_router.get("/{job:path}", response_model=JobDetail, summary="Describe one job")
@@ -77,7 +79,7 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
         if job in gone.sibling_jobs or (gone.identity is not None and gone.identity.job == job)
     ]
     detail = JobDetail(
-        job=summary,
+        job=_with_state(summary, service),
         ranks=tuple(sorted(ranks, key=lambda rank: (rank.rank, rank.attempt, rank.pid or 0))),
         exited=tuple(exited),
         diagnoses=await service.async_store.ask(service.store.list, job=job, limit=10),
@@ -86,6 +88,11 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
         nodes=tuple(sorted(service.inventory.nodes_of(plain_name(job)) or ())),
     )
     return json_answer(detail)
+
+
+def _with_state(job: JobSummary, service: Service) -> JobSummary:
+    watched = None if service.watcher is None else service.watcher.state_of(job.name, job.user)
+    return job if watched is None else job.model_copy(update={"state": watched.state, "incident": watched.incident})
 
 
 def _unanswered(found: RankLists) -> tuple[Unanswered, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from tests.build.simulation.program import Call, Kernel, Operation, Program
 
@@ -73,7 +74,7 @@ class Run:
     pauses: dict[int, list["Pause"]]
     """When each rank's host waited, and in what."""
 
-    @property
+    @cached_property
     def ended_ns(self) -> int:
         """When the last thing happened."""
         times = (

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 import trustme
 
+from agent.look.digests import Digests
+from agent.look.progress_watch import RankProgress
 from agent.registration import Registrar, make_registrars, registered
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings, Unreachable
+from shared.wire.snapshot import Exited, Identity
 from tests.build.services.discovery_servers import handling
 
 
@@ -129,3 +132,32 @@ def test_agent_that_names_no_collector_starts_nothing() -> None:
     before = set(threading.enumerate())
     with registered(AgentSettings()):
         assert set(threading.enumerate()) <= before
+
+
+def test_tells_its_digest_to_who_asks_for_it() -> None:
+    """With each registration once the answer has asked for it, and at once when a state changes; else never."""
+    identity = Identity(job="demo", rank=0, world_size=2)
+    ranks = [RankProgress(identity, 1.0, 1.0, None, False)]
+
+    class Ranks:
+        def progress(self) -> tuple[tuple[RankProgress, ...], tuple[Exited, ...]]:
+            return tuple(ranks), ()
+
+    digests = Digests(Ranks())  # type: ignore[arg-type]
+    digests.renew()
+    asks, asks_not = Collector(), Collector()
+    lease = {"host": "n", "url": "http://n:8471", "lease_seconds": 600.0}
+    asks.body = json.dumps({**lease, "digest_seconds": 300.0}).encode()
+    asks_not.body = json.dumps(lease).encode()
+    with serving(asks) as first, serving(asks_not) as second, registered(settings(f"{first} {second}"), digests):
+        deadline = time.monotonic() + 60
+        while len(asks.heard) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        ranks.append(RankProgress(identity.model_copy(update={"rank": 1}), 1.0, 1.0, None, False))
+        digests.renew()
+        while len(asks.heard) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+    told = [body.get("digest") for _, _, body in asks.heard]
+    assert told[0] is None
+    assert [digest["jobs"][0]["ranks"] for digest in told[1:3]] == [[0], [0, 1]]
+    assert all("digest" not in body for _, _, body in asks_not.heard)

@@ -45,6 +45,8 @@ class GroupMark(NamedTuple):
     """What was issued last, as PyTorch names it, e.g. `nccl:all_reduce`."""
     issued_ns: int
     """When that was, in Unix nanoseconds."""
+    timeout_ms: int = 0
+    """How long it may take; 0: not known."""
 
 
 @dataclass
@@ -121,7 +123,7 @@ def _newest(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: in
 def _mark(reader: EntryReader, entry: FoundEntry) -> GroupMark:
     name, description, operation = (text[:_MOST_TEXT] for text in reader.names(entry))
     issued = entry.plain.collective_seq or None
-    return GroupMark(name, description, issued, None, None, operation, entry.plain.created_ns)
+    return GroupMark(name, description, issued, None, None, operation, entry.plain.created_ns, entry.plain.timeout_ms)
 
 
 def _merged(newest: dict[int, GroupMark], statuses: dict[int, Status]) -> list[GroupMark]:

@@ -1,0 +1,177 @@
+"""A collector's incidents, silences and events, asked over HTTP."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from pydantic import Field, ValidationError
+
+from cli.sources.remote import Remote, segment
+from shared.answer.incidents import Incident, IncidentEvent, Silence
+from shared.answer.words import Verdict
+from shared.errors import UnhangError, Unreachable
+from shared.value import Value
+
+REPEATED = 4
+"""So often a node's ranks must have been culprits until that is said: the same jobs run on the same nodes."""
+_PAGE = 500
+_MOST_PAGES = 20
+_LOST_SECONDS = 120.0
+_PAUSE_SECONDS = 2.0
+_FOLLOWED_SECONDS = 300
+
+
+class IncidentPage(Value):
+    """As `GET /v1/incidents` gives it."""
+
+    incidents: tuple[Incident, ...]
+    next: str | None = None
+
+
+class SilencePage(Value):
+    """As `GET /v1/silences` gives it."""
+
+    silences: tuple[Silence, ...]
+
+
+class PastDiagnosis(Value):
+    """One line of the list of diagnoses."""
+
+    id: str
+    job: str | None = None
+    made_at: str
+    verdict: Verdict
+    headline: str
+
+
+class RepeatedNode(Value):
+    """A node whose ranks were culprits again and again."""
+
+    host: str
+    incidents: int
+    kinds: tuple[str, ...] = Field(default=(), description="What they were found with, most frequent first.")
+
+
+class History(Value):
+    """What was found in some days, newest first."""
+
+    days: float
+    repeated: tuple[RepeatedNode, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    diagnoses: tuple[PastDiagnosis, ...] = ()
+
+
+class _DiagnosisPage(Value):
+    diagnoses: tuple[PastDiagnosis, ...]
+    next: str | None = None
+
+
+class _Kept(Value):
+    silenceID: str
+
+
+def list_incidents(
+    remote: Remote,
+    *,
+    states: Sequence[str] = (),
+    job: str | None = None,
+    host: str | None = None,
+    limit: int = 50,
+    before: str | None = None,
+) -> IncidentPage:
+    """Return one page of incidents."""
+    given = {"job": job, "host": host, "limit": str(limit), "before": before}
+    parameters = [(name, value) for name, value in given.items() if value is not None]
+    parameters += [("state", state) for state in states]
+    return remote.fetch("/v1/incidents", IncidentPage, parameters)
+
+
+def change_incident(remote: Remote, id: str, verb: str, *, by: str, note: str) -> Incident:
+    """Say something to one incident; `verb` is `acknowledge` or `false-alarm`."""
+    return remote.post(f"/v1/incidents/{segment(id)}/{verb}", Incident, {"by": by, "note": note})
+
+
+def list_silences(remote: Remote) -> SilencePage:
+    """Return all silences."""
+    return remote.fetch("/v1/silences", SilencePage, ())
+
+
+def put_silence(remote: Remote, matchers: Sequence[object], *, seconds: int, by: str, comment: str) -> str:
+    """Silence what matches from now on; returns the silence's id."""
+    now = datetime.now(UTC)
+    body = {
+        "matchers": list(matchers),
+        "startsAt": now.isoformat(),
+        "endsAt": (now + timedelta(seconds=seconds)).isoformat(),
+        "createdBy": by,
+        "comment": comment,
+    }
+    return remote.post("/v1/silences", _Kept, body).silenceID
+
+
+def expire_silence(remote: Remote, id: str) -> None:
+    """End one silence."""
+    remote.delete(f"/v1/silences/{segment(id)}")
+
+
+def read_history(remote: Remote, *, job: str | None, host: str | None, days: float) -> History:
+    """Return what was found in the last days."""
+    since = datetime.now(UTC) - timedelta(days=days)
+    incidents: list[Incident] = []
+    before: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = list_incidents(remote, job=job, host=host, limit=_PAGE, before=before)
+        incidents += [each for each in page.incidents if _is_since(each.opened_at, since)]
+        before = page.next
+        if before is None:
+            break
+    parameters = [("limit", str(_PAGE)), *([("job", job)] if job is not None else [])]
+    diagnoses = remote.fetch("/v1/diagnoses", _DiagnosisPage, parameters).diagnoses
+    return History(
+        days=days,
+        repeated=_repeated(incidents),
+        incidents=tuple(incidents),
+        diagnoses=tuple(each for each in diagnoses if _is_since(each.made_at, since)),
+    )
+
+
+def follow_events(remote: Remote) -> Iterator[IncidentEvent]:
+    """Iterate over what happens from now on. Raises what asking raises, once the collector is lost for long."""
+    last: str | None = None
+    lost_since: float | None = None
+    while True:
+        try:
+            for number, data in remote.follow("/v1/events", last=last, seconds=_FOLLOWED_SECONDS):
+                lost_since = None
+                last = number or last
+                try:
+                    yield IncidentEvent.model_validate_json(data)
+                except ValidationError as error:
+                    raise Unreachable("what the collector sends is not an event of an incident") from error
+        except UnhangError:
+            lost_since = time.monotonic() if lost_since is None else lost_since
+            if time.monotonic() - lost_since > _LOST_SECONDS:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _repeated(incidents: Sequence[Incident]) -> tuple[RepeatedNode, ...]:
+    real = [each for each in incidents if each.state != "false_alarm"]
+    counts = Counter(host for each in real for host in each.hosts)
+    return tuple(
+        RepeatedNode(
+            host=host,
+            incidents=count,
+            kinds=tuple(kind for kind, _ in Counter(i.kind.value for i in real if host in i.hosts).most_common()),
+        )
+        for host, count in counts.most_common()
+        if count >= REPEATED
+    )
+
+
+def _is_since(text: str, since: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(text) >= since
+    except (ValueError, TypeError):
+        return False

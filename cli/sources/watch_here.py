@@ -1,0 +1,86 @@
+"""The jobs on this machine, watched in the foreground: the agent's beat and the collector's detector in one process."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+
+from agent.agent import Agent
+from agent.deadline import Deadline
+from cli.settings import read_agent_settings
+from cli.sources.job_source import Wanted
+from cli.sources.one_box import OneBox
+from collector.detect.detector import Detector, ToAsk
+from collector.detect.job_watch import Alarm
+from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState
+from shared.errors import UnhangError
+
+_BEAT_SECONDS = 2.0
+_SEARCH_SECONDS = 10.0
+_HERE = "here"
+
+
+def watch_here(say: Callable[[str], None]) -> Iterator[IncidentEvent]:
+    """Iterate over incidents of jobs on this machine, as they are opened and end. `say` is told what is looked at."""
+    agent = Agent(read_agent_settings())
+    watching = _Here(agent, say)
+    try:
+        while True:
+            yield from watching.step()
+            time.sleep(_BEAT_SECONDS)
+    finally:
+        agent.stop()
+
+
+class _Here:
+    def __init__(self, agent: Agent, say: Callable[[str], None]) -> None:
+        self._agent = agent
+        self._say = say
+        self._detector = Detector()
+        self._open: dict[str, Incident] = {}
+        self._next_search = 0.0
+        self._count = 0
+
+    def step(self) -> Iterator[IncidentEvent]:
+        """Take a beat, and do what is due."""
+        if time.monotonic() >= self._next_search or self._agent.node.watch.some_have_gone:
+            self._agent.ranks()
+            self._next_search = time.monotonic() + _SEARCH_SECONDS
+        self._agent.node.beat(Deadline(_BEAT_SECONDS))
+        self._agent.digests.renew()
+        self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
+        due = self._detector.check(time.monotonic())
+        for over in due.over:
+            self._detector.closed(over.key, time.monotonic())
+            ended = self._open.pop(over.incident)
+            yield self._event(IncidentChangeKind.RESOLVED, ended, {"state": IncidentState.RESOLVED})
+        for ask in due.ask:
+            yield from self._look(ask)
+
+    def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
+        name = self._detector.name_of(ask.key)
+        self._say(f"looking at {name}: {ask.reason}")
+        diagnosis = None
+        try:
+            diagnosis = OneBox().diagnose(Wanted(name), None).diagnosis
+        except UnhangError as error:
+            self._say(f"{name} was not diagnosed: {error}")
+        alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())
+        if alarm is not None:
+            event = self._opened(alarm)
+            self._detector.opened(ask.key, event.incident.id, time.monotonic())
+            yield event
+
+    def _opened(self, alarm: Alarm) -> IncidentEvent:
+        now = _now()
+        made = {"id": f"local-{self._count + 1}", "opened_at": now, "seen_at": now, "diagnoses": alarm.diagnoses}
+        event = self._event(IncidentChangeKind.OPENED, alarm.incident, made)
+        self._open[event.incident.id] = event.incident
+        return event
+
+    def _event(self, kind: IncidentChangeKind, incident: Incident, changed: Mapping[str, object]) -> IncidentEvent:
+        self._count += 1
+        return IncidentEvent(id=self._count, at=_now(), kind=kind, incident=incident.model_copy(update=changed))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

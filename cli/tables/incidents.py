@@ -1,0 +1,74 @@
+"""Incidents, silences and what was found before, as tables and lines."""
+
+from collections.abc import Sequence
+
+from cli.sources.incidents import History, RepeatedNode
+from cli.tables.table import table, text
+from collector.show.text.printable import printable
+from shared.answer.incidents import Incident, IncidentEvent, Silence, SilenceMatcher
+
+_HEADS = ("ID", "OPENED", "STATE", "JOB", "HEADLINE")
+_SILENCE_HEADS = ("ID", "STATE", "ENDS", "BY", "MATCHERS", "COMMENT")
+_DIAGNOSIS_HEADS = ("ID", "MADE", "VERDICT", "JOB", "HEADLINE")
+
+
+def incidents_table(incidents: Sequence[Incident]) -> str:
+    """Return one line per incident."""
+    if not incidents:
+        return text(["no incidents"])
+    return text(table(_HEADS, [_row(each) for each in incidents]))
+
+
+def silences_table(silences: Sequence[Silence]) -> str:
+    """Return one line per silence."""
+    if not silences:
+        return text(["no silences"])
+    rows = [
+        (
+            each.id,
+            each.status.state,
+            _minute(each.endsAt),
+            each.createdBy,
+            " ".join(map(_matcher, each.matchers)),
+            each.comment,
+        )
+        for each in silences
+    ]
+    return text(table(_SILENCE_HEADS, rows))
+
+
+def history_table(history: History) -> str:
+    """Return the nodes that are at fault again and again, then incidents, then diagnoses."""
+    lines = [_repeated(node, history.days) for node in history.repeated]
+    if history.incidents:
+        lines += ["Incidents", *table(_HEADS, [_row(each) for each in history.incidents], indent=2)]
+    if history.diagnoses:
+        rows = [(d.id, _minute(d.made_at), d.verdict.value, d.job or "-", d.headline) for d in history.diagnoses]
+        lines += ["Diagnoses", *table(_DIAGNOSIS_HEADS, rows, indent=2)]
+    return text(lines or [f"nothing was kept in the last {history.days:g} days"])
+
+
+def event_line(event: IncidentEvent) -> str:
+    """Return one line that says what happened."""
+    incident = event.incident
+    words = (event.at, event.kind.replace("_", " "), incident.job, incident.headline)
+    return "  ".join(printable(word) for word in words) + "\n"
+
+
+def _repeated(node: RepeatedNode, days: float) -> str:
+    kinds = ", ".join(node.kinds)
+    return printable(f"{node.host} had culprits in {node.incidents} incidents in {days:g} days ({kinds}): check it")
+
+
+def _row(incident: Incident) -> tuple[str, ...]:
+    state = incident.state.value + (" (silenced)" if incident.silenced_by else "")
+    return incident.id, _minute(incident.opened_at), state, incident.job, incident.headline
+
+
+def _matcher(matcher: SilenceMatcher) -> str:
+    how = ("=~" if matcher.isEqual else "!~") if matcher.isRegex else ("=" if matcher.isEqual else "!=")
+    return f"{matcher.name}{how}{matcher.value}"
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")

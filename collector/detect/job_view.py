@@ -1,0 +1,149 @@
+"""How far the ranks of one job are, put together from the digests of its nodes.
+
+A rank that went on when its agent last told of it goes on until the agent says otherwise, which it does at once. Of a
+node whose agent has fallen silent nothing is known any more: that is no sign of standing still, nor of going on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from collector.detect.limits import SILENT_SECONDS
+from shared.wire.digest import STILL_SECONDS, ExitedRank, JobDigest
+
+MOST_RANKS_WATCHED = 131_072
+"""Of one job. Nodes could make more up."""
+_SAME_MOMENT_SECONDS = 1.0
+"""Times that agents round, send and count from differ by so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankView:
+    """One living rank. Times are the collector's, monotonic."""
+
+    host: str
+    heard: float
+    still_since: float | None
+    idle_since: float | None
+    is_still: bool
+    is_idle: bool
+    pending: bool
+    group: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExitedView:
+    """One rank that has ended."""
+
+    host: str
+    rank: ExitedRank
+    since: float
+
+
+class JobView:
+    """The newest attempt of one job. Nothing here waits or reads a clock."""
+
+    def __init__(self) -> None:
+        self.attempt = 0
+        self.world_size: int | None = None
+        self.timeout_seconds: float | None = None
+        self.ranks: dict[int, RankView] = {}
+        self.exited: dict[int, ExitedView] = {}
+        self.heard = 0.0
+        self.highest = -1
+        """The highest number that any rank has issued."""
+
+    def take(self, host: str, digest: JobDigest, now: float) -> float | None:
+        """Take in what one node tells. Returns how long all ranks had stood still, where they go on now."""
+        if digest.attempt < self.attempt:
+            return None  # what is left over from before a restart
+        if digest.attempt > self.attempt:
+            self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
+        stood_since, known = self.stood_since(now), self.ranks
+        self.heard = now
+        self.world_size = digest.world_size if digest.world_size is not None else self.world_size
+        self.timeout_seconds = digest.timeout_seconds or self.timeout_seconds
+        self.drop(host)
+        self._take_living(host, digest, now)
+        for each in digest.exited:
+            told = self.exited.get(each.rank)
+            if each.rank not in self.ranks and len(self.exited) < MOST_RANKS_WATCHED:
+                self.exited[each.rank] = ExitedView(host, each, now if told is None else told.since)
+        return None if stood_since is None else self._gone_on_after(stood_since, known.keys() & digest.ranks)
+
+    def drop(self, host: str) -> None:
+        """Forget the living ranks of a node."""
+        self.ranks = {rank: view for rank, view in self.ranks.items() if view.host != host}
+
+    def _take_living(self, host: str, digest: JobDigest, now: float) -> None:
+        columns = zip(
+            digest.ranks, digest.still, digest.idle, digest.pending, digest.group, digest.sequence, strict=True
+        )
+        for rank, still, idle, pending, group, sequence in islice(columns, MOST_RANKS_WATCHED - len(self.ranks)):
+            self.exited.pop(rank, None)
+            self.highest = max(self.highest, sequence)
+            self.ranks[rank] = RankView(
+                host=host,
+                heard=now,
+                still_since=None if still is None else now - still,
+                idle_since=None if idle is None else now - idle,
+                is_still=still is not None and still >= STILL_SECONDS,
+                is_idle=idle is not None and idle >= STILL_SECONDS,
+                pending=pending,
+                group="" if group < 0 else digest.groups[group],
+                sequence=sequence,
+            )
+
+    def _gone_on_after(self, stood_since: float, ranks: Iterable[int]) -> float | None:
+        views = (self.ranks[rank] for rank in ranks if rank in self.ranks)
+        moved = [v.still_since for v in views if v.still_since is not None and v.still_since > stood_since]
+        moved = [at for at in moved if at > stood_since + _SAME_MOMENT_SECONDS]
+        return min(moved) - stood_since if moved else None
+
+    def known(self, now: float) -> list[RankView]:
+        """Return the ranks whose agents have told of them lately."""
+        return [view for view in self.ranks.values() if now - view.heard <= SILENT_SECONDS]
+
+    def stood_since(self, now: float) -> float | None:
+        """Return since when no rank has gone on; None: some go on, or no rank's marks are known."""
+        times = []
+        for view in self.known(now):
+            if view.still_since is not None:
+                if not view.is_still:
+                    return None
+                times.append(view.still_since)
+        return max(times, default=None)
+
+    def partly_stood_since(self, now: float) -> float | None:
+        """Return since when the rank has stood that stands for longest, while others go on."""
+        return min(
+            (view.still_since for view in self.known(now) if view.is_still and view.still_since is not None),
+            default=None,
+        )
+
+    def idle_since(self, now: float) -> float | None:
+        """Return since when no rank has done anything, where nobody's marks are known; None: some do, or they are."""
+        known = self.known(now)
+        if not known or any(view.still_since is not None or not view.is_idle for view in known):
+            return None
+        return max(view.idle_since for view in known if view.idle_since is not None)
+
+    def behind(self, now: float) -> tuple[int, int] | None:
+        """Return how many ranks wait in an operation of a group, and one that has not issued it; None: nobody does."""
+        highest: dict[str, int] = {}
+        still = [(rank, view) for rank, view in self.ranks.items() if view.is_still and view.group]
+        for _, view in still:
+            if view.pending and now - view.heard <= SILENT_SECONDS:
+                highest[view.group] = max(highest.get(view.group, -1), view.sequence)
+        for rank, view in still:
+            ahead = highest.get(view.group, -1)
+            if 0 <= view.sequence < ahead:
+                return sum(v.group == view.group and v.sequence == ahead for _, v in still), rank
+        return None
+
+    def gone_on(self, ranks: Iterable[int], since: float) -> tuple[int, int]:
+        """Return how many of these ranks have gone on since a time, and how many of them still live."""
+        views = [self.ranks[rank] for rank in ranks if rank in self.ranks]
+        moved = [v for v in views if v.still_since is not None and v.still_since > since + _SAME_MOMENT_SECONDS]
+        return len(moved), len(views)

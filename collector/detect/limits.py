@@ -1,0 +1,59 @@
+"""Every number by which a job is suspected and an alarm is raised, with its reason."""
+
+from shared.wire.digest import STILL_SECONDS
+
+LEAST_STILL_SECONDS = 30.0
+"""How long a job must have stood still before anybody looks: data loading and logging take less in nearly all jobs."""
+USUAL_PAUSES = 3.0
+"""… and how many times the longest pause that is usual for a job of its name …"""
+LONGEST_PAUSES = 1.25
+"""… and how many times the longest pause that was seen once: that one may have been an accident."""
+MOST_STILL_SECONDS = 1_800.0
+"""… but a job that has stood for half an hour is looked at in any case: looking costs seconds."""
+BEHIND_SECONDS = STILL_SECONDS
+"""Ranks that wait in an operation which others have not issued: sooner, for somebody keeps them waiting …"""
+BEHIND_PAUSES = 1.5
+"""… but not within usual pauses, in which one rank saves a checkpoint and the others wait for it."""
+PARTLY_STILL = 2.0
+"""Where some ranks stand and others go on: this many times as long. Helpers of a job may have little to do."""
+IDLE_SECONDS = 60.0
+"""Ranks whose marks cannot be read, and that do nothing at all: longer, for that is the weaker sign."""
+TIMEOUT_SHARE = 0.75
+TIMEOUT_SPARE_SECONDS = 15.0
+"""When to look before a job's own timeout strikes and takes the evidence: whichever is sooner."""
+EXITED_SECONDS = 3.0
+"""After a rank has ended badly: its launcher usually ends the others within seconds, and all ends are to be seen."""
+
+AGAIN_SECONDS = 30.0
+"""Until a job that was found well, or of which nothing could be told, is looked at again: as long as it has stood …"""
+MOST_AGAIN_SECONDS = 600.0
+"""… and this at most."""
+IDLE_AGAIN_SECONDS = 3_600.0
+"""The same of a job that was found idle: a server that waits for requests does so for days."""
+CONFIRM_SECONDS = 5.0
+"""Between the two diagnoses that raise an alarm."""
+LEAST_BETWEEN_SECONDS = 4.0
+"""Between any two looks at a job."""
+SUSPICION_SECONDS = 900.0
+"""How long a first finding counts."""
+HUNG_AGAIN_SECONDS = 900.0
+"""How often a job with an open incident is looked at: what holds it may have changed."""
+
+FLAP_SECONDS = 10.0
+"""How long ranks must have gone on until an incident is over."""
+ENDED_SECONDS = 5.0
+"""How long a job must be gone: a restart takes a moment."""
+SILENT_SECONDS = 90.0
+"""Agents send their digests twice a minute: what one has not told for longer is not known any more."""
+FORGOTTEN_SECONDS = 3_600.0
+"""How long a job is remembered of which no agent tells any more."""
+
+LEAST_LEARNT_SECONDS = 10.0
+"""Shorter pauses change nothing: a job is not looked at before `LEAST_STILL_SECONDS`."""
+MOST_LEARNT = 64
+"""Pauses of a job that are remembered."""
+
+UNREACHABLE_SECONDS = 240.0
+"""A node that has paused, as when its machine is moved to another host, comes back within minutes."""
+MOST_TIMEOUT_SHARE = 0.9
+"""No phase holds an alarm back beyond this share of the job's own timeout: then the job is lost anyway."""

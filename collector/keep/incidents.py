@@ -1,0 +1,284 @@
+"""Incidents and their events in the store: each change and its event are one transaction.
+
+1. One fingerprint has one incident that is not over; an index enforces it. Whoever finds the same again adds to it.
+2. The same fingerprint soon after its incident was resolved opens that one again: a fault that flaps is one incident.
+   What a person has called a false alarm is not opened again for a day.
+3. Every change appends an event. Changes wait for each other, so that events are committed in the order of their
+   numbers: whoever has read up to one misses nothing by reading on from there.
+
+All calls block, and raise StoreTrouble.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from collector.gather.judge_and_stamp import new_id
+from collector.keep.database import Database
+from collector.keep.tables import events, host_key, incident_diagnoses, incident_hosts, incidents, job_key, plain
+from shared.answer.incidents import (
+    LIVE_STATES,
+    Incident,
+    IncidentChange,
+    IncidentChangeKind,
+    IncidentEvent,
+    IncidentState,
+)
+from shared.errors import InvalidInput, InvalidSettings, NotFound, quoted
+from shared.value import Value
+
+V = TypeVar("V", bound=Value)
+
+REOPENED_SECONDS = 600.0
+FALSE_ALARM_SECONDS = 86_400.0
+MOST_INCIDENTS = 1_000
+MOST_EVENTS = 20_000
+"""As many as are kept; the oldest go first, and no incident that is not over."""
+_MOST_HISTORY = 100
+_MOST_DIAGNOSES = 12
+"""Of one incident: the first, and the newest."""
+_MOST_HOSTS = 64
+
+
+class Incidents:
+    """The incidents in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def report(self, found: Incident, diagnoses: Iterable[str]) -> Incident:
+        """Take in what was found hung twice: a new incident, or more of a known one. Returns it as it is kept.
+
+        Of `found` its id, state, times and history are made here.
+        """
+        with self._database.write() as connection:
+            now_ms = self._begin(connection)
+            known = self._known(connection, found, now_ms)
+            if known is None:
+                return self._open(connection, found, tuple(diagnoses), now_ms)
+            if known.state is IncidentState.FALSE_ALARM:
+                return known
+            return self._add(connection, known, found, tuple(diagnoses), now_ms)
+
+    def acknowledge(self, id: str, *, by: str = "", note: str = "") -> Incident:
+        """Say that somebody works on it. Raises NotFound, and InvalidInput where it is over."""
+        with self._database.write() as connection:
+            now_ms = self._begin(connection)
+            known = _one(connection, id)
+            if known.state is IncidentState.ACKNOWLEDGED:
+                return known
+            _require_live(known)
+            set_now = {"state": IncidentState.ACKNOWLEDGED, "acknowledged_at": _time(now_ms)}
+            return self._change(connection, known, set_now, _said(IncidentChangeKind.ACKNOWLEDGED, now_ms, by, note))
+
+    def false_alarm(self, id: str, *, by: str = "", note: str = "") -> Incident:
+        """Say that nothing was wrong; also of one that is resolved. Raises NotFound."""
+        with self._database.write() as connection:
+            now_ms = self._begin(connection)
+            known = _one(connection, id)
+            if known.state is IncidentState.FALSE_ALARM:
+                return known
+            set_now = {"state": IncidentState.FALSE_ALARM, "resolved_at": known.resolved_at or _time(now_ms)}
+            return self._change(connection, known, set_now, _said(IncidentChangeKind.FALSE_ALARM, now_ms, by, note))
+
+    def resolve(self, id: str, *, note: str) -> Incident:
+        """Say why it is over. One that is over stays as it is. Raises NotFound."""
+        with self._database.write() as connection:
+            now_ms = self._begin(connection)
+            known = _one(connection, id)
+            if not known.is_live:
+                return known
+            set_now = {"state": IncidentState.RESOLVED, "resolved_at": _time(now_ms)}
+            return self._change(connection, known, set_now, _said(IncidentChangeKind.RESOLVED, now_ms, "", note))
+
+    def get(self, id: str) -> Incident:
+        """Return one incident. Raises NotFound."""
+        with self._database.read() as connection:
+            return _one(connection, id)
+
+    def list(
+        self,
+        *,
+        states: Iterable[IncidentState] = (),
+        job: str | None = None,
+        host: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> tuple[Incident, ...]:
+        """Return the newest first: in one of `states` (none: in any), of one job, with a culprit on `host`."""
+        wanted = select(incidents.c.body)
+        if states := tuple(states):
+            wanted = wanted.where(incidents.c.state.in_([state.value for state in states]))
+        if job is not None:
+            wanted = wanted.where(incidents.c.job_key == job_key(job))
+        if host is not None:
+            there = select(incident_hosts.c.incident).where(incident_hosts.c.host_key == host_key(host))
+            wanted = wanted.where(incidents.c.id.in_(there))
+        if before is not None:
+            wanted = wanted.where(incidents.c.id < plain(before))
+        with self._database.read() as connection:
+            bodies = connection.execute(wanted.order_by(incidents.c.id.desc()).limit(limit)).scalars().all()
+        return tuple(_read(body, Incident) for body in bodies)
+
+    def live(self) -> tuple[Incident, ...]:
+        """Return all that are not over."""
+        return self.list(states=LIVE_STATES, limit=MOST_INCIDENTS)
+
+    def events(self, *, after: int, limit: int = 500) -> tuple[IncidentEvent, ...]:
+        """Return the events after the one of that number, oldest first."""
+        wanted = select(events.c.body).where(events.c.id > after).order_by(events.c.id).limit(limit)
+        with self._database.read() as connection:
+            bodies = connection.execute(wanted).scalars().all()
+        return tuple(_read(body, IncidentEvent) for body in bodies)
+
+    def last_event(self) -> int:
+        """Return the number of the newest event, 0 where there is none."""
+        with self._database.read() as connection:
+            return _last_event(connection)
+
+    def _begin(self, connection: Connection) -> int:
+        """Wait for other changes (step 3); return the database's time."""
+        self._database.lock(connection, "incidents")
+        return int(connection.execute(select(self._database.now_ms)).scalar_one())
+
+    def _known(self, connection: Connection, found: Incident, now_ms: int) -> Incident | None:
+        """Return the incident that `found` is more of (steps 1 and 2)."""
+        same = select(incidents.c.body, incidents.c.changed_ms).where(incidents.c.fingerprint == found.fingerprint.key)
+        row = connection.execute(same.order_by(incidents.c.live.desc(), incidents.c.id.desc()).limit(1)).one_or_none()
+        if row is None:
+            return None
+        known, age_seconds = _read(row.body, Incident), (now_ms - row.changed_ms) / 1000
+        if known.state is IncidentState.FALSE_ALARM:
+            return known if age_seconds < FALSE_ALARM_SECONDS else None
+        return known if known.is_live or age_seconds < REOPENED_SECONDS else None
+
+    def _open(self, connection: Connection, found: Incident, diagnoses: tuple[str, ...], now_ms: int) -> Incident:
+        opened = found.model_copy(
+            update={
+                "id": new_id(now_ms * 1_000_000),
+                "state": IncidentState.OPENED,
+                "opened_at": _time(now_ms),
+                "seen_at": _time(now_ms),
+                "hosts": found.hosts[:_MOST_HOSTS],
+                "diagnoses": diagnoses,
+                "times_seen": max(1, len(diagnoses)),
+                "history": (),
+            }
+        )
+        connection.execute(insert(incidents).values(id=opened.id, job_key=job_key(opened.job), **_row(opened, now_ms)))
+        hosts = {host_key(host) for host in opened.hosts}
+        if hosts:
+            connection.execute(insert(incident_hosts), [{"incident": opened.id, "host_key": key} for key in hosts])
+        change = IncidentChange(
+            at=_time(now_ms), kind=IncidentChangeKind.OPENED, note=found.trigger, diagnosis=_newest(diagnoses)
+        )
+        told = self._change(connection, opened, {}, change)
+        _forget(connection)
+        return told
+
+    def _add(
+        self, connection: Connection, known: Incident, found: Incident, diagnoses: tuple[str, ...], now_ms: int
+    ) -> Incident:
+        kind = IncidentChangeKind.SEEN_AGAIN if known.is_live else IncidentChangeKind.REOPENED
+        new = tuple(id for id in diagnoses if id not in known.diagnoses)
+        together = (*known.diagnoses, *new)
+        if len(together) > _MOST_DIAGNOSES:
+            together = (together[0], *together[1 - _MOST_DIAGNOSES :])
+        set_now = {
+            "state": known.state if known.is_live else IncidentState.OPENED,
+            "resolved_at": None,
+            "seen_at": _time(now_ms),
+            "headline": found.headline,
+            "cause": found.cause,
+            "certainty": found.certainty,
+            "culprits": found.culprits,
+            "times_seen": known.times_seen + len(new),
+            "diagnoses": together,
+        }
+        return self._change(
+            connection, known, set_now, IncidentChange(at=_time(now_ms), kind=kind, diagnosis=_newest(diagnoses))
+        )
+
+    def _change(
+        self, connection: Connection, known: Incident, set_now: dict[str, Any], change: IncidentChange
+    ) -> Incident:
+        """Write the incident as it is now, and the event."""
+        history = (*known.history, change)
+        if len(history) > _MOST_HISTORY:
+            history = (history[0], *history[1 - _MOST_HISTORY :])
+        now = known.model_copy(update={**set_now, "history": history})
+        now_ms = int(datetime.fromisoformat(change.at).timestamp() * 1000)
+        connection.execute(update(incidents).where(incidents.c.id == now.id).values(_row(now, now_ms)))
+        connection.execute(delete(incident_diagnoses).where(incident_diagnoses.c.incident == now.id))
+        if now.diagnoses:
+            rows = [{"incident": now.id, "diagnosis": id} for id in dict.fromkeys(now.diagnoses)]
+            connection.execute(insert(incident_diagnoses), rows)
+        number = _last_event(connection) + 1
+        event = IncidentEvent(id=number, at=change.at, kind=change.kind, incident=now)
+        row = {"id": number, "at_ms": now_ms, "kind": change.kind.value, "incident": now.id}
+        connection.execute(insert(events).values(body=_json(event), **row))
+        connection.execute(delete(events).where(events.c.id <= number - MOST_EVENTS))
+        return now
+
+
+def _row(incident: Incident, now_ms: int) -> dict[str, object]:
+    return {
+        "fingerprint": incident.fingerprint.key,
+        "state": incident.state.value,
+        "live": int(incident.is_live),
+        "changed_ms": now_ms,
+        "body": _json(incident),
+    }
+
+
+def _forget(connection: Connection) -> None:
+    """Delete the oldest that are over."""
+    over = select(incidents.c.id).where(incidents.c.live == 0).order_by(incidents.c.id.desc()).offset(MOST_INCIDENTS)
+    gone = connection.execute(over.limit(500)).scalars().all()
+    if gone:
+        for table in (incident_hosts, incident_diagnoses):
+            connection.execute(delete(table).where(table.c.incident.in_(gone)))
+        connection.execute(delete(incidents).where(incidents.c.id.in_(gone)))
+
+
+def _one(connection: Connection, id: str) -> Incident:
+    body = connection.execute(select(incidents.c.body).where(incidents.c.id == plain(id))).scalar_one_or_none()
+    if body is None:
+        raise NotFound(f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are let go")
+    return _read(body, Incident)
+
+
+def _require_live(incident: Incident) -> None:
+    if not incident.is_live:
+        raise InvalidInput(f"the incident is over: {incident.state}", advice="only what is not over is acknowledged")
+
+
+def _last_event(connection: Connection) -> int:
+    return int(connection.execute(select(func.coalesce(func.max(events.c.id), 0))).scalar_one())
+
+
+def _newest(diagnoses: tuple[str, ...]) -> str | None:
+    return diagnoses[-1] if diagnoses else None
+
+
+def _said(kind: IncidentChangeKind, now_ms: int, by: str, note: str) -> IncidentChange:
+    return IncidentChange(at=_time(now_ms), kind=kind, by=by, note=note)
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(value: Value) -> str:
+    """Return JSON as every database takes it: NUL stands in it as an escape, which PostgreSQL's text accepts."""
+    return value.model_dump_json(by_alias=True)
+
+
+def _read(body: str, kind: type[V]) -> V:
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidSettings(f"the store is damaged: an {kind.__name__} in it cannot be read") from error

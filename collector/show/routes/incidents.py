@@ -1,0 +1,128 @@
+"""What the collector found wrong by itself, and what people say to it; the jobs that it watches."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query
+from fastapi.responses import Response
+from pydantic import ConfigDict, Field
+
+from collector.detect.silences import silenced_by
+from collector.service import Service
+from collector.show.routes.common import ServiceDependency, json_answer
+from shared.answer.incidents import Incident, IncidentState, WatchedJob
+from shared.server.problem_handlers import problems
+from shared.value import Value
+
+router = APIRouter(prefix="/v1", tags=["incidents"], responses=problems(HTTPStatus.SERVICE_UNAVAILABLE))
+
+IncidentId = Annotated[
+    str,
+    Path(
+        description="As the list of incidents gives it.",
+        examples=["0195a1c8-7b31-7b3f-a2d6-a3933daff891"],
+        max_length=64,
+    ),
+]
+
+
+class IncidentList(Value):
+    """One page of incidents, newest first."""
+
+    incidents: tuple[Incident, ...]
+    next: str | None = Field(default=None, description="Pass it as `before` for the next page; null on the last.")
+
+
+class Remark(Value):
+    """Who says so, and why. All optional."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": [{"by": "ann"}]})
+
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2000)
+
+
+class WatchedJobs(Value):
+    """The jobs that are watched, by name."""
+
+    jobs: tuple[WatchedJob, ...]
+    is_watching: bool = Field(description="False: the collector takes no registrations, or `detect` is off.")
+
+
+@router.get("/watched-jobs", response_model=WatchedJobs, summary="List the jobs that are watched")
+async def list_watched(service: ServiceDependency) -> Response:
+    """Return the state of each job as its agents' digests show it. No agent is asked for it."""
+    watcher = service.watcher
+    return json_answer(WatchedJobs(jobs=() if watcher is None else watcher.watched(), is_watching=watcher is not None))
+
+
+@router.get("/incidents", response_model=IncidentList, summary="List incidents, newest first")
+async def list_incidents(
+    service: ServiceDependency,
+    state: Annotated[
+        list[IncidentState] | None, Query(max_length=8, description="Only in this state; may be repeated.")
+    ] = None,
+    job: Annotated[str | None, Query(description="Only of this job.")] = None,
+    host: Annotated[str | None, Query(description="Only with a culprit on this node.")] = None,
+    limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
+    before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
+) -> Response:
+    """Return what is kept, a page at a time."""
+    rows = await service.async_store.ask(
+        service.store.incidents.list, states=state or (), job=job, host=host, limit=limit + 1, before=before
+    )
+    more = rows[limit - 1].id if len(rows) > limit else None
+    return json_answer(IncidentList(incidents=await _with_silences(service, rows[:limit]), next=more))
+
+
+@router.get(
+    "/incidents/{id}",
+    response_model=Incident,
+    summary="Fetch one incident",
+    responses=problems(HTTPStatus.NOT_FOUND),
+)
+async def get_incident(id: IncidentId, service: ServiceDependency) -> Response:
+    """Return the incident with its history. Its `diagnoses` are fetched from `/v1/diagnoses/{id}`."""
+    found = await service.async_store.ask(service.store.incidents.get, id)
+    (told,) = await _with_silences(service, (found,))
+    return json_answer(told)
+
+
+@router.post(
+    "/incidents/{id}/acknowledge",
+    response_model=Incident,
+    summary="Say that somebody works on it",
+    responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND),
+)
+async def acknowledge(
+    id: IncidentId, service: ServiceDependency, remark: Annotated[Remark | None, Body()] = None
+) -> Response:
+    """Acknowledge an incident; one that is acknowledged already stays as it is. 400 where it is over."""
+    said = remark or Remark()
+    changed = await service.async_store.note(service.store.incidents.acknowledge, id, by=said.by, note=said.note)
+    return json_answer(changed)
+
+
+@router.post(
+    "/incidents/{id}/false-alarm",
+    response_model=Incident,
+    summary="Say that nothing was wrong",
+    responses=problems(HTTPStatus.NOT_FOUND),
+)
+async def false_alarm(
+    id: IncidentId, service: ServiceDependency, remark: Annotated[Remark | None, Body()] = None
+) -> Response:
+    """End an incident as a false alarm.
+
+    The same fault is no incident again for a day, and a pause as long as this one is usual for jobs of that name.
+    """
+    said = remark or Remark()
+    changed = await service.async_store.note(service.store.incidents.false_alarm, id, by=said.by, note=said.note)
+    return json_answer(changed)
+
+
+async def _with_silences(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+    if not incidents:
+        return incidents
+    silences = await service.async_store.ask(service.store.silences.list)
+    return tuple(each.model_copy(update={"silenced_by": silenced_by(silences, each.labels)}) for each in incidents)

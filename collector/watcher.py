@@ -1,0 +1,231 @@
+"""Watches jobs unasked: digests in, diagnoses made where a job may hang, incidents out.
+
+The detector decides (`collector/detect/`), the store keeps. One replica at a time looks at a job: it holds the job's
+lease. What cannot be written is written once the store works again; until then an alarm waits here.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from collector.concurrency.tasks import end
+from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
+from collector.detect.job_watch import Alarm, JobWatch, Suspected
+from collector.gather.judge_and_stamp import rfc3339
+from collector.keep.async_store import AsyncStore
+from collector.keep.database import StoreTrouble
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.incidents import IncidentState, JobState, WatchedJob
+from shared.errors import InvalidInput, NotFound, UnhangError, quoted
+from shared.wire.digest import NodeDigest
+from shared.wire.job_names import qualified
+
+STEP_SECONDS = 1.0
+DIGEST_SECONDS = 30.0
+"""How often agents tell how far their ranks are, besides each change of a state."""
+_MOST_AT_ONCE = 4
+"""Jobs that are looked at unasked: half of what is diagnosed at once. Those that somebody asks about come first."""
+_REFRESH_SECONDS = 3.0
+"""How often it is looked up which incidents people or other replicas have opened or closed."""
+
+_log = logging.getLogger(__name__)
+
+Diagnose = Callable[[str], Awaitable[Diagnosis]]
+"""Diagnoses the job of that name. Raises UnhangError."""
+
+
+class Watcher:
+    """The detector at work."""
+
+    def __init__(
+        self, async_store: AsyncStore, diagnose: Diagnose, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.detector = Detector()
+        self.looked = self.alarms = 0
+        self._async_store = async_store
+        self._store = async_store.store
+        self._diagnose = diagnose
+        self._clock = clock
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._looking: set[asyncio.Task[None]] = set()
+        self._waiting: dict[JobKey, Alarm] = {}
+        self._known: set[JobKey] = set()
+        self._refreshed = float("-inf")
+
+    def take(self, host: str, digest: NodeDigest) -> None:
+        """Take in what an agent tells."""
+        self.detector.take(host, digest, self._clock())
+
+    def watched(self) -> tuple[WatchedJob, ...]:
+        """Return all jobs as they are known now, by name."""
+        jobs = self.detector.jobs
+        named = sorted((self.detector.name_of(key), key) for key in jobs)
+        return tuple(self._told(jobs[key], name) for name, key in named)
+
+    def state_of(self, job: str, user: str | None) -> WatchedJob | None:
+        """Return one job by the name that lists of jobs give it; None: it is not watched."""
+        watch = self.detector.find(job, user)
+        return None if watch is None else self._told(watch, job)
+
+    async def step(self) -> None:
+        """Do what is due. Looks go on in tasks of their own."""
+        now = self._clock()
+        due = self.detector.check(now)
+        for ask in due.ask:
+            task = asyncio.create_task(self._look(ask), name="unasked look")
+            self._looking.add(task)
+            task.add_done_callback(self._end_look)
+        try:
+            await self._write(due.over, {each.key: each.usual for each in due.learnt})
+            await self._report_waiting()
+            if now - self._refreshed >= _REFRESH_SECONDS:
+                await self._refresh()
+                self._refreshed = now
+        except StoreTrouble as trouble:
+            _log.debug("the store cannot be used: %s", trouble)
+
+    async def keep_on(self) -> None:
+        """Step until cancelled."""
+        while True:
+            try:
+                await self.step()
+            except UnhangError as error:
+                _log.warning("watching goes on after: %s", error)
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def stop(self) -> None:
+        """Leave the jobs to other replicas."""
+        await end(*self._looking)
+        try:
+            await self._async_store.note(self._store.watches.let_go)
+        except StoreTrouble:
+            pass  # the leases end by themselves
+
+    async def _look(self, ask: ToAsk) -> None:
+        """Have a job diagnosed, and take in what comes of it."""
+        key, diagnosis = ask.key, None
+        try:
+            async with self._turns:
+                if await self._hold(key):
+                    self.looked += 1
+                    _log.info("looking at %s unasked: %s", quoted(self.detector.name_of(key)), ask.reason)
+                    diagnosis = await self._made(key)
+        finally:
+            alarm = self.detector.answered(key, diagnosis, self._clock())
+        if alarm is not None:
+            self._waiting[key] = alarm
+        try:
+            await self._note_suspicion(key)
+            await self._report_waiting()
+        except StoreTrouble as trouble:
+            _log.warning("what was found about %s waits for the store: %s", quoted(key[0]), trouble)
+
+    async def _made(self, key: JobKey) -> Diagnosis | None:
+        try:
+            try:
+                return await self._diagnose(self.detector.name_of(key))
+            except InvalidInput:  # several users have a job of that name, of which one tells us nothing
+                return await self._diagnose(qualified(*key))
+        except UnhangError as error:
+            _log.info("%s was not diagnosed: %s", quoted(key[0]), error)
+            return None
+
+    async def _hold(self, key: JobKey) -> bool:
+        """Take the job's lease, and learn what other replicas know of it. Without a store we are alone."""
+        name = qualified(*key)
+        try:
+            if not await self._async_store.note(self._store.watches.hold, name):
+                return False
+            earlier = await self._async_store.ask(self._store.watches.suspicion, name)
+        except StoreTrouble:
+            return True
+        if earlier is not None:
+            at = self._clock() - earlier.age_seconds
+            self.detector.recall(key, Suspected(earlier.fingerprint, earlier.diagnosis, at))
+        return True
+
+    async def _note_suspicion(self, key: JobKey) -> None:
+        watch = self.detector.watch_of(key)
+        if watch is None:
+            return
+        found = watch.suspected
+        if found is None:
+            await self._async_store.note(self._store.watches.clear, qualified(*key))
+        else:
+            await self._async_store.note(self._store.watches.suspect, qualified(*key), found.key, found.diagnosis)
+
+    async def _report_waiting(self) -> None:
+        """Report alarms to the store; one that it does not take waits. The store has each fingerprint once."""
+        for key, alarm in list(self._waiting.items()):
+            incident = await self._async_store.note(self._store.incidents.report, alarm.incident, alarm.diagnoses)
+            self._waiting.pop(key, None)
+            if incident.is_live:
+                self.alarms += 1
+                _log.warning("incident %s of %s: %s", incident.id, quoted(incident.job), incident.headline)
+                self.detector.opened(key, incident.id, self._clock())
+
+    async def _write(self, over: tuple[Over, ...], learnt: dict[JobKey, float]) -> None:
+        for each in over:
+            await self._async_store.note(self._store.incidents.resolve, each.incident, note=each.why)
+            self.detector.closed(each.key, self._clock())
+        for key, usual in learnt.items():
+            await self._async_store.note(self._store.watches.learn, qualified(*key), usual)
+        for key in [key for key in self.detector.jobs if key not in self._known]:
+            known = await self._async_store.ask(self._store.watches.usual_pause, qualified(*key))
+            self._known.add(key)
+            if known is not None:
+                self.detector.know(key, known)
+        self._known &= self.detector.jobs.keys()
+
+    async def _refresh(self) -> None:
+        """Take in what people and other replicas have done."""
+        live = {incident.id: incident for incident in await self._async_store.ask(self._store.incidents.live)}
+        known = self.detector.incidents()
+        for id in known.keys() - live.keys():
+            try:
+                state = (await self._async_store.ask(self._store.incidents.get, id)).state
+            except NotFound:
+                state = IncidentState.RESOLVED
+            self.detector.closed(known[id], self._clock(), false_alarm=state is IncidentState.FALSE_ALARM)
+        self.detector.adopt([incident for id, incident in live.items() if id not in known], self._clock())
+
+    def _end_look(self, task: "asyncio.Task[None]") -> None:
+        self._looking.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("an unasked look has failed", exc_info=error)
+
+    def _told(self, watch: JobWatch, name: str) -> WatchedJob:
+        now = self._clock()
+        since = rfc3339(time.time_ns() - int((now - watch.since) * 1e9))
+        return told_of(watch, name, now, since=since)
+
+    def counts(self) -> dict[JobState, int]:
+        """Return how many jobs are in each state."""
+        counts = dict.fromkeys(JobState, 0)
+        for watch in self.detector.jobs.values():
+            counts[watch.state] += 1
+        return counts
+
+
+@asynccontextmanager
+async def watching(watcher: Watcher | None) -> AsyncIterator[None]:
+    """Watch until the end of the context; None: nothing is watched."""
+    if watcher is None:
+        yield
+        return
+    task = asyncio.create_task(watcher.keep_on(), name="watching")
+    task.add_done_callback(_note_end)
+    try:
+        yield
+    finally:
+        await end(task)
+        await watcher.stop()
+
+
+def _note_end(task: "asyncio.Task[None]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error("watching has ended", exc_info=error)

@@ -1,0 +1,206 @@
+"""Incidents: what the collector found wrong with a job by itself, from the alarm to its end. The words are API.
+
+An incident is opened when a job is found hung twice with the same fingerprint. Whoever is told of it again and again (a
+pager, a chat) knows it by the fingerprint's key.
+"""
+
+from enum import StrEnum
+from hashlib import sha256
+from typing import Literal
+
+from pydantic import Field
+
+from shared.answer.diagnosis import Contract, Culprit
+from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.rank_sets import FoldedRanks, fold
+
+
+class JobState(StrEnum):
+    """What a watched job is doing, as far as its agents' digests show."""
+
+    STARTING = "starting"
+    """It has not completed an operation yet."""
+    RUNNING = "running"
+    QUIET = "quiet"
+    """No rank has gone on for longer than is usual for it."""
+    SUSPECTED = "suspected"
+    """It is being diagnosed because of that, or was found hung once."""
+    HUNG = "hung"
+    """Found hung twice: an incident is open."""
+    SLOW = "slow"
+    """It goes on, and the last diagnosis found a straggler."""
+    ENDED = "ended"
+
+
+class IncidentState(StrEnum):
+    """Where an incident is in its life."""
+
+    OPENED = "opened"
+    ACKNOWLEDGED = "acknowledged"
+    """A person has said that it is being worked on."""
+    RESOLVED = "resolved"
+    """The job has gone on, has ended or was restarted."""
+    FALSE_ALARM = "false_alarm"
+    """A person has said that nothing was wrong. How long the job paused counts as usual from then on."""
+
+
+LIVE_STATES = (IncidentState.OPENED, IncidentState.ACKNOWLEDGED)
+"""States in which an incident is not over."""
+
+
+class IncidentChangeKind(StrEnum):
+    """What happened to an incident; also the kinds of events."""
+
+    OPENED = "opened"
+    SEEN_AGAIN = "seen_again"
+    """Another diagnosis found the same."""
+    REOPENED = "reopened"
+    """The same was found again shortly after it was resolved."""
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+    FALSE_ALARM = "false_alarm"
+
+
+class Fingerprint(Contract):
+    """What makes two verdicts the same fault: equal fingerprints are one incident."""
+
+    job: str
+    user: str | None = None
+    kind: Kind
+    culprits: FoldedRanks = Field(default="", description="Ranks at fault; empty where none is.")
+    group: str = Field(default="", description="Name of the process group in which the others wait.")
+    sequence: int | None = Field(default=None, description="The operation in it.")
+
+    @property
+    def key(self) -> str:
+        """Return it as 32 hexadecimal digits, as pagers like to have it."""
+        parts = (self.job, self.user or "", self.kind.value, self.culprits, self.group, str(self.sequence))
+        return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class IncidentChange(Contract):
+    """One thing that happened to an incident."""
+
+    at: str = Field(description="RFC 3339, UTC, by the store's clock.")
+    kind: IncidentChangeKind
+    by: str = Field(default="", description="Who said so; empty where the collector did.")
+    note: str = Field(default="", description="In their words, or why it was resolved.")
+    diagnosis: str | None = Field(default=None, description="Id of the diagnosis that showed it.")
+
+
+class Incident(Contract):
+    """One fault of one job, from the alarm to its end."""
+
+    id: str = Field(description="Ids sort by time.", examples=["0195a1c8-7b31-7b3f-a2d6-a3933daff891"])
+    job: str
+    user: str | None = Field(default=None, description="The job's owner, as in a diagnosis.")
+    state: IncidentState
+    kind: Kind
+    cause: Cause = Cause.UNKNOWN
+    certainty: Certainty
+    headline: str = Field(description="The headline of the diagnosis seen last.")
+    fingerprint: Fingerprint
+    key: str = Field(description="The fingerprint in 32 hexadecimal digits: the same fault has the same key.")
+    culprits: tuple[Culprit, ...] = ()
+    hosts: tuple[str, ...] = Field(default=(), description="Nodes of the culprits.")
+    opened_at: str = Field(description="RFC 3339, UTC, as all times here.")
+    seen_at: str = Field(description="When a diagnosis last showed it.")
+    acknowledged_at: str | None = None
+    resolved_at: str | None = Field(default=None, description="When it was over, or said to be a false alarm.")
+    still_since: str | None = Field(default=None, description="Since when no rank that waits in it had gone on.")
+    trigger: str = Field(default="", description="What made the collector look, in words.")
+    times_seen: int = Field(default=1, description="Diagnoses that showed it.")
+    diagnoses: tuple[str, ...] = Field(
+        default=(), description="Ids of diagnoses that show it, oldest first; they are kept as long as the incident."
+    )
+    history: tuple[IncidentChange, ...] = Field(default=(), description="What happened to it, oldest first.")
+    silenced_by: tuple[str, ...] = Field(default=(), description="Ids of the silences that match it now.")
+
+    @property
+    def is_live(self) -> bool:
+        """Is it not over yet?"""
+        return self.state in LIVE_STATES
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return what silences match, and what alerts carry: all as text, `""` where nothing is known."""
+        return {
+            "alertname": "UnhangJobHung",
+            "job": self.job,
+            "user": self.user or "",
+            "kind": self.kind.value,
+            "cause": self.cause.value,
+            "certainty": self.certainty.value,
+            "host": ",".join(self.hosts),
+            "rank": fold(culprit.rank for culprit in self.culprits),
+            "group": self.fingerprint.group,
+            "key": self.key,
+        }
+
+
+class IncidentEvent(Contract):
+    """One line of the append-only log of what happened to incidents."""
+
+    id: int = Field(description="Ascending in the order in which events were committed.")
+    at: str
+    kind: IncidentChangeKind
+    incident: Incident = Field(description="The incident as it was after this.")
+
+
+class WatchedJob(Contract):
+    """One job as the collector watches it."""
+
+    job: str
+    user: str | None = None
+    state: JobState
+    since: str = Field(description="Since when it is in this state, RFC 3339, UTC.")
+    ranks: FoldedRanks = Field(default="", description="Ranks that live, according to digests.")
+    world_size: int | None = None
+    still_seconds: float | None = Field(
+        default=None, description="How long no rank has gone on; None where no agent can read how far its ranks are."
+    )
+    usual_pause_seconds: float | None = Field(
+        default=None, description="The longest pause that counts as usual for a job of this name; None: not known yet."
+    )
+    phase: str = Field(default="", description="What the last diagnosis found it at work on, e.g. `checkpoint`.")
+    reason: str = Field(default="", description="Why it is suspected, in words.")
+    incident: str | None = Field(default=None, description="Id of its open incident.")
+    diagnosis: str | None = Field(default=None, description="Id of the last diagnosis that was made unasked.")
+    verdict: Verdict | None = None
+
+
+class SilenceMatcher(Contract):
+    """One condition of a silence, as Alertmanager has it. All of a silence must hold."""
+
+    name: str = Field(min_length=1, max_length=64, description="A label: `job`, `user`, `kind`, `cause`, `host` …")
+    value: str = Field(max_length=1024)
+    isRegex: bool = Field(
+        default=False,
+        description="Whether `value` is a pattern for the whole label: text, `.`, `.*`, `.+` and `|`; nothing else.",
+    )
+    isEqual: bool = Field(default=True, description="False: it must not match.")
+
+
+class NewSilence(Contract):
+    """A silence as it is posted: incidents that match all its matchers are not told to anybody in that time."""
+
+    id: str | None = Field(default=None, max_length=64, description="Of the silence to replace; none: a new one.")
+    matchers: tuple[SilenceMatcher, ...] = Field(min_length=1, max_length=16)
+    startsAt: str = Field(max_length=40, description="RFC 3339.")
+    endsAt: str = Field(max_length=40, description="RFC 3339.")
+    createdBy: str = Field(min_length=1, max_length=200)
+    comment: str = Field(min_length=1, max_length=2000)
+
+
+class SilenceStatus(Contract):
+    """Whether a silence holds now."""
+
+    state: Literal["pending", "active", "expired"]
+
+
+class Silence(NewSilence):
+    """A silence as it is kept."""
+
+    id: str
+    status: SilenceStatus
+    updatedAt: str

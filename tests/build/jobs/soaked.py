@@ -1,0 +1,302 @@
+"""Simulated jobs under the real detector and the real judge, on a clock that runs as fast as they can.
+
+Agents take a beat every five seconds and tell what `agent/look/digests.py` would; whenever the detector asks, the judge
+gets two looks at the job at that moment.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from random import Random
+
+from collector.align.expected import Expected
+from collector.detect.detector import Detector
+from collector.detect.job_watch import Alarm
+from collector.judge.verdict import diagnose
+from shared.answer.diagnosis import Diagnosis
+from shared.wire.digest import STILL_SECONDS, ExitedRank, JobDigest, NodeDigest
+from shared.wire.snapshot import Exited, Identity, NodeSnapshot
+from shared.wire.stacks import Frame
+from tests.build.simulation.engine import run
+from tests.build.simulation.layouts import draw_layout
+from tests.build.simulation.looks import LOADER, PER_NODE, Watched
+from tests.build.simulation.program import Batch, Operation, Step, Team, Work
+from tests.build.simulation.run import BEGUN_NS, Host, Machine, Run, Semantics
+from tests.build.simulation.scenario import Scenario, draw_recorders, draw_style
+
+BEAT_SECONDS = 5
+_DIGEST_SECONDS = 30
+_TIMEOUT_SECONDS = {Semantics.NCCL: 600.0, Semantics.GLOO: 1800.0}
+
+_USER = "/home/ada/train.py"
+_SITE = "/env/lib/python3.11/site-packages"
+DOING: Mapping[str, tuple[Frame, ...]] = {
+    "checkpoint": (
+        Frame("save_checkpoint", _USER, 70),
+        Frame("save", f"{_SITE}/torch/serialization.py", 943),
+        Frame("_save", f"{_SITE}/torch/serialization.py", 1180),
+    ),
+    "evaluation": (Frame("evaluate", _USER, 90), Frame("forward", _USER, 12)),
+    "compile": (
+        Frame("compile_wrapper", f"{_SITE}/torch/_dynamo/eval_frame.py", 663),
+        Frame("compile_fx", f"{_SITE}/torch/_inductor/compile_fx.py", 1400),
+    ),
+    "storage": (LOADER,),
+    "node": (),
+}
+"""What ranks do in each kind of pause; whose node stands still does what it did."""
+
+
+@dataclass(frozen=True)
+class Paused(Work):
+    """The host is at work on something that takes minutes, and is well."""
+
+    kind: str = "evaluation"
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """A simulated job, and what may be seen of it at any moment. Times are seconds since it began."""
+
+    watched: Watched
+    paused: Mapping[int, Sequence[tuple[float, float, str]]] = field(default_factory=dict)
+    """By rank: from when, until when, in what."""
+
+    @property
+    def run(self) -> Run:
+        return self.watched.run
+
+    @cached_property
+    def seconds(self) -> float:
+        """When the last thing happens."""
+        return (self.run.ended_ns - BEGUN_NS) / 1e9
+
+    @cached_property
+    def _events(self) -> dict[int, list[float]]:
+        """When each rank issued, started or completed something."""
+        times = {}
+        for rank, issued in self.run.issued.items():
+            each = (t for op in issued for t in (op.issued_ns, op.started_ns, op.completed_ns) if t is not None)
+            times[rank] = sorted((t - BEGUN_NS) / 1e9 for t in each)
+        return times
+
+    @cached_property
+    def _issued(self) -> dict[int, list[float]]:
+        return {rank: [(op.issued_ns - BEGUN_NS) / 1e9 for op in ops] for rank, ops in self.run.issued.items()}
+
+    def kind_at(self, rank: int, now: float) -> str | None:
+        """What a rank is busy with for minutes, if it is."""
+        return next((kind for begin, until, kind in self.paused.get(rank, ()) if begin <= now < until), None)
+
+    def nodes(self) -> list[tuple[int, ...]]:
+        """The ranks of each node."""
+        ranks = self.watched.layout.world.ranks
+        return [ranks[at : at + PER_NODE] for at in range(0, len(ranks), PER_NODE)]
+
+    def is_frozen(self, node: Sequence[int], now: float) -> bool:
+        """Does the whole node stand still, its agent too?"""
+        return all(self.kind_at(rank, now) == "node" for rank in node)
+
+    def digest(self, node: Sequence[int], now: float) -> NodeDigest:
+        """What the node's agent tells."""
+        over = now > self.seconds
+        gone = {r: self.run.hosts[r] for r in node if over and self.run.hosts[r] in (Host.DONE, Host.CRASHED)}
+        living = [rank for rank in node if rank not in gone]
+        newest = {rank: self._newest(rank, now) for rank in living}
+        groups = sorted({group for group, _ in newest.values() if group})
+        job = JobDigest(
+            job="sim",
+            attempt=self.watched.attempt,
+            world_size=self.watched.layout.world.size,
+            timeout_seconds=_TIMEOUT_SECONDS[self.run.machine.semantics],
+            ranks=tuple(living),
+            still=tuple(self._still(rank, now) for rank in living),
+            idle=tuple(0.0 for _ in living),
+            pending=tuple(True for _ in living),
+            group=tuple(groups.index(newest[r][0]) if newest[r][0] else -1 for r in living),
+            sequence=tuple(newest[rank][1] for rank in living),
+            groups=tuple(groups),
+            exited=tuple(
+                ExitedRank(rank=rank, exit_code=0) if host is Host.DONE else ExitedRank(rank=rank, signal=9)
+                for rank, host in gone.items()
+            ),
+        )
+        return NodeDigest(jobs=(job,))
+
+    def _still(self, rank: int, now: float) -> float:
+        events = self._events[rank]
+        at = bisect_right(events, now)
+        return now - (events[at - 1] if at else 0.0)
+
+    @cached_property
+    def _numbers(self) -> dict[int, list[tuple[str, int]]]:
+        """The group of each operation of a rank, and its number there."""
+        numbers: dict[int, list[tuple[str, int]]] = {}
+        for rank, issued in self.run.issued.items():
+            counts: Counter[Team] = Counter()
+            for op in issued:
+                assert isinstance(op.call, Operation | Batch)
+                counts[op.call.team] += 1
+                numbers.setdefault(rank, []).append((op.call.team.name, counts[op.call.team]))
+        return numbers
+
+    def _newest(self, rank: int, now: float) -> tuple[str, int]:
+        count = bisect_right(self._issued[rank], now)
+        return self._numbers[rank][count - 1] if count else ("", -1)
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    alarms: list[tuple[float, Alarm, Diagnosis]] = field(default_factory=list)
+    asked: int = 0
+    resolved: list[str] = field(default_factory=list)
+
+
+def watch(job: Soaked, *, until: float, detector: Detector | None = None, begin: float = 0.0) -> Outcome:
+    """Let the detector watch a job until a time; `begin` is the detector's time at the job's beginning."""
+    detector = detector or Detector()
+    outcome = Outcome()
+    told: dict[int, tuple[float, object]] = {}
+    now, key = 0.0, ("sim", None)
+    while now <= until:
+        for number, node in enumerate(job.nodes()):
+            if not job.is_frozen(node, now):
+                _tell(detector, job, number, node, now, begin, told)
+        due = detector.check(begin + now)
+        for over in due.over:
+            outcome.resolved.append(over.why)
+            detector.closed(over.key, begin + now)
+        if due.ask:
+            outcome.asked += 1
+            diagnosis = diagnose(_looks(job, now), Expected()).model_copy(update={"job": "sim", "id": f"d{now:.0f}"})
+            alarm = detector.answered(key, diagnosis, begin + now + BEAT_SECONDS - 1)
+            if alarm is not None:
+                outcome.alarms.append((now, alarm, diagnosis))
+                detector.opened(key, f"i{now:.0f}", begin + now + BEAT_SECONDS - 1)
+        now += BEAT_SECONDS
+    return outcome
+
+
+def _tell(
+    detector: Detector,
+    job: Soaked,
+    number: int,
+    node: Sequence[int],
+    now: float,
+    begin: float,
+    told: dict[int, tuple[float, object]],
+) -> None:
+    digest = job.digest(node, now)
+    states = tuple(
+        (each.ranks, tuple(s is not None and s >= STILL_SECONDS for s in each.still), each.exited)
+        for each in digest.jobs
+    )
+    at, before = told.get(number, (float("-inf"), None))
+    if states != before or now - at >= _DIGEST_SECONDS:
+        told[number] = (now, states)
+        detector.take(f"node-{number}", digest, begin + now)
+
+
+def _looks(job: Soaked, now: float) -> list[NodeSnapshot]:
+    """Two looks, three seconds apart; frozen nodes do not answer."""
+    moments = [BEGUN_NS + int((now + after) * 1e9) for after in (0, 3)]
+    frozen = {f"node-{number}" for number, node in enumerate(job.nodes()) if job.is_frozen(node, now)}
+    return [_with_crashed(job, look) for look in job.watched.looks(moments) if look.host not in frozen]
+
+
+def _with_crashed(job: Soaked, look: NodeSnapshot) -> NodeSnapshot:
+    """Agents that watch a job know how its ranks ended."""
+    assert look.host is not None and look.taken_at_ns is not None
+    here = job.nodes()[int(look.host.removeprefix("node-"))]
+    seen = {rank.identity.rank for rank in look.ranks}
+    crashed = [rank for rank in here if rank not in seen and job.run.hosts[rank] is Host.CRASHED]
+    gone = (
+        Exited(
+            pid=1000 + rank,
+            signal=9,
+            identity=Identity(
+                job="sim",
+                rank=rank,
+                world_size=job.watched.layout.world.size,
+                attempt=job.watched.attempt,
+                host=look.host,
+                pid=1000 + rank,
+                started_at=float(job.watched.attempt),
+            ),
+        )
+        for rank in crashed
+    )
+    return look.model_copy(update={"exited": (*look.exited, *gone)})
+
+
+class _PausedLooks(Watched):
+    """Looks at a job some of whose ranks are busy for minutes."""
+
+    def _doing(self, rank: int, at_ns: int) -> tuple[tuple[Frame, ...], float]:
+        frames, share = super()._doing(rank, at_ns)
+        seconds = (at_ns - BEGUN_NS) / 1e9
+        spans = _spans(self.run, rank)
+        kind = next((kind for begin, until, kind in spans if begin <= seconds < until), None)
+        if kind is None or kind == "node":
+            return frames, share
+        busy = 0.0 if kind == "storage" else 1.0
+        return (Frame("main", _USER, 12), Frame("train", _USER, 25), *DOING[kind]), busy
+
+
+def _spans(run: Run, rank: int) -> Iterator[tuple[float, float, str]]:
+    """From when until when a rank was in each of its long pauses."""
+    issued = 0
+    for step in run.programs[rank]:
+        if isinstance(step, Paused) and issued < len(run.issued[rank]):
+            until = (run.issued[rank][issued].issued_ns - BEGUN_NS) / 1e9
+            yield until - step.seconds, until, step.kind
+        issued += isinstance(step, Operation | Batch)
+
+
+def hung(scenario: Scenario) -> Soaked:
+    """A job that hangs, as the simulator draws it."""
+    unrecorded = frozenset(scenario.layout.world.ranks) - scenario.given
+    return Soaked(Watched(scenario.run, scenario.layout, scenario.recorders, unrecorded))
+
+
+def draw_paused(seed: int, *, attempt: int = 0) -> Soaked:
+    """A healthy job that stands still for minutes now and then, as healthy jobs do."""
+    random = Random(seed)
+    semantics = random.choice(list(Semantics))
+    style = replace(draw_style(random, semantics), load_seconds=random.uniform(0.5, 8.0), steps=random.randint(10, 24))
+    layout = draw_layout(random, style)
+    programs = {rank: list(steps) for rank, steps in layout.programs.items()}
+    _put_pauses(random, programs, layout.world.ranks)
+    machine = Machine(semantics, one_queue=random.random() < 0.6, eager_sends=random.random() < 0.5)
+    drawn = draw_recorders(random, layout, semantics, readable=False)
+    recorders = {rank: replace(recorder, size=min(recorder.size, 40)) for rank, recorder in drawn.items()}
+    ran = run(programs, machine, random=random)
+    assert not ran.hung
+    paused = {rank: tuple(_spans(ran, rank)) for rank in layout.world.ranks}
+    return Soaked(_PausedLooks(ran, layout, recorders, attempt=attempt), paused)
+
+
+def _put_pauses(random: Random, programs: dict[int, list[Step]], ranks: Sequence[int]) -> None:
+    """Replace some of the loads at the beginning of steps by something that takes minutes."""
+    loads = {rank: [at for at, step in enumerate(steps) if isinstance(step, Work)] for rank, steps in programs.items()}
+    steps = min(map(len, loads.values()))
+    for step in range(steps):
+        if random.random() > 0.3:
+            continue
+        kind = "compile" if step == 0 else random.choice(["checkpoint", "checkpoint", "evaluation", "storage", "node"])
+        node = random.randrange(0, len(ranks), PER_NODE)
+        busy = {
+            "checkpoint": random.choice([ranks[:1], ranks]),
+            "evaluation": ranks,
+            "compile": ranks,
+            "storage": (random.choice(ranks),),
+            "node": ranks[node : node + PER_NODE],
+        }[kind]
+        longest = {"checkpoint": 480, "evaluation": 480, "compile": 420, "storage": 200, "node": 150}[kind]
+        seconds = random.uniform(20.0, longest)
+        for rank in busy:
+            programs[rank][loads[rank][step]] = Paused(seconds * random.uniform(0.9, 1.0), kind)

@@ -1,0 +1,135 @@
+"""Nobody asks: an agent and a collector run, jobs hang, and their incidents stand with the right culprits."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.build.processes.ports import free_port
+from tests.system.live.asking import unhang
+from tests.system.live.jobs import Job
+
+pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SECONDS = 240.0
+"""On a busy machine. Without others on it an incident stands within a minute."""
+
+
+class Services:
+    """An agent that registers, and its collector."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        self._log = log
+        self._client = httpx.Client(base_url=url, timeout=60.0)
+
+    def get(self, path: str, **parameters: str) -> dict[str, Any]:
+        """Ask the collector."""
+        answer: dict[str, Any] = self._client.get(path, params=parameters).json()
+        return answer
+
+    def until(self, job: Job, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until a job has an incident that is as it should be."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            incidents = self.get("/v1/incidents", job=job.name)["incidents"]
+            if incidents and holds(incidents[0]):
+                found: dict[str, Any] = incidents[0]
+                return found
+            assert time.monotonic() < deadline, f"{incidents}\n{self.get('/v1/watched-jobs')}\n{self._log.read_text()}"
+            time.sleep(0.5)
+
+    def until_watched(self, job: Job) -> None:
+        """Wait until the job's ranks are known, with their marks."""
+        deadline = time.monotonic() + SECONDS
+        while not any(
+            each["job"] == job.name and each["ranks"] == "0-3" and each["still_seconds"] is not None
+            for each in self.get("/v1/watched-jobs")["jobs"]
+        ):
+            assert time.monotonic() < deadline, self.get("/v1/watched-jobs")
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._client.close()
+
+
+@contextmanager
+def started(log: Path, *arguments: str) -> Iterator[None]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG"))}
+    with log.open("ab") as output:
+        process = subprocess.Popen(unhang(*arguments), env=environment, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(30.0)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """They search and beat more often than by default: that is not what takes its time here."""
+    store = tmp_path_factory.mktemp("store") / "collector.sqlite3"
+    store.parent.chmod(0o700)
+    collector, agent = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    url, log = f"http://{collector}", store.with_name("log")
+    with (
+        started(log, "collector", "--listen", collector, "--registration-seconds", "60", "--store", str(store)),
+        started(log, "agent", "--listen", agent, "--collectors", url, "--discover-seconds", "2", "--beat-seconds", "2"),
+    ):
+        found = Services(url, log)
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                if found.get("/v1/agents")["agents"]:
+                    break
+            except httpx.TransportError:
+                pass
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield found
+        found.close()
+
+
+def culprits(incident: dict[str, Any]) -> list[int]:
+    """Ranks that an incident accuses."""
+    return [culprit["rank"] for culprit in incident["culprits"]]
+
+
+def test_jobs_that_hang_are_incidents_and_end(services: Services, tmp_path: Path) -> None:
+    """One rank has not joined; and one whose ranks have all issued the same, and wait for each other."""
+    with (
+        Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True) as asleep,
+        Job("recv_ring", directory=tmp_path, recorded=True, forked=True) as ring,
+    ):
+        found = services.until(asleep, lambda _: True)
+        assert (found["kind"], found["cause"], culprits(found)) == ("rank_not_joined", "user_code", [2])
+        assert "wait_for_quota" in found["headline"]
+        for diagnosis in found["diagnoses"]:
+            assert services.get(f"/v1/diagnoses/{diagnosis}")["verdict"] == "hung"
+        deadlock = services.until(ring, lambda _: True)
+        assert deadlock["kind"] == "p2p_deadlock"
+    for job in (asleep, ring):
+        over = services.until(job, lambda incident: incident["state"] == "resolved")
+        assert over["history"][-1]["note"] == "the job has ended"
+
+
+def test_rank_that_was_killed_is_an_incident_that_says_what_each_did_last(services: Services, tmp_path: Path) -> None:
+    """Its agent has seen it alive, and knows how it ended."""
+    with Job("healthy", directory=tmp_path, recorded=True, launch="direct") as job:
+        services.until_watched(job)
+        os.kill(job.ranks[3], 9)
+        found = services.until(job, lambda _: True)
+        assert (found["kind"], culprits(found)) == ("rank_exited", [3])
+        assert "ended while others live" in found["trigger"]
+        last = services.get(f"/v1/diagnoses/{found['diagnoses'][-1]}")
+        assert last["findings"][0]["culprits"][0]["rank"] == 3 and last["findings"][0]["evidence"]

@@ -1,0 +1,90 @@
+"""`unhang incidents`, `silence`, `history` and `watch`, at a real collector with a store of some incidents."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collector.app import create_app, get_service
+from collector.settings import CollectorSettings
+from tests.build.processes.commands import unhang
+from tests.build.services.services import running
+from tests.unit.collector.keep.test_incidents import draft
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[str]:
+    """The URL of a collector that has kept four incidents of one node, and one of another."""
+    settings = CollectorSettings(
+        agents="node9", store=str(tmp_path / "store.sqlite3"), audit_log=tmp_path / "audit.jsonl"
+    )
+    app = create_app(settings)
+    with running(app, settings, app.state.audit) as service:
+        incidents = get_service(app).store.incidents
+        for number in range(4):
+            incidents.report(draft(sequence=number), ["d"])
+        incidents.report(draft("other", host="node2"), ["d"])
+        yield service.plain_url("")
+
+
+def asked(*arguments: str) -> str:
+    """What a command prints."""
+    done = unhang(*arguments)
+    assert done.status == 0, done.err
+    return done.out
+
+
+def test_incidents_are_listed_and_answered(collector: str) -> None:
+    """Newest first, as a table and as JSON; acknowledged, and called a false alarm."""
+    table = asked("incidents", "--collector", collector)
+    assert [line.split()[4] for line in table.splitlines()[1:]] == ["other", "demo", "demo", "demo", "demo"]
+    (other,) = json.loads(asked("incidents", "--json", "--host", "node2", "--collector", collector))["incidents"]
+    assert "acknowledged" in asked("incidents", "--acknowledge", other["id"], "--by", "ann", "--collector", collector)
+    asked("incidents", "--false-alarm", other["id"], "--collector", collector)
+    (changed,) = json.loads(asked("incidents", "--json", "--state", "false_alarm", "--collector", collector))[
+        "incidents"
+    ]
+    assert [change["kind"] for change in changed["history"]] == ["opened", "acknowledged", "false_alarm"]
+
+
+def test_silences(collector: str) -> None:
+    """Made, listed and ended."""
+    said = asked("silence", "job=demo", "host!~node2|node3", "--comment", "new disks", "--collector", collector)
+    assert "job=demo host!~node2|node3" in said and "active" in said
+    (kept,) = json.loads(asked("silence", "--list", "--json", "--collector", collector))["silences"]
+    listed = asked("incidents", "--collector", collector)
+    assert listed.count("(silenced)") == 4
+    asked("silence", "--expire", kept["id"], "--collector", collector)
+    assert "expired" in asked("silence", "--list", "--collector", collector)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["silence", "job=demo"],
+        ["silence"],
+        ["silence", "--list", "--expire", "x"],
+        ["silence", "job", "--comment", "x"],
+        ["silence", "job=x", "--comment", "x", "--for", "soon"],
+        ["incidents", "--acknowledge", "a", "--false-alarm", "b"],
+    ],
+)
+def test_wrong_calls_are_refused(arguments: list[str]) -> None:
+    """Before anything is asked."""
+    assert unhang(*arguments, "--collector", "http://localhost:1").status == 2
+
+
+def test_node_that_was_culprit_four_times_is_named(collector: str) -> None:
+    """First of all; one that was once is not."""
+    told = asked("history", "--collector", collector)
+    assert told.startswith("node1 had culprits in 4 incidents in 30 days (rank_not_joined): check it")
+    assert "node2 had" not in told and "Incidents" in told
+    found = json.loads(asked("history", "--json", "--job", "other", "--collector", collector))
+    assert (found["repeated"], len(found["incidents"])) == ([], 1)
+
+
+def test_needs_a_collector() -> None:
+    """But for watching, which may be of this machine."""
+    for command in ("incidents", "history"):
+        assert unhang(command).status == 2

@@ -1,0 +1,371 @@
+"""When a job is looked at, when that is an alarm, and when it is over: times are the test's own."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from collector.detect.detector import Detector, JobKey, told_of
+from collector.detect.job_watch import Alarm, Suspected
+from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, Where
+from shared.answer.incidents import JobState
+from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.wire.digest import ExitedRank, JobDigest, NodeDigest
+
+DEMO: JobKey = ("demo", "1000")
+
+
+def digest(
+    still: Sequence[float | None],
+    *,
+    first: int = 0,
+    sequences: Sequence[int] | None = None,
+    idle: float | None = None,
+    exited: tuple[ExitedRank, ...] = (),
+    timeout: float | None = None,
+    attempt: int = 0,
+    world_size: int | None = 4,
+    job: str = "demo",
+) -> NodeDigest:
+    """What a node tells whose ranks have stood still for so long."""
+    count = len(still)
+    return NodeDigest(
+        jobs=(
+            JobDigest(
+                job=job,
+                user="1000",
+                attempt=attempt,
+                world_size=world_size,
+                timeout_seconds=timeout,
+                ranks=tuple(range(first, first + count)),
+                still=tuple(still),
+                idle=(idle,) * count,
+                pending=(True,) * count,
+                group=(0,) * count,
+                sequence=tuple(sequences or (9,) * count),
+                groups=("0",),
+                exited=exited,
+            ),
+        )
+    )
+
+
+def hung(
+    *,
+    kind: Kind = Kind.RANK_NOT_JOINED,
+    cause: Cause = Cause.USER_CODE,
+    rank: int = 3,
+    where: str = "train",
+    lasted: float | None = None,
+    id: str = "d1",
+) -> Diagnosis:
+    """A diagnosis that names a rank."""
+    finding = Finding(
+        kind=kind,
+        cause=cause,
+        certainty=Certainty.PROVEN,
+        culprits=(Culprit(rank=rank, host="node1"),),
+        group=GroupRef(name="0"),
+        sequence=10,
+        where=Where(user=Place(function=where, file="train.py", line=3)),
+        lasted_seconds=lasted,
+    )
+    return Diagnosis(id=id, job="demo", user="1000", verdict=Verdict.HUNG, headline="Hung: rank 3", findings=(finding,))
+
+
+def well(verdict: Verdict = Verdict.NOT_HUNG, **more: object) -> Diagnosis:
+    """A diagnosis that names nobody."""
+    return Diagnosis.model_validate({"id": "w", "job": "demo", "verdict": verdict, "headline": "Not hung", **more})
+
+
+class Watching:
+    """A detector, and what it was told until now."""
+
+    def __init__(self, detector: Detector | None = None) -> None:
+        self.detector = detector or Detector()
+        self.now = 1000.0
+
+    def tell(self, told: NodeDigest, *, host: str = "node1", after: float = 0.0) -> None:
+        self.now += after
+        self.detector.take(host, told, self.now)
+
+    def asked(self, *, after: float = 0.0) -> str:
+        """Why the job is to be looked at, after some time."""
+        self.now += after
+        due = self.detector.check(self.now)
+        return due.ask[0].reason if due.ask else ""
+
+    def answer(self, diagnosis: Diagnosis | None, *, after: float = 1.0) -> Alarm | None:
+        self.now += after
+        return self.detector.answered(DEMO, diagnosis, self.now)
+
+    def over(self, *, after: float = 0.0) -> str:
+        self.now += after
+        due = self.detector.check(self.now)
+        return due.over[0].why if due.over else ""
+
+    @property
+    def state(self) -> JobState:
+        return self.detector.jobs[DEMO].state
+
+
+def stood(seconds: float = 31.0, **more: object) -> Watching:
+    """A job of four ranks that has trained, and stands still for so long."""
+    made = Watching()
+    made.tell(digest([1.0] * 4))
+    made.tell(digest([seconds] * 4, **more), after=seconds)  # type: ignore[arg-type]
+    return made
+
+
+def test_job_that_goes_on_is_left_alone() -> None:
+    """Its agents tell twice a minute that it does; in between that still holds."""
+    one = Watching()
+    for _ in range(100):
+        one.tell(digest([2.0, 0.5, 7.0, 12.0]), after=30.0)
+        assert one.asked(after=15.0) == ""
+    assert one.state is JobState.RUNNING
+
+
+def test_job_that_stands_is_asked_about_and_found_twice() -> None:
+    """One finding suspects, the same again is the alarm; the incident names it, with both diagnoses."""
+    one = stood(25.0)
+    assert one.asked() == "" and one.state is JobState.RUNNING
+    assert one.asked(after=6.0) == "no rank has gone on for 31 s" and one.state is JobState.SUSPECTED
+    assert one.asked(after=60.0) == ""  # it is being looked at
+    assert one.answer(hung(id="d1")) is None and one.state is JobState.SUSPECTED
+    assert one.asked(after=5.0) != ""
+    alarm = one.answer(hung(id="d2"))
+    assert alarm is not None and alarm.diagnoses == ("d1", "d2")
+    assert (alarm.incident.job, alarm.incident.user, alarm.incident.hosts) == ("demo", "1000", ("node1",))
+    one.detector.opened(DEMO, "i1", one.now)
+    assert one.state is JobState.HUNG and one.asked(after=60.0) == ""
+
+
+def test_another_fault_begins_anew() -> None:
+    """Two different findings confirm nothing."""
+    one = stood()
+    assert one.asked() and one.answer(hung(rank=3)) is None
+    assert one.asked(after=6.0) and one.answer(hung(rank=2)) is None
+    assert one.asked(after=6.0) and one.answer(hung(rank=2)) is not None
+
+
+def test_job_that_goes_on_between_is_no_alarm() -> None:
+    """Whatever it was found with before."""
+    one = stood()
+    assert one.asked() and one.answer(hung()) is None
+    one.tell(digest([0.5] * 4), after=4.0)
+    one.tell(digest([31.0] * 4), after=31.0)
+    one.detector.jobs[DEMO].pauses.__init__()  # type: ignore[misc]
+    assert one.asked() and one.answer(hung()) is None
+
+
+def test_found_well_is_asked_again_when_it_has_stood_twice_as_long() -> None:
+    """Looking costs little, but not nothing; a server that waits for requests does so for days."""
+    one = stood()
+    assert one.asked() and one.answer(well()) is None
+    one.tell(digest([60.0] * 4), after=20.0)
+    assert one.asked() == ""
+    one.tell(digest([80.0] * 4), after=20.0)
+    assert one.asked() != ""
+    idle = stood(900.0)
+    assert idle.asked() and idle.answer(well(state="idle")) is None
+    idle.tell(digest([1600.0] * 4), after=700.0)
+    assert idle.asked() == ""
+
+
+def test_learnt_pauses_lengthen_what_is_usual() -> None:
+    """A pause that comes twice counts three times; one that came once may have been an accident."""
+    one = Watching()
+    for _ in range(2):
+        one.tell(digest([1.0] * 4))
+        one.tell(digest([21.0] * 4), after=21.0)
+        one.tell(digest([100.0] * 4), after=79.0)
+        one.detector.jobs[DEMO]._next_ask = 1e9
+        one.tell(digest([0.1] * 4), after=1.0)
+    (learnt,) = one.detector.check(one.now).learnt
+    assert 95.0 < learnt.usual < 105.0
+    one.tell(digest([200.0] * 4), after=200.0)
+    assert one.asked() == ""
+    one.tell(digest([310.0] * 4), after=110.0)
+    assert one.asked() != ""
+    known = Watching(Detector(usual_pauses={DEMO: 50.0}))
+    known.tell(digest([100.0] * 4))
+    assert known.asked() == ""
+    known.tell(digest([151.0] * 4), after=51.0)
+    assert known.asked() != ""
+
+
+def test_rank_that_keeps_others_waiting_is_noticed_sooner() -> None:
+    """The others have issued what it has not."""
+    one = stood(21.0, sequences=[9, 9, 9, 8])
+    assert one.asked() == "3 ranks wait in an operation that rank 3 has not issued, for 21 s"
+
+
+def test_rank_that_crashed_while_others_live() -> None:
+    """At once, and the alarm is not held back; one that ended well only if the others stand still."""
+    one = Watching()
+    one.tell(digest([1.0] * 4))
+    one.tell(digest([1.0] * 3, exited=(ExitedRank(rank=3, signal=9),)), after=5.0)
+    assert one.asked() == ""
+    assert one.asked(after=3.0) == "rank 3 has ended while others live"
+    assert one.answer(hung(kind=Kind.RANK_MISSING, cause=Cause.CHECKPOINT)) is None
+    assert one.asked(after=6.0) and one.answer(hung(kind=Kind.RANK_MISSING, cause=Cause.CHECKPOINT)) is not None
+    fine = Watching()
+    fine.tell(digest([1.0] * 3, exited=(ExitedRank(rank=3, exit_code=0),)))
+    assert fine.asked(after=20.0) == ""
+
+
+def test_looks_before_the_jobs_own_timeout_strikes() -> None:
+    """Though its pauses are long: the evidence goes with the job."""
+    one = Watching(Detector(usual_pauses={DEMO: 400.0}))
+    one.tell(digest([1.0] * 4, timeout=60.0))
+    one.tell(digest([44.0] * 4, timeout=60.0), after=43.0)
+    assert one.asked() == ""
+    assert "operations time out after 60 s" in one.asked(after=1.5)
+
+
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        (hung(cause=Cause.CHECKPOINT), 540.0),
+        (hung(where="evaluate"), 540.0),
+        (hung(cause=Cause.COMPILE), 540.0),
+        (hung(cause=Cause.IMPORT), 300.0),
+        (hung(kind=Kind.RANK_UNREACHABLE, cause=Cause.UNKNOWN), 240.0),
+        (hung(kind=Kind.COLLECTIVE_MISMATCH, cause=Cause.CHECKPOINT), 0.0),
+        (hung(where="reevaluated"), 0.0),
+    ],
+)
+def test_what_a_healthy_job_may_be_at_work_on_is_held_back(found: Diagnosis, held: float) -> None:
+    """For as long as it may take, but not beyond the job's own timeout: then the job is lost anyway."""
+    one = stood(31.0, timeout=600.0)
+    assert one.asked() and one.answer(found) is None
+    waited = 31.0
+    while waited < 2000.0:
+        waited += 10.0
+        one.tell(digest([waited] * 4, timeout=600.0), after=10.0 - 1.0)
+        if one.asked() and one.answer(found) is not None:
+            break
+        one.now += 0.0
+    assert held <= waited <= max(60.0, 1.2 * held + 20.0)
+
+
+def test_incident_is_over_when_ranks_go_on_or_the_job_ends() -> None:
+    """Not at a single step, after which all stand again."""
+    one = stood()
+    one.detector.opened(DEMO, "i1", one.now)
+    one.tell(digest([0.5] * 4), after=5.0)
+    assert one.over() == ""
+    one.tell(digest([25.0] * 4), after=25.0)
+    assert one.over(after=5.0) == ""
+    one.tell(digest([0.5] * 4), after=5.0)
+    assert one.over() == "" and one.over(after=11.0) == "the job goes on"
+    ended = stood()
+    ended.detector.opened(DEMO, "i1", ended.now)
+    ended.tell(NodeDigest())
+    assert ended.over() == "" and ended.over(after=6.0) == "the job has ended"
+    ended.detector.closed(DEMO, ended.now)
+    assert ended.state is JobState.ENDED
+
+
+def test_false_alarm_makes_the_pause_usual() -> None:
+    """A person has said that nothing was wrong: so long a pause is not asked about again."""
+    one = stood(100.0)
+    one.detector.opened(DEMO, "i1", one.now)
+    one.detector.closed(DEMO, one.now, false_alarm=True)
+    assert one.detector.check(one.now).learnt[0].usual > 40.0
+    one.tell(digest([0.5] * 4), after=10.0)
+    one.tell(digest([90.0] * 4), after=90.0)
+    assert one.asked() == ""
+
+
+def test_jobs_that_are_never_asked_about() -> None:
+    """One rank waits for nobody; of a silent node nothing is known."""
+    alone = Watching()
+    alone.tell(digest([500.0], world_size=1))
+    assert alone.asked() == ""
+    silent = stood(10.0)
+    assert silent.asked(after=3000.0) == "" and silent.state is JobState.RUNNING
+    assert silent.asked(after=3000.0) == "" and silent.detector.jobs == {}
+
+
+def test_ranks_without_marks_count_by_what_they_do() -> None:
+    """Nobody can read how far they are: only that none of them does anything."""
+    one = Watching()
+    one.tell(digest([None] * 4, idle=30.0))
+    assert one.asked() == ""
+    one.tell(digest([None] * 4, idle=61.0), after=31.0)
+    assert one.asked() == "no rank has done anything for 61 s"
+    busy = Watching()
+    busy.tell(digest([None] * 4, idle=0.1))
+    assert busy.asked(after=60.0) == ""
+
+
+def test_some_ranks_that_stand_while_others_go_on() -> None:
+    """Later: helpers of a job may have little to do."""
+    one = Watching()
+    one.tell(digest([100.0, 100.0, 1.0, 1.0]))
+    assert one.asked() == ""
+    one.tell(digest([130.0, 130.0, 1.0, 1.0]), after=30.0)
+    assert one.asked() == "some ranks have not gone on for 130 s, while others do"
+
+
+def test_restart_is_a_new_job_and_left_overs_are_none() -> None:
+    """What was suspected is gone with the old ranks; they do not stand for the new ones."""
+    one = stood()
+    assert one.asked() and one.answer(hung()) is None
+    one.tell(digest([1.0] * 4, attempt=1), after=5.0)
+    one.tell(digest([500.0] * 4, attempt=0), host="node2", after=5.0)
+    assert one.asked(after=6.0) == "" and one.state is JobState.RUNNING
+
+
+def test_two_nodes_are_one_job() -> None:
+    """It stands where all do."""
+    one = Watching()
+    one.tell(digest([40.0, 40.0]), host="node1")
+    one.tell(digest([1.0, 1.0], first=2), host="node2")
+    assert one.asked() == ""
+    one.tell(digest([35.0, 35.0], first=2), host="node2", after=34.0)
+    assert one.asked() == "no rank has gone on for 35 s"
+    told = told_of(one.detector.jobs[DEMO], "demo", one.now, since="")
+    assert (told.ranks, told.state, told.still_seconds) == ("0-3", JobState.SUSPECTED, 35.0)
+
+
+def test_what_was_found_before_a_restart_is_confirmed_after_it() -> None:
+    """The collector was killed between the two findings: the store remembers the first."""
+    one = stood()
+    assert one.asked() and one.answer(hung()) is None
+    first = one.detector.jobs[DEMO].suspected
+    assert first is not None
+    other = stood()
+    assert other.asked()
+    other.detector.recall(DEMO, Suspected(first.key, "d1", other.now - 20.0))
+    alarm = other.answer(hung(id="d2"))
+    assert alarm is not None and alarm.diagnoses == ("d1", "d2")
+
+
+def test_open_incidents_are_taken_over() -> None:
+    """From the store, before and after their jobs are known; one whose job nobody knows ends after an hour."""
+    alarmed = stood()
+    assert alarmed.asked() and alarmed.answer(hung()) is None and alarmed.asked(after=6.0)
+    alarm = alarmed.answer(hung())
+    assert alarm is not None
+    incident = alarm.incident.model_copy(update={"id": "i1"})
+    one = Watching()
+    one.detector.adopt([incident], one.now)
+    assert one.detector.incidents() == {"i1": DEMO}
+    one.tell(digest([31.0] * 4))
+    assert one.asked() == "" and one.state is JobState.HUNG
+    lost = Watching()
+    lost.detector.adopt([incident], lost.now)
+    assert lost.over(after=3700.0) == "no agent tells of the job any more"
+
+
+def test_names_of_two_users_jobs() -> None:
+    """Each is asked for with its user, as lists of jobs name them."""
+    one = stood()
+    assert one.detector.name_of(DEMO) == "demo"
+    other = digest([1.0] * 4).jobs[0].model_copy(update={"user": "1001"})
+    one.tell(NodeDigest(jobs=(other,)), host="node2")
+    assert one.detector.name_of(DEMO) == "demo@1000"
+    found = one.detector.find("demo@1001")
+    assert found is not None and found.user == "1001"

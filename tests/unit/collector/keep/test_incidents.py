@@ -1,0 +1,128 @@
+"""Incidents in the store, on each kind of database: one per fault, each change an event, nothing lost or told twice."""
+
+import threading
+
+import pytest
+
+from collector.keep.incidents import Incidents
+from collector.keep.store import Retention
+from shared.answer.diagnosis import Culprit
+from shared.answer.incidents import Fingerprint, Incident, IncidentChangeKind, IncidentState
+from shared.answer.words import Cause, Certainty, Kind
+from shared.errors import InvalidInput, NotFound
+from tests.unit.collector.conftest import Opener
+from tests.unit.collector.keep.test_store import NOW_NS, save
+
+
+def draft(job: str = "demo", *, sequence: int = 7, host: str = "node1") -> Incident:
+    """A fault as a detector reports it."""
+    fingerprint = Fingerprint(
+        job=job, user="1000", kind=Kind.RANK_NOT_JOINED, culprits="3", group="0", sequence=sequence
+    )
+    return Incident(
+        id="",
+        job=job,
+        user="1000",
+        state=IncidentState.OPENED,
+        kind=Kind.RANK_NOT_JOINED,
+        cause=Cause.USER_CODE,
+        certainty=Certainty.PROVEN,
+        headline="Hung: rank 3",
+        fingerprint=fingerprint,
+        key=fingerprint.key,
+        culprits=(Culprit(rank=3, host=host),),
+        hosts=(host,),
+        opened_at="",
+        seen_at="",
+        trigger="no rank has gone on for 31 s",
+    )
+
+
+def kinds(incidents: Incidents) -> list[IncidentChangeKind]:
+    """What was written, oldest first."""
+    return [event.kind for event in incidents.events(after=0)]
+
+
+def test_same_fault_is_one_incident(opened: Opener) -> None:
+    """Whichever replica finds it, and however often."""
+    one, two = opened().incidents, opened().incidents
+    first = one.report(draft(), ["d1", "d2"])
+    again = two.report(draft(), ["d2", "d3"])
+    assert first.id == again.id and again.diagnoses == ("d1", "d2", "d3") and again.times_seen == 3
+    other = two.report(draft(sequence=8), ["d4"])
+    assert other.id != first.id
+    assert kinds(one) == [IncidentChangeKind.OPENED, IncidentChangeKind.SEEN_AGAIN, IncidentChangeKind.OPENED]
+    assert [each.id for each in one.live()] == [other.id, first.id]
+    assert [change.kind for change in one.get(first.id).history] == [
+        IncidentChangeKind.OPENED,
+        IncidentChangeKind.SEEN_AGAIN,
+    ]
+
+
+def test_life_of_an_incident(opened: Opener) -> None:
+    """Acknowledged, resolved, opened again by the same fault, and never again once it was a false alarm."""
+    incidents = opened().incidents
+    id = incidents.report(draft(), ["d1", "d2"]).id
+    assert incidents.acknowledge(id, by="ann", note="mine").state is IncidentState.ACKNOWLEDGED
+    assert incidents.acknowledge(id, by="bob").history[-1].by == "ann"
+    resolved = incidents.resolve(id, note="the job has gone on")
+    assert (resolved.state, resolved.resolved_at is None) == (IncidentState.RESOLVED, False)
+    with pytest.raises(InvalidInput, match="over"):
+        incidents.acknowledge(id)
+    assert incidents.report(draft(), ["d3"]).state is IncidentState.OPENED
+    assert incidents.get(id).resolved_at is None
+    assert incidents.false_alarm(id, by="ann").state is IncidentState.FALSE_ALARM
+    assert incidents.report(draft(), ["d4"]).state is IncidentState.FALSE_ALARM
+    assert incidents.resolve(id, note="ended").state is IncidentState.FALSE_ALARM
+    assert kinds(incidents) == [
+        IncidentChangeKind.OPENED,
+        IncidentChangeKind.ACKNOWLEDGED,
+        IncidentChangeKind.RESOLVED,
+        IncidentChangeKind.REOPENED,
+        IncidentChangeKind.FALSE_ALARM,
+    ]
+    assert incidents.live() == ()
+    with pytest.raises(NotFound):
+        incidents.get("nothing")
+
+
+def test_lists_by_state_job_and_host(opened: Opener) -> None:
+    """As on-call people ask: what is open, what happened to my job, what did this node do."""
+    incidents = opened().incidents
+    a = incidents.report(draft("a", host="n1"), ["d1"])
+    b = incidents.report(draft("b\0", host="n2"), ["d2"])
+    incidents.resolve(a.id, note="ended")
+    assert [i.id for i in incidents.list(states=[IncidentState.OPENED])] == [b.id]
+    assert [i.id for i in incidents.list(job="a")] == [a.id]
+    assert [i.id for i in incidents.list(job="b\0")] == [b.id]
+    assert [i.id for i in incidents.list(host="n1")] == [a.id]
+    assert [i.id for i in incidents.list(limit=1)] == [b.id]
+    assert [i.id for i in incidents.list(before=b.id)] == [a.id]
+
+
+def test_event_numbers_have_no_gaps(opened: Opener) -> None:
+    """Two replicas at once: whoever reads on from a number misses nothing."""
+    replicas = [opened().incidents, opened().incidents]
+
+    def write(which: int) -> None:
+        for sequence in range(10):
+            replicas[which].report(draft(f"job{which}", sequence=sequence), ["d"])
+
+    writers = [threading.Thread(target=write, args=(which,)) for which in (0, 1)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [event.id for event in replicas[0].events(after=0)] == list(range(1, 21))
+    assert replicas[1].last_event() == 20
+    assert [event.id for event in replicas[1].events(after=18)] == [19, 20]
+
+
+def test_diagnoses_of_an_incident_stay(opened: Opener) -> None:
+    """However old they are: they are what it rests on."""
+    store = opened(retention=Retention(most_diagnoses=1))
+    (held,) = save(store, NOW_NS)
+    store.incidents.report(draft(), [held])
+    for later in range(1, 4):
+        save(store, NOW_NS + later * 10**9)
+    assert len(store.list()) == 2 and store.diagnosis(held).id == held
