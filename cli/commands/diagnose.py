@@ -35,6 +35,7 @@ Examples:
   unhang diagnose --ssh --hosts 'node[01-16]'        no agent needed
   unhang diagnose --from dumps/ --json | jq .headline
   unhang diagnose --markdown --output ticket.md
+  unhang diagnose --html hang.html                   a page, to open or to attach
 
 Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
 )
@@ -63,6 +64,13 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
 )
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE.")
 @click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a page to FILE as well: the verdict and its evidence, for a browser or a ticket.",
+)
+@click.option(
     "--save",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
@@ -85,6 +93,7 @@ def diagnose(
     patience: float | None,
     native: str | None,
     output: Path | None,
+    page: Path | None,
     save: Path | None,
     colour: str,
     verbose: bool,
@@ -107,6 +116,8 @@ def diagnose(
     from cli.sources.follow_up import asked_through
 
     diagnosis = asked_through(verdict.diagnosis, *source_words())
+    if page is not None:
+        _write_page(verdict, diagnosis, page)
     _show(diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
     context.exit(STATUS[verdict.diagnosis.verdict.value])
 
@@ -132,6 +143,16 @@ def _show(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, output: Path
 
     write_whole(output, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
     note(f"written to {output}")
+
+
+def _write_page(verdict: "JudgedJob", diagnosis: "Diagnosis", file: Path) -> None:
+    from cli.sources.bundle import write_whole
+    from collector.show.html.page import render_report
+    from collector.show.html.report import report_of
+
+    text = render_report(report_of(verdict.kept().model_copy(update={"diagnosis": diagnosis})))
+    write_whole(file, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+    note(f"page written to {file}")
 
 
 def _rendered(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, colour: bool) -> str:
