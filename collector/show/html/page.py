@@ -7,6 +7,7 @@ sends it as a header, too.
 
 import base64
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -35,6 +36,9 @@ class Site:
     here: str = ""
     """The link of the navigation that the page belongs to."""
 
+
+# 2026-01-02T03:04:05.678Z
+_MOMENT = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$", re.ASCII)
 
 FILE = Site()
 """A file on its own: no navigation, nothing to ask."""
@@ -125,9 +129,15 @@ def _environment() -> Environment:
         "ranks": ranks_text,
         "many": counted,
         "short": shortened,
+        "moment": _moment,
     }
     environment.globals |= {"operation": operation_text}
     return environment
+
+
+def _moment(rfc3339: str) -> str:
+    """Write `2026-01-02T03:04:05.678Z` as people read it; anything else stays as it is."""
+    return _MOMENT.sub(r"\1 \2 UTC", rfc3339)
 
 
 def _shown(value: object) -> object:
