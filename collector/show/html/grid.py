@@ -11,9 +11,9 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from collector.align.groups.sequence_tables import GroupTable
 from collector.show.html.standing import RankStanding, Standing
 from collector.show.text.printable import printable
+from shared.answer.diagnosis import GroupRef
 from shared.rank_sets import fold, unfold
 
 MOST_NUMBERED = 640
@@ -75,7 +75,7 @@ class Sheet:
     """For the script: each row's corner, its name, and its ranks, in their order."""
 
 
-def draw_sheets(places: Sequence[RankStanding], groups: Sequence[GroupTable]) -> tuple[Sheet, ...]:
+def draw_sheets(places: Sequence[RankStanding], groups: Sequence[GroupRef]) -> tuple[Sheet, ...]:
     """Return the ranks by host, and by each family of process groups that together hold them all."""
     if not places:
         return ()
@@ -102,12 +102,12 @@ def _local(place: RankStanding) -> tuple[bool, int, int]:
     return place.local_rank is None, place.local_rank or 0, place.rank
 
 
-def _by_groups(places: Sequence[RankStanding], groups: Sequence[GroupTable]) -> Iterable[tuple[str, tuple[Row, ...]]]:
+def _by_groups(places: Sequence[RankStanding], groups: Sequence[GroupRef]) -> Iterable[tuple[str, tuple[Row, ...]]]:
     """Yield each family of groups (`tensor`, `data` …) of several that share no rank."""
     all_ranks = {place.rank for place in places}
     families: dict[str, list[tuple[int, ...]]] = defaultdict(list)
-    for table in groups:
-        families[family_of(table.group.description or table.group.name)].append(unfold(table.group.ranks))
+    for group in groups:
+        families[family_of(group)].append(unfold(group.ranks))
     for family, members in sorted(families.items()):
         together = [rank for ranks in members for rank in ranks]
         if len(members) < 2 or len(together) != len(set(together)) or not all_ranks.issuperset(together):
@@ -117,8 +117,9 @@ def _by_groups(places: Sequence[RankStanding], groups: Sequence[GroupTable]) -> 
         yield f"group {printable(family, most=40)}", (*rows, *([Row(None, tuple(rest))] if rest else []))
 
 
-def family_of(name: str) -> str:
+def family_of(group: GroupRef) -> str:
     """Return the name that groups of one kind share: `tp` of `tp0` and `tp1`."""
+    name = group.description if group.description not in ("", "undefined") else group.name
     return name.rstrip("0123456789").rstrip("_-:.") or name
 
 

@@ -4,7 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.align.groups.sequence_tables import GroupTable, LaneMarks
+from collector.align.groups.process_groups import GroupView
+from collector.align.groups.sequence_tables import GroupTable, LaneMarks, group_tables
+from collector.align.roster import Roster
+from collector.judge.records.disputes import disputes_of
 from collector.show.html.grid import family_of
 from collector.show.text.frames import place_text
 from collector.show.text.waits import group_text
@@ -53,25 +56,30 @@ class QuietGroups:
 
 
 def draw_lanes(
-    groups: Sequence[GroupTable], diagnosis: Diagnosis, culprits: frozenset[int]
+    groups: tuple[GroupView, ...], roster: Roster, diagnosis: Diagnosis, culprits: frozenset[int]
 ) -> tuple[tuple[GroupLanes, ...], tuple[QuietGroups, ...]]:
     """Return the groups to show, and what the others are."""
+    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
+    differing = {each.group.ref: each.sequence for each in disputes_of(groups, traces)}
     named = {finding.group for finding in diagnosis.findings}
-    ordered = sorted(groups, key=lambda table: (table.group not in named, not _telling(table), -len(table.lanes)))
-    telling = [table for table in ordered if table.group in named or _telling(table)] or ordered[:2]
-    shown = telling[:_MOST_GROUPS]
-    quiet: dict[str, list[GroupTable]] = defaultdict(list)
-    for table in ordered:
-        if table not in shown:
-            quiet[family_of(table.group.description or table.group.name)].append(table)
-    return tuple(_group(table, culprits) for table in shown), tuple(
-        QuietGroups(family, len(tables), fold({rank for table in tables for rank in unfold(table.group.ranks)}))
-        for family, tables in quiet.items()
+    in_question = {group.ref for group in groups if group.ref in named or group.ref in differing or _is_apart(group)}
+    ordered = sorted(
+        groups, key=lambda group: (group.ref not in named, group.ref not in in_question, -len(group.lanes))
+    )
+    shown = ordered[: min(_MOST_GROUPS, max(len(in_question), 2))]
+    quiet: dict[str, list[GroupView]] = defaultdict(list)
+    for group in ordered[len(shown) :]:
+        quiet[family_of(group.ref)].append(group)
+    return tuple(_group(table, culprits) for table in group_tables(shown, roster, differing)), tuple(
+        QuietGroups(family, len(same), fold({rank for group in same for rank in group.members}))
+        for family, same in quiet.items()
     )
 
 
-def _telling(table: GroupTable) -> bool:
-    return bool(table.behind) or table.differ is not None or any(lane.pending for lane in table.lanes)
+def _is_apart(group: GroupView) -> bool:
+    """Are its ranks not all equally far, or is one in an operation?"""
+    lanes = group.lanes.values()
+    return len({lane.issued for lane in lanes}) > 1 or any(lane.pending for lane in lanes)
 
 
 def _group(table: GroupTable, culprits: frozenset[int]) -> GroupLanes:

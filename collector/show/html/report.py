@@ -8,8 +8,9 @@ from markupsafe import Markup
 
 from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
-from collector.align.groups.sequence_tables import GroupTable
+from collector.align.groups.process_groups import GroupView, line_up
 from collector.align.roster import Roster
+from collector.align.stacks.stack_classes import tree_of
 from collector.keep.kept import Kept
 from collector.show.html.branches import Branch, grow
 from collector.show.html.grid import Sheet, draw_sheets
@@ -29,8 +30,6 @@ from collector.show.views import (
     only,
     view_fds,
     view_logs,
-    view_sequences,
-    view_tree,
 )
 from shared.answer.diagnosis import Culprit, Diagnosis, Evidence, Finding, NextStep, WaitEvidence
 from shared.rank_sets import fold, unfold
@@ -118,13 +117,16 @@ def report_of(kept: Kept) -> Report:
     snapshots = only(kept.snapshots, expected, ranks=None)
     roster: Roster | None = None
     tree: TreeView | None = None
-    groups: tuple[GroupTable, ...] = ()
+    groups: tuple[GroupView, ...] = ()
+    lanes: tuple[GroupLanes, ...] = ()
+    quiet: tuple[QuietGroups, ...] = ()
     if snapshots:
         roster = account_for_ranks(snapshots, expected)
-        tree, groups = view_tree(snapshots, expected), view_sequences(snapshots, expected).groups
+        tree = TreeView(job=expected.job, tree=tree_of(roster))
+        groups = tuple(line_up(roster))
+        lanes, quiet = draw_lanes(groups, roster, diagnosis, culprits)
     places = places_of(diagnosis, roster)
-    lanes, quiet = draw_lanes(groups, diagnosis, culprits)
-    sheets = draw_sheets(places, groups)
+    sheets = draw_sheets(places, [group.ref for group in groups])
     gaps = [gap_text(gap) for gap in fold_gaps(diagnosis.coverage.missing)]
     suspects = frozenset(sorted(culprits)[:_MOST_LOG_RANKS])
     told = only(snapshots, expected, ranks=suspects) if suspects else snapshots[:2]
