@@ -180,7 +180,10 @@ _MOST_UNFOLDED = 256
 
 
 def _family(group: str) -> str:
-    return group.partition(" [")[0]
+    """Return the name that groups of one kind share: `tp` of `tp1 [2-3]`, but `group 7` of `group 7 [0-3]`."""
+    name = group.partition(" [")[0]
+    family = name.rstrip("0123456789")
+    return name if not family or family.endswith(" ") else family
 
 
 def _lines(ranks: Sequence[int], edges: Sequence[_Edge]) -> tuple[str, ...]:
@@ -190,7 +193,7 @@ def _lines(ranks: Sequence[int], edges: Sequence[_Edge]) -> tuple[str, ...]:
         return (head, "waits for none of them" if len(ranks) == 1 else "wait for none of them")
     operation, group, _ = edges[0]
     further = f" and {counted(len(edges) - 1, 'more wait')}" if len(edges) > 1 else ""
-    inside = _cut(f"in {group}" if len(ranks) == 1 or "[" not in group else f"in {_family(group)}") if group else ""
+    inside = _cut(f"in {group if len(ranks) == 1 else _family(group)}") if group else ""
     return tuple(line for line in (head, _cut(f"in {operation}{further}") if operation else "", inside) if line)
 
 
