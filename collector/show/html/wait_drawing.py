@@ -190,7 +190,7 @@ def _lines(ranks: Sequence[int], edges: Sequence[_Edge]) -> tuple[str, ...]:
     number = f" ({len(ranks)})" if len(ranks) > 1 else ""
     head = _cut(f"{ranks_text(fold(ranks))}{number}")
     if not edges:
-        return (head, "waits for none of them" if len(ranks) == 1 else "wait for none of them")
+        return (head, "waits for no rank" if len(ranks) == 1 else "wait for no rank")
     operation, group, _ = edges[0]
     further = f" and {counted(len(edges) - 1, 'more wait')}" if len(edges) > 1 else ""
     inside = _cut(f"in {group if len(ranks) == 1 else _family(group)}") if group else ""
