@@ -18,7 +18,6 @@ from pydantic import BaseModel, ValidationError
 from cli.sources.bundle import made, write_whole
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted
 from collector.align.expected import Expected
-from collector.files.diagnose_files import expect
 from collector.files.read_directory import read_recorded
 from collector.keep.kept import Kept
 from collector.question import Progress, Stage, Step
@@ -137,7 +136,7 @@ class Remote:
                 recorded = read_recorded(self._save(diagnosis, Path(directory)))
         except NotFound:
             return Kept(diagnosis=diagnosis, expected=Expected(job=diagnosis.job), snapshots=())
-        expected = expect(recorded, diagnosis.job)
+        expected = Expected(job=diagnosis.job) if recorded.manifest is None else recorded.manifest.expected
         return Kept(diagnosis=diagnosis, expected=expected, snapshots=recorded.snapshots)
 
     def _waiting(self, method: str, path: str, deadline: float, **more: Any) -> httpx.Response:
