@@ -49,6 +49,18 @@ def emit(text: str) -> None:
     sys.stdout.flush()
 
 
+def redraw(text: str) -> None:
+    """Write `text` over what is on the terminal, as far as it fits; into a file or pipe, below what is there."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        emit(text + "\n")
+        return
+    lines = text.splitlines()
+    room = max(shutil.get_terminal_size().lines - 1, 2)
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"… {len(lines) - room + 1} more lines; without --watch all are shown"]
+    emit("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+
+
 def emit_json(value: "BaseModel") -> None:
     """Write `value` as one JSON document and nothing else, indented for people."""
     emit(value.model_dump_json(by_alias=True, indent=2 if sys.stdout.isatty() else None) + "\n")

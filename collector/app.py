@@ -17,8 +17,20 @@ from collector.keep.runs import Busy
 from collector.service import Service, open_service
 from collector.settings import CollectorSettings
 from collector.show.mcp.endpoint import PATH, McpEndpoint, is_installed
-from collector.show.routes import agents, diagnoses, events, health, incidents, jobs, silences, views
+from collector.show.routes import (
+    agents,
+    diagnoses,
+    events,
+    health,
+    incidents,
+    jobs,
+    pages,
+    sign_in,
+    silences,
+    views,
+)
 from collector.show.routes.common import NotAcceptable
+from collector.show.routes.report_pages import ReportPages
 from shared import VERSION
 from shared.errors import UnhangError
 from shared.server.api.application import Api
@@ -29,7 +41,8 @@ from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
 
-_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences")
+_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences", "/jobs", "/diagnoses", "/compare")
+_LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
 
@@ -54,6 +67,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_service(settings, transport=transport, mounts=mounts) as service:
             app.state.service = service
+            app.state.report_pages = ReportPages(service)
             service.counters.include(RefusalMetrics("unhang_collector_refused", app.state.audit))
             yield
         app.state.audit.close()
@@ -68,14 +82,17 @@ def create_app(
     app.state.audit = AuditLog(settings.audit_log)
     note = partial(_note, app.state.audit)
     app.add_middleware(Heads)
-    app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note)
+    app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note, pages=True)
     app.add_exception_handler(Busy, _on_unavailable)
     app.add_exception_handler(StoreTrouble, _on_unavailable)
     app.add_exception_handler(Interrupted, _on_interrupted)
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)
-    guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
+    guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file, sessions=True))]
     app.include_router(health.open_router)
+    app.include_router(sign_in.open_router)
     for router in (
+        pages.router,
+        sign_in.router,
         health.router,
         agents.router,
         jobs.router,
@@ -102,8 +119,9 @@ def get_service(app: FastAPI) -> Service:
 def _note(audit: AuditLog, request: Request, status: int) -> None:
     """Write down who had what of a job looked at or shown: all but lists, metrics and health."""
     path: str = request.scope["path"]
-    if path.startswith(_OF_JOBS) and path.rstrip("/") not in _OF_JOBS:
-        audit.write("asked", **who_asks(request), what=f"{request.method} {path}"[:500], status=status)
+    if path.startswith(_OF_JOBS) and path.rstrip("/") not in _LISTS:
+        named = f"?{request.scope['query_string'].decode('latin-1')}" if path == "/compare" else ""
+        audit.write("asked", **who_asks(request), what=f"{request.method} {path}{named}"[:500], status=status)
 
 
 async def _on_unavailable(request: Request, error: Exception) -> JSONResponse:

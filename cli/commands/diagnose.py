@@ -1,7 +1,8 @@
 """`unhang diagnose`: which rank, why, what now."""
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -15,12 +16,15 @@ from cli.options import (
     ssh_options,
     verbose_option,
 )
-from cli.terminal import emit, emit_json, note, wants_colour, width
+from cli.terminal import emit, emit_json, note, redraw, wants_colour, width
 from shared.shell_commands import copyable
 
 if TYPE_CHECKING:
     from cli.sources.job_source import JobSource, JudgedJob, Wanted
     from shared.answer.diagnosis import Diagnosis
+
+_WATCH_SECONDS = 5.0
+"""Between two verdicts that are shown one over the other."""
 
 STATUS = {"not_hung": 0, "hung": 10, "slow": 11, "cannot_tell": 12}
 """Exit status by verdict; an API, like the words."""
@@ -35,6 +39,7 @@ Examples:
   unhang diagnose --ssh --hosts 'node[01-16]'        no agent needed
   unhang diagnose --from dumps/ --json | jq .headline
   unhang diagnose --markdown --output ticket.md
+  unhang diagnose --html hang.html                   a page, to open or to attach
 
 Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
 )
@@ -61,7 +66,15 @@ Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
     type=click.Choice(["never", "suspects", "all"]),
     help="Whose native (C, C++) stacks to read; this stops a process for about a second. [default: suspects]",
 )
+@click.option("--watch", is_flag=True, help="Diagnose again and again, redrawing the text; Ctrl-C ends it.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE.")
+@click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a page to FILE as well: the verdict and its evidence, for a browser or a ticket.",
+)
 @click.option(
     "--save",
     metavar="DIR",
@@ -84,7 +97,9 @@ def diagnose(
     timeout: float | None,
     patience: float | None,
     native: str | None,
+    watch: bool,
     output: Path | None,
+    page: Path | None,
     save: Path | None,
     colour: str,
     verbose: bool,
@@ -96,10 +111,17 @@ def diagnose(
     """
     if as_json and markdown:
         raise click.UsageError("--json and --markdown cannot be combined")
+    if watch and (directory, output, page, save) != (None, None, None, None):
+        raise click.UsageError(
+            "--watch shows a live job: it cannot be combined with --from, --output, --html or --save"
+        )
     source = choose_source(collector, directory, token_file)
     from cli.sources.job_source import Wanted
 
-    verdict = _judge(source, Wanted(job, looks, interval, timeout, native, patience), verbose=verbose)
+    wanted = Wanted(job, looks, interval, timeout, native, patience)
+    if watch:
+        _watch(source, wanted, as_json=as_json, markdown=markdown, colour=colour)
+    verdict = _judge(source, wanted, verbose=verbose)
     if save is not None:
         kept = verdict.save(save)
         again = copyable("unhang", "diagnose", "--from", str(kept))
@@ -107,8 +129,22 @@ def diagnose(
     from cli.sources.follow_up import asked_through
 
     diagnosis = asked_through(verdict.diagnosis, *source_words())
+    if page is not None:
+        _write_page(verdict, diagnosis, page)
     _show(diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
     context.exit(STATUS[verdict.diagnosis.verdict.value])
+
+
+def _watch(source: "JobSource", wanted: "Wanted", *, as_json: bool, markdown: bool, colour: str) -> NoReturn:
+    """Show one verdict after the other. Ends by an error, such as that the job is gone, or by a signal."""
+    from cli.sources.follow_up import asked_through
+
+    while True:
+        verdict = _judge(source, wanted, verbose=False)
+        diagnosis = asked_through(verdict.diagnosis, *source_words())
+        text = _rendered(diagnosis, as_json=as_json, markdown=markdown, colour=wants_colour(colour))
+        redraw(text.removesuffix("\n"))
+        time.sleep(_WATCH_SECONDS)
 
 
 def _judge(source: "JobSource", wanted: "Wanted", *, verbose: bool) -> "JudgedJob":
@@ -132,6 +168,16 @@ def _show(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, output: Path
 
     write_whole(output, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
     note(f"written to {output}")
+
+
+def _write_page(verdict: "JudgedJob", diagnosis: "Diagnosis", file: Path) -> None:
+    from cli.sources.bundle import write_whole
+    from collector.show.html.page import render_report
+    from collector.show.html.report import report_of
+
+    text = render_report(report_of(verdict.kept().model_copy(update={"diagnosis": diagnosis})))
+    write_whole(file, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+    note(f"page written to {file}")
 
 
 def _rendered(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, colour: bool) -> str:

@@ -10,10 +10,21 @@ from cli.terminal import emit, emit_json
 
 @click.command(
     short_help="Show how far each rank has got in each group.",
-    epilog="Example: unhang sequences JOB --collector http://head:8470",
+    epilog="""\b
+Examples:
+  unhang sequences JOB --collector http://head:8470
+  unhang sequences JOB --format perfetto > job.perfetto.json    for ui.perfetto.dev or chrome://tracing""",
 )
 @job_argument
 @source_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "perfetto", "json"]),
+    default="table",
+    show_default=True,
+    help="table: who is behind; perfetto: every operation on record, on a time line.",
+)
 @json_option
 @rank_option
 def sequences(
@@ -21,6 +32,7 @@ def sequences(
     collector: str | None,
     directory: Path | None,
     token_file: Path | None,
+    form: str,
     as_json: bool,
     ranks: str | None,
 ) -> None:
@@ -31,11 +43,15 @@ def sequences(
     chosen = read_ranks(ranks)
     source = choose_source(collector, directory, token_file)
     from cli.job_view import ask_view, tell_gaps
-    from cli.sources.aspects import SEQUENCES
+    from cli.sources.aspects import SEQUENCES, TIMELINE
     from cli.sources.job_source import JobChoice
 
-    view = ask_view(source, SEQUENCES, JobChoice(job, chosen))
-    if as_json:
+    choice = JobChoice(job, chosen)
+    if form == "perfetto" and not as_json:
+        emit_json(ask_view(source, TIMELINE, choice))
+        return
+    view = ask_view(source, SEQUENCES, choice)
+    if as_json or form == "json":
         emit_json(view)
         return
     from cli.tables.sequences import sequences_table

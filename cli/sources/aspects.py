@@ -3,6 +3,7 @@
 from functools import partial
 
 from cli.sources.job_source import Aspect
+from collector.show.timeline import TimelineView, view_timeline
 from collector.show.views import (
     ChecksView,
     ClassesView,
@@ -23,6 +24,7 @@ CLASSES = Aspect("stacks", ClassesView, view_classes, {"format": "classes"}, wit
 CHECKS = Aspect("check", ChecksView, view_checks)
 FDS = Aspect("fds", FdsView, view_fds)
 SEQUENCES = Aspect("sequences", SequencesView, view_sequences, with_stacks=True)
+TIMELINE = Aspect("sequences", TimelineView, view_timeline, {"format": "perfetto"})
 
 
 def logs(lines: int) -> Aspect[LogsView]:

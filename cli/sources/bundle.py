@@ -5,21 +5,27 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from cli.sources.job_source import JudgedJob
 from collector.align.expected import Expected
+from collector.keep.bundle import bundle_name, write_bundle
+from collector.keep.kept import Kept
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import UnhangError
 from shared.wire.snapshot import NodeSnapshot
 
 
-def save_bundle(directory: Path, diagnosis: Diagnosis, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> Path:
-    """Write the bundle into `directory` and return its file. Raises UnhangError."""
-    from collector.keep.bundle import bundle_name, write_bundle
-    from collector.keep.kept import Kept
-
+def judged_here(diagnosis: Diagnosis, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> JudgedJob:
+    """Return a diagnosis that was made here, whose evidence is at hand."""
     kept = Kept(diagnosis=diagnosis, expected=expected, snapshots=tuple(snapshots))
+    return JudgedJob(diagnosis, partial(_save_bundle, kept), lambda: kept)
+
+
+def _save_bundle(kept: Kept, directory: Path) -> Path:
+    """Write the bundle into `directory` and return its file. Raises UnhangError."""
     return write_whole(made(directory) / bundle_name(kept), lambda to: write_bundle(kept, to))
 
 

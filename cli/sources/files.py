@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from cli.sources.bundle import save_bundle
+from cli.sources.bundle import judged_here
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, jobs_in, make_view
 from collector.files.diagnose_files import diagnose_directory, expect
 from collector.files.read_directory import Recorded, read_recorded
@@ -33,7 +33,7 @@ class Files:
         seconds = DEFAULT_BOUNDS.most_seconds if wanted.timeout_seconds is None else wanted.timeout_seconds
         bounds = replace(DEFAULT_BOUNDS, most_seconds=seconds)
         swept = diagnose_directory(self._directory, job=wanted.job, bounds=bounds)
-        return JudgedJob(swept.diagnosis, lambda to: save_bundle(to, swept.diagnosis, swept.expected, swept.snapshots))
+        return judged_here(swept.diagnosis, swept.expected, swept.snapshots)
 
     def look_closely(self, choice: DeepChoice) -> DeepLook:
         """Files hold no process to look at. Raises NotFound."""

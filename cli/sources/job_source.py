@@ -9,6 +9,7 @@ from pydantic import Field
 
 from collector.align.expected import Expected, Unanswered
 from collector.gather.jobs import JobSummary, summarise_jobs
+from collector.keep.kept import Kept
 from collector.question import PATIENCE_SECONDS, Progress, Question
 from collector.show.views import View, only
 from shared.answer.diagnosis import Diagnosis
@@ -81,6 +82,8 @@ class JudgedJob:
     diagnosis: Diagnosis
     save: Callable[[Path], Path]
     """Write a bundle into this directory and return the file."""
+    kept: Callable[[], Kept]
+    """Return everything it rests on."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from agent.agent import Agent
 from agent.app import create_app
 from agent.deadline import Deadline
 from cli.settings import read_agent_settings
-from cli.sources.bundle import save_bundle
+from cli.sources.bundle import judged_here
 from cli.sources.helpers import Helpers
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
 from collector.gather.debug_one_rank import look_closely
@@ -43,8 +43,7 @@ class OneBox:
 
         async def run(agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> JudgedJob:
             swept = await sweep(wanted.question(), agents, client, progress=progress)
-            save = partial(save_bundle, diagnosis=swept.diagnosis, expected=swept.expected, snapshots=swept.snapshots)
-            return JudgedJob(swept.diagnosis, lambda directory: save(directory))
+            return judged_here(swept.diagnosis, swept.expected, swept.snapshots)
 
         return ask(run)
 

@@ -3,9 +3,11 @@
 import errno
 import re
 import ssl
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -15,6 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from cli.sources.bundle import made, write_whole
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted
+from collector.align.expected import Expected
+from collector.files.read_directory import read_recorded
+from collector.keep.kept import Kept
 from collector.question import Progress, Stage, Step
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.problem import Problem, parse_answer
@@ -83,7 +88,7 @@ class Remote:
             time.sleep(_ASK_AGAIN_SECONDS)
             answer = self._waiting("GET", location, deadline)
         diagnosis = _read(answer, Diagnosis)
-        return JudgedJob(diagnosis, lambda directory: self._save(directory, diagnosis))
+        return JudgedJob(diagnosis, partial(self._save, diagnosis), partial(self._kept, diagnosis))
 
     def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Have the collector look once, and return one aspect."""
@@ -142,10 +147,20 @@ class Remote:
             raise InvalidInput(f"{len(names)} jobs are there: {listed(names)}", advice="say which of them to look at")
         raise NotFound("the collector's agents see no job", advice="`unhang jobs` lists the agents that do not answer")
 
-    def _save(self, directory: Path, diagnosis: Diagnosis) -> Path:
+    def _save(self, diagnosis: Diagnosis, directory: Path) -> Path:
         answer = self._get(f"/v1/diagnoses/{segment(diagnosis.id)}/bundle")
         name = f"unhang-{''.join(c for c in diagnosis.id if c.isalnum() or c == '-')[:64]}.tar.gz"
         return write_whole(made(directory) / name, lambda to: to.write(answer.content))
+
+    def _kept(self, diagnosis: Diagnosis) -> Kept:
+        """Fetch what the diagnosis rests on; where the collector's store did not take it, the diagnosis alone."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="unhang-") as directory:
+                recorded = read_recorded(self._save(diagnosis, Path(directory)))
+        except NotFound:
+            return Kept(diagnosis=diagnosis, expected=Expected(job=diagnosis.job), snapshots=())
+        expected = Expected(job=diagnosis.job) if recorded.manifest is None else recorded.manifest.expected
+        return Kept(diagnosis=diagnosis, expected=expected, snapshots=recorded.snapshots)
 
     def _waiting(self, method: str, path: str, deadline: float, **more: Any) -> httpx.Response:
         wait = max(0.0, min(_WAIT_AT_ONCE, deadline - time.monotonic()))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from cli.sources.bundle import save_bundle
+from cli.sources.bundle import judged_here
 from cli.sources.helpers import Helpers
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
 from cli.sources.ssh_command import HostQuestion, Way
@@ -54,7 +54,7 @@ class Ssh:
             await tell(progress, Step(stage=Stage.JUDGING))
             diagnosis = await asyncio.to_thread(judge, seen.snapshots, seen.expected)
             diagnosis = diagnosis.model_copy(update={"took_seconds": round(time.monotonic() - began, 3)})
-            return JudgedJob(diagnosis, lambda to: save_bundle(to, diagnosis, seen.expected, seen.snapshots))
+            return judged_here(diagnosis, seen.expected, seen.snapshots)
 
         return _run(run)
 

@@ -110,6 +110,10 @@ class Runs:
             raise self._failures[id].with_traceback(None)
         return next((run for run in self._by_job.values() if run.id == id), None)
 
+    def under_way(self) -> dict[str | None, RunState]:
+        """Return the runs of this collector that have not ended, by job."""
+        return {job: run.state for job, run in self._by_job.items()}
+
     async def stop(self) -> None:
         """Cancel all runs, wait until they have ended, and leave their jobs to others."""
         tasks = [run.task for run in self._by_job.values() if run.task is not None]

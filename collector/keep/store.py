@@ -148,6 +148,13 @@ class Store:
             row = _one(connection, id)
         return _unpack(row["body"], Diagnosis)
 
+    def excerpts(self, ids: Sequence[str], kind: type[T]) -> dict[str, T]:
+        """Return of each diagnosis that is kept what `kind` has fields for. Raises StoreTrouble."""
+        wanted = select(diagnoses.c.id, diagnoses.c.body).where(diagnoses.c.id.in_(ids))
+        with self._database.read() as connection:
+            rows = connection.execute(wanted).all()
+        return {row.id: _unpack(row.body, kind) for row in rows}
+
     def whereabouts(self, id: str) -> Diagnosis | RunState | None:
         """Return a diagnosis, or how far it is; None where neither is known.
 

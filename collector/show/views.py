@@ -154,7 +154,7 @@ def view_tree(snapshots: Sequence[NodeSnapshot], expected: Expected) -> TreeView
     return TreeView(
         job=expected.job,
         unanswered=expected.unanswered,
-        gaps=_gaps(snapshots, "stacks"),
+        gaps=gaps_of(snapshots, "stacks"),
         tree=merge_tree(snapshots),
         others=other_stacks(snapshots),
     )
@@ -165,7 +165,7 @@ def view_classes(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Class
     return ClassesView(
         job=expected.job,
         unanswered=expected.unanswered,
-        gaps=_gaps(snapshots, "stacks"),
+        gaps=gaps_of(snapshots, "stacks"),
         classes=stack_classes(snapshots),
     )
 
@@ -178,7 +178,7 @@ def view_sequences(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Seq
     return SequencesView(
         job=expected.job,
         unanswered=expected.unanswered,
-        gaps=_gaps(snapshots, "recorder"),
+        gaps=gaps_of(snapshots, "recorder"),
         groups=group_tables(groups, roster, {each.group.ref: each.sequence for each in disputes_of(groups, traces)}),
     )
 
@@ -189,7 +189,7 @@ def view_checks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Checks
     return ChecksView(
         job=expected.job,
         unanswered=expected.unanswered,
-        gaps=_gaps(snapshots, "setup"),
+        gaps=gaps_of(snapshots, "setup"),
         looked_at=fold(look.identity.rank for look in looks if isinstance(look.setup, Setup)),
         checks=check_job(snapshots, expected),
     )
@@ -202,7 +202,7 @@ def view_fds(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FdsView:
         for host, rank in _last_looks(snapshots)
         if isinstance(rank.fds, Fds)
     )
-    return FdsView(job=expected.job, unanswered=expected.unanswered, gaps=_gaps(snapshots, "fds"), ranks=ranks)
+    return FdsView(job=expected.job, unanswered=expected.unanswered, gaps=gaps_of(snapshots, "fds"), ranks=ranks)
 
 
 def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: int) -> LogsView:
@@ -215,7 +215,7 @@ def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: i
     return LogsView(
         job=expected.job,
         unanswered=expected.unanswered,
-        gaps=_gaps(snapshots, "logs"),
+        gaps=gaps_of(snapshots, "logs"),
         lines=tuple(_log_lines(every, lines)),
         events=tuple(events.values()),
     )
@@ -252,7 +252,8 @@ def _last_looks(snapshots: Iterable[NodeSnapshot]) -> Iterator[tuple[str | None,
     return iter(last[key] for key in sorted(last, key=lambda key: (key[0], key[1] or "", key[2] or 0)))
 
 
-def _gaps(snapshots: Iterable[NodeSnapshot], source: str) -> tuple[RankGap, ...]:
+def gaps_of(snapshots: Iterable[NodeSnapshot], source: str) -> tuple[RankGap, ...]:
+    """Return the ranks whose last look has nothing of `source`, and why."""
     looks = ((host, look, getattr(look, source)) for host, look in _last_looks(snapshots))
     return tuple(
         RankGap(rank=look.identity.rank, host=host, missing=given)

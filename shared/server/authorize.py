@@ -7,14 +7,16 @@ import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared.errors import InvalidInput, UnhangError
 from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.problem_handlers import problem_response, status_of
+from shared.server.sessions import SIGN_IN, is_for_people, local_target
 from shared.server.tokens import Unauthorized, fingerprint, require_token, token_of
 
 MOST_BODY_BYTES = 65_536
@@ -55,10 +57,16 @@ class Gate:
         token_file: Path | None,
         audit: AuditLog,
         admitted: Callable[[Request, int], None] | None = None,
+        pages: bool = False,
     ) -> None:
-        """`admitted` is called for every request that was let in, with the status of the answer."""
+        """`admitted` is called for every request that was let in, with the status of the answer.
+
+        `pages`: people may sign in, and are sent to where they can.
+        """
         self._app = app
-        self._check = require_token(token_file)
+        self._check = require_token(token_file, sessions=pages)
+        self._open = OPEN | {SIGN_IN} if pages else OPEN
+        self._pages = pages
         self._audit = audit
         self._admitted = admitted
 
@@ -73,7 +81,9 @@ class Gate:
             body = await self._admit(request, receive)
         except UnhangError as error:
             self._audit.refused(_refusal(request, error))
-            await _answer(error, scope["path"])(scope, receive, send)
+            to_sign_in = self._pages and isinstance(error, Unauthorized) and is_for_people(request)
+            answer = _sign_in_first(scope) if to_sign_in else _answer(error, scope["path"])
+            await answer(scope, receive, send)
             return
         counted = _Status(send)
         try:
@@ -86,7 +96,7 @@ class Gate:
         if _head_bytes(request.scope) > MOST_HEAD_BYTES:
             raise HeadTooLarge(f"the head is larger than {MOST_HEAD_BYTES} bytes")
         # Not that of `request.url`, which old Starlette makes of the Host header, too (CVE-2026-48710).
-        if request.scope["path"] not in OPEN:
+        if request.scope["path"] not in self._open:
             await self._check(request)
         if _declared(request) == 0:
             return b""
@@ -114,7 +124,8 @@ async def _read(receive: Receive) -> bytes:
 def who_asks(request: Request) -> dict[str, str]:
     """Return who sends a request, for the audit log: address and credentials."""
     client = request.client.host if request.client is not None else "local"
-    name, token = getattr(request.state, _CLIENT_NAME, None), token_of(request)
+    name = getattr(request.state, _CLIENT_NAME, None)
+    token = getattr(request.state, "signed_in_with", None) or token_of(request)
     shown = {"certificate": name, "token": None if token is None else fingerprint(token)}
     return {"client": client, **{what: value for what, value in shown.items() if value is not None}}
 
@@ -157,6 +168,13 @@ def _answer(error: UnhangError, path: str) -> Response:
     }
     status = statuses.get(type(error)) or status_of(error)
     return problem_response(status, detail=str(error), advice=error.advice, instance=path[:LONGEST_PATH])
+
+
+def _sign_in_first(scope: Scope) -> Response:
+    """Send a browser to where its user can sign in, and from there back."""
+    query = scope["query_string"].decode("latin-1")
+    wanted = local_target(quote(scope["path"]) + (f"?{query}" if query else ""))
+    return RedirectResponse(f"{SIGN_IN}?next={quote(wanted, safe='')}", status_code=HTTPStatus.SEE_OTHER)
 
 
 class _Status:

@@ -9,6 +9,10 @@ can make the browser ask the service. What the browser sends distinguishes a pag
    it wherever they trust the connection: to loopback, and by TLS.
 3. `Origin`, which browsers send with everything but GET and HEAD, is our own or one of the names that we are given.
 
+A user who follows a link of another site's page, in a chat or a ticket, sends such a request, too. For the pages that
+people look at, the answer is then a page of nothing but a link to itself, which the browser follows at once: that
+request comes from this service's own page, and brings the user's cookie (`SameSite=Strict`).
+
 A request with none of these comes from a program. Paths that need no token look at no process and may be linked to:
 only step 1 counts there. No browser sends a token by itself, but a proxy may add it to every request: steps 2 and 3
 count with a token, too. https://www.w3.org/TR/fetch-metadata/
@@ -16,9 +20,12 @@ count with a token, too. https://www.w3.org/TR/fetch-metadata/
 
 import re
 from dataclasses import dataclass
+from html import escape
 from http import HTTPStatus
+from urllib.parse import quote
 
 from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared.errors import quoted
@@ -26,6 +33,7 @@ from shared.server.addresses import is_loopback, parse_authority
 from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.authorize import LONGEST_PATH, OPEN, who_asks
 from shared.server.problem_handlers import problem_response
+from shared.server.sessions import is_for_people, local_target
 
 # Origin: https://unhang.example:8443
 _ORIGIN = re.compile(r"(https?)://([^/?#@\\]+)", re.ASCII)
@@ -68,6 +76,9 @@ class Origins:
         if rejection is None:
             await self._app(scope, receive, _unframed(send))
             return
+        if rejection.reason is Refused.CROSS_SITE and _is_followed_link(request):
+            await _once_more(scope)(scope, receive, _unframed(send))
+            return
         client, what = who_asks(request)["client"], f"{request.method} {scope['path']}"
         self._audit.refused(Refusal(client, rejection.reason, what, rejection.detail))
         answer = problem_response(
@@ -102,6 +113,26 @@ def rejection_of(request: Request, names: Names) -> _Rejection | None:
     if origin is not None and not _is_own(origin, host, names):  # 3.
         return _cross_site(f"a browser sent this on behalf of another site's page: Origin is {quoted(origin)}", _PROXY)
     return None
+
+
+def _is_followed_link(request: Request) -> bool:
+    """Did a user go to one of our pages, in a window of its own? https://www.w3.org/TR/fetch-metadata/"""
+    shown = (request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest"))
+    return is_for_people(request) and shown == ("navigate", "document")
+
+
+def _once_more(scope: Scope) -> Response:
+    """Return the page that leads to itself: it looks at nothing, and says nothing that was not in the request."""
+    query = scope["query_string"].decode("latin-1")
+    path = local_target(quote(scope["path"]) + (f"?{query}" if query else ""))
+    headers = {"Content-Security-Policy": "default-src 'none'", "Referrer-Policy": "same-origin"}
+    return HTMLResponse(_LINK.format(escape(path)), headers={**headers, "Cache-Control": "no-store"})
+
+
+_LINK = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>unhang</title><meta http-equiv="refresh" content="0;url={0}">
+<p><a href="{0}">Open this page of unhang</a></p></html>
+"""
 
 
 def _cross_site(detail: str, advice: str) -> _Rejection:

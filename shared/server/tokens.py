@@ -6,7 +6,9 @@ to the callers, take the old one out.
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fastapi import Request
@@ -14,6 +16,7 @@ from fastapi import Request
 from shared.errors import InvalidSettings, UnhangError
 from shared.server.addresses import parse_address
 from shared.server.secret_files import Stamp, read_secret, stamp_of
+from shared.server.sessions import cookie_of, token_of_cookie
 
 WHAT = "token file"
 
@@ -103,14 +106,20 @@ def token_of(request: Request) -> bytes | None:
     return token.strip().encode("latin-1") if scheme.lower() == "bearer" and token.strip() else None
 
 
-def require_token(token_file: Path | None) -> Callable[[Request], Awaitable[None]]:
-    """Return a FastAPI dependency that lets only requests with a known bearer token pass; None lets all pass."""
+def require_token(token_file: Path | None, *, sessions: bool = False) -> Callable[[Request], Awaitable[None]]:
+    """Return a FastAPI dependency that lets only requests with a known bearer token pass; None lets all pass.
+
+    With `sessions`, a cookie that was given for such a token does as well.
+    """
     tokens = None if token_file is None else TokenFile(token_file)
 
     async def check(request: Request) -> None:
         if tokens is None:
             return
         token = token_of(request)
+        if token is None and sessions and (signed_in := _by_cookie(request, tokens)) is not None:
+            request.state.signed_in_with = signed_in
+            return
         if token is None or not _known(tokens, token):
             raise Unauthorized(
                 "this service requires a bearer token", advice="send the header `Authorization: Bearer TOKEN`"
@@ -120,8 +129,23 @@ def require_token(token_file: Path | None) -> Callable[[Request], Awaitable[None
 
 
 def _known(tokens: TokenFile, token: bytes) -> bool:
-    """Ask the file. Where it cannot be read, that is this service's trouble, and no stranger learns where it lies."""
-    try:
+    with _trouble_is_ours():
         return tokens.knows(token)
+
+
+def _by_cookie(request: Request, tokens: TokenFile) -> bytes | None:
+    """Return the token that a person has signed in with."""
+    cookie = cookie_of(request)
+    if cookie is None:
+        return None
+    with _trouble_is_ours():
+        return token_of_cookie(cookie, tokens.tokens(), now=time.time())
+
+
+@contextmanager
+def _trouble_is_ours() -> Iterator[None]:
+    """Where the file cannot be read, that is this service's trouble, and no stranger learns where it lies."""
+    try:
+        yield
     except InvalidSettings as error:
         raise InvalidSettings("this service cannot read its tokens; see its log") from error

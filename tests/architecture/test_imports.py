@@ -55,6 +55,12 @@ def pure(*folders: str) -> Callable[[Import], bool]:
     return may
 
 
+def drawn(one: Import) -> bool:
+    """What is pure, Jinja2, and the values of the path: how a diagnosis came about is not a page's business."""
+    rooms = ("collector.align", "collector.judge.records.disputes", "collector.keep.kept", "collector.show")
+    return top(one) in {"jinja2", "markupsafe"} or (pure(*rooms)(one) and not is_within(one, "collector.show.routes"))
+
+
 def is_within(one: Import, module: str) -> bool:
     """Does `one` name `module` or something inside it?"""
     return f"{one.name}.".startswith(f"{module}.")
@@ -91,6 +97,7 @@ RULES = (
     Rule(
         "cli/preflight/user_python", standard_library_alone("cli/preflight/user_python"), "it runs in the job's Python"
     ),
+    Rule("collector/show/html", drawn, "a page shows a verdict and what it rests on, and adds nothing"),
     Rule("agent/probe", standard_library_alone("agent/probe"), "it runs inside other people's jobs"),
 )
 

@@ -50,7 +50,11 @@ def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[Stac
 
 def merge_tree(snapshots: Sequence[NodeSnapshot]) -> tuple[StackNode, ...]:
     """Merge the stacks that stand for the ranks into prefix trees, one per outermost frame."""
-    roster = account_for_ranks(snapshots, Expected())
+    return tree_of(account_for_ranks(snapshots, Expected()))
+
+
+def tree_of(roster: Roster) -> tuple[StackNode, ...]:
+    """Merge the stacks of ranks that are accounted for already."""
     return merged([(view.rank, _main_stack(view)) for view in roster.present()])
 
 

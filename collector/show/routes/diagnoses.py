@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import IO, Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
@@ -16,6 +16,7 @@ from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
 from collector.question import NativePolicy, Question
 from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer
+from collector.show.routes.report_pages import pages_of
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
@@ -24,7 +25,7 @@ from shared.value import JSON_INTEGER, Value
 
 router = APIRouter(tags=["diagnoses"], responses=problems(HTTPStatus.SERVICE_UNAVAILABLE))
 
-_MEDIA = ("application/json", "text/markdown", "text/plain")
+_MEDIA = ("application/json", "text/markdown", "text/plain", "text/html")
 _TEXT_WIDTH = 100
 _IN_MEMORY = 8 * 1024 * 1024
 _CHUNK = 262_144
@@ -41,7 +42,7 @@ DiagnosisId = Annotated[
 _READY: dict[str, Any] = {
     "model": Diagnosis,
     "description": "The diagnosis.",
-    "content": {"text/markdown": {}, "text/plain": {}},
+    "content": {"text/markdown": {}, "text/plain": {}, "text/html": {}},
 }
 _PENDING: dict[str, Any] = {
     "model": RunState,
@@ -101,6 +102,7 @@ class DiagnosisList(Value):
 async def diagnose_job(
     job: JobName,
     service: ServiceDependency,
+    request: Request,
     wait: Annotated[
         float, Query(ge=0.0, le=600.0, description="Seconds to wait for the verdict before answering 202.")
     ] = 0.0,
@@ -117,7 +119,7 @@ async def diagnose_job(
     media = choose_media(accept, _MEDIA)
     run = await service.start(_with(service.question(job), options))
     diagnosis = await run.within(wait)
-    return _pending(run.state) if diagnosis is None else _ready(diagnosis, media)
+    return _pending(run.state) if diagnosis is None else await _ready(diagnosis, media, request)
 
 
 @router.get("/v1/diagnoses", response_model=DiagnosisList, summary="List diagnoses, newest first")
@@ -139,14 +141,17 @@ async def list_diagnoses(
     responses={200: _READY, 202: _PENDING, **_FAILED},
     response_model=None,
 )
-async def get_diagnosis(id: DiagnosisId, service: ServiceDependency, accept: Accept = None) -> Response:
-    """Return the diagnosis as JSON, Markdown or plain text; 202 while it is being made, by this collector or another.
+async def get_diagnosis(
+    id: DiagnosisId, service: ServiceDependency, request: Request, accept: Accept = None
+) -> Response:
+    """Return the diagnosis as JSON, Markdown, plain text, or a page in one file that needs no network.
 
-    What ended it if it failed; 410 if the collector that made it ended before it was ready.
+    202 while it is being made, by this collector or another. What ended it if it failed; 410 if the collector that made
+    it ended before it was ready.
     """
     media = choose_media(accept, _MEDIA)
     found = await service.fetch(id)
-    return _ready(found, media) if isinstance(found, Diagnosis) else _pending(found)
+    return await _ready(found, media, request) if isinstance(found, Diagnosis) else _pending(found)
 
 
 @router.get(
@@ -180,7 +185,9 @@ def _pending(state: RunState) -> Response:
     return json_answer(state, status=202, headers=headers)
 
 
-def _ready(diagnosis: Diagnosis, media: str) -> Response:
+async def _ready(diagnosis: Diagnosis, media: str, request: Request) -> Response:
+    if media == "text/html":
+        return await pages_of(request).answer(diagnosis)
     headers = {"Location": f"/v1/diagnoses/{diagnosis.id}", "Vary": "Accept"}
     if media == "text/markdown":
         return PlainTextResponse(render_markdown(diagnosis), headers=headers, media_type=media)

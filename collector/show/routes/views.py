@@ -12,6 +12,7 @@ from collector.align.expected import Expected
 from collector.question import NativePolicy, Question, Scope
 from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
+from collector.show.timeline import TimelineView, view_timeline
 from collector.show.views import (
     ChecksView,
     ClassesView,
@@ -58,6 +59,13 @@ class StackFormat(StrEnum):
     CLASSES = "classes"
     FOLDED = "folded"
     SPEEDSCOPE = "speedscope"
+
+
+class SequenceFormat(StrEnum):
+    """How the sequences of process groups are written."""
+
+    MARKS = "marks"
+    PERFETTO = "perfetto"
 
 
 async def _looked(
@@ -209,7 +217,18 @@ async def get_deep_look(
     return json_answer(await service.look_closely(job, rank, how, seconds=seconds, child=child))
 
 
-@router.get("/{job:path}/sequences", response_model=SequencesView, summary="How far each rank has got in each group")
-async def get_sequences(looked: Briefly) -> Response:
+@router.get(
+    "/{job:path}/sequences",
+    response_model=SequencesView | TimelineView,
+    summary="How far each rank has got in each group",
+)
+async def get_sequences(
+    looked: Briefly,
+    format: Annotated[
+        SequenceFormat, Query(description="`marks`: a table. `perfetto`: every operation on record, on a time line.")
+    ] = SequenceFormat.MARKS,
+) -> Response:
     """Per process group: the last sequence each rank has issued and completed, and who is behind."""
+    if format is SequenceFormat.PERFETTO:
+        return json_answer(await asyncio.to_thread(view_timeline, *looked))
     return json_answer(await asyncio.to_thread(view_sequences, *looked))

@@ -39,26 +39,34 @@ _NOW = 11
 
 
 def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[tuple[str, list[Line]]]:
-    """Return the blocks of a finding, each under its label, without those that are empty.
+    """Return the blocks of a finding, each under its label, without those that are empty: the culprit first.
 
     `shown` are stacks that are shown elsewhere, and not repeated.
     """
     waiting = [] if finding.cycle else wait_lines(finding, width)
     rest = "victims" if finding.culprits else "all waiting" if waiting or finding.cycle else "waiting"
     blocks = [
+        (either(finding.culprits, "culprit", "culprits"), culprit_lines(finding, width)),
+        ("where", where_lines(finding.where, width)),
+        ("links", link_lines(finding.links)),
         ("cycle", ring_lines(finding.cycle, width)),
         ("sides", side_lines(finding, width)),
         ("waiting", waiting),
         ("operation", _operation(finding, width)),
         ("since", _since(finding)),
-        (either(finding.culprits, "culprit", "culprits"), culprit_lines(finding, width)),
-        ("links", link_lines(finding.links)),
-        ("where", where_lines(finding.where, width)),
         (rest, _victims(finding, width)),
         ("evidence", evidence_lines(finding, width, shown=shown)),
         ("caveats", [line for remark in finding.remarks for line in paragraph(remark, width)]),
     ]
     return [(label, lines) for label, lines in blocks if lines]
+
+
+_ANSWERS = frozenset({"culprit", "culprits", "where", "links"})
+
+
+def answers_apart(blocks: Sequence[tuple[str, list[Line]]]) -> tuple[list[tuple[str, list[Line]]], ...]:
+    """Return the blocks that say who and where, and those that show why."""
+    return [each for each in blocks if each[0] in _ANSWERS], [each for each in blocks if each[0] not in _ANSWERS]
 
 
 def labelled_blocks(blocks: Sequence[tuple[str, list[Line]]], columns: int) -> list[Line]:

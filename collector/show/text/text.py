@@ -3,7 +3,7 @@
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
 from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines
-from collector.show.text.findings import MEANING, finding_blocks, labelled_blocks, step_lines, title_text
+from collector.show.text.findings import MEANING, answers_apart, finding_blocks, labelled_blocks, step_lines, title_text
 from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, fitted, indented, line, paint, paragraph
 from collector.show.text.printable import printable
 from shared.answer.diagnosis import Diagnosis, Finding, NextStep
@@ -73,9 +73,10 @@ def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) ->
     title = (Span(f"{number}. {title_text(finding)}", Style.BOLD),)
     meaning = (Span(f"   {finding.certainty}: {MEANING[finding.certainty]}", Style.DIM),)
     summary = [] if finding.summary in diagnosis.headline else paragraph(printable(finding.summary), width - 3)
-    blocks = labelled_blocks(finding_blocks(finding, width - _MARGIN - 3, shown=shown_stacks(diagnosis)), _MARGIN)
-    body = indented([*summary, *fitted(blocks, width - 3)], 3)
-    return [*fitted([title, meaning], width), *body, *_labelled_steps(finding.next_steps, width)]
+    blocks = finding_blocks(finding, width - _MARGIN - 3, shown=shown_stacks(diagnosis))
+    answers, reasons = (fitted(labelled_blocks(part, _MARGIN), width - 3) for part in answers_apart(blocks))
+    steps = _labelled_steps(finding.next_steps, width)
+    return [*fitted([title, meaning], width), *indented([*summary, *answers], 3), *steps, *indented(reasons, 3)]
 
 
 def _labelled_steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:

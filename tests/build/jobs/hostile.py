@@ -20,7 +20,12 @@ EVIL = (
 
 
 def hostile() -> Diagnosis:
-    """A job whose names and lines want to break out."""
+    """The verdict on a job whose names and lines want to break out."""
+    return diagnose(*hostile_job())
+
+
+def hostile_job() -> tuple[list[NodeSnapshot], Expected]:
+    """What is seen of such a job."""
     frame = Frame(EVIL, f"/{EVIL}.py", 3)
     looks = looks_without({0: Seen((frame, frame))}, host=EVIL)
     for rank in range(4):
@@ -31,7 +36,7 @@ def hostile() -> Diagnosis:
     looks = [_renamed(look) for look in with_rank(looks, 0, process=process)]
     missing = Missing(source=EVIL, reason=Reason.UNREADABLE, detail=EVIL)
     silent = Unanswered(host=EVIL + "2", missing=missing)
-    return diagnose(looks, Expected(job=EVIL, world_size=4, unanswered=(silent,)))
+    return looks, Expected(job=EVIL, world_size=4, unanswered=(silent,))
 
 
 def _renamed(look: NodeSnapshot) -> NodeSnapshot:

@@ -231,13 +231,14 @@ async def test_failed_run_tells_why_to_those_who_poll(client: httpx.AsyncClient)
 
 
 async def test_renderings(client: httpx.AsyncClient) -> None:
-    """The same diagnosis as JSON, Markdown and text, as the client prefers."""
+    """The same diagnosis as JSON, Markdown, text and a page, as the client prefers."""
     made = await diagnose(client)
     wanted = {
         "*/*": "application/json",
         "text/*": "text/markdown",
         "text/plain": "text/plain",
-        "text/html, text/plain;q=0.5, text/markdown;q=0.9": "text/markdown",
+        "image/png, text/plain;q=0.5, text/markdown;q=0.9": "text/markdown",
+        "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": "text/html",
         "application/json;q=0.1, */*;q=0.2": "text/markdown",
     }
     for accept, media in wanted.items():

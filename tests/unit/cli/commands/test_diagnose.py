@@ -192,3 +192,34 @@ def test_ascii_terminal() -> None:
     assert done.status == 10
     assert done.out.isascii()
     assert "ranks 0-1,3 > all_reduce" in done.out
+
+
+def test_a_page_is_written_beside_the_report(tmp_path: Path) -> None:
+    """The text is printed as without it; the file holds the verdict, and needs nothing else."""
+    file = tmp_path / "hang.html"
+    done = unhang("diagnose", "--from", str(CASE), "--html", str(file))
+    assert done.status == 10
+    assert done.out.startswith("Hung: rank 2 has not joined")
+    assert done.err == f"page written to {file}\n"
+    page = file.read_text("utf-8")
+    assert page.startswith("<!doctype html>") and "Hung: rank 2 has not joined" in page
+    assert "job.perfetto.json" in page
+
+
+def test_watching_needs_a_live_job() -> None:
+    """Files do not change, and one file is written once."""
+    done = unhang("diagnose", "--from", str(CASE), "--watch")
+    assert done.status == 2
+    assert "cannot be combined with --from" in done.err
+
+
+def test_watching_shows_one_verdict_after_the_other(job: Job) -> None:
+    """In a pipe one below the other, as JSON one per line; it ends by a signal."""
+    line = [*command("diagnose", "--watch", "--json", "--timeout", "10", *QUICK)]
+    with subprocess.Popen(line, env=environment(job.env), stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        try:
+            seen = [Diagnosis.model_validate_json(watching.stdout.readline()) for _ in range(2)]
+        finally:
+            watching.terminate()
+    assert seen[0].id < seen[1].id

@@ -1,6 +1,7 @@
 """A collector as the source: what it answers, and every way in which it may not."""
 
 import errno
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,14 @@ import pytest
 from cli.sources.aspects import TREE, logs
 from cli.sources.job_source import JobChoice, Wanted
 from cli.sources.remote import Remote
+from collector.align.expected import Expected
+from collector.keep.bundle import write_bundle
+from collector.keep.kept import Kept
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
+from tests.build.jobs.four_ranks import looks_without
+from tests.build.jobs.simulated import LOADER, USER, Seen
 from tests.build.processes.commands import unhang
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -68,6 +74,30 @@ def test_bundle_is_saved_under_a_safe_name(tmp_path: Path) -> None:
     verdict = remote(answer).diagnose(Wanted("a"), None)
     assert verdict.save(tmp_path) == tmp_path / "unhang-x.tar.gz"
     assert (tmp_path / "unhang-x.tar.gz").read_bytes() == b"GZ"
+
+
+def test_what_a_page_shows_is_fetched() -> None:
+    """The bundle is read like any other; where the store did not take the diagnosis, its verdict alone is shown."""
+    expected = Expected(job="a")
+    looks = tuple(looks_without({2: Seen((USER, LOADER))}))
+    kept = Kept(diagnosis=DIAGNOSIS.model_copy(update={"job": "a"}), expected=expected, snapshots=looks)
+    bundle = io.BytesIO()
+    write_bundle(kept, bundle)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, content=bundle.getvalue())
+        return httpx.Response(200, json=json.loads(kept.diagnosis.model_dump_json(by_alias=True)))
+
+    fetched = remote(answer).diagnose(Wanted("a"), None).kept()
+    assert (fetched.diagnosis, fetched.expected.job) == (kept.diagnosis, "a")
+    assert [len(look.ranks) for look in fetched.snapshots] == [4, 4]
+
+    def forgetful(request: httpx.Request) -> httpx.Response:
+        return problem(404, "there is no diagnosis") if request.method == "GET" else answer(request)
+
+    alone = remote(forgetful).diagnose(Wanted("a"), None).kept()
+    assert (alone.diagnosis, alone.snapshots) == (kept.diagnosis, ())
 
 
 @pytest.mark.parametrize(

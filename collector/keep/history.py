@@ -1,0 +1,87 @@
+"""What was wrong before: kept diagnoses by job, node, kind and cause, newest first."""
+
+from typing import NamedTuple
+
+from collector.keep.store import Listed, Store
+from shared.answer.diagnosis import Contract, Culprit
+from shared.answer.words import Cause, Certainty, Kind
+from shared.rank_sets import FoldedRanks
+from shared.value import Value
+
+MOST_READ = 1000
+"""Diagnoses that one question reads."""
+_AT_ONCE = 100
+
+
+class PastWanted(NamedTuple):
+    """What a diagnosis must have: all that is given, in one finding."""
+
+    job: str | None = None
+    node: str | None = None
+    kind: Kind | None = None
+    cause: Cause | None = None
+
+    @property
+    def needs_findings(self) -> bool:
+        """Is more asked for than the list has?"""
+        return (self.node, self.kind, self.cause) != (None, None, None)
+
+
+class PastFinding(Contract):
+    """What a list shows of one finding."""
+
+    kind: Kind
+    cause: Cause = Cause.UNKNOWN
+    certainty: Certainty
+    culprits: tuple[Culprit, ...] = ()
+    victims: FoldedRanks = ""
+
+    def fits(self, wanted: PastWanted) -> bool:
+        """Is it what was asked for?"""
+        hosts = {culprit.host for culprit in self.culprits}
+        return (
+            (wanted.kind is None or wanted.kind is self.kind)
+            and (wanted.cause is None or wanted.cause is self.cause)
+            and (wanted.node is None or wanted.node in hosts)
+        )
+
+
+class PastFindings(Value):
+    """What is read of a diagnosis to find it again."""
+
+    findings: tuple[PastFinding, ...] = ()
+
+
+class PastDiagnosis(NamedTuple):
+    """One line of the history."""
+
+    listed: Listed
+    findings: tuple[PastFinding, ...]
+
+
+class PastPage(NamedTuple):
+    """One page of the history. `next`: pass it as `before` for older ones; None where there are none."""
+
+    diagnoses: tuple[PastDiagnosis, ...]
+    next: str | None
+
+
+def search(store: Store, wanted: PastWanted, *, limit: int = 50, before: str | None = None) -> PastPage:
+    """Return the newest diagnoses that fit, at most `limit`. Raises StoreTrouble.
+
+    Where few fit, it ends after a thousand that do not; `next` goes on from there.
+    """
+    found: list[PastDiagnosis] = []
+    for _ in range(MOST_READ // _AT_ONCE):
+        rows = store.list(job=wanted.job, limit=_AT_ONCE, before=before)
+        told = store.excerpts([row.id for row in rows], PastFindings)
+        for row in rows:
+            findings = told[row.id].findings if row.id in told else ()
+            if not wanted.needs_findings or any(finding.fits(wanted) for finding in findings):
+                found.append(PastDiagnosis(row, findings))
+            before = row.id
+            if len(found) == limit:
+                return PastPage(tuple(found), before)
+        if len(rows) < _AT_ONCE:
+            return PastPage(tuple(found), None)
+    return PastPage(tuple(found), before)

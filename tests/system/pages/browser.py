@@ -1,0 +1,108 @@
+"""One Chromium, what it asked for, what it complained about, and axe-core in it."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_core_python.base import AXE_SCRIPT
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+PATIENCE_SECONDS = 120.0
+_FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+_QUIET = ("data", "blob", "about", "chrome", "devtools")
+"""Schemes of requests that leave no process."""
+
+
+class Browser:
+    """A browser window of 1280 x 800, and its logs."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+        self.resize()
+
+    def resize(self, width: int = 1280, height: int = 800, *, dark: bool = False) -> None:
+        """Make the window so large, and its user one who likes it dark."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def run_scripts(self, *, run: bool) -> None:
+        """Switch the scripts of pages off, or on again."""
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not run})
+
+    def open(self, url: str) -> None:
+        """Go there by the address bar, with logs that begin now."""
+        self.asked(), self.complaints()
+        self.driver.get(url)
+
+    def one(self, selector: str) -> WebElement:
+        """Return the first element that a CSS selector finds."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        """Return all elements that a CSS selector finds."""
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str = "body") -> str:
+        """Return the visible text there."""
+        return self.one(selector).text
+
+    def script(self, code: str) -> Any:
+        """Return what code gives in the page."""
+        return self.driver.execute_script(code)
+
+    def wait(self, condition: str) -> None:
+        """Wait until an expression in the page is true."""
+        WebDriverWait(self.driver, PATIENCE_SECONDS).until(lambda driver: driver.execute_script(f"return {condition}"))
+
+    def press(self, key: str) -> bool:
+        """Press one key, by selenium's name for it. Always true."""
+        ActionChains(self.driver).send_keys(getattr(Keys, key)).perform()
+        return True
+
+    def focused(self, what: str) -> str:
+        """Return a property of the element that has the focus."""
+        return str(self.script(f"return document.activeElement.{what}"))
+
+    def asked(self) -> list[str]:
+        """Return every address that was asked for since the last time, but for those that are no requests."""
+        entries = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
+        urls = [one["params"]["request"]["url"] for one in entries if one["method"] == "Network.requestWillBeSent"]
+        return [url for url in urls if urlsplit(url).scheme not in _QUIET]
+
+    def complaints(self) -> list[str]:
+        """Return what the console shows since the last time: errors of scripts, and what a policy has refused."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def violations(self) -> list[str]:
+        """Return what axe-core finds wrong with the page as it is."""
+        self.driver.execute_script(AXE_SCRIPT)
+        found = self.driver.execute_async_script("axe.run().then(arguments[0])")["violations"]
+        return [f"{each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}" for each in found]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Run Chromium until the block ends."""
+    options = Options()
+    for flag in _FLAGS:
+        options.add_argument(flag)
+    options.binary_location = shutil.which("chromium") or ""
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.set_script_timeout(PATIENCE_SECONDS)
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()
