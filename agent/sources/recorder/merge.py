@@ -1,6 +1,7 @@
 """Puts several recorders of one rank together: a rank that uses NCCL and Gloo keeps two, and tells them in two ways."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -38,6 +39,12 @@ def _key(record: Record) -> tuple[object, ...]:
     return group.name, group.description, record.collective_seq, record.p2p_seq, record.op_id, record.is_p2p
 
 
+def _whole_since(trace: Trace) -> int:
+    """Return since when no record is left out of a trace, 0 where none is."""
+    at = trace.whole_from
+    return 0 if at == 0 else trace.created_ns[at] if at < len(trace) else max(trace.created_ns, default=0) + 1
+
+
 class _Merger:
     def __init__(self, traces: Sequence[Trace]) -> None:
         self._traces = traces
@@ -60,6 +67,7 @@ class _Merger:
                 "origin": tuple(dict.fromkeys(origin for trace in self._traces for origin in trace.origin)),
                 "active_only": all(trace.active_only for trace in self._traces),
                 "truncated": any(trace.truncated for trace in self._traces),
+                "whole_from": bisect_left(columns["created_ns"], max(map(_whole_since, self._traces))),
                 "groups": tuple(self._groups),
                 "signatures": tuple(self._signatures),
                 "call_sites": tuple(self._sites),

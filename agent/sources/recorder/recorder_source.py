@@ -1,17 +1,18 @@
-"""The source `recorder`: the flight record of a rank, copied from its memory or asked of torch's worker server.
+"""The source `recorder`: the flight record of a rank, from wherever it can be had.
 
-Memory comes first: the rank need not answer, nobody must have prepared it, and the calls' stacks are there. The server
-is asked where memory cannot be read, and as well where all is asked for (`full`): then the two are compared, and what
-only one of them tells is put together. A server is there when our probe opened it (`unhang run`) or when the job did
-(TORCH_WORKER_SERVER_SOCKET). Which socket it is we take from what the rank itself listens on, never from a name in a
-shared folder.
+1. From its memory: the rank need not answer, nobody must have prepared it, and the calls' stacks are there.
+2. From torch's worker server, where memory cannot be read, and as well where all is asked for (`full`): then the two
+   are compared, and what only one of them tells is put together. A server is there when our probe opened it
+   (`unhang run`), when the job did (TORCH_WORKER_SERVER_SOCKET), or with `torch.distributed.debug`.
+3. From the file that PyTorch's watchdog has left, where neither tells anything.
+
+A server whose record is empty tells nothing of a rank whose recorder is off. The watchdog's pipe
+(TORCH_NCCL_DEBUG_INFO_PIPE_FILE) is left alone: what is written there makes the rank dump, which is no looking.
 """
 
 import os
-import re
+import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NoReturn
 
 from agent.deadline import Deadline
@@ -20,79 +21,78 @@ from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.sources.logs import own_pid
 from agent.sources.look_context import LookContext
+from agent.sources.recorder.debug_server import DebugServerFinder
+from agent.sources.recorder.dump_files import read_dump_file
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.record import ALL, NEWEST, copy_records
+from agent.sources.recorder.memory.recorder_object import HOW_TO_SWITCH_ON, SwitchedOff, switched_off_by
 from agent.sources.recorder.merge import compare, merge
 from agent.sources.recorder.probe_advice import why_no_server
 from agent.sources.recorder.process_groups import GroupTable, complete, parse_groups
-from agent.sources.recorder.worker_server import ask
+from agent.sources.recorder.record_bounds import bounded
+from agent.sources.recorder.server_record import ask_record
+from agent.sources.recorder.unix_server import UnixServer, find_unix_server
 from agent.sources.source import Answer, LookDepth
-from agent.tools.memory_budget import PARSED_BYTES, Memory, Receipt
+from agent.tools.memory_budget import Memory
 from agent.tools.ptrace_access import permission_advice
-from shared.errors import InvalidInput, NotPermitted, UnreadableDump
-from shared.formats.recorder.dump import parse_dump
-from shared.json_bounds import TooCostly, json_cost
+from shared.errors import InvalidInput, NotPermitted, UnhangError
 from shared.missing import Reason
-from shared.wire.trace import Origin, Trace
+from shared.wire.trace import Trace
 
 _SECONDS = 3.0
 _LARGEST_GROUPS_FILE = 4 * 1024 * 1024
-_MOST_RECORDS = 131_072
-_MOST_KEPT = 32 * 1024 * 1024
-"""Of memory, for the tables of one rank's record: 20,000 operations of which no two have the same shape."""
-_TABLES = {"groups", "signatures", "call_sites", "marks"}
 _STOPPED = "Tt"
 _HELD_SECONDS = 1.5
 """Longer than py-spy stops a process for, on a busy machine or with --native."""
 _AGAIN_SECONDS = 0.005
-# ffff8f2a: 00000002 00000000 00010000 0001 01 32109 /tmp/unhang-1000/4242.sock
-_LISTENING = re.compile(r"^\S+ \S+ \S+ 00010000 0001 01 +(\d+) (/\S{1,107})$", re.MULTILINE)
-_PROBE_SOCKET = re.compile(r"/.*/?unhang[\w-]*/(\d+)(?:-\d)?\.sock", re.ASCII)
-_HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
-"""On NCCL the first holds everything and the second only what is not finished; Gloo has the second alone."""
+_MOST_REMEMBERED = 1024
 
-
-@dataclass(frozen=True)
-class _Server:
-    """One worker server: where its socket lies, for the rank and for us."""
-
-    pid: int
-    uid: int
-    path: str
-    reach: str
+_Key = tuple[tuple[int, int], int]
+"""A process, and how many process groups it had."""
 
 
 class RecorderSource:
-    """Fills `recorder`."""
+    """Fills `recorder`, and `recorded_at_ns` of a record from a file."""
 
     name = "recorder"
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    def __init__(self, memory: Memory | None = None, *, locator: RecorderLocator | None = None) -> None:
         self._memory = memory or Memory()
-        self._locator = RecorderLocator()
+        self._locator = locator or RecorderLocator()
+        self._debug_servers = DebugServerFinder()
+        self._unix_servers: dict[_Key, UnixServer | None] = {}
+        self._lock = threading.Lock()
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
-        procfs = context.procfs
-        found = self._from_memory(rank, procfs, question, deadline)
-        server = _find_server(rank, procfs)
-        if server is None:
-            trace = found if isinstance(found, Trace) else _raise(found, procfs, rank)
-        else:
-            trace = self._with_server(found, server, rank, procfs, question, deadline)
-            with self._memory.parsing(deadline):
-                trace = complete(trace, _groups(server, procfs))
-        return {"recorder": trace if question.full else trace.windowed(question.window)}
+        found = self._from_memory(rank, context.procfs, question, deadline)
+        if isinstance(found, Trace) and not question.full:
+            trace = self._with_members(found, self._known_unix_server(rank, context.procfs, found), context, deadline)
+            return {"recorder": trace.windowed(question.window)}
+        written_ns = None
+        try:
+            trace = self._asked(found, rank, context, deadline)
+        except UnhangError as error:
+            dump = None if question.brief else self._from_file(error, rank, context.procfs, deadline)
+            if dump is None:
+                raise
+            trace, written_ns = dump
+        return {
+            "recorder": trace if question.full else trace.windowed(question.window),
+            **({} if written_ns is None else {"recorded_at_ns": written_ns}),
+        }
 
     def _from_memory(
         self, rank: Rank, procfs: ProcFs, question: LookDepth, deadline: Deadline
     ) -> Trace | Unavailable | NotPermitted:
         """Return what a rank's memory holds, or why that cannot be read."""
+        most, window = (ALL, None) if question.full else (NEWEST, question.window)
         try:
-            copied = copy_records(procfs, rank, self._locator, deadline, most=ALL if question.full else NEWEST)
+            copied = copy_records(procfs, rank, self._locator, deadline, most=most, window=window)
             with self._memory.parsing(deadline):
-                return merge([_bounded(record.trace()) for record in copied])
+                return merge([bounded(record.trace()) for record in copied])
+        except SwitchedOff:
+            return switched_off_by(rank.environment)
         except Unavailable as error:
             return error
         except NotPermitted:
@@ -100,49 +100,76 @@ class RecorderSource:
         except Gone as error:
             return Unavailable(Reason.GONE, str(error))
 
-    def _with_server(
-        self,
-        found: Trace | Unavailable | NotPermitted,
-        server: _Server,
-        rank: Rank,
-        procfs: ProcFs,
-        question: LookDepth,
-        deadline: Deadline,
+    def _asked(
+        self, found: Trace | Unavailable | NotPermitted, rank: Rank, context: LookContext, deadline: Deadline
     ) -> Trace:
-        """Ask the server where that is needed or wanted. Raises Unavailable where neither it nor memory tells."""
-        if isinstance(found, Trace) and not question.full:
-            return found
+        """Return what the rank's server tells, beside what memory does. Raises why neither tells anything."""
+        own = find_unix_server(rank, context.procfs)
+        server = own or self._debug_servers.find(rank, context, deadline)
+        if server is None:
+            return found if isinstance(found, Trace) else _raise(found, context.procfs, rank)
         try:
-            _wait_for_our_own_stop(rank, procfs, deadline)
-            told = self._ask_all(server, deadline.at_most(_SECONDS))
+            _wait_for_our_own_stop(rank, context.procfs, deadline)
+            told = ask_record(server, self._memory, deadline.at_most(_SECONDS))
         except Unavailable:
             if isinstance(found, Trace):
                 return found
             raise
-        return compare(found, told) if isinstance(found, Trace) else told
+        if isinstance(found, Trace):
+            told = compare(found, told)
+        elif not len(told) and not told.marks:
+            raise found if isinstance(found, SwitchedOff) else _nothing_recorded(found)
+        return self._with_members(told, own, context, deadline)
 
-    def _ask_all(self, server: _Server, deadline: Deadline) -> Trace:
-        """Ask every handler that the server has and put the answers together."""
-        with self._memory.receiving() as receipt:
-            names = _handlers(server, deadline, receipt)
-        known = [name for name in _HANDLERS if name in names]
-        if not known:
-            raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that answers")
-        return merge([self._ask_one(server, name, deadline) for name in known])
+    def _from_file(self, why: UnhangError, rank: Rank, procfs: ProcFs, deadline: Deadline) -> tuple[Trace, int] | None:
+        """Return the dump that the rank has left, if it did, where `why` nothing else tells. Raises Unavailable."""
+        if isinstance(why, SwitchedOff | Gone):
+            return None
+        try:
+            return read_dump_file(procfs, rank, self._memory, deadline)
+        except (Gone, NotPermitted):
+            return None
+        except Unavailable as error:
+            reason = why.reason if isinstance(why, Unavailable) else Reason.NOT_PERMITTED
+            raise Unavailable(reason, f"{why}; {error}") from error
 
-    def _ask_one(self, server: _Server, handler: str, deadline: Deadline) -> Trace:
-        with self._memory.receiving() as receipt:
-            body = _answer_of(server, handler, deadline, receipt)
-            with self._memory.parsing(deadline):
-                return _parse(body)
+    def _known_unix_server(self, rank: Rank, procfs: ProcFs, trace: Trace) -> UnixServer | None:
+        """Return a rank's server for the probe's list beside it, where the record leaves out members of a group.
+
+        Looked for once for each number of groups: all sockets of the node stand in one table.
+        """
+        if all(group.members is not None for group in trace.groups):
+            return None
+        key = rank.key, len(trace.groups)
+        with self._lock:
+            if key in self._unix_servers:
+                return self._unix_servers[key]
+        found = find_unix_server(rank, procfs)
+        with self._lock:
+            if len(self._unix_servers) >= _MOST_REMEMBERED:
+                self._unix_servers.clear()
+            self._unix_servers[key] = found
+        return found
+
+    def _with_members(self, trace: Trace, server: UnixServer | None, context: LookContext, deadline: Deadline) -> Trace:
+        """Fill in the members of groups from the list that our probe keeps."""
+        if server is None:
+            return trace
+        with self._memory.parsing(deadline):
+            return complete(trace, _groups(server, context.procfs))
 
 
 def _raise(why: Unavailable | NotPermitted, procfs: ProcFs, rank: Rank) -> NoReturn:
-    """Raise why a rank's memory was not read, with what could be done otherwise if that is not a matter of rights."""
-    if isinstance(why, NotPermitted):
+    """Raise why a rank's memory was not read, with what could be done otherwise if that is of any use."""
+    if isinstance(why, NotPermitted | SwitchedOff):
         raise why
     reason = Reason.NOT_ENABLED if why.reason in (Reason.NOT_FOUND, Reason.GONE) else why.reason
     raise Unavailable(reason, f"{why}; {why_no_server(procfs, rank)}")
+
+
+def _nothing_recorded(why: Unavailable | NotPermitted) -> Unavailable:
+    told = f"the worker server's flight record is empty: nothing was recorded yet, or the recorder is off ({why})"
+    return Unavailable(Reason.NOT_ENABLED, f"{told}; if it is off, {HOW_TO_SWITCH_ON}")
 
 
 def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> None:
@@ -154,73 +181,7 @@ def _wait_for_our_own_stop(rank: Rank, procfs: ProcFs, deadline: Deadline) -> No
         time.sleep(_AGAIN_SECONDS)
 
 
-def _find_server(rank: Rank, procfs: ProcFs) -> _Server | None:
-    """Return the server that a rank listens with; None where it has none, or where we may not see its descriptors."""
-    try:
-        return _listening_server(rank, procfs)
-    except NotPermitted:
-        return None
-
-
-def _listening_server(rank: Rank, procfs: ProcFs) -> _Server | None:
-    pid = rank.stat.pid
-    named = rank.environment.get("TORCH_WORKER_SERVER_SOCKET")
-    inner = own_pid(procfs, pid)
-    uid = int(procfs.fields(pid, "status").get("Uid", "0 0").split()[1])
-    for path in _listening_paths(procfs, pid):
-        probe = _PROBE_SOCKET.fullmatch(path)
-        if path == named or (probe is not None and int(probe[1]) == inner):
-            return _Server(pid, uid, path, procfs.path(pid, "root") + path)
-    return None
-
-
-def _listening_paths(procfs: ProcFs, pid: int) -> Iterator[str]:
-    """Iterate over the unix sockets in the file system that the process listens on."""
-    table = procfs.text(pid, "net/unix", most=8 * 1024 * 1024)
-    listening = {f"socket:[{inode}]": path for inode, path in _LISTENING.findall(table)}
-    for fd in procfs.fds(pid) if listening else ():
-        try:
-            path = listening.get(procfs.link(pid, f"fd/{fd}"))
-        except Gone:
-            continue
-        if path is not None:
-            yield path
-
-
-def _handlers(server: _Server, deadline: Deadline, receipt: Receipt) -> str:
-    request = "GET /handler/"
-    status, body = ask(server.reach, request, pid=server.pid, uid=server.uid, deadline=deadline, receipt=receipt)
-    return body[:65_536].decode(errors="replace") if status == 200 else "fr_trace_json"
-
-
-def _answer_of(server: _Server, handler: str, deadline: Deadline, receipt: Receipt) -> bytes:
-    request = f"POST /handler/{handler}"
-    status, body = ask(server.reach, request, pid=server.pid, uid=server.uid, deadline=deadline, receipt=receipt)
-    if status != 200:
-        raise Unavailable(Reason.UNREADABLE, f"the recorder answered {handler} with HTTP status {status}")
-    return body
-
-
-def _parse(body: bytes) -> Trace:
-    """Read a server's dump. Raises Unavailable, also where what it leaves would be too much to keep of one rank."""
-    try:
-        trace = parse_dump(body, most_bytes=PARSED_BYTES, most_records=_MOST_RECORDS)
-    except UnreadableDump as error:
-        reason = Reason.REFUSED if isinstance(error.__cause__, TooCostly) else Reason.UNREADABLE
-        raise Unavailable(reason, str(error)) from error
-    return _bounded(trace.model_copy(update={"origin": (Origin.WORKER_SERVER,)}))
-
-
-def _bounded(trace: Trace) -> Trace:
-    """Return a record whose tables are not too much to keep of one rank. Raises Unavailable of another."""
-    kept = json_cost(trace.model_dump_json(include=_TABLES).encode())
-    if kept > _MOST_KEPT:
-        told = f"groups, signatures and stacks that would take {kept} bytes of memory"
-        raise Unavailable(Reason.REFUSED, f"the recorder holds {told}; at most {_MOST_KEPT} are kept of a rank")
-    return trace
-
-
-def _groups(server: _Server, procfs: ProcFs) -> GroupTable:
+def _groups(server: UnixServer, procfs: ProcFs) -> GroupTable:
     """Read what our probe wrote down about process groups; nothing where it is not there or makes no sense."""
     path = server.path.removesuffix(".sock") + ".groups.json"
     try:

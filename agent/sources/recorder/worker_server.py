@@ -1,19 +1,19 @@
-"""Speaks HTTP to the worker server that torch opens in a rank, over its unix socket.
+"""Speaks HTTP to the worker server that torch opens in a rank.
 
 What answers there belongs to the job and may be slow, endless or made up: one deadline covers the whole
 exchange, the answer is bounded, and nothing is sent before the kernel has confirmed who listens.
 """
 
-import os
 import re
 import socket
-import struct
+from typing import Protocol
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
 from agent.tools.memory_budget import Receipt
 from shared.errors import quoted
 from shared.missing import Reason
+from shared.wire.trace import Origin
 
 LARGEST_ANSWER = 32 * 1024 * 1024
 """A flight record of 20,000 operations comes to 10 MB: torch leaves the stacks of the calls out of its JSON."""
@@ -23,44 +23,32 @@ _LENGTH = re.compile(rb"(?im)^content-length: *(\d{1,15})\r?$")
 _CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked\r?$")
 
 
-def ask(
-    path: str, request: str, *, pid: int, uid: int | None, deadline: Deadline, receipt: Receipt
-) -> tuple[int, bytes]:
-    """Send `GET /…` or `POST /…` to the socket at `path` of process `pid`; return status and body."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        try:
+class RankServer(Protocol):
+    """Where a rank's worker server listens."""
+
+    @property
+    def origin(self) -> Origin: ...
+
+    def connect(self, deadline: Deadline) -> socket.socket:
+        """Connect, and make sure that the rank listens there. Raises UnhangError or OSError."""
+        ...
+
+
+def ask(server: RankServer, request: str, *, deadline: Deadline, receipt: Receipt) -> tuple[int, bytes]:
+    """Send `GET /…` or `POST /…` and return status and body. Raises Unavailable, Gone or NotPermitted."""
+    try:
+        with server.connect(deadline) as channel:
             channel.settimeout(max(deadline.left(), 0.001))
-            _connect(channel, path)
-            _check_peer(channel, pid, uid)
             channel.sendall(
                 f"{request} HTTP/1.1\r\nHost: rank\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
             )
             return _receive(channel, deadline, receipt)
-        except TimeoutError as error:
-            raise Unavailable(
-                Reason.TIMED_OUT, f"the rank's worker server did not answer within {deadline.seconds:.1f} s"
-            ) from error
-        except OSError as error:
-            raise Unavailable(Reason.UNREACHABLE, f"the rank's worker server: {error.strerror or error}") from error
-
-
-def _connect(channel: socket.socket, path: str) -> None:
-    """Connect to a socket, however long its path is from here: an address holds 107 bytes, as many as the job's own."""
-    place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        channel.connect(f"/proc/self/fd/{place}")
-    finally:
-        os.close(place)
-
-
-def _check_peer(channel: socket.socket, pid: int, uid: int | None) -> None:
-    size = struct.calcsize("=iII")
-    found = struct.unpack("=iII", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    if found[0] != pid or (uid is not None and found[1] != uid):
+    except TimeoutError as error:
         raise Unavailable(
-            Reason.REFUSED,
-            f"process {found[0]} of uid {found[1]} listens on the socket of rank process {pid}",
-        )
+            Reason.TIMED_OUT, f"the rank's worker server did not answer within {deadline.seconds:.1f} s"
+        ) from error
+    except OSError as error:
+        raise Unavailable(Reason.UNREACHABLE, f"the rank's worker server: {error.strerror or error}") from error
 
 
 def _receive(channel: socket.socket, deadline: Deadline, receipt: Receipt) -> tuple[int, bytes]:

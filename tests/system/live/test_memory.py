@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.deadline import Deadline
+from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
@@ -16,8 +17,12 @@ from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader
 from agent.sources.recorder.memory.record import copy_records
 from agent.sources.recorder.merge import merge
-from agent.sources.recorder.recorder_source import RecorderSource, _find_server
+from agent.sources.recorder.recorder_source import RecorderSource
+from agent.sources.recorder.server_record import ask_record
+from agent.sources.recorder.unix_server import find_unix_server
 from agent.sources.source import LookDepth
+from agent.tools.memory_budget import Memory
+from shared.missing import Reason
 from shared.wire.trace import COLUMNS, Origin, State, Trace
 from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import until
@@ -36,9 +41,9 @@ def from_memory(pid: int) -> Trace:
 
 def from_server(pid: int) -> Trace:
     """Ask a rank's worker server for it."""
-    server = _find_server(rank_of(pid), ProcFs())
+    server = find_unix_server(rank_of(pid), ProcFs())
     assert server is not None
-    return RecorderSource()._ask_all(server, Deadline(60))
+    return ask_record(server, Memory(), Deadline(60))
 
 
 def marks_of(pid: int) -> dict[str, GroupMark]:
@@ -153,12 +158,24 @@ def test_job_that_runs(tmp_path: Path) -> None:
 def test_recorder_that_is_switched_off(tmp_path: Path) -> None:
     """The answer says with which variable it is switched on."""
     with Job("healthy", directory=tmp_path, ranks=2, forked=True) as job:
-        rank: Rank = rank_of(job.ranks[0])
-        with pytest.raises(Exception, match=r"switched off.*TORCH_FR_BUFFER_SIZE"):
+        rank: Rank = rank_of(job.ranks[0], TORCH_FR_BUFFER_SIZE="0")
+        with pytest.raises(Exception, match=r"switched off by TORCH_FR_BUFFER_SIZE=0; .* 2000$"):
             ask_source(RecorderSource(), rank)
         os.kill(rank.stat.pid, signal.SIGSTOP)
         with pytest.raises(Exception, match="switched off"):
             ask_source(RecorderSource(), rank)
+
+
+@pytest.mark.parametrize("variable", ["TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"])
+def test_server_of_a_recorder_that_is_switched_off(variable: str, tmp_path: Path) -> None:
+    """It answers with a record without operations, which tells nothing of the rank."""
+    with Job("healthy", directory=tmp_path, ranks=2, forked=True, probe=True, environment={variable: "0"}) as job:
+        pid = job.ranks[0]
+        assert len(from_server(pid)) == 0
+        for question in (LookDepth(), LookDepth(full=True)):
+            with pytest.raises(Unavailable, match="switched off") as caught:
+                ask_source(RecorderSource(), rank_of(pid), question, seconds=60)
+            assert caught.value.reason is Reason.NOT_ENABLED
 
 
 class NoSymbols(SymbolTables):

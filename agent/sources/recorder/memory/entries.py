@@ -112,6 +112,11 @@ class EntryReader:
             raise Unreadable("an operation whose name cannot be printed")
         return group, description, name
 
+    def operation(self, found: FoundEntry) -> str:
+        """Return the name of an entry's operation alone, printable or not. Raises as `copied` does."""
+        first, last = self._texts[-1]
+        return self._objects.text(*found.fields[first:last])
+
     def copied(self, found: FoundEntry) -> CopiedEntry:
         """Follow the pointers of an entry. Raises Unreadable, Gone, or Unavailable past a limit."""
         fields, objects = found.fields, self._objects

@@ -27,6 +27,7 @@ from agent.sources.recorder.memory.recorder_object import (
     read_members,
     read_statuses,
 )
+from agent.sources.recorder.memory.window import needed
 from shared.errors import UnreadableDump
 from shared.formats.recorder.dump import build_trace
 from shared.missing import Reason
@@ -51,7 +52,13 @@ class CopiedRecord(NamedTuple):
     members: dict[tuple[str, str], tuple[int, ...]]
     library: str
     is_cut: bool
-    """Does the recorder hold older entries that were not copied?"""
+    """Does the recorder hold entries that were not copied?"""
+
+    @property
+    def whole_from(self) -> int:
+        """The position from which no entry is left out: their numbers follow each other."""
+        numbers = [entry.plain.id for entry, _ in self.entries]
+        return next((at for at in range(len(numbers) - 1, 0, -1) if numbers[at - 1] != numbers[at] - 1), 0)
 
     def trace(self) -> Trace:
         """Take it apart as a dump is. Raises Unavailable."""
@@ -59,13 +66,25 @@ class CopiedRecord(NamedTuple):
             trace = build_trace(dump_of(self.entries, self.statuses, self.members, self.library))
         except UnreadableDump as error:
             raise Unavailable(Reason.UNREADABLE, str(error)) from error
-        return trace.model_copy(update={"origin": (Origin.MEMORY,), "truncated": trace.truncated or self.is_cut})
+        truncated = trace.truncated or self.is_cut
+        return trace.model_copy(
+            update={"origin": (Origin.MEMORY,), "truncated": truncated, "whole_from": self.whole_from}
+        )
 
 
 def copy_records(
-    procfs: ProcFs, rank: Rank, locator: RecorderLocator, deadline: Deadline, *, most: int = NEWEST
+    procfs: ProcFs,
+    rank: Rank,
+    locator: RecorderLocator,
+    deadline: Deadline,
+    *,
+    most: int = NEWEST,
+    window: int | None = None,
 ) -> list[CopiedRecord]:
-    """Copy up to `most` entries of each recorder of a rank. Raises Unavailable, Gone or NotPermitted."""
+    """Copy each recorder of a rank: of its newest `most` entries those that `window` needs (window.py), None for all.
+
+    Raises Unavailable, Gone or NotPermitted.
+    """
     pid, started = rank.stat.pid, rank.stat.start_ticks
     with open_memory(procfs, pid, deadline, start_ticks=started, most_bytes=_MOST_READ) as memory:
         where = locator.locate(procfs, rank, memory, deadline)
@@ -73,11 +92,16 @@ def copy_records(
         if not addresses:
             told = "PyTorch has not created a flight recorder in this rank: no process group has been used yet"
             raise Unavailable(Reason.NOT_FOUND, told)
-        return [copy_recorder(memory, address, where.layouts, where.python, most) for address in addresses]
+        return [copy_recorder(memory, address, where.layouts, where.python, most, window) for address in addresses]
 
 
 def copy_recorder(
-    memory: ProcessMemory, address: int, layouts: Sequence[Layout], python: str | None, most: int
+    memory: ProcessMemory,
+    address: int,
+    layouts: Sequence[Layout],
+    python: str | None,
+    most: int,
+    window: int | None = None,
 ) -> CopiedRecord:
     """Copy the recorder at `address`, of one of these layouts; what is torn is copied again.
 
@@ -86,7 +110,7 @@ def copy_recorder(
     layout = _fitting(memory, address, layouts)
     for left in reversed(range(_TRIES)):
         try:
-            return _copy_once(memory, address, layout, python, most)
+            return _copy_once(memory, address, layout, python, most, window)
         except Unreadable as error:
             if left == 0:
                 told = f"{error} (tried {_TRIES} times, because a rank that is writing looks like that for a moment)"
@@ -99,17 +123,19 @@ def _fitting(memory: ProcessMemory, address: int, layouts: Sequence[Layout]) -> 
     for layout in layouts[:-1]:
         try:
             header = read_header(memory, address, layout)
-            next(_entries(PagedMemory(memory, most_given=_MOST_GIVEN), header, layout, 1), None)
+            next(_entries(PagedMemory(memory, most_given=_MOST_GIVEN), header, layout, 1, None), None)
         except Unreadable:
             continue
         return layout
     return layouts[-1]
 
 
-def _copy_once(memory: ProcessMemory, address: int, layout: Layout, python: str | None, most: int) -> CopiedRecord:
+def _copy_once(
+    memory: ProcessMemory, address: int, layout: Layout, python: str | None, most: int, window: int | None
+) -> CopiedRecord:
     before = read_header(memory, address, layout)
     paged = PagedMemory(memory, most_given=_MOST_GIVEN)
-    entries = list(_entries(paged, before, layout, most))
+    entries = list(_entries(paged, before, layout, most, window))
     sites = CallSites(paged, layout, python)
     with_sites = [(entry, sites.of(entry.plain.traceback)) for entry in entries]
     statuses, members = read_statuses(paged, before, layout), read_members(paged, before, layout)
@@ -119,11 +145,14 @@ def _copy_once(memory: ProcessMemory, address: int, layout: Layout, python: str 
     return CopiedRecord(with_sites[: len(kept)][::-1], statuses, members, library, before.held > len(kept))
 
 
-def _entries(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: int) -> Iterator[CopiedEntry]:
+def _entries(
+    paged: PagedMemory, header: RecorderHeader, layout: Layout, most: int, window: int | None
+) -> Iterator[CopiedEntry]:
     """Iterate over entries, newest first, as far as they can be read: older ones may be overwritten just now."""
     reader = EntryReader(paged, layout)
     count = 0
-    for found in reader.newest_first(header, most):
+    newest = reader.newest_first(header, most)
+    for found in newest if window is None else needed(newest, reader, window):
         try:
             yield reader.copied(found)
         except Unreadable:

@@ -4,6 +4,7 @@ Source: torch/csrc/distributed/c10d/FlightRecorder.hpp. The entries are a vector
 `max_entries_` of them; `next_` is where the next one goes, `id_` its number, which `reset_epoch_` counts anew.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from agent.errors import Unavailable
@@ -21,6 +22,9 @@ HOW_TO_SWITCH_ON = (
     "(later ones; from 2.12 it is on by default)"
 )
 
+_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+"""PyTorch takes the first of these that is set."""
+
 
 class Implausible(Unreadable):
     """What lies there is no flight recorder of this layout, or is being changed just now."""
@@ -29,8 +33,16 @@ class Implausible(Unreadable):
 class SwitchedOff(Unavailable):
     """PyTorch has a recorder and writes nothing into it."""
 
-    def __init__(self) -> None:
-        super().__init__(Reason.NOT_ENABLED, f"PyTorch's flight recorder is switched off; {HOW_TO_SWITCH_ON}")
+    def __init__(self, advice: str = f"; {HOW_TO_SWITCH_ON}") -> None:
+        super().__init__(Reason.NOT_ENABLED, f"PyTorch's flight recorder is switched off{advice}")
+
+
+def switched_off_by(environment: Mapping[str, str]) -> SwitchedOff:
+    """Return what to say of a recorder that is off in a rank with these variables."""
+    name = next((name for name in _SIZES if name in environment), None)
+    if name is None or environment[name].strip() != "0":
+        return SwitchedOff()
+    return SwitchedOff(f" by {name}=0; remove that from the job's environment, or set it to 2000")
 
 
 class RecorderHeader(NamedTuple):

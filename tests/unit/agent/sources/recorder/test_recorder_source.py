@@ -18,6 +18,7 @@ from agent.proc.procfs import ProcFs
 from agent.sources.recorder.merge import compare, merge
 from agent.sources.recorder.process_groups import complete, parse_groups
 from agent.sources.recorder.recorder_source import RecorderSource
+from agent.sources.recorder.unix_server import UnixServer
 from agent.sources.recorder.worker_server import ask as ask_server
 from agent.sources.source import LookDepth
 from agent.tools.memory_budget import Memory
@@ -258,8 +259,9 @@ def test_socket_of_another_process_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path, fr_trace_json=dump()) as pid:
         path = str(tmp_path / "unhang-test" / f"{pid}.sock")
         for wrong_pid, wrong_uid in ((pid + 1, os.getuid()), (pid, os.getuid() + 1)):
+            server = UnixServer(wrong_pid, wrong_uid, path, path)
             with pytest.raises(Unavailable) as caught, Memory().receiving() as receipt:
-                ask_server(path, "GET /", pid=wrong_pid, uid=wrong_uid, deadline=Deadline(2), receipt=receipt)
+                ask_server(server, "GET /", deadline=Deadline(2), receipt=receipt)
             assert caught.value.reason is Reason.REFUSED
 
 

@@ -17,7 +17,7 @@ from agent.proc.memory.torch_layouts import Layout, read_layouts
 from agent.sources.recorder.memory.record import NEWEST, copy_recorder
 from shared.errors import UnhangError
 from shared.missing import Reason
-from shared.wire.trace import State, Trace
+from shared.wire.trace import Record, State, Trace
 from tests.build.processes.recorder_image import BASE, Operation, RecorderImage
 
 LAYOUTS = read_layouts().layouts
@@ -107,6 +107,53 @@ def test_newest_entries_alone() -> None:
     image, address = recorder(count=300)
     found = read(image, address, most=100)
     assert list(found.collective_seq) == list(range(201, 301))
+    assert found.truncated
+
+
+_PARTS = ("gloo:all_reduce", "nccl:all_reduce", "nccl:coalesced", "nccl:ALLGATHER_coalesced", "nccl:_broadcast_oop")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(_PARTS), st.integers(0, 1), st.integers(0, 1), st.booleans(), st.booleans()),
+        max_size=60,
+    ),
+    window=st.integers(1, 5),
+)
+def test_window_leaves_out_what_nothing_depends_on(rows: list[tuple[str, int, int, bool, bool]], window: int) -> None:
+    """Whatever stands before it, batches too: it is the whole record, cut afterwards."""
+    image, sequences, operations = RecorderImage(LATEST), [0, 0], list[Operation]()
+    for number, (name, pg_id, step, completed, retired) in enumerate(rows):
+        sequences[pg_id] += step
+        about = {"group": (str(pg_id), ""), "pg_id": pg_id, "name": name, "completed": completed, "retired": retired}
+        operations.append(Operation(number, sequence=sequences[pg_id], **about))
+    address = image.recorder(operations, statuses={0: (9, 9, 9)})
+    with image.memory() as memory:
+        whole = copy_recorder(memory, address, (LATEST,), None, NEWEST).trace()
+        some = copy_recorder(memory, address, (LATEST,), None, NEWEST, window).trace()
+    assert len(some) <= len(whole)
+    cut, again = whole.windowed(window), some.windowed(window)
+    assert [_told(record) for record in again.records()] == [_told(record) for record in cut.records()]
+    assert (again.active_only, again.truncated, again.marks) == (cut.active_only, cut.truncated, cut.marks)
+    assert again.whole_from == cut.whole_from
+
+
+def _told(record: Record) -> tuple[object, ...]:
+    return record._replace(position=0)
+
+
+def test_pointers_beyond_the_window_are_not_followed() -> None:
+    """An entry whose sizes lead nowhere is refused where it is read, and costs nothing where it is not needed."""
+    image = RecorderImage(LATEST)
+    operations = [Operation(n, sequence=n + 1) for n in range(20)]
+    address = image.recorder(operations)
+    entries = int.from_bytes(image.data[address - BASE + LATEST["recorder"].offset("entries_") :][:8], "little")
+    image.put(entries + LATEST["entry"].offset("sizes_"), struct.pack("<QII", 8, 4, 4))
+    assert len(read(image, address)) == 19
+    with image.memory() as memory:
+        found = copy_recorder(memory, address, (LATEST,), None, NEWEST, 4).trace()
+    assert list(found.collective_seq) == [17, 18, 19, 20]
     assert found.truncated
 
 

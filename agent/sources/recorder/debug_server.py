@@ -1,0 +1,146 @@
+"""The worker server that `torch.distributed.debug` has opened in a rank, on a TCP port of its own.
+
+The port is any that was free, and the job tells it only to its own store. To try the ports that a rank listens on is
+out of the question: a connection that NCCL or Gloo does not expect may end a job. So the server's object is looked for
+in the rank's memory, by the vtable of `c10d::control_plane::WorkerServer`, and in it the number of one of the ports
+that this rank listens on. Source: torch/csrc/distributed/c10d/control_plane/WorkerServer.hpp.
+
+Searching takes some tenths of a second, so that it is done only for a rank whose record cannot be had otherwise, and
+once for each set of ports that it listens on.
+"""
+
+import re
+import socket
+import struct
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.find.choose_ranks import Rank
+from agent.proc.memory.elf_symbols import find_vtable
+from agent.proc.memory.mappings import loaded_files, read_mappings, writable_data
+from agent.proc.memory.process_memory import ProcessMemory, open_memory
+from agent.proc.memory.search import search_words
+from agent.proc.procfs import ProcFs
+from agent.proc.socket_tables import Sockets
+from agent.sources.look_context import LookContext
+from agent.tools.netns import connect
+from shared.errors import NotPermitted
+from shared.missing import Reason
+from shared.server.addresses import Address
+from shared.wire.trace import Origin
+
+_LIBRARY = re.compile(r"libtorch_cpu\.so")
+_VTABLE = b"_ZTVN4c10d13control_plane12WorkerServerE"
+_OBJECT_BYTES = 2048
+"""More than the object has, which consists of an HTTP server, its thread and its port: 1,048 in PyTorch 2.13."""
+_MOST_OBJECTS = 64
+_MOST_BYTES = 2 * 1024 * 1024 * 1024
+_SEARCH_SECONDS = 2.0
+_MOST_REMEMBERED = 1024
+_SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
+# [::]:40123 0.0.0.0:40123 127.0.0.1:40123
+_ANYWHERE = {"[::]": "::1", "0.0.0.0": "127.0.0.1"}
+
+_Key = tuple[tuple[int, int], frozenset[int]]
+"""A process, and the inodes of the sockets with which it listens."""
+
+
+@dataclass(frozen=True)
+class DebugServer:
+    """One worker server: the one address, on the rank's network, at which this process alone listens."""
+
+    procfs: ProcFs
+    pid: int
+    address: Address
+    inode: int
+    origin: Origin = Origin.DEBUG_SERVER
+
+    def connect(self, deadline: Deadline) -> socket.socket:
+        """Connect to the rank (worker_server.RankServer); not where others share the port, who might answer."""
+        channel = connect(self.address, self.procfs, self.pid, deadline)
+        try:
+            listening = Sockets(self.procfs, self.pid).listening(self.address.port)
+            if set(listening) != {self.inode} or self.inode not in _own_sockets(self.procfs, self.pid):
+                told = f"port {self.address.port} of rank process {self.pid} is not, or not only, its own any more"
+                raise Unavailable(Reason.REFUSED, told)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+
+class DebugServerFinder:
+    """Finds such servers, and remembers them. Safe from many threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[_Key, DebugServer | None] = {}
+        self._lock = threading.Lock()
+
+    def find(self, rank: Rank, context: LookContext, deadline: Deadline) -> DebugServer | None:
+        """Return the server of a rank; None where it has none, or its memory may not be read. Raises Gone."""
+        with suppress(NotPermitted, Unavailable):
+            ports = _own_ports(context, rank.stat.pid)
+            key = rank.key, frozenset(inode for inode, _ in ports.values())
+            with self._lock:
+                if key in self._known:
+                    return self._known[key]
+            port = _port_in_memory(rank, context.procfs, frozenset(ports), deadline.at_most(_SEARCH_SECONDS))
+            found = None
+            if port is not None:
+                inode, host = ports[port]
+                found = DebugServer(context.procfs, rank.stat.pid, Address(_ANYWHERE.get(host, host), port), inode)
+            with self._lock:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[key] = found
+            return found
+        return None
+
+
+def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
+    """Return the TCP ports that a process alone listens on: port -> the socket's inode, and the host it is bound to."""
+    sockets = context.sockets(pid)
+    found = {}
+    for inode in _own_sockets(context.procfs, pid):
+        entry = sockets.get(inode)
+        if entry is not None and entry.state == "LISTEN" and entry.kind.startswith("tcp"):
+            host, _, port = entry.local.rpartition(":")
+            if len(sockets.listening(int(port))) == 1:
+                found[int(port)] = inode, host
+    return found
+
+
+def _own_sockets(procfs: ProcFs, pid: int) -> frozenset[int]:
+    found = set()
+    for fd in procfs.fds(pid):
+        with suppress(Gone):
+            match = _SOCKET.fullmatch(procfs.link(pid, f"fd/{fd}"))
+            found |= set() if match is None else {int(match[1])}
+    return frozenset(found)
+
+
+def _port_in_memory(rank: Rank, procfs: ProcFs, ports: frozenset[int], deadline: Deadline) -> int | None:
+    """Return the one of `ports` that a server's object holds; None for none, or several. Raises as open_memory does."""
+    if not ports:
+        return None
+    pid = rank.stat.pid
+    with open_memory(procfs, pid, deadline, start_ticks=rank.stat.start_ticks, most_bytes=_MOST_BYTES) as memory:
+        regions = read_mappings(procfs, pid)
+        vtables = (find_vtable(memory.read_some, library.base, _VTABLE) for library in loaded_files(regions, _LIBRARY))
+        wanted = [vtable for vtable in vtables if vtable is not None]
+        if not wanted:
+            return None
+        result = search_words(procfs, memory, writable_data(regions), wanted, most_found=_MOST_OBJECTS)
+        if not result.is_complete:
+            told = f"the memory of process {pid} was not searched for its worker server in time"
+            raise Unavailable(Reason.TIMED_OUT, told)
+        found = {port for word in result.found for port in _numbers(memory, word.address) & ports}
+    return found.pop() if len(found) == 1 else None
+
+
+def _numbers(memory: ProcessMemory, address: int) -> frozenset[int]:
+    data = memory.read_some(address, _OBJECT_BYTES)
+    return frozenset(struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4]))
