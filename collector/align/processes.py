@@ -10,10 +10,10 @@ from itertools import groupby
 
 from collector.align.expected import Expected
 from shared.answer.diagnosis import Conflict
-from shared.missing import Missing
+from shared.missing import Missing, Reason
 from shared.rank_sets import fold
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
-from shared.wire.trace import State, Trace
+from shared.wire.trace import Origin, State, Trace
 
 MOST_RANKS = 131_072
 """Ranks beyond this are left out: a job's own word may be hostile, and each rank costs memory here."""
@@ -22,9 +22,33 @@ MOST_RANKS = 131_072
 def sightings_of(snapshots: Sequence[NodeSnapshot], job: str | None) -> list[RankSnapshot]:
     """Return every look at a process that claims to be a rank of the job, by rank and from oldest to newest."""
     every = (rank for snapshot in snapshots for rank in snapshot.ranks if 0 <= rank.identity.rank < MOST_RANKS)
-    mine = [rank for rank in every if job is None or rank.identity.job in (job, None)]
+    mine = _without_outdated([rank for rank in every if job is None or rank.identity.job in (job, None)])
     tied = len(set(map(_order, mine))) < len(mine)
     return sorted(mine, key=_whole_order if tied else _order)
+
+
+def _without_outdated(sightings: list[RankSnapshot]) -> list[RankSnapshot]:
+    """Leave out what a watchdog wrote into a file before another rank issued more: the rank may have gone on, too."""
+    if not any(map(_is_from_file, sightings)):
+        return sightings
+    newest = max(newest_ns(sighting.recorder) for sighting in sightings)
+    return [
+        sighting.model_copy(update={"recorder": _OUTDATED})
+        if _is_from_file(sighting) and (sighting.recorded_at_ns or 0) < newest
+        else sighting
+        for sighting in sightings
+    ]
+
+
+_OUTDATED = Missing(
+    source="recorder",
+    reason=Reason.REFUSED,
+    detail="the file that its watchdog left was written before other ranks issued their last operations",
+)
+
+
+def _is_from_file(sighting: RankSnapshot) -> bool:
+    return isinstance(sighting.recorder, Trace) and Origin.DUMP_FILE in sighting.recorder.origin
 
 
 def impossible_ranks(snapshots: Sequence[NodeSnapshot], job: str | None) -> list[Conflict]:

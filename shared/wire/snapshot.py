@@ -221,7 +221,7 @@ class RankSnapshot(Value):
     identity: Identity
     looked_at_ns: int | None = Field(default=None, description="Unix nanoseconds on the node; None for bare files.")
     recorded_at_ns: int | None = Field(
-        default=None, description="When its flight record's file was written, Unix nanoseconds; bare files only."
+        default=None, description="When the file was written that its flight record is from, Unix nanoseconds."
     )
     process: Process | Missing
     stacks: Stacks | Missing

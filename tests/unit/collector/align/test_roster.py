@@ -11,7 +11,7 @@ from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
-from shared.wire.trace import LastIssued, Marks
+from shared.wire.trace import LastIssued, Marks, Origin, Trace
 from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 WAITING = {rank: Seen() for rank in range(4)}
@@ -171,3 +171,37 @@ def test_an_exception_in_the_jobs_common_log_tells_why_a_rank_has_ended() -> Non
     finding = diagnose(looks, Expected(job="sim")).findings[0]
     assert finding.cause == "exception"
     assert any(evidence.kind == "log" and evidence.line == line for evidence in finding.evidence)
+
+
+def from_file(snapshots: list[NodeSnapshot], rank: int, written_ns: int) -> list[NodeSnapshot]:
+    """The looks as they are when the record of `rank` is from a file that was written then."""
+    return [
+        s.model_copy(
+            update={
+                "ranks": tuple(
+                    r.model_copy(
+                        update={
+                            "recorder": r.recorder.model_copy(update={"origin": (Origin.DUMP_FILE,)}),
+                            "recorded_at_ns": written_ns,
+                        }
+                    )
+                    if r.identity.rank == rank and isinstance(r.recorder, Trace)
+                    else r
+                    for r in s.ranks
+                )
+            }
+        )
+        for s in snapshots
+    ]
+
+
+def test_file_of_a_watchdog_that_is_older_than_what_others_issued_tells_nothing() -> None:
+    """Its rank may have gone on since; one that was written later is as good as any record."""
+    looks = live_looks(waiting_for(2), WAITING)
+    newest = max(max(r.recorder.created_ns) for s in looks for r in s.ranks if isinstance(r.recorder, Trace))
+    old, new = (
+        account_for_ranks(from_file(looks, 2, newest + later), Expected()).ranks for later in (-1, 600_000_000_000)
+    )
+    assert {rank for rank, view in old.items() if view.trace is None} == {2}
+    assert {rank for rank, view in new.items() if view.trace is None} == set()
+    assert diagnose(tuple(from_file(looks, 2, newest - 1)), Expected()).coverage.with_trace == 3
