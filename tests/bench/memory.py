@@ -17,9 +17,12 @@ from statistics import median
 from agent.deadline import Deadline
 from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
+from agent.sources.look_context import LookContext
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
 from agent.sources.recorder.memory.record import copy_records
+from agent.sources.recorder.recorder_source import RecorderSource
+from agent.sources.source import LookDepth
 from tests.bench.jobs import a_job
 from tests.build.processes.processes import find
 
@@ -47,11 +50,21 @@ def _rows(ranks: list[Rank]) -> dict[str, str]:
     begun = time.thread_time()
     copies = [_milliseconds(partial(_whole, procfs, ranks[n % RANKS], locator)) for n in range(TIMES)]
     busy = 1000 * (time.thread_time() - begun) / TIMES
+    source, context = RecorderSource(locator=locator), LookContext(procfs, "here")
+    for rank in ranks:
+        source.look(rank, context, LookDepth(), Deadline(60))
+    begun = time.thread_time()
+    looks = [
+        _milliseconds(partial(source.look, ranks[n % RANKS], context, LookDepth(), Deadline(60))) for n in range(TIMES)
+    ]
+    looking = 1000 * (time.thread_time() - begun) / TIMES
     return {
         "first record of a build of PyTorch, with the search for its symbol": f"{first:.0f} ms",
         f"marks of {RANKS} ranks, median of {TIMES} (budget 10 ms)": f"{median(marks):.1f} ms",
         f"record of {OPERATIONS} operations with call sites, median (budget 50 ms)": f"{median(copies):.0f} ms",
-        "of that the agent's own processor time": f"{busy:.0f} ms",
+        "the agent's own processor time for that": f"{busy:.0f} ms",
+        "the same rank in a plain look, which needs the last 64 of each group, median": f"{median(looks):.0f} ms",
+        "the agent's own processor time for a plain look": f"{looking:.0f} ms",
     }
 
 

@@ -18,7 +18,7 @@ def test_ray_train(tmp_path: Path) -> None:
     """The training loop runs in a thread; the main thread of a worker waits for Ray."""
     python = python_with("ray[train]")
     with launched((python, str(PROGRAMS / "ray_train.py")), tmp_path, env=RAY) as job:
-        assert_found_and_named(job, stacks_tell=False)  # without records its wait counted as 0.1 s
+        assert_found_and_named(job)
 
 
 def test_hugging_face_trainer(tmp_path: Path) -> None:

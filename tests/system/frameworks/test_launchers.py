@@ -24,8 +24,8 @@ NOBODY = 65_534
 PLAIN = str(PROGRAMS / "plain.py")
 
 
-def assert_found_and_named(job: Launched, *, name: str | None = None, stacks_tell: bool = True) -> None:
-    """Its ranks are found as they are, under one name; the sleeper is named, if `stacks_tell` by stacks alone, too."""
+def assert_found_and_named(job: Launched, *, name: str | None = None) -> None:
+    """Its ranks are found as they are, under one name; the sleeper is named, by stacks alone, too."""
     found = job.found()
     pids = {number: own_pid(ProcFs(), rank.stat.pid) for number, rank in found.items()}
     assert pids == dict(job.pids), job.output.read_text(errors="replace")
@@ -34,8 +34,7 @@ def assert_found_and_named(job: Launched, *, name: str | None = None, stacks_tel
     assert seen is not None and name in (None, seen)
     swept = judged(seen)
     assert_named(swept.diagnosis)
-    if stacks_tell:
-        assert_named(without_records(swept))
+    assert_named(without_records(swept))
     recorded = [rank for node in swept.snapshots for rank in node.ranks if isinstance(rank.recorder, Trace)]
     assert recorded, "nothing had a flight record"
 
