@@ -6,7 +6,9 @@
    is the fork of a process that could not be searched yet. Parents come before their children.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
-4. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
+4. Whoever hosts the store of a group that was found is its rank 0, also while it waits for others and has no process
+   group yet (store_hosts.py).
+5. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
    A process that has left its group remains the rank that it was.
 """
 
@@ -19,6 +21,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
+from agent.find.store_hosts import find_store_hosts
 from agent.find.torch_groups import TorchGroup, find_world, is_still_there
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
@@ -60,18 +63,20 @@ class GroupSearch:
         self._forbidden: dict[Key, Stat] = {}
         self._unfinished: dict[Key, Stat] = {}
         self._forked_from: dict[Key, Key] = {}
+        self._parents: dict[Key, int] = {}
+        self._hosts: dict[Key, TorchGroup] = {}
         self._blocked: frozenset[Key] = frozenset()
         self.reading: Key | None = None
 
     @property
     def groups(self) -> Mapping[Key, TorchGroup]:
-        """The group of each process that has one, by process id and start."""
-        return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
+        """The group of each process that has one, or hosts its store, by process id and start."""
+        return dict(self._hosts) | self._found()
 
     def without(self, key: Key) -> "GroupSearch":
         """Return a search that knows what this one knows and avoids one more, in which a thread is stuck."""
         heir = GroupSearch(self._procfs, self._avoided | {key})
-        heir._known, heir._forbidden = dict(self._known), dict(self._forbidden)
+        heir._known, heir._forbidden, heir._hosts = dict(self._known), dict(self._forbidden), dict(self._hosts)
         return heir
 
     def due(self, listing: Listing, lister: Lister) -> list[Stat]:
@@ -83,6 +88,9 @@ class GroupSearch:
         if not self._procfs.is_real:
             return []
         self._forked_from = dict(_forks(listing))
+        self._parents = {_key(stat): stat.parent_pid for stat in listing.stats.values()}
+        stores = {group.store for group in self._found().values()}
+        self._hosts = {key: host for key, host in self._hosts.items() if key in living and host.store in stores}
         self._blocked = frozenset(_key(stat) for stat in listing.stats.values() if stat.state == "D")
         found = [
             stat
@@ -111,6 +119,11 @@ class GroupSearch:
             finally:
                 self.reading = None
             self._unfinished.pop(_key(stat), None)
+        found = self._found()
+        self._hosts = find_store_hosts(self._procfs, found, self._known.keys() - found.keys(), self._parents)
+
+    def _found(self) -> dict[Key, TorchGroup]:
+        return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
 
     def missing(self, listing: Listing) -> tuple[Missing, ...]:
         """Tell of processes of which it is not known whether they are ranks."""

@@ -45,6 +45,18 @@ time.sleep(600)
 """
 """Like `mp.spawn`: the rank is an argument, and the launcher has PyTorch loaded, too."""
 
+_WAITING = """
+host, port, hosts_store = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "launcher"
+if hosts_store:
+    store = dist.TCPStore(host, port, world_size=3, is_master=True, wait_for_workers=False)
+for rank in (1,) if hosts_store else (0, 1):
+    if not os.fork():
+        dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=rank, world_size=3)
+print("ready", flush=True)
+time.sleep(600)
+"""
+"""Rank 2 never comes, and where the launcher hosts the store rank 0 does not either."""
+
 _LONE = """
 print("ready", flush=True)
 for line in sys.stdin:
@@ -103,6 +115,24 @@ def test_ranks_that_no_variable_names(env: dict[str, str]) -> None:
         assert {rank.stat.parent_pid for rank in ranks.values()} == {launcher.pid}
         assert [len(rank.children) for rank in ranks.values()] == [2, 2]
         assert all(rank.identity.launcher is None for rank in ranks.values())
+
+
+def waiting_at(node: Node, job: str, count: int) -> dict[int, Rank]:
+    """Return the ranks of a job once so many are found, in this search and the next."""
+    until(lambda: found_by(node, job), lambda found: len(found) >= count)
+    return found_by(node, job)
+
+
+@pytest.mark.parametrize(("hosting", "expected"), [("rank 0", {0, 1}), ("launcher", {1})])
+def test_ranks_that_wait_for_one_that_does_not_come(hosting: str, expected: set[int]) -> None:
+    """Rank 0 has no process group yet: it is who hosts the store of the others, unless that is their launcher."""
+    job = f"{HERE}:{free_port()}"
+    command = (sys.executable, "-c", _IMPORTS + _WAITING, *job.split(":"), hosting)
+    with running(command=command, env={}) as launcher:
+        ranks = waiting_at(here(), job, len(expected))
+        assert ranks.keys() == expected
+        assert {rank.stat.parent_pid for rank in ranks.values()} == {launcher.pid}
+        assert {rank.identity.world_size for rank in ranks.values()} == {3}
 
 
 def test_rank_that_joins_one_group_after_another(tmp_path: Path) -> None:
