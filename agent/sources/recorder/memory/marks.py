@@ -18,7 +18,7 @@ from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.memory.torch_layouts import Layout
 from agent.proc.procfs import ProcFs
-from agent.sources.recorder.memory.entries import EntryReader
+from agent.sources.recorder.memory.entries import EntryReader, FoundEntry
 from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
 from agent.sources.recorder.memory.recorder_object import RecorderHeader, Status, read_header, read_statuses
 from shared.missing import Reason
@@ -114,17 +114,14 @@ def _newest(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: in
     Raises Unreadable.
     """
     reader = EntryReader(paged, layout)
-    found: dict[int, GroupMark] = {}
-    seen = 0
-    for entry in reader.newest_first(header, most):
-        seen += 1
-        if entry.plain.pg_id not in found:
-            name, description, operation = (text[:_MOST_TEXT] for text in reader.names(entry))
-            issued = entry.plain.collective_seq or None
-            found[entry.plain.pg_id] = GroupMark(
-                name, description, issued, None, None, operation, entry.plain.created_ns
-            )
-    return found, seen
+    entries, seen = reader.newest_of_groups(header, most)
+    return {entry.plain.pg_id: _mark(reader, entry) for entry in entries}, seen
+
+
+def _mark(reader: EntryReader, entry: FoundEntry) -> GroupMark:
+    name, description, operation = (text[:_MOST_TEXT] for text in reader.names(entry))
+    issued = entry.plain.collective_seq or None
+    return GroupMark(name, description, issued, None, None, operation, entry.plain.created_ns)
 
 
 def _merged(newest: dict[int, GroupMark], statuses: dict[int, Status]) -> list[GroupMark]:
