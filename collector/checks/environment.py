@@ -98,7 +98,7 @@ SETTINGS: tuple[Setting, ...] = (
         ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
         lambda _, value: value == "0",
         "without a flight record a hang can be suspected from stacks, but seldom proven",
-        "set it to 2000, or start with `unhang run --`",
+        "set it to 2000; `unhang run --` leaves it as it is",
         of_nccl=False,
         untraced=True,
     ),

@@ -80,24 +80,26 @@ class DebugServerFinder:
         self._lock = threading.Lock()
 
     def find(self, rank: Rank, context: LookContext, deadline: Deadline) -> DebugServer | None:
-        """Return the server of a rank; None where it has none, or its memory may not be read. Raises Gone."""
-        with suppress(NotPermitted, Unavailable):
+        """Return the server of a rank; None where it has none, or it was not found in time. Raises Gone."""
+        try:
             ports = _own_ports(context, rank.stat.pid)
-            key = rank.key, frozenset(inode for inode, _ in ports.values())
-            with self._lock:
-                if key in self._known:
-                    return self._known[key]
+        except NotPermitted:
+            return None
+        key = rank.key, frozenset(inode for inode, _ in ports.values())
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        found = None
+        with suppress(NotPermitted, Unavailable):
             port = _port_in_memory(rank, context.procfs, frozenset(ports), deadline.at_most(_SEARCH_SECONDS))
-            found = None
             if port is not None:
                 inode, host = ports[port]
                 found = DebugServer(context.procfs, rank.stat.pid, Address(_ANYWHERE.get(host, host), port), inode)
-            with self._lock:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[key] = found
-            return found
-        return None
+        with self._lock:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = found
+        return found
 
 
 def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
@@ -134,9 +136,6 @@ def _port_in_memory(rank: Rank, procfs: ProcFs, ports: frozenset[int], deadline:
         if not wanted:
             return None
         result = search_words(procfs, memory, writable_data(regions), wanted, most_found=_MOST_OBJECTS)
-        if not result.is_complete:
-            told = f"the memory of process {pid} was not searched for its worker server in time"
-            raise Unavailable(Reason.TIMED_OUT, told)
         found = {port for word in result.found for port in _numbers(memory, word.address) & ports}
     return found.pop() if len(found) == 1 else None
 

@@ -24,7 +24,7 @@ from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.record_bounds import bounded
 from agent.tools.memory_budget import PARSED_BYTES, Memory
-from shared.errors import NotPermitted, UnreadableDump
+from shared.errors import InvalidInput, NotPermitted, UnreadableDump
 from shared.formats.recorder.dump import parse_dump
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.json_bounds import load_json
@@ -115,7 +115,7 @@ def _require_writer(procfs: ProcFs, rank: Rank, path: str, data: bytes, deadline
 def _threads(data: bytes) -> Iterator[int]:
     try:
         dump: Any = load_plain(data) if data[:1] == b"\x80" else load_json(data, most_bytes=PARSED_BYTES)
-    except (UnreadableDump, ValueError, RecursionError):
+    except (UnreadableDump, InvalidInput, ValueError, RecursionError):
         return
     entries = dump.get("entries") if isinstance(dump, dict) else None
     for entry in entries if isinstance(entries, list) else ():

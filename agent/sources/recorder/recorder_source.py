@@ -3,7 +3,7 @@
 1. From its memory: the rank need not answer, nobody must have prepared it, and the calls' stacks are there.
 2. From torch's worker server, where memory cannot be read, and as well where all is asked for (`full`): then the two
    are compared, and what only one of them tells is put together. A server is there when our probe opened it
-   (`unhang run`), when the job did (TORCH_WORKER_SERVER_SOCKET), or with `torch.distributed.debug`.
+   (`unhang run`), when the job did (TORCH_WORKER_SERVER_SOCKET), or with `torch.distributed.debug` (not in surveys).
 3. From the file that PyTorch's watchdog has left, where neither tells anything.
 
 A server whose record is empty tells nothing of a rank whose recorder is off. The watchdog's pipe
@@ -71,7 +71,7 @@ class RecorderSource:
             return {"recorder": trace.windowed(question.window)}
         written_ns = None
         try:
-            trace = self._asked(found, rank, context, deadline)
+            trace = self._asked(found, rank, context, question, deadline)
         except UnhangError as error:
             dump = None if question.brief else self._from_file(error, rank, context.procfs, deadline)
             if dump is None:
@@ -101,11 +101,16 @@ class RecorderSource:
             return Unavailable(Reason.GONE, str(error))
 
     def _asked(
-        self, found: Trace | Unavailable | NotPermitted, rank: Rank, context: LookContext, deadline: Deadline
+        self,
+        found: Trace | Unavailable | NotPermitted,
+        rank: Rank,
+        context: LookContext,
+        question: LookDepth,
+        deadline: Deadline,
     ) -> Trace:
         """Return what the rank's server tells, beside what memory does. Raises why neither tells anything."""
         own = find_unix_server(rank, context.procfs)
-        server = own or self._debug_servers.find(rank, context, deadline)
+        server = own or (None if question.brief else self._debug_servers.find(rank, context, deadline))
         if server is None:
             return found if isinstance(found, Trace) else _raise(found, context.procfs, rank)
         try:
