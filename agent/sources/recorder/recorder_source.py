@@ -13,6 +13,7 @@ A server whose record is empty tells nothing of a rank whose recorder is off. Th
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from agent.deadline import Deadline
@@ -24,6 +25,7 @@ from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.recorder.debug_server import DebugServerFinder
 from agent.sources.recorder.dump_files import read_dump_file
+from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.record import ALL, NEWEST, copy_records
 from agent.sources.recorder.memory.recorder_object import HOW_TO_SWITCH_ON, SwitchedOff, switched_off_by
@@ -46,6 +48,7 @@ _STOPPED = "Tt"
 _HELD_SECONDS = 1.5
 """Longer than py-spy stops a process for, on a busy machine or with --native."""
 _AGAIN_SECONDS = 0.005
+_SEARCH_SECONDS = 1.0
 _MOST_REMEMBERED = 1024
 
 _Key = tuple[tuple[int, int], int]
@@ -61,13 +64,13 @@ class RecorderSource:
         self._memory = memory or Memory()
         self._locator = locator or RecorderLocator()
         self._debug_servers = DebugServerFinder()
-        self._unix_servers: dict[_Key, UnixServer | None] = {}
+        self._members: dict[_Key, GroupTable] = {}
         self._lock = threading.Lock()
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         found = self._from_memory(rank, context.procfs, question, deadline)
         if isinstance(found, Trace) and not question.full:
-            trace = self._with_members(found, self._known_unix_server(rank, context.procfs, found), context, deadline)
+            trace = complete(found, self._known_members(rank, context.procfs, found, deadline))
             return {"recorder": trace.windowed(question.window)}
         written_ns = None
         try:
@@ -112,7 +115,9 @@ class RecorderSource:
         own = find_unix_server(rank, context.procfs)
         server = own or (None if question.brief else self._debug_servers.find(rank, context, deadline))
         if server is None:
-            return found if isinstance(found, Trace) else _raise(found, context.procfs, rank)
+            if isinstance(found, Trace):
+                return complete(found, self._known_members(rank, context.procfs, found, deadline))
+            _raise(found, context.procfs, rank)
         try:
             _wait_for_our_own_stop(rank, context.procfs, deadline)
             told = ask_record(server, self._memory, deadline.at_most(_SECONDS))
@@ -124,7 +129,7 @@ class RecorderSource:
             told = compare(found, told)
         elif not len(told) and not told.marks:
             raise found if isinstance(found, SwitchedOff) else _nothing_recorded(found)
-        return self._with_members(told, own, context, deadline)
+        return complete(told, self._known_members(rank, context.procfs, told, deadline))
 
     def _from_file(self, why: UnhangError, rank: Rank, procfs: ProcFs, deadline: Deadline) -> tuple[Trace, int] | None:
         """Return the dump that the rank has left, if it did, where `why` nothing else tells. Raises Unavailable."""
@@ -138,30 +143,33 @@ class RecorderSource:
             reason = why.reason if isinstance(why, Unavailable) else Reason.NOT_PERMITTED
             raise Unavailable(reason, f"{why}; {error}") from error
 
-    def _known_unix_server(self, rank: Rank, procfs: ProcFs, trace: Trace) -> UnixServer | None:
-        """Return a rank's server for the probe's list beside it, where the record leaves out members of a group.
+    def _known_members(self, rank: Rank, procfs: ProcFs, trace: Trace, deadline: Deadline) -> GroupTable:
+        """Return the members of groups of which a record does not say them: from our probe's list, or from memory.
 
         Looked for once for each number of groups: all sockets of the node stand in one table.
         """
-        if all(group.members is not None for group in trace.groups):
-            return None
+        wanted = frozenset((group.name, group.description) for group in trace.groups if group.members is None)
         key = rank.key, len(trace.groups)
         with self._lock:
-            if key in self._unix_servers:
-                return self._unix_servers[key]
-        found = find_unix_server(rank, procfs)
+            if not wanted or key in self._members:
+                return self._members.get(key, {})
+        found = self._listed_members(rank, procfs, deadline)
+        if not wanted <= found.keys():
+            with suppress(Unavailable, NotPermitted):
+                limit = deadline.at_most(_SEARCH_SECONDS)
+                found = find_members(procfs, rank, self._locator, wanted - found.keys(), limit) | found
         with self._lock:
-            if len(self._unix_servers) >= _MOST_REMEMBERED:
-                self._unix_servers.clear()
-            self._unix_servers[key] = found
+            if len(self._members) >= _MOST_REMEMBERED:
+                self._members.clear()
+            self._members[key] = found
         return found
 
-    def _with_members(self, trace: Trace, server: UnixServer | None, context: LookContext, deadline: Deadline) -> Trace:
-        """Fill in the members of groups from the list that our probe keeps."""
+    def _listed_members(self, rank: Rank, procfs: ProcFs, deadline: Deadline) -> GroupTable:
+        server = find_unix_server(rank, procfs)
         if server is None:
-            return trace
+            return {}
         with self._memory.parsing(deadline):
-            return complete(trace, _groups(server, context.procfs))
+            return _groups(server, procfs)
 
 
 def _raise(why: Unavailable | NotPermitted, procfs: ProcFs, rank: Rank) -> NoReturn:
