@@ -48,7 +48,8 @@ _STOPPED = "Tt"
 _HELD_SECONDS = 1.5
 """Longer than py-spy stops a process for, on a busy machine or with --native."""
 _AGAIN_SECONDS = 0.005
-_SEARCH_SECONDS = 1.0
+_SEARCH_SECONDS = 1.5
+_MOST_TRIES = 3
 _MOST_REMEMBERED = 1024
 
 _Key = tuple[tuple[int, int], int]
@@ -64,7 +65,7 @@ class RecorderSource:
         self._memory = memory or Memory()
         self._locator = locator or RecorderLocator()
         self._debug_servers = DebugServerFinder()
-        self._members: dict[_Key, GroupTable] = {}
+        self._members: dict[_Key, tuple[GroupTable, int]] = {}
         self._lock = threading.Lock()
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
@@ -146,14 +147,15 @@ class RecorderSource:
     def _known_members(self, rank: Rank, procfs: ProcFs, trace: Trace, deadline: Deadline) -> GroupTable:
         """Return the members of groups of which a record does not say them: from our probe's list, or from memory.
 
-        Looked for once for each number of groups: all sockets of the node stand in one table.
+        Looked for a few times at most for each number of groups: all sockets of the node stand in one table.
         """
         wanted = frozenset((group.name, group.description) for group in trace.groups if group.members is None)
         key = rank.key, len(trace.groups)
         with self._lock:
-            if not wanted or key in self._members:
-                return self._members.get(key, {})
-        found = self._listed_members(rank, procfs, deadline)
+            found, tries = self._members.get(key, ({}, 0))
+        if wanted <= found.keys() or tries >= _MOST_TRIES:
+            return found
+        found = found | self._listed_members(rank, procfs, deadline)
         if not wanted <= found.keys():
             with suppress(Unavailable, NotPermitted):
                 limit = deadline.at_most(_SEARCH_SECONDS)
@@ -161,7 +163,7 @@ class RecorderSource:
         with self._lock:
             if len(self._members) >= _MOST_REMEMBERED:
                 self._members.clear()
-            self._members[key] = found
+            self._members[key] = found, tries + 1
         return found
 
     def _listed_members(self, rank: Rank, procfs: ProcFs, deadline: Deadline) -> GroupTable:

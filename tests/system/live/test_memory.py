@@ -13,6 +13,7 @@ from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
+from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader
 from agent.sources.recorder.memory.record import copy_records
@@ -103,6 +104,20 @@ def test_source_reads_memory_first(hung: Job) -> None:
     assert full.contradiction == ""
     assert "0-3" in [group.members for group in plain.groups]
     assert len(full) == len(from_memory(rank.stat.pid))
+
+
+def test_members_are_those_that_the_probe_has_listed(hung: Job) -> None:
+    """Of every group, the world too, in whose objects the ranks stand; of a rank that is somebody else, none."""
+    for number, pid in hung.ranks.items():
+        plain = rank_of(pid)
+        rank = plain._replace(identity=plain.identity.model_copy(update={"rank": number, "world_size": 4}))
+        table = RecorderSource()._listed_members(rank, ProcFs(), Deadline(60))
+        names = frozenset((group.name, group.description) for group in from_memory(pid).groups)
+        assert len(names) == 2
+        listed = {name: members for name, members in table.items() if name in names}
+        assert find_members(ProcFs(), rank, LOCATOR, names, Deadline(60)) == listed
+        other = plain._replace(identity=plain.identity.model_copy(update={"rank": number + 4, "world_size": 8}))
+        assert find_members(ProcFs(), other, LOCATOR, names, Deadline(60)) == {}
 
 
 def test_marks(hung: Job) -> None:
