@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from shared.formats.kernel_lines import read_kernel_line
+from shared.formats.kernel_lines import read_kernel_frame, read_kernel_line
 from shared.formats.kernel_repeats import KernelRecord
 from shared.formats.logs.timestamps import moment_of
 from shared.missing import Missing, Reason
@@ -54,6 +54,8 @@ _DMESG = re.compile(
 )
 # 4,1234,98765432,-;NVRM: Xid (PCI:0000:3b:00): 79, …                                  what was copied from /dev/kmsg
 _KMSG = re.compile(r"(?P<facility>\d{1,5}),\d{1,20},(?P<micros>\d{1,20}),[^;]{0,200};(?P<text>.*)")
+# [09:10~11:40] NVRM: Xid …        what people write in front of a line that they keep, or nothing at all
+_KEPT = re.compile(r"(?:\[[^\]\n]{1,40}\] {0,8})?(?P<text>.*)")
 # rtc_cmos 00:01: setting system clock to 2026-03-04T05:06:07 UTC (1772600767)
 # audit: type=1400 audit(1700000000.123:45): apparmor="STATUS" …
 _ANCHOR = re.compile(
@@ -90,7 +92,9 @@ def is_kernel_log(head: str) -> bool:
     if any(match["program"] == "kernel" for match in syslog):
         return len(syslog) >= _ENOUGH * len(lines)
     alone = [line for line in lines if _KMSG.match(line) or _DMESG.match(line)]
-    return bool(lines) and not syslog and len(alone) >= _ENOUGH * len(lines)
+    if not lines or syslog:
+        return False
+    return len(alone) >= _ENOUGH * len(lines) or read_kernel_line(_without_stamp(lines[0])) is not None
 
 
 def read_kernel_text(name: str, data: bytes) -> KernelText:
@@ -125,11 +129,19 @@ def _line(line: str) -> KernelLine | None:
         own = int(match["facility"]) >> 3 == 0
         return KernelLine(None, None, int(match["micros"]) / 1e6, match["text"]) if own else None
     match = _DMESG.match(line)
-    if match is None or match["facility"] not in (None, "kern"):
+    if match is None:
+        text = _without_stamp(line)
+        return KernelLine(None, None, None, text) if read_kernel_line(text) or read_kernel_frame(text) else None
+    if match["facility"] not in (None, "kern"):
         return None
     stamp = _stamp(match["day"])
     at = _of_iso(match["iso"]) if stamp == "" else moment_of(f"{match['year']}-{stamp}", written_at=0.0)
     return KernelLine(None, at, _number(match["boot"]), match["text"])
+
+
+def _without_stamp(line: str) -> str:
+    match = _KEPT.match(line)
+    return line if match is None else match["text"]
 
 
 def _of_syslog(match: re.Match[str]) -> KernelLine | None:
@@ -169,6 +181,9 @@ def with_kernel_logs(
     `written_at`: Unix seconds that no line is younger than, for stamps without a year.
     """
     nodes = {snapshot.host for snapshot in snapshots if snapshot.host is not None}
+    if not nodes:
+        telling = [text for text in texts if text.tells]
+        return (*snapshots, *_without_nodes(telling, written_at)), [_nameless(text.name, nodes) for text in telling]
     records: dict[str, KernelRecord] = defaultdict(KernelRecord)
     since: dict[str, float | None] = {}
     missing: list[Missing] = []
@@ -192,6 +207,15 @@ def with_kernel_logs(
         if host not in own
     }
     return tuple(_with_events(snapshot, told) for snapshot in snapshots), missing
+
+
+def _without_nodes(texts: Iterable[KernelText], written_at: float) -> Iterable[NodeSnapshot]:
+    """What kernel logs tell by themselves, where no snapshot knows a node."""
+    records: dict[str | None, KernelRecord] = defaultdict(KernelRecord)
+    for line in (line for text in texts for line in text.lines):
+        records[line.host].take_line(line.text, _dated(line, written_at).at)
+    for host, record in list(records.items())[:_MOST_NODES]:
+        yield NodeSnapshot(host=host, live=False, kernel_events=KernelEvents(events=record.events))
 
 
 def _with_events(snapshot: NodeSnapshot, told: Mapping[str, KernelEvents]) -> NodeSnapshot:

@@ -12,7 +12,6 @@ The names of files change nothing but those ranks, their order on disk changes n
 """
 
 import hashlib
-import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -44,14 +43,15 @@ from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION
 from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
+from shared.formats.pyspy_processes import lines_beside, parse_pyspy_processes
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
-from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pyspy_text
+from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
 from shared.value import Value
 from shared.wire.ras import RasNetwork
-from shared.wire.snapshot import NodeSnapshot
+from shared.wire.snapshot import NodeSnapshot, StrayStacks
 from shared.wire.stacks import Stacks
 from shared.wire.trace import Trace
 
@@ -59,10 +59,9 @@ _MOST_MISSING = 1000
 _AGAIN_NS = 10 * 1_000_000_000
 """Equal reports in text, which have no time, are two if their files are so far apart. Copies are made sooner."""
 _MOST_LOOKS = 1000
+_MOST_STRAYS = 4096
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For one snapshot while it is read: sixty megabytes of flight records."""
-# Process 4242: python train.py
-_PROCESS = re.compile(r"^(?=Process \d{1,10}: )", re.MULTILINE)
 _LOOK_BEGINS = b'{"schema_version":'
 
 _T = TypeVar("_T", bound=Value)
@@ -122,6 +121,7 @@ class _Reading:
         self._stacks: list[tuple[str, Stacks]] = []
         self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
+        self._strays: list[StrayStacks] = []
         self._kernel: list[KernelText] = []
         self._asked_ns: dict[bytes, int] = {}
         self._missing: list[Missing] = []
@@ -177,6 +177,9 @@ class _Reading:
         merged, left_out = merge_bares(snapshots, bares, unowned)
         merged = with_world_size(merged) if logs_only else merged
         merged = with_ras(merged, tuple(self._ras.values()))
+        if self._strays:
+            strays = tuple(self._strays[:_MOST_STRAYS])
+            merged = (*merged, NodeSnapshot(host=None, live=False, strays=strays))
         manifest = self._manifests[0] if len(self._manifests) == 1 else None
         missing = _cut([*self._missing, *kernel_missing, *older, *left_out])
         return Recorded(merged, missing, manifest, files_read(self._taken, merged))
@@ -201,6 +204,7 @@ class _Reading:
             rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
             if rank is None:
                 self._unnamed(name, "its name should contain the rank, as in stacks_rank_3.json")
+                self._strays.append(StrayStacks(file=name, stacks=stacks))
             else:
                 bares[rank].stacks[name] = stacks
         return bares
@@ -232,6 +236,9 @@ class _Reading:
                 self._stacks.append((name, parse_faulthandler(part)))
         else:
             self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
+        beside = lines_beside(found.data.decode("utf-8", "replace")) if found.kind is FileKind.PYSPY_TEXT else []
+        if beside:
+            self._keep_log(found.name, "\n".join(beside).encode() + b"\n")
 
     def _add_ras(self, found: FoundFile) -> None:
         report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
@@ -296,8 +303,7 @@ def _parse_stacks(found: FoundFile) -> list[Stacks]:
     if found.kind is FileKind.PYSPY_JSON:
         stacks = parse_pyspy_json(found.data, native=False, paused=True)
         return [stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})]
-    text = found.data.decode("utf-8", "replace")
-    return [parse_pyspy_text(one) for one in _PROCESS.split(text) if one.strip()]
+    return parse_pyspy_processes(found.data.decode("utf-8", "replace"))
 
 
 def _after_report(data: bytes) -> bytes:

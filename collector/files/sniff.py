@@ -56,6 +56,9 @@ _RAS_TEXT = re.compile(
     re.DOTALL,
 )
 
+#     all_reduce (torch/distributed/distributed_c10d.py:3252), kept without the line of its thread
+_PYTHON_FRAME = re.compile(r"[ \t]{2,}[^\s(]{1,500} \([^\s()]{1,1000}\.py:\d{1,9}\)\s*")
+_MOST_FRAMES_LOOKED_AT = 100
 _HEAD_OF_PASTE = 2000
 _MOST_ABOVE = 3
 """Lines above a report that do not hide it."""
@@ -102,7 +105,7 @@ def _kind_of_text(text: str) -> FileKind:
         return FileKind.PYSPY_JSON if {"frames", "thread_id"} & keys else FileKind.UNKNOWN_JSON
     if _FAULTHANDLER.match(text):
         return FileKind.FAULTHANDLER
-    if _PYSPY_TEXT.match(text):
+    if any(_PYSPY_TEXT.match(text, at) for at in _first_lines(text)) or _is_of_frames(text):
         return FileKind.PYSPY_TEXT
     if any(_RAS_TEXT.match(text, at) for at in _first_lines(text)):
         return FileKind.RAS
@@ -113,6 +116,13 @@ def _first_lines(text: str) -> Iterator[int]:
     """Where the first lines begin that hold anything: people write a word of their own above what they paste."""
     lines = re.finditer(r"^(?=.*\S)", text[:_HEAD_OF_PASTE], re.MULTILINE)
     return (line.start() for line in islice(lines, _MOST_ABOVE))
+
+
+def _is_of_frames(text: str) -> bool:
+    """Are most lines Python frames as py-spy prints them?"""
+    lines = list(islice((line for line in text.split("\n") if line.strip()), _MOST_FRAMES_LOOKED_AT))
+    frames = sum(_PYTHON_FRAME.fullmatch(line[:2000]) is not None for line in lines)
+    return frames > 1 and frames > len(lines) / 2
 
 
 def _kind_of_object(text: str) -> FileKind:

@@ -33,6 +33,7 @@ from collector.judge.logs.job_failures import opinions_by_failures
 from collector.judge.logs.nccl_calls import opinions_by_calls
 from collector.judge.logs.own_failures import opinions_by_own_words
 from collector.judge.logs.rendezvous import opinions_by_rendezvous
+from collector.judge.logs.unlike_sizes import opinions_by_sizes
 from collector.judge.logs.vote import Opinion, Witness
 from collector.judge.logs.watchdog import opinions_by_counters
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
@@ -106,6 +107,7 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
         *opinions_by_failures(statements, observations, aftermath),
         *opinions_by_counters(statements, membership),
         *opinions_by_fingerprints(statements, membership),
+        *opinions_by_sizes(statements),
         *opinions_by_calls(statements, observations.roster.world_size),
         *opinions_by_reports(statements, membership),
         *opinions_by_own_words(statements, observations),

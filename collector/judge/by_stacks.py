@@ -207,7 +207,7 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     Nor does another operation where there are such groups, or may be; nor a backward pass that is at work.
     """
     found = places(waiting, observations)
-    everybodys = all(map(_takes_all, (observations.activities[rank] for rank in waiting)))
+    everybodys = all(map(takes_all, (observations.activities[rank] for rank in waiting)))
     if len(found) != 2 or not everybodys or not is_majority(len(found[1][1]), len(waiting)):
         return None
     (theirs, odd), (usual, largest) = found
@@ -231,7 +231,8 @@ def _may_compute(rank: int, observations: Observations) -> bool:
     return observations.doing(rank) is Doing.WORK and observations.motion.by_rank.get(rank) is Motion.BUSY
 
 
-def _takes_all(activity: Activity) -> bool:
+def takes_all(activity: Activity) -> bool:
+    """Is it in an operation that every member of its group takes part in, and alike?"""
     return _is_symmetric(activity) or waits_for_everybody(activity)
 
 

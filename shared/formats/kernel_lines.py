@@ -56,6 +56,13 @@ KERNEL_MATCHERS = (
         "NVRM: GPU ",
         rf"NVRM: GPU {_PCI}: (?:GPU has fallen off the bus|RmInitAdapter failed)",
     ),
+    # NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus and is not …
+    #              NVRM: fallen off the bus and is not responding to commands.           the same, on three lines
+    _row(
+        KernelEventKind.GPU_DRIVER,
+        "fallen off the bus and is not",
+        rf"NVRM: (?:The NVIDIA GPU {_PCI} .{{0,80}})?(?:has )?fallen off the bus and is not responding",
+    ),
     # NVRM: nvCheckOkFailedNoLog: Check failed: NVLink fabric state cached by the driver is out of sync […] (0x00000087)
     _row(KernelEventKind.GPU_DRIVER, "NVLink fabric state", r"NVRM: .{0,80}NVLink fabric state .{0,60}out of sync"),
     # NVRM: knvlinkSendInbandData_IMPL: Failed to send inband data: 0

@@ -19,14 +19,15 @@ _MOST_BYTES = 192 * 1024 * 1024
 _MOST_LINES = 1_000_000
 MOST_THREADS = 4096
 DEEPEST_STACK = 1024
+_MOST_BARE = 8 * DEEPEST_STACK
 """Of a deeper stack the outermost and the innermost half are kept."""
 LONGEST_NAME = 500
 """pybind11 makes function names of kilobytes; more than this does not help a reader."""
 
 # Thread 4242 (idle): "MainThread"        Thread 0x7F31C0A1 (active+gil): "Thread-3 (_pin_memory_loop)"
-_PYSPY_THREAD = re.compile(r'Thread (0x[0-9A-Fa-f]+|\d+)(?:\.\d+)? \(([a-z+ ]{1,40})\)(?:: "(.{0,300})")?\s*')
+PYSPY_THREAD = re.compile(r'Thread (0x[0-9A-Fa-f]+|\d+)(?:\.\d+)? \(([a-z+ ]{1,40})\)(?:: "(.{0,300})")?\s*')
 #     all_reduce (torch/distributed/distributed_c10d.py:3252)        read (libc.so.6)
-_PYSPY_FRAME = re.compile(r"\s{2,}(\S.{0,2000}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*")
+PYSPY_FRAME = re.compile(r"\s{2,}(\S.{0,2000}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*")
 # Process 4242: python train.py
 _PYSPY_PROCESS = re.compile(r"Process (\d{1,10}): .*")
 # Thread 0x00007f4217091b80 (most recent call first):
@@ -66,9 +67,9 @@ def parse_pyspy_json(data: bytes, *, native: bool, paused: bool) -> Stacks:
 
 
 def parse_pyspy_text(text: str) -> Stacks:
-    """Read what `py-spy dump` prints for people."""
+    """Read what `py-spy dump` prints for people; frames without any thread are the main thread's."""
     table, threads = StackTable(), []
-    for header, body in _sections(text, _PYSPY_THREAD):
+    for header, body in _sections(text, PYSPY_THREAD):
         frames = [f for f in (_text_frame(line) for line in body) if f is not None]
         state = header[2]
         threads.append(
@@ -80,6 +81,8 @@ def parse_pyspy_text(text: str) -> Stacks:
                 frames=_indices(frames, table),
             )
         )
+    if not threads and (bare := [f for f in map(_text_frame, text[:LARGEST_DUMP].split("\n")) if f is not None]):
+        threads = [Thread(name="MainThread", frames=_indices(bare[:_MOST_BARE], table))]
     if not threads:
         raise UnreadableDump(f"no thread in what should be a py-spy dump: {quoted(text)}")
     process = next((m for m in map(_PYSPY_PROCESS.fullmatch, text[:10_000].splitlines()) if m), None)
@@ -198,7 +201,7 @@ def _sections(text: str, header: re.Pattern[str]) -> Iterator[tuple[re.Match[str
 
 
 def _text_frame(line: str) -> Frame | None:
-    match = _PYSPY_FRAME.fullmatch(line) if len(line) < 4000 else None
+    match = PYSPY_FRAME.fullmatch(line) if len(line) < 4000 else None
     if match is None:
         return None
     file = match[2]

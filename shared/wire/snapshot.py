@@ -271,6 +271,13 @@ class Exited(Value):
     )
 
 
+class StrayStacks(Value):
+    """Stacks of a process whose rank nothing tells."""
+
+    file: str = Field(description="The name of the file that holds them.")
+    stacks: Stacks
+
+
 class NodeSnapshot(Value):
     """One node at one moment."""
 
@@ -293,6 +300,9 @@ class NodeSnapshot(Value):
     ras: RasLook | None = Field(
         default=None,
         description="What NCCL RAS reports about the jobs here; None: no rank has it, or it was not asked.",
+    )
+    strays: tuple[StrayStacks, ...] = Field(
+        default=(), description="Stacks of processes whose rank nothing tells; files only."
     )
     logs: Logs | None = Field(
         default=None, description="Log files shared by several ranks, such as a job's combined output; files only."

@@ -185,7 +185,7 @@ def waits_for_thread(seen: Activity) -> bool:
     return bool(seen.frames) and WAITS_FOR_THREAD.search(seen.frames[-1].file) is not None
 
 
-def activity_of_thread(stacks: Stacks, thread: Thread) -> Activity:
+def activity_of_thread(stacks: Stacks, thread: Thread | None) -> Activity:
     """Return what any one thread is doing, by its Python frames alone."""
     return _at_home(_thread_activity(stacks, thread, None))
 

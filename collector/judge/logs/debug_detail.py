@@ -36,7 +36,25 @@ def opinions_by_fingerprints(statements: Statements, membership: Membership) -> 
     others = {int(e.fields["other_rank"]): e for e in own.values() if "other_rank" in e.fields}
     hearsay = {place: event for place, event in others.items() if place not in own}
     sides = _sides({p: _facts(e) for p, e in own.items()}, {p: _facts(e, "other_") for p, e in hearsay.items()})
-    return [_opinion(sides, own, hearsay, speakers, membership)] if len(sides) > 1 else []
+    if len(sides) > 1:
+        return [_opinion(sides, own, hearsay, speakers, membership)]
+    return [_one_sided(*each) for each in lines[:1] if "inconsistent" in each[1].text]
+
+
+def _one_sided(rank: int | None, event: LogEvent) -> Opinion:
+    """torch to 1.12 tells what the rank itself ran, and not from which one that differs."""
+    op = event.fields.get("op", "another operation")
+    return Opinion(
+        witness=Witness.FINGERPRINTS,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=(),
+        victims=(),
+        said=f"the ranks' operations differ: group rank {event.fields['rank']} ran {op}",
+        evidence=(line_of(event, rank),),
+        cause=Cause.USER_CODE,
+        op=event.fields.get("op"),
+        remarks=("the line does not tell what the others ran: theirs does",),
+    )
 
 
 def _facts(event: LogEvent, side: str = "") -> _Facts:

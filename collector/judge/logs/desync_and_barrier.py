@@ -17,6 +17,13 @@ from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _Said = tuple[int | None, LogEvent]
+_WATCHDOG = "the desync report of the watchdog"
+_REPORTERS = (
+    ("[missing ranks: ", "Horovod's stall check"),
+    ("Missing ranks:", "Horovod's stall check"),
+    ("/task:", "JAX's coordination service"),
+    ("missing ranks", "the desync report of torchfrtrace"),
+)
 
 
 def opinions_by_reports(statements: Statements, membership: Membership) -> list[Opinion]:
@@ -48,8 +55,8 @@ def _desync(statements: Statements, membership: Membership) -> Opinion | None:
     culprits = membership.translate(named, {}) if 0 < len(named) <= max(1, len(joined)) else None
     victims = membership.translate(sorted(joined), {}) or ()
     number = "" if sequence is None else f" #{sequence}"
-    reporter = "torchfrtrace" if all("missing ranks" in event.text for _, event in lines) else "the watchdog"
-    told = f"did not join collective{number}, according to the desync report of {reporter}"
+    reporter = next((who for part, who in _REPORTERS if all(part in event.text for _, event in lines)), _WATCHDOG)
+    told = f"did not join collective{number}, according to {reporter}"
     return Opinion(
         witness=Witness.COUNTERS,
         kind=Kind.RANK_NOT_JOINED,

@@ -3,13 +3,15 @@
 1. What a process or a node does not survive speaks for itself: a signal, memory run out, a node that Slurm lost.
    Neither an abort counts, with which a watchdog ends a victim, nor a termination, with which a launcher ends the rest.
 2. Whatever else fails is a fault only where others waited or lost it.
-3. What stands behind a wait that lasted until its timeout is a consequence. The first failure that is left counts, a
+3. A launcher that ends the rest kills who does not end in time: in torchelastic's table such a death is told some
+   while after the first one.
+4. What stands behind a wait that lasted until its timeout is a consequence. The first failure that is left counts, a
    lost node before all.
 
 The rank is named where torchelastic's table tells it for a signal. Otherwise the process or the node is told.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
@@ -17,6 +19,7 @@ from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
 from collector.judge.logs.vote import Opinion, Witness, line_of
 from shared.answer.words import Cause, Kind
+from shared.formats.logs.timestamps import seconds_between
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -24,14 +27,17 @@ _Said = tuple[int | None, LogEvent]
 _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
 _TABLE_LINES = 5
+_LAUNCHER_WAITS_SECONDS = 10.0
+"""A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
 
 
 def opinions_by_failures(statements: Statements, observations: Observations, aftermath: Aftermath) -> list[Opinion]:
     """Return the first failure of a process that no rank's own log tells; of a live job, processes are looked at."""
     if observations.roster.live:
         return []
-    told = [said for said in statements.all() if not aftermath.holds(said[1])]  # 3
-    ended = [said for said in told if _is_end(said[1])]
+    told = [said for said in statements.all() if not aftermath.holds(said[1])]  # 4
+    killed = _killed_by_launcher([event for _, event in told])  # 3
+    ended = [said for said in told if _is_end(said[1]) and id(said[1]) not in killed]
     lost = [said for said in ended if _is_lost_node(said[1])]
     failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if is_missed(statements) else []
     first = next(iter(lost or ended or failed), None)
@@ -60,11 +66,33 @@ def _is_end(event: LogEvent) -> bool:
         return False
     if "exit_code" in fields:
         return fields["exit_code"].startswith("-") and fields["exit_code"] not in _CONSEQUENCES
+    if "died" in fields:
+        return True
     if "signal" in fields:
         return "pid" in fields and fields["signal"] not in _CONSEQUENCES
     if "tasks" in fields:
         return not any(word in fields.get("what", "") for word in ("Aborted", "Terminated", "Cancelled"))
     return _is_lost_node(event) or "terminated" in fields or "Segmentation fault" in fields.get("what", "")
+
+
+def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
+    """Ends in torchelastic's tables that came long after the first, by identity."""
+    by_file: dict[str, list[LogEvent]] = {}
+    for event in events:
+        by_file.setdefault(event.path, []).append(event)
+    killed: set[int] = set()
+    for told in by_file.values():
+        told.sort(key=lambda event: event.number)
+        seen: dict[int, str] = {}
+        stamp, at = "", -_TABLE_LINES
+        for event in told:
+            if "seen_ended" in event.fields:
+                stamp, at = event.fields["seen_ended"].replace("_", " "), event.number
+            elif event.number - at <= _TABLE_LINES and event.fields.keys() & {"exit_code", "signal"}:
+                seen[id(event)] = stamp
+        first = min(seen.values(), default="")
+        killed |= {one for one, when in seen.items() if (seconds_between(first, when) or 0.0) > _LAUNCHER_WAITS_SECONDS}
+    return killed
 
 
 def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: Statements) -> Opinion:
@@ -112,7 +140,9 @@ def _who(event: LogEvent, named: tuple[int, ...]) -> str:
         several = "s" if not fields["tasks"].isdecimal() else ""
         return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
     pid = fields.get("pid") or fields.get("writer_pid")
-    host = fields.get("writer_host")
+    host = fields.get("died_on") or fields.get("writer_host")
+    if "worker" in fields:
+        return f"worker {fields['worker']}"
     process = f"process {pid}" if pid else "a process whose rank the lines do not tell"
     return f"{process} on {host}" if host else process
 
@@ -123,6 +153,8 @@ def _what(event: LogEvent) -> str:
         return "failed, by Slurm's account"
     if event.kind is EventKind.OUT_OF_MEMORY:
         return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
+    if "died" in fields:
+        return "died, by the account of the framework that ran it"
     if "tasks" in fields:
         return f"ended: {fields.get('what', '')[:80]}"
     if "exit_code" in fields or "signal" in fields:

@@ -114,6 +114,8 @@ def cause_of_failure(event: LogEvent) -> Cause:
     """Return why a process failed. What its program asks of the device wrongly is no fault of the device."""
     if "out of memory" in event.text.lower():
         return Cause.OOM
+    if "died" in event.fields:
+        return Cause.UNKNOWN
     if event.kind is EventKind.DEVICE_ERROR and _OF_THE_PROGRAM.search(event.fields.get("what", "")):
         return Cause.USER_CODE
     if event.kind is EventKind.EXCEPTION and _STORAGE.search(event.text):

@@ -13,10 +13,16 @@ _Said = tuple[int | None, LogEvent]
 def opinions_by_rendezvous(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what store and rendezvous lines say."""
     lines = list(statements.of_kind(EventKind.RENDEZVOUS))
-    unconnected = [(rank, event) for rank, event in lines if "client socket" in event.text and "peer" in event.fields]
+    unconnected = [
+        (rank, event)
+        for rank, event in lines
+        if "peer" in event.fields and ("client socket" in event.text or "unresolved" in event.fields)
+    ]
     found = [_unpublished(lines, statements, membership), _incomplete(lines, unconnected)]
     if not any(found):
         found += [_unconnected(unconnected), _never_listened(lines)]
+    if not any(found):
+        found += [_key_awaited(lines)]
     return [opinion for opinion in found if opinion is not None]
 
 
@@ -47,10 +53,13 @@ def _unpublished(lines: list[_Said], statements: Statements, membership: Members
 def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
     """A start that timed out with fewer, or with more, than were expected.
 
-    Where all who came are those who say so, the others are the ones who did not come.
+    Where all who came are those who say so, the others are the ones who did not come. Nor has it timed out yet where
+    one of them says again that it waits, and nobody has come since.
     """
-    timed_out = [(rank, event) for rank, event in lines if "imed out" in event.text]
-    counts = [(rank, event) for rank, event in timed_out if {"joined", "expected"} <= event.fields.keys()]
+    told = [(rank, event) for rank, event in lines if {"joined", "expected"} <= event.fields.keys()]
+    counts = [(rank, event) for rank, event in told if "imed out" in event.text]
+    over = bool(counts)
+    counts = counts or _still_waiting(told)
     if not counts:
         return None
     rank, event = counts[-1]
@@ -62,6 +71,7 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
     missing = tuple(sorted(set(range(expected)) - came)) if known else ()
     too_many = ("more arrived than belong to it: a store left from an earlier start, or a job started twice",)
     who = f": {ranks_in_words(missing)} did not" if missing else ""
+    when = "before it timed out" if over else "so far"
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
@@ -69,11 +79,42 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
         victims=tuple(
             sorted(({who for who, _ in counts if who is not None} | (came if known else set())) - {*missing})
         ),
-        said=f"the job did not start: {joined} of {expected} arrived at the rendezvous before it timed out{who}"
+        said=f"the job did not start: {joined} of {expected} arrived at the rendezvous {when}{who}"
         + "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
         evidence=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),
         cause=Cause.RENDEZVOUS,
         remarks=too_many if joined > expected else () if missing else (_UNTOLD,),
+    )
+
+
+def _still_waiting(told: list[_Said]) -> list[_Said]:
+    """The last lines of a barrier at which somebody waits for the same count as before; empty where nobody does."""
+    if not told:
+        return []
+    last = told[-1][1].fields
+    alike = ("key", "joined", "expected")
+    same = [said for said in told if [said[1].fields.get(x) for x in alike] == [last.get(x) for x in alike]]
+    waiters = [event.fields.get("waiter") for _, event in same]
+    return same if None not in waiters and len(set(waiters)) < len(waiters) else []
+
+
+def _key_awaited(lines: list[_Said]) -> Opinion | None:
+    """Who waited for a key that nobody has written: the line does not say who should have."""
+    told = [(rank, event) for rank, event in lines if "wait timeout" in event.text and "waited_ms" in event.fields]
+    if not told:
+        return None
+    ranks = tuple(sorted({rank for rank, _ in told if rank is not None}))
+    who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
+    waited = int(told[0][1].fields["waited_ms"]) / 1000
+    return Opinion(
+        witness=Witness.STORE,
+        kind=Kind.RANK_NOT_JOINED,
+        culprits=(),
+        victims=ranks,
+        said=f"{who} waited {waited:.0f} s for a key in the store that another rank writes, in vain",
+        evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
+        cause=Cause.RENDEZVOUS,
+        remarks=("the line does not say for which rank: that of the one who did not come is not here or silent",),
     )
 
 

@@ -17,7 +17,7 @@ _BY_CAUSE = {
     Cause.DEBUGGER: "remove the breakpoint from the code, or attach to its terminal and continue",
     Cause.OOM: "give the node or cgroup more memory, or make the rank use less",
     Cause.EXCEPTION: "fix the exception; the other ranks do not see it and keep waiting",
-    Cause.NETWORK: "check the host it talks to",
+    Cause.NETWORK: "check its network adapter and the host it talks to",
     Cause.COMPILE: "wait for the compilation, or clear a stale lock in its cache",
     Cause.GIL: "find the extension that holds the GIL",
 }

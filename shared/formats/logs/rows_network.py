@@ -32,6 +32,12 @@ CONNECTIONS = (
         r"Got completion from peer (?P<peer>\S{1,80})\s{1,30}with (?:error |status=(?:\w{1,40}\()?)(?P<status>\d{1,6})"
         r"(?:.{0,300}?hca (?P<interface>\w{1,40}))?",
     ),
+    # transport/net_ib.cu:788 NCCL WARN NET/IB : Got completion with error 4, opcode 1, len 42, vendor err 81   to NCCL 2.9
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Got completion with error",
+        r"(?P<transport>NET/IB) : Got completion with (?P<type>error (?P<status>\d{1,6}))",
+    ),
     # socketProgress: Connection closed by remote peer node7.example<40123>      NCCL 2.16 on; before `Net : Connec…`
     row(
         EventKind.TRANSPORT_ERROR,
@@ -110,11 +116,12 @@ CONNECTIONS = (
         r"\(world_size=(?P<expected>\d{1,9}), worker_count=(?P<joined>\d{1,9})",
     ),
     # DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.           torch 2.2 on
+    # DistStoreError: Timed out after 601 seconds waiting for workers. 3/4 workers joined.           its first builds
     row(
         EventKind.RENDEZVOUS,
-        "waiting for clients",
-        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds waiting for clients\. "
-        r"(?P<joined>\d{1,9})/(?P<expected>\d{1,9}) clients",
+        " seconds waiting for ",
+        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds waiting for (?:clients|workers)\. "
+        r"(?P<joined>\d{1,9})/(?P<expected>\d{1,9}) (?:clients|workers)",
     ),
     # The client socket has timed out after 60000ms while trying to connect to (node1.example, 29500).
     row(
@@ -122,6 +129,12 @@ CONNECTIONS = (
         "client socket has timed out",
         r"client socket has timed out after (?P<waited_ms>\d{1,12})ms\s{1,30}while trying to connect to "
         r"\((?P<peer>[^,)]{1,255}, \d{1,5})\)",
+    ),
+    # The IPv6 network addresses of (node1.example, 29500) cannot be retrieved (gai error: -2 - Name or service not known).
+    row(
+        EventKind.RENDEZVOUS,
+        "cannot be retrieved (gai error",
+        r"network addresses of \((?P<peer>[^,)]{1,255}, \d{1,5})\) cannot be retrieved \(gai error: (?P<unresolved>-?\d)",
     ),
     # [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',
     #   but store->get('0') got error: Socket Timeout
@@ -135,7 +148,7 @@ CONNECTIONS = (
     row(
         EventKind.RENDEZVOUS,
         "wait timeout after",
-        r"wait timeout after (?P<waited_ms>\d{1,12})ms, keys: (?P<key>\S{1,300})",
+        r"wait timeout after (?P<waited_ms>\d{1,12})ms(?:, keys: (?P<key>\S{1,300}))?",
     ),
     # [c10d] sendBytes failed on SocketImpl(fd=7, addr=[::1]:39732, remote=[::1]:29500): Broken pipe     torch 2.6 on
     row(

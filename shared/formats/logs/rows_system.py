@@ -13,10 +13,13 @@ ENDINGS = (
         r"(?P<type>DefaultCPUAllocator: (?:can't allocate|not enough) memory)",
     ),
     # slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks have been OOM Killed.
+    # slurmstepd: error: Detected 2 oom-kill event(s) in StepId=4242.batch cgroup. Some of your processes …   Slurm 20
+    # slurmstepd: error: Detected 1 oom-kill event(s) in step 4242.0 cgroup.                                 before
     row(
         EventKind.OUT_OF_MEMORY,
-        "oom_kill event",
-        r"Detected (?P<count>\d{1,9}) oom_kill events? in StepId=(?P<step>[\d_+]{1,30}\.\w{1,30})",
+        "kill event",
+        r"Detected (?P<count>\d{1,9}) oom[_-]kill event(?:s|\(s\))? in (?:StepId=|step )"
+        r"(?P<step>[\d_+]{1,30}\.\w{1,30})",
     ),
     # Out of memory: Killed process 4242 (python3) total-vm:…      Memory cgroup out of memory: Killed process 42 …
     row(EventKind.OUT_OF_MEMORY, "ut of memory: Killed process", r"ut of memory: Killed process (?P<pid>\d{1,10})"),
@@ -50,6 +53,12 @@ ENDINGS = (
         "exitcode",
         r"(?:^|\s)exitcode {0,4}: (?P<exit_code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)",
     ),
+    #   time      : 2026-11-21_09:10:41                               when it was seen to have ended, above these two
+    row(
+        EventKind.SIGNAL,
+        "time      : ",
+        r"^\s{0,8}time {6}: (?P<seen_ended>20\d\d-\d\d-\d\d_\d\d:\d\d:\d\d)\s*$",
+    ),
     #   traceback : Signal 9 (SIGKILL) received by PID 4245
     row(
         EventKind.SIGNAL,
@@ -72,6 +81,26 @@ ENDINGS = (
     ),
     # srun: error: Node failure on node7
     row(EventKind.SIGNAL, "Node failure on", r"Node failure on (?P<host>[\w.-]{1,255})"),
+    # … check the logs for the dead worker. … Worker IP address: 10.1.2.3 Worker port: 10004 Worker PID: 4242 Worker
+    #   exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2.        Ray
+    row(
+        EventKind.SIGNAL,
+        "Worker exit type: SYSTEM_ERROR",
+        r"(?:Worker IP address: (?P<died_on>[\w.:-]{1,64}) Worker port: \d{1,9} Worker PID: (?P<pid>\d{1,10}) )?"
+        r"Worker exit type: (?P<died>SYSTEM_ERROR)",
+    ),
+    # … [multiproc_executor.py:140] Worker proc VllmWorker-2 died unexpectedly, shutting down executor.        vLLM
+    row(
+        EventKind.SIGNAL,
+        "died unexpectedly, shutting down",
+        r"Worker proc (?P<worker>[\w-]{1,64}) (?P<died>died unexpectedly)",
+    ),
+    # … multiproc_worker_utils.py:120] Worker VllmWorkerProcess pid 4242 died, exit code: -9        vLLM to 0.7
+    row(
+        EventKind.SIGNAL,
+        " died, exit code: ",
+        r"Worker \w{1,64} pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,9})",
+    ),
     # Fatal Python error: Segmentation fault
     row(EventKind.SIGNAL, "Fatal Python error:", r"Fatal Python error: (?P<what>[^\n]{1,200})"),
     # terminate called after throwing an instance of 'c10::CUDAError'        what ends it is said on the next line

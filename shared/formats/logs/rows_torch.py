@@ -100,6 +100,33 @@ OPERATIONS = (
         "missing ranks: {",
         r"missing ranks: \{(?P<never_joined>\d[\d, ]{0,4000})\}",
     ),
+    # HorovodAllreduce_dense_kernel_0 [missing ranks: 1, 3]        Horovod to 0.19
+    row(
+        EventKind.WATCHDOG_TIMEOUT,
+        "[missing ranks: ",
+        r"\[missing ranks: (?P<never_joined>\d[\d, ]{0,4000})\]",
+    ),
+    # Missing ranks:                                                                                     Horovod 0.20 on
+    # 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]        one rank; of several more lines tell
+    row(
+        EventKind.WATCHDOG_TIMEOUT,
+        "Missing ranks:",
+        r"Missing ranks:\s{0,4}(?P<never_joined>\d{1,7}): \[[^\n]*+(?!\n\d{1,7}: \[)",
+    ),
+    # DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: …. Timed out task names:        JAX, which lists below it
+    # /job:jax_worker/replica:0/task:3        who did not come
+    row(
+        EventKind.WATCHDOG_TIMEOUT,
+        "/replica:",
+        r"^/job:\w{1,40}/replica:\d{1,7}/task:(?P<never_joined>\d{1,7})$",
+    ),
+    # DDP expects same model across all ranks, but Rank 3 has 2247 params, while rank 0 has inconsistent 0 params.
+    row(
+        EventKind.COLLECTIVE_MISMATCH,
+        "DDP expects same model",
+        r"but Rank (?P<built_by>\d{1,7}) has (?P<params>\d{1,12}) params, while rank (?P<unlike>\d{1,7}) has "
+        r"inconsistent (?P<unlike_params>\d{1,12}) params",
+    ),
     # [Rank 2] To avoid data inconsistency, we are taking the entire process down.
     row(EventKind.SIGNAL, "taking the entire process down", r"(?P<what>we are taking the entire process down)"),
     # worker.cc:12 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 3.

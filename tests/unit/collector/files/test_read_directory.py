@@ -114,8 +114,9 @@ def test_stack_dumps(tmp_path: Path, name: str, content: str) -> None:
 def test_stack_dump_named_by_pid_is_no_rank(tmp_path: Path) -> None:
     """`stacks_4242.json` of process 4242 is not rank 4242."""
     (tmp_path / "stacks_4242.json").write_text(PYSPY_JSON)
-    snapshots, (missing,) = read_directory(tmp_path)
-    assert snapshots == ()
+    (snapshot,), (missing,) = read_directory(tmp_path)
+    assert snapshot.ranks == ()
+    assert [each.file for each in snapshot.strays] == ["stacks_4242.json"]
     assert "its rank is unknown" in missing.detail
 
 

@@ -1,0 +1,57 @@
+"""What files show of processes and machines that nothing ties to a rank: pasted stacks, a kernel log by itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collector.align.roster import Roster
+from collector.align.stacks.activity import Activity, activity_of_thread
+from shared.wire.kernel_events import KernelEvent, KernelEvents
+from shared.wire.snapshot import NodeSnapshot
+
+
+@dataclass(frozen=True)
+class StrayProcess:
+    """A process whose rank nothing tells, and what its main thread does."""
+
+    file: str
+    pid: int | None
+    activity: Activity
+
+    @property
+    def name(self) -> str:
+        """What to call it: by its pid, as far as it is known, and by the file that shows it."""
+        return f"a process of {self.file}" if self.pid is None else f"process {self.pid} of {self.file}"
+
+
+@dataclass(frozen=True)
+class Strays:
+    """All of them, in an order that does not depend on that of the files."""
+
+    processes: tuple[StrayProcess, ...] = ()
+    kernel: tuple[tuple[str | None, KernelEvent], ...] = ()
+    """Lines of kernel logs of machines on which no rank is known, with the machine's name where a line tells it."""
+
+
+NO_STRAYS = Strays()
+
+
+def strays_of(snapshots: Sequence[NodeSnapshot], roster: Roster) -> Strays:
+    """Return what bare files show beside the ranks; nothing of a live job, whose processes are looked at."""
+    if roster.live:
+        return NO_STRAYS
+    processes = tuple(
+        StrayProcess(stray.file, stray.stacks.pid, activity_of_thread(stray.stacks, stray.stacks.main))
+        for snapshot in snapshots
+        for stray in snapshot.strays
+        if stray.stacks.main is not None
+    )
+    kernel = tuple(
+        (snapshot.host, event)
+        for snapshot in snapshots
+        if isinstance(snapshot.kernel_events, KernelEvents) and not roster.by_host.get(snapshot.host or "")
+        for event in snapshot.kernel_events.events
+    )
+    return Strays(
+        tuple(sorted(processes, key=lambda each: (each.file, each.pid or 0))),
+        tuple(sorted(kernel, key=lambda line: (line[0] or "", line[1].at or 0.0, line[1].text))),
+    )
