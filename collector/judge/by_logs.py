@@ -29,6 +29,7 @@ from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.connections import opinions_by_transport
 from collector.judge.logs.debug_detail import opinions_by_fingerprints
 from collector.judge.logs.desync_and_barrier import opinions_by_reports
+from collector.judge.logs.hccl import opinions_by_hccl
 from collector.judge.logs.job_failures import opinions_by_failures
 from collector.judge.logs.nccl_calls import opinions_by_calls
 from collector.judge.logs.own_failures import opinions_by_own_words
@@ -108,6 +109,7 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
         *opinions_by_counters(statements, membership),
         *opinions_by_fingerprints(statements, membership),
         *opinions_by_sizes(statements),
+        *opinions_by_hccl(statements),
         *opinions_by_calls(statements, observations.roster.world_size),
         *opinions_by_reports(statements, membership),
         *opinions_by_own_words(statements, observations),

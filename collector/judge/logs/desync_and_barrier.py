@@ -62,7 +62,7 @@ def _desync(statements: Statements, membership: Membership) -> Opinion | None:
         kind=Kind.RANK_NOT_JOINED,
         culprits=culprits or (),
         victims=victims,
-        said=f"{ranks_in_words(culprits)} {told}" if culprits else f"group ranks {_words(named)} {told}",
+        said=f"{ranks_in_words(culprits)} {told}" if culprits else f"{_places(named)} {told}",
         evidence=_evidence(lines, culprits or ()),
         sequence=sequence,
         remarks=(INSIDE,),
@@ -88,8 +88,8 @@ def _joined(joined: list[int], statements: Statements, membership: Membership) -
     )
 
 
-def _words(ranks: Iterable[int]) -> str:
-    return ranks_in_words(tuple(ranks)).removeprefix("ranks ").removeprefix("rank ")
+def _places(ranks: tuple[int, ...]) -> str:
+    return f"group {ranks_in_words(ranks)}"
 
 
 def _evidence(lines: list[_Said], about: tuple[int, ...]) -> tuple[Evidence, ...]:
@@ -120,8 +120,8 @@ def _barrier_from_outside(statements: Statements) -> Opinion | None:
     ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
     if not lines:
         return None
-    places = _words(sorted({int(event.fields["waiter"]) for _, event in lines}))
-    who = ranks_in_words(ranks) if ranks else f"group ranks {places}"
+    places = tuple(sorted({int(event.fields["waiter"]) for _, event in lines}))
+    who = ranks_in_words(ranks) if ranks else _places(places)
     lost = next((event.fields["peer"] for _, event in lines if "peer" in event.fields), "0")
     return Opinion(
         witness=Witness.BARRIER,
@@ -161,7 +161,7 @@ def _barrier(
     culprits = translated if translated is not None and missing <= len(came) else ()
     elsewhere = tuple(r for r in culprits if any("sequence" in e.fields for e in statements.by_rank.get(r, ())))
     culprits = tuple(r for r in culprits if r not in elsewhere)
-    who = ranks_in_words(culprits) if culprits else f"group ranks {_words(named)}"
+    who = ranks_in_words(culprits) if culprits else _places(named)
     reporter = f"group rank {place}" if rank is None else f"rank {rank}"
     named_too = ranks_with(elsewhere, "is", "are")
     remarks = [f"{named_too} named as well, but waited in another operation"] if elsewhere else []

@@ -5,13 +5,14 @@
 2. Whatever else fails is a fault only where others waited or lost it.
 3. A launcher that ends the rest kills who does not end in time: in torchelastic's table such a death is told some
    while after the first one.
+   Where there is such a table, what srun starts are launchers: their exit status says nothing of a rank.
 4. What stands behind a wait that lasted until its timeout is a consequence. The first failure that is left counts, a
    lost node before all.
 
 The rank is named where torchelastic's table tells it for a signal. Otherwise the process or the node is told.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
@@ -37,7 +38,12 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
         return []
     told = [said for said in statements.all() if not aftermath.holds(said[1])]  # 4
     killed = _killed_by_launcher([event for _, event in told])  # 3
-    ended = [said for said in told if _is_end(said[1]) and id(said[1]) not in killed]
+    launched = {event.path for _, event in told if "failed_rank" in event.fields}
+    ended = [
+        said
+        for said in told
+        if _is_end(said[1]) and id(said[1]) not in killed and not (said[1].path in launched and _is_status(said[1]))
+    ]
     lost = [said for said in ended if _is_lost_node(said[1])]
     failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if is_missed(statements) else []
     first = next(iter(lost or ended or failed), None)
@@ -66,13 +72,18 @@ def _is_end(event: LogEvent) -> bool:
         return False
     if "exit_code" in fields:
         return fields["exit_code"].startswith("-") and fields["exit_code"] not in _CONSEQUENCES
-    if "died" in fields:
+    if "died" in fields or "spawned" in fields or "shell" in fields:
         return True
     if "signal" in fields:
         return "pid" in fields and fields["signal"] not in _CONSEQUENCES
     if "tasks" in fields:
         return not any(word in fields.get("what", "") for word in ("Aborted", "Terminated", "Cancelled"))
     return _is_lost_node(event) or "terminated" in fields or "Segmentation fault" in fields.get("what", "")
+
+
+def _is_status(event: LogEvent) -> bool:
+    """Is it srun's word on what one of its tasks returned?"""
+    return "tasks" in event.fields and "Exited with exit code" in event.fields.get("what", "")
 
 
 def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
@@ -122,12 +133,18 @@ def _is_vague(event: LogEvent) -> bool:
     return event.kind is EventKind.SIGNAL
 
 
-def _in_table(event: LogEvent, told: list[_Said]) -> Iterator[int]:
-    """The rank that torchelastic's table tells beside an exit status."""
-    for _, other in told:
-        near = other.path == event.path and 0 <= event.number - other.number <= _TABLE_LINES
-        if near and "failed_rank" in other.fields and event.kind is EventKind.SIGNAL:
-            yield int(other.fields["failed_rank"])
+def _in_table(event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
+    """The rank that torchelastic's table tells closest above an exit status."""
+    if not event.fields.keys() & {"exit_code", "signal"}:
+        return ()
+    near = [
+        (event.number - other.number, int(other.fields["failed_rank"]))
+        for _, other in told
+        if "failed_rank" in other.fields
+        and other.path == event.path
+        and 0 <= event.number - other.number <= _TABLE_LINES
+    ]
+    return (min(near)[1],) if near else ()
 
 
 def _who(event: LogEvent, named: tuple[int, ...]) -> str:
@@ -141,8 +158,8 @@ def _who(event: LogEvent, named: tuple[int, ...]) -> str:
         return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
     pid = fields.get("pid") or fields.get("writer_pid")
     host = fields.get("died_on") or fields.get("writer_host")
-    if "worker" in fields:
-        return f"worker {fields['worker']}"
+    if "worker" in fields or "spawned" in fields:
+        return f"worker {fields['worker']}" if "worker" in fields else f"process {fields['spawned']} of those spawned"
     process = f"process {pid}" if pid else "a process whose rank the lines do not tell"
     return f"{process} on {host}" if host else process
 
@@ -153,6 +170,10 @@ def _what(event: LogEvent) -> str:
         return "failed, by Slurm's account"
     if event.kind is EventKind.OUT_OF_MEMORY:
         return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
+    if "spawned" in fields:
+        return f"was ended by {fields.get('ended_by', 'a signal')}"
+    if "shell" in fields:
+        return f"ended, by the account of its shell: {fields['shell']}"
     if "died" in fields:
         return "died, by the account of the framework that ran it"
     if "tasks" in fields:

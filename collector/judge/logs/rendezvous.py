@@ -93,6 +93,8 @@ def _still_waiting(told: list[_Said]) -> list[_Said]:
         return []
     last = told[-1][1].fields
     alike = ("key", "joined", "expected")
+    if int(last["joined"]) > int(last["expected"]):
+        return told[-1:]
     same = [said for said in told if [said[1].fields.get(x) for x in alike] == [last.get(x) for x in alike]]
     waiters = [event.fields.get("waiter") for _, event in same]
     return same if None not in waiters and len(set(waiters)) < len(waiters) else []
@@ -145,7 +147,11 @@ def _unconnected_in_words(unconnected: list[_Said]) -> str:
 
 def _never_listened(lines: list[_Said]) -> Opinion | None:
     """A port that somebody else holds, or a network interface that is not there."""
-    told = [(rank, event) for rank, event in lines if "taken" in event.fields or _NO_INTERFACE in event.text]
+    told = [
+        (rank, event)
+        for rank, event in lines
+        if "taken" in event.fields or any(part in event.text for part, _ in _NOT_CONNECTED)
+    ]
     if not told:
         return None
     event = told[0][1]
@@ -153,7 +159,8 @@ def _never_listened(lines: list[_Said]) -> Opinion | None:
     who = ranks_in_words(ranks) if ranks else "a process"
     port = f"port {event.fields['port']}" if "port" in event.fields else "the port that it needs"
     taken = "taken" in event.fields
-    said = f"{port} was already in use" if taken else "NCCL found no network interface to start with"
+    why = next((words for part, words in _NOT_CONNECTED if part in event.text), "")
+    said = f"{port} was already in use" if taken else why
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
@@ -166,6 +173,14 @@ def _never_listened(lines: list[_Said]) -> Opinion | None:
     )
 
 
-_NO_INTERFACE = "no socket interface found"
+_NOT_CONNECTED = (
+    ("no socket interface found", "NCCL found no network interface to start with"),
+    ("Socket creation failed", "NCCL could not open a socket"),
+    ("connectFullMesh failed", "Gloo could not connect every rank with every other"),
+)
+"""Parts of lines, and what they say."""
 _CHANGE_PORT = "another job or one that has not ended holds the port: end it, or change --master-port or MASTER_PORT"
-_CHANGE_INTERFACE = "NCCL_SOCKET_IFNAME must name an interface that the node has: `ip -br addr` lists them"
+_CHANGE_INTERFACE = (
+    "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME must name an interface that the node has and that reaches the others: "
+    "`ip -br addr` lists them"
+)

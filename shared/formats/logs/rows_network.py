@@ -32,7 +32,7 @@ CONNECTIONS = (
         r"Got completion from peer (?P<peer>\S{1,80})\s{1,30}with (?:error |status=(?:\w{1,40}\()?)(?P<status>\d{1,6})"
         r"(?:.{0,300}?hca (?P<interface>\w{1,40}))?",
     ),
-    # transport/net_ib.cu:788 NCCL WARN NET/IB : Got completion with error 4, opcode 1, len 42, vendor err 81   to NCCL 2.9
+    # net_ib.cu:788 NCCL WARN NET/IB : Got completion with error 4, opcode 1, len 42, vendor err 81       to NCCL 2.9
     row(
         EventKind.TRANSPORT_ERROR,
         "Got completion with error",
@@ -130,11 +130,12 @@ CONNECTIONS = (
         r"client socket has timed out after (?P<waited_ms>\d{1,12})ms\s{1,30}while trying to connect to "
         r"\((?P<peer>[^,)]{1,255}, \d{1,5})\)",
     ),
-    # The IPv6 network addresses of (node1.example, 29500) cannot be retrieved (gai error: -2 - Name or service not known).
+    # The IPv6 network addresses of (node1.example, 29500) cannot be retrieved (gai error: -2 - Name or service not …
     row(
         EventKind.RENDEZVOUS,
         "cannot be retrieved (gai error",
-        r"network addresses of \((?P<peer>[^,)]{1,255}, \d{1,5})\) cannot be retrieved \(gai error: (?P<unresolved>-?\d)",
+        r"network addresses of \((?P<peer>[^,)]{1,255}, \d{1,5})\) cannot be retrieved \(gai error: "
+        r"(?P<unresolved>-?\d)",
     ),
     # [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',
     #   but store->get('0') got error: Socket Timeout
@@ -165,6 +166,10 @@ CONNECTIONS = (
         "ddress already in use",
         r"(?:(?:port: | to \S{0,80}[\]\w]:)(?P<port>\d{1,5})[^\n]{0,100})?(?P<taken>[Aa]ddress already in use)",
     ),
+    # RuntimeError: Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error
+    row(EventKind.RENDEZVOUS, "connectFullMesh failed", r"Gloo (?P<unmeshed>connectFullMesh failed)"),
+    # include/socket.h:344 WARN Socket creation failed : Address family not supported by protocol
+    row(EventKind.RENDEZVOUS, "Socket creation failed", r"WARN (?P<type>Socket creation failed) ?: "),
     # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
     row(EventKind.RENDEZVOUS, "no socket interface found", r"(?P<type>Bootstrap ?: no socket interface found)"),
     # NET/Socket : Using [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>

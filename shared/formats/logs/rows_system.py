@@ -79,6 +79,24 @@ ENDINGS = (
         "srun: error:",
         r"srun: error: (?P<host>[\w.-]{1,255}): tasks? (?P<tasks>[\d,-]{1,2000}): (?P<what>[^\n]{1,200})",
     ),
+    # torch.multiprocessing.spawn.ProcessExitedException: process 3 terminated with signal SIGKILL
+    row(
+        EventKind.SIGNAL,
+        " terminated with signal SIG",
+        r"process (?P<spawned>\d{1,7}) terminated with signal (?P<ended_by>SIG(?:KILL|SEGV|BUS|ILL|FPE))",
+    ),
+    # run.sh: line 12:  4242 Killed                  python train.py                                            bash
+    row(
+        EventKind.SIGNAL,
+        ": line ",
+        r": line \d{1,7}: {1,4}(?P<pid>\d{1,10}) (?P<shell>Killed|Segmentation fault|Bus error)\b",
+    ),
+    # srun: error: Task launch for 4242.0 failed on node node7: Job credential expired
+    row(
+        EventKind.SIGNAL,
+        "srun: error: Task launch for",
+        r"Task launch for \S{1,40} failed on node (?P<host>[\w.-]{1,255}): (?P<what>[^\n]{1,200})",
+    ),
     # srun: error: Node failure on node7
     row(EventKind.SIGNAL, "Node failure on", r"Node failure on (?P<host>[\w.-]{1,255})"),
     # … check the logs for the dead worker. … Worker IP address: 10.1.2.3 Worker port: 10004 Worker PID: 4242 Worker

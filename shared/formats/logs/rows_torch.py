@@ -107,7 +107,7 @@ OPERATIONS = (
         r"\[missing ranks: (?P<never_joined>\d[\d, ]{0,4000})\]",
     ),
     # Missing ranks:                                                                                     Horovod 0.20 on
-    # 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]        one rank; of several more lines tell
+    # 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]        where it is only one rank
     row(
         EventKind.WATCHDOG_TIMEOUT,
         "Missing ranks:",
@@ -126,6 +126,15 @@ OPERATIONS = (
         "DDP expects same model",
         r"but Rank (?P<built_by>\d{1,7}) has (?P<params>\d{1,12}) params, while rank (?P<unlike>\d{1,7}) has "
         r"inconsistent (?P<unlike_params>\d{1,12}) params",
+    ),
+    # EI0006: 2026-11-21-09:10:11.123.456 Getting socket times out. Reason: Remote Rank did not send the data in time.
+    # EI0002: The wait execution of the Notify register times out. Reason: The Notify register has not received the
+    #   Notify record from remote rank: [24]. base information: […], tag[AllReduce_group_name_7Comm_device], …      HCCL
+    row(
+        EventKind.WATCHDOG_TIMEOUT,
+        " times out. Reason: ",
+        r"(?P<hccl>Getting socket|Notify register) times out\. Reason: "
+        r"(?:.{0,120}remote rank:? \[(?P<awaited>\d{1,10})\])?",
     ),
     # [Rank 2] To avoid data inconsistency, we are taking the entire process down.
     row(EventKind.SIGNAL, "taking the entire process down", r"(?P<what>we are taking the entire process down)"),

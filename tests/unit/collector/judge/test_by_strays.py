@@ -73,6 +73,19 @@ def test_nobody_is_told_where_none_stands_apart(tmp_path: Path, others: dict[str
     assert "whose rank nothing tells" in answer.headline
 
 
+def test_collectives_of_two_kinds_have_parted(tmp_path: Path) -> None:
+    apart = WAITING.replace("all_reduce", "reduce_scatter_tensor")
+    (finding,) = judged_texts(tmp_path, a=main_thread(1, WAITING), b=main_thread(2, apart)).findings
+    assert finding.kind is Kind.STUCK_TOGETHER
+    assert "not in one operation" in finding.summary
+
+
+def test_a_sender_and_a_receiver_rightly_differ(tmp_path: Path) -> None:
+    sends = WAITING.replace("all_reduce", "send")
+    receives = WAITING.replace("all_reduce", "recv")
+    assert judged_texts(tmp_path, a=main_thread(1, sends), b=main_thread(2, receives)).findings == ()
+
+
 def test_a_broken_gpu_is_told_beside_a_process_that_waits(tmp_path: Path) -> None:
     """Frames alone, under somebody's own words, are a stack as well."""
     answer = judged_texts(tmp_path, dmesg=f"[09:10~11:40] {BROKEN}", stuck=f"worker pid=7301 (active):\n{WAITING}")

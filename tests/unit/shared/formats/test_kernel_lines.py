@@ -35,6 +35,12 @@ TELLING = [
         "NVRM: nvCheckOkFailedNoLog: Check failed: NVLink fabric state cached by the driver is out of sync",
         {"kind": "gpu_driver"},
     ),
+    (
+        "NVRM: The NVIDIA GPU 0000:5e:00.0 (PCI ID: 10de:2330) installed in this system has fallen off the bus and is "
+        "not responding to commands.",
+        {"kind": "gpu_driver", "device": "0000:5e:00.0"},
+    ),
+    ("               NVRM: fallen off the bus and is not responding to commands.", {"kind": "gpu_driver"}),
     ("amdgpu 0000:c3:00.0: amdgpu: GPU reset begin!", {"kind": "gpu_driver", "device": "0000:c3:00.0"}),
     (
         "INFO: task python3:4242 blocked for more than 120 seconds.",

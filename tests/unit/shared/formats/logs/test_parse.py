@@ -185,6 +185,96 @@ LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
         {"step": "4242.0"},
     ),
     (
+        "slurmstepd: error: Detected 2 oom-kill event(s) in StepId=77.batch cgroup. Some of your processes may have",
+        EventKind.OUT_OF_MEMORY,
+        None,
+        {"step": "77.batch", "count": "2"},
+    ),
+    (
+        "(raylet) A worker died or was killed. Worker IP address: 10.4.0.9 Worker port: 10017 Worker PID: 6120 Worker "
+        "exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2.",
+        EventKind.SIGNAL,
+        None,
+        {"died_on": "10.4.0.9", "pid": "6120", "died": "SYSTEM_ERROR"},
+    ),
+    (
+        "[multiproc_executor.py:140] Worker proc VllmWorker-5 died unexpectedly, shutting down executor.",
+        EventKind.SIGNAL,
+        None,
+        {"worker": "VllmWorker-5"},
+    ),
+    (
+        "ERROR multiproc_worker_utils.py:120] Worker VllmWorkerProcess pid 61 died, exit code: -11",
+        EventKind.SIGNAL,
+        None,
+        {"pid": "61", "exit_code": "-11"},
+    ),
+    (
+        "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGSEGV",
+        EventKind.SIGNAL,
+        None,
+        {"spawned": "2", "ended_by": "SIGSEGV"},
+    ),
+    (
+        "start.sh: line 8:  6120 Killed                  python main.py",
+        EventKind.SIGNAL,
+        None,
+        {"pid": "6120", "shell": "Killed"},
+    ),
+    (
+        "srun: error: Task launch for 77.1 failed on node gpu12: Job credential expired",
+        EventKind.SIGNAL,
+        None,
+        {"host": "gpu12", "what": "Job credential expired"},
+    ),
+    ("  time      : 2026-04-05_06:07:08", EventKind.SIGNAL, None, {"seen_ended": "2026-04-05_06:07:08"}),
+    (
+        "HorovodAllgather_logits_0 [missing ranks: 2, 5]",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"never_joined": "2, 5"},
+    ),
+    (
+        "Missing ranks:\n3: [HorovodAllreduce_conv1_0, HorovodAllreduce_conv2_0]",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"never_joined": "3"},
+    ),
+    ("/job:jax_worker/replica:0/task:6", EventKind.WATCHDOG_TIMEOUT, None, {"never_joined": "6"}),
+    (
+        "EI0002: The wait execution of the Notify register times out. Reason: The Notify register has not received the "
+        "Notify record from remote rank: [5]. base information: [streamID:[4]]",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"hccl": "Notify register", "awaited": "5"},
+    ),
+    (
+        "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 77 params, while rank 0 has "
+        "inconsistent 75 params.",
+        EventKind.COLLECTIVE_MISMATCH,
+        None,
+        {"built_by": "1", "params": "77", "unlike": "0", "unlike_params": "75"},
+    ),
+    (
+        "node3:9:8 [2] transport/net_ib.cu:788 NCCL WARN NET/IB : Got completion with error 4, opcode 1, len 3",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"transport": "NET/IB", "status": "4"},
+    ),
+    (
+        "DistStoreError: Timed out after 61 seconds waiting for workers. 2/5 workers joined.",
+        EventKind.RENDEZVOUS,
+        None,
+        {"joined": "2", "expected": "5"},
+    ),
+    (
+        "DistNetworkError: The IPv4 network addresses of (head.example, 29511) cannot be retrieved (gai error: -2 - N",
+        EventKind.RENDEZVOUS,
+        None,
+        {"peer": "head.example, 29511", "unresolved": "-2"},
+    ),
+    ("DistStoreError: wait timeout after 90000ms", EventKind.RENDEZVOUS, None, {"waited_ms": "90000"}),
+    (
         "Memory cgroup out of memory: Killed process 4242 (python3) total-vm:9kB",
         EventKind.OUT_OF_MEMORY,
         None,

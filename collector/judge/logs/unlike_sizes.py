@@ -1,0 +1,74 @@
+"""Votes by lines that compare sizes: DDP's of the models that ranks have built, NCCL's of what a peer expects.
+
+1. DDP gathers every rank's number of parameters. A zero was never gathered: that first collective has failed, and
+   whoever stands first in the list is named for it. Two numbers show models that differ, and not which one is wrong.
+2. NCCL compares what it sends with what its peer expects. The line names two ends, neither of which is the wrong one.
+"""
+
+from collector.align.logs.attributed_lines import Statements
+from collector.judge.logs.vote import Opinion, Witness, line_of
+from shared.answer.words import Cause, Kind
+from shared.wire.log_events import EventKind, LogEvent
+
+_Said = tuple[int | None, LogEvent]
+_MOST_LINES = 4
+
+
+def opinions_by_sizes(statements: Statements) -> list[Opinion]:
+    """Return what lines about sizes show; they never name anybody."""
+    lines = list(statements.of_kind(EventKind.COLLECTIVE_MISMATCH))
+    models = [said for said in lines if "unlike_params" in said[1].fields]
+    sent = [said for said in lines if "remote_bytes" in said[1].fields]
+    return [*(_of_models(models, statements) if models else ()), *(_of_sizes(sent) if sent else ())]
+
+
+def _of_models(lines: list[_Said], statements: Statements) -> list[Opinion]:
+    """1."""
+    differ = [said for said in lines if "0" not in (said[1].fields["params"], said[1].fields["unlike_params"])]
+    event = (differ or lines)[0][1]
+    fields = event.fields
+    by, other = fields["built_by"], fields["unlike"]
+    if differ:
+        said = (
+            f"the models differ: rank {by} has built one of {fields['params']} parameters, rank {other} one of "
+            f"{fields['unlike_params']}"
+        )
+        remarks = ("that rank is the first with another number, and need not be the one that is wrong",)
+    else:
+        said = f"the first collective of DDP failed: rank {by} has gathered nothing from the others"
+        remarks = (
+            f"rank {other} is named as the first in the list: a number of zero was never gathered, by whosever fault",
+        )
+    return [
+        Opinion(
+            witness=Witness.FINGERPRINTS,
+            kind=Kind.COLLECTIVE_MISMATCH if differ else Kind.STUCK_TOGETHER,
+            culprits=(),
+            victims=tuple(sorted(statements.waited)),
+            said=said,
+            evidence=tuple(line_of(each, rank) for rank, each in (differ or lines)[:_MOST_LINES]),
+            cause=Cause.USER_CODE if differ else Cause.UNKNOWN,
+            remarks=remarks,
+        )
+    ]
+
+
+def _of_sizes(lines: list[_Said]) -> list[Opinion]:
+    """2."""
+    event = lines[0][1]
+    fields = event.fields
+    here, peer = fields.get("writer_host", "the writer of the line"), fields.get("peer", "its peer")
+    other = peer.partition("<")[0]
+    sizes = f"{fields.get('local_bytes', '?')} against {fields['remote_bytes']} bytes"
+    return [
+        Opinion(
+            witness=Witness.CALLS,
+            kind=Kind.COLLECTIVE_MISMATCH,
+            culprits=(),
+            victims=(),
+            said=f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}",
+            evidence=tuple(line_of(each, rank) for rank, each in lines[:_MOST_LINES]),
+            cause=Cause.USER_CODE,
+            remarks=("NCCL before 2.7.8 said so of sends and receives without cause",),
+        )
+    ]

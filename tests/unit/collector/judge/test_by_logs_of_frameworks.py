@@ -1,0 +1,157 @@
+"""Lines of Horovod, JAX, Ray, vLLM, HCCL and DDP, and of launchers about those: who is told, and who is not."""
+
+import pytest
+
+from shared.answer.words import Cause, Kind, Verdict
+from tests.build.jobs.logged import judged_logs
+from tests.unit.collector.judge.test_by_logs import only
+
+TABLE = """  time      : 2026-04-05_06:07:{first}
+  rank      : 3 (local_rank: 3)
+  exitcode  : 1 (pid: 73)
+  time      : 2026-04-05_06:07:{second}
+  rank      : 0 (local_rank: 0)
+  exitcode  : -9 (pid: 70)"""
+
+WAITING = (
+    "Waiting in store based barrier to initialize process group for rank: {}, key: store_based_barrier_key:1 "
+    "(world_size={}, worker_count={}, timeout=0:30:00)"
+)
+MODELS = (
+    "RuntimeError: DDP expects same model across all ranks, but Rank 3 has {} params, while rank 0 has inconsistent {} "
+    "params."
+)
+
+
+class TestWhoEnded:
+    @pytest.mark.parametrize(
+        ("line", "who"),
+        [
+            (
+                "(raylet) Worker IP address: 10.4.0.9 Worker port: 10017 Worker PID: 6120 Worker exit type: "
+                "SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2.",
+                "process 6120 on 10.4.0.9 died",
+            ),
+            (
+                "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit",
+                "a process whose rank the lines do not tell died",
+            ),
+            ("Worker proc VllmWorker-5 died unexpectedly, shutting down executor.", "worker VllmWorker-5 died"),
+            ("ProcessExitedException: process 2 terminated with signal SIGKILL", "process 2 of those spawned"),
+            ("start.sh: line 8:  6120 Killed                  python main.py", "process 6120 ended"),
+        ],
+    )
+    def test_is_told_as_a_process(self, line: str, who: str) -> None:
+        finding = only(judged_logs({}, common=[line]))
+        assert (finding.kind, finding.culprits) == (Kind.RANK_EXITED, ())
+        assert who in finding.summary
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "Worker VllmWorkerProcess pid 61 died, exit code: -6",
+            "ProcessExitedException: process 2 terminated with signal SIGABRT",
+            "Worker exit type: INTENDED_SYSTEM_EXIT Worker exit detail: Worker exits by request",
+        ],
+    )
+    def test_an_abort_and_an_exit_on_request_are_not(self, line: str) -> None:
+        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL
+
+    def test_what_a_launcher_kills_long_after_the_first_is_not(self) -> None:
+        ranks: dict[int, list[str]] = {rank: [] for rank in range(4)}
+        lines = TABLE.format(first="05", second="36").split("\n")
+        assert judged_logs(ranks, common=lines).verdict is Verdict.CANNOT_TELL
+
+    def test_what_was_killed_at_the_same_time_is(self) -> None:
+        """The kernel killed it; the other one failed of that, or of nothing that has to do with it."""
+        ranks: dict[int, list[str]] = {rank: [] for rank in range(4)}
+        lines = TABLE.format(first="05", second="05").split("\n")
+        assert only(judged_logs(ranks, common=lines)).culprit_ranks == (0,)
+
+    def test_the_status_of_a_launcher_under_srun_is_no_ranks(self) -> None:
+        table = ["  rank      : 5 (local_rank: 1)", "  exitcode  : -6 (pid: 75)"]
+        lines = [*table, "srun: error: gpu12: task 0: Exited with exit code 1"]
+        assert judged_logs({5: []}, common=lines).verdict is Verdict.CANNOT_TELL
+
+    def test_a_node_on_which_slurm_could_not_start(self) -> None:
+        line = "srun: error: Task launch for 77.1 failed on node gpu12: Job credential expired"
+        finding = only(judged_logs({}, common=[line]))
+        assert (finding.kind, finding.culprits) == (Kind.RANK_UNREACHABLE, ())
+        assert "node gpu12" in finding.summary
+
+
+class TestWhoDidNotCome:
+    @pytest.mark.parametrize(
+        ("lines", "reporter"),
+        [
+            (["HorovodAllreduce_a_0 [missing ranks: 2]", "HorovodAllreduce_b_0 [missing ranks: 2]"], "Horovod"),
+            (["Missing ranks:", "2: [HorovodAllreduce_a_0, HorovodAllreduce_b_0]"], "Horovod"),
+            (["Barrier timed out. Timed out task names:", "/job:jax_worker/replica:0/task:2"], "JAX"),
+        ],
+    )
+    def test_one_is_named_by_the_report(self, lines: list[str], reporter: str) -> None:
+        finding = only(judged_logs({rank: [] for rank in range(4)}, common=lines))
+        assert (finding.kind, finding.culprit_ranks) == (Kind.RANK_NOT_JOINED, (2,))
+        assert reporter in finding.summary
+
+    def test_of_most_of_a_job_nobody_is_named(self) -> None:
+        """The one who waits may be the odd one."""
+        lines = [f"/job:jax_worker/replica:0/task:{task}" for task in range(1, 4)]
+        finding = only(judged_logs({}, common=lines))
+        assert finding.culprits == ()
+        assert "group ranks 1-3" in finding.summary
+
+    def test_of_several_lists_nobody_is_named(self) -> None:
+        lines = ["Missing ranks:", "1: [HorovodAllreduce_a_0]", "2: [HorovodAllreduce_a_0]"]
+        assert not any(finding.culprits for finding in judged_logs({}, common=lines).findings)
+
+    def test_a_start_that_still_waits_names_the_one_who_lacks(self) -> None:
+        told = [WAITING.format(rank, 4, 3) for rank in (0, 1, 3, 0)]
+        assert only(judged_logs({rank: [] for rank in range(4)}, common=told)).culprit_ranks == (2,)
+        assert judged_logs({}, common=told[:3]).verdict is Verdict.CANNOT_TELL, "each waits for the first time"
+
+    def test_more_than_belong_to_it(self) -> None:
+        finding = only(judged_logs({}, common=[WAITING.format(0, 2, 4)]))
+        assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, Cause.RENDEZVOUS, ())
+
+    @pytest.mark.parametrize(
+        ("line", "kind"),
+        [
+            (
+                "EI0006: Getting socket times out. Reason: Remote Rank did not send the data in time.",
+                Kind.RANK_NOT_JOINED,
+            ),
+            ("DistStoreError: wait timeout after 90000ms", Kind.RANK_NOT_JOINED),
+            (
+                "DistStoreError: Timed out after 61 seconds waiting for workers. 2/5 workers joined.",
+                Kind.STARTUP_INCOMPLETE,
+            ),
+            ("Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error", Kind.STARTUP_INCOMPLETE),
+            ("socket.h:344 WARN Socket creation failed : Address family not supported", Kind.STARTUP_INCOMPLETE),
+        ],
+    )
+    def test_a_wait_without_a_name_names_nobody(self, line: str, kind: Kind) -> None:
+        finding = only(judged_logs({}, common=[line]))
+        assert (finding.kind, finding.culprits) == (kind, ())
+
+
+class TestSizesThatDiffer:
+    def test_nothing_gathered_accuses_nobody(self) -> None:
+        """Rank 0 is the first in the list, not the one that failed."""
+        finding = only(judged_logs({}, common=[MODELS.format(77, 0)]))
+        assert (finding.kind, finding.culprits) == (Kind.STUCK_TOGETHER, ())
+
+    def test_models_that_differ(self) -> None:
+        finding = only(judged_logs({}, common=[MODELS.format(77, 75)]))
+        assert (finding.kind, finding.cause, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, Cause.USER_CODE, ())
+
+    def test_an_adapter_that_is_sent_more_than_it_expects(self) -> None:
+        line = "NET/IB : req 0/1 tag 1f peer 10.1.2.3<40123> collective mismatch error, local size 32 remote size 64"
+        finding = only(judged_logs({}, common=[line]))
+        assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
+        assert "32 against 64 bytes" in finding.summary
+
+    def test_one_side_of_a_mismatch(self) -> None:
+        line = "Detected mismatch between collectives on ranks. Rank 2 is running inconsistent collective: "
+        finding = only(judged_logs({}, common=[f"{line}CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[7])"]))
+        assert (finding.kind, finding.op, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, "broadcast", ())
