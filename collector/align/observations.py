@@ -12,7 +12,6 @@ from collector.align.progress import JobMotion
 from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
-from collector.align.strays import NO_STRAYS, Strays
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
 from shared.wire.trace import Trace
 
@@ -30,7 +29,6 @@ class Observations:
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """What each node's kernel log and GPUs tell, by host."""
     statements: Statements = NOTHING_HEARD
-    strays: Strays = NO_STRAYS
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""

@@ -35,7 +35,7 @@ class Strays:
 NO_STRAYS = Strays()
 
 
-def strays_of(snapshots: Sequence[NodeSnapshot], roster: Roster) -> Strays:
+def find_strays(snapshots: Sequence[NodeSnapshot], roster: Roster) -> Strays:
     """Return what bare files show beside the ranks; nothing of a live job, whose processes are looked at."""
     if roster.live:
         return NO_STRAYS

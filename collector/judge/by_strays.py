@@ -15,7 +15,7 @@ Else nothing is found, and where the processes stand is said.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from collector.align.node_facts import breaks_device, breaks_network
@@ -23,7 +23,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.kernel_stacks import StackRow, stack_row
 from collector.align.stacks.patterns import Doing
-from collector.align.strays import StrayProcess
+from collector.align.strays import StrayProcess, find_strays
 from collector.judge.by_stacks import takes_all
 from collector.judge.fault import TELLING, Fault
 from collector.judge.hardware.refine_faults import event_in_words
@@ -33,8 +33,9 @@ from shared.answer.diagnosis import KernelEvidence, StackEvidence
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.plural import counted, either
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
+from shared.wire.snapshot import NodeSnapshot
 
-_UNKNOWN_RANK = "which rank it is, nothing tells: keep the stacks of each rank in a file of its name"
+_UNKNOWN_RANK = "its rank is unknown: keep the stacks of each rank in a file named after it, as in stacks_rank_3.txt"
 _MOST_TOLD = 4
 # python3        pt_main_thread        ray::PolicyWork
 _OF_A_JOB = re.compile(r"python|pt_|ray::|torchrun|VLLM|sglang")
@@ -43,16 +44,18 @@ _LOADS = "_worker_loop"
 _Line = tuple[str | None, KernelEvent]
 
 
-def with_strays(reading: Interpretation, observations: Observations) -> Interpretation:
+def with_strays(
+    reading: Interpretation, observations: Observations, snapshots: Sequence[NodeSnapshot]
+) -> Interpretation:
     """Return what strays tell where no rank is seen in stacks or records, and nothing else is found."""
-    strays = observations.strays
     told = observations.traces or any(activity.frames for activity in observations.activities.values())
-    if reading.verdict is not Verdict.CANNOT_TELL or told or not (strays.processes or strays.kernel):
+    if reading.verdict is not Verdict.CANNOT_TELL or told:
         return reading
+    strays = find_strays(snapshots, observations.roster)
     waiting = [each for each in strays.processes if _may_wait(each.activity)]
     fault = (
         _apart(waiting, strays.processes)
-        or _broken(waiting, observations)
+        or _broken(waiting, strays.kernel, observations)
         or _held_in_kernel(strays.kernel)
         or _in_several(waiting)
     )
@@ -103,10 +106,10 @@ def _loads(seen: Activity) -> bool:
     return any(frame.function.rpartition(".")[2] == _LOADS for frame in seen.frames)
 
 
-def _broken(waiting: list[StrayProcess], observations: Observations) -> Fault | None:
+def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], observations: Observations) -> Fault | None:
     """2."""
-    events = [event for _, event in observations.strays.kernel]
-    broken = [line for line in observations.strays.kernel if breaks_device(line[1]) or breaks_network(line[1], events)]
+    events = [event for _, event in kernel]
+    broken = [line for line in kernel if breaks_device(line[1]) or breaks_network(line[1], events)]
     victims = tuple(sorted(observations.statements.waited))
     if not broken or not (waiting or victims):
         return None
@@ -139,7 +142,7 @@ def _held_in_kernel(lines: Iterable[_Line]) -> Fault | None:
         cause=row.cause,
         said=f"process {event.pid} ({event.name}) has been {row.label} for minutes, according to {_kernel_of(host)}",
         evidence=tuple(_line(line) for line, _ in held[:_MOST_TOLD]),
-        remarks=("which rank it is, nothing tells; neither Python nor NCCL can end such a wait",),
+        remarks=("its rank is unknown; neither Python nor NCCL can end such a wait",),
     )
 
 
@@ -182,8 +185,8 @@ def _where_all_wait(waiting: list[StrayProcess]) -> str:
     ops = sorted({each.activity.op or each.activity.label for each in waiting})
     what = ", ".join(ops[:_MOST_TOLD])
     return (
-        f"{counted(len(waiting), 'process')} whose rank nothing tells "
-        f"{either(waiting, 'waits', 'wait')} ({what}), and none like them is seen elsewhere"
+        f"{counted(len(waiting), 'process')} of unknown rank {either(waiting, 'waits', 'wait')} ({what}), "
+        "and none like them is seen elsewhere"
     )
 
 

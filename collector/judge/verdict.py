@@ -49,7 +49,6 @@ from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
-from collector.align.strays import strays_of
 from collector.align.thresholds import BUSY_SECONDS
 from collector.checks.all import check_job
 from collector.judge.by_lock_files import builds, with_holders
@@ -117,7 +116,7 @@ def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Interpr
     """The verdict before it is put into words, and the observations it was read from."""
     snapshots, expected, doubts = one_users(snapshots, expected)  # 0
     observations = set_scene(snapshots, expected)
-    reading = with_strays(_read(observations), observations)
+    reading = with_strays(_read(observations), observations, snapshots)
     return (_unproven(reading, doubts) if doubts else reading), observations
 
 
@@ -142,8 +141,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     activities = spread_native(activities_of(roster.present()), roster.ranks)  # 8
     edges = find_edges(groups, roster, traces, activities)  # 5
-    strays = strays_of(snapshots, roster)
-    return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), strays)
+    return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster))
 
 
 def _read(observations: Observations) -> Interpretation:

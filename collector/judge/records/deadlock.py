@@ -5,6 +5,7 @@ from collections import defaultdict
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.judge.fault import Fault, first_edge
+from collector.judge.records.left_out_send import LeftOutSend, left_out_send
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.group_order import order_breaker
@@ -18,6 +19,9 @@ _TIED = "the ranks issued the operations in different orders, and no order has a
 def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observations, programs: CallOrders) -> Fault:
     """One set of ranks that wait for each other: a deadlock, and who of them strayed from the usual order."""
     inside = tuple(e for e in observations.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
+    left_out = left_out_send(inside, observations)
+    if left_out is not None:
+        return _left_out_fault(left_out, cycle, inside, graph)
     p2p = all(edge.is_p2p for edge in inside)
     culprits, remarks = (
         _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
@@ -37,6 +41,22 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
         remarks=remarks,
+    )
+
+
+def _left_out_fault(left_out: LeftOutSend, cycle: tuple[int, ...], inside: tuple[Edge, ...], graph: WaitGraph) -> Fault:
+    """Its own habit speaks against one of the circle."""
+    return Fault(
+        kind=Kind.P2P_UNMATCHED,
+        culprits=(left_out.rank,),
+        victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - {left_out.rank})),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.USER_CODE,
+        edges=inside,
+        cycle=_ring(cycle, inside),
+        group=left_out.edge.group,
+        op=left_out.edge.signature.op,
+        remarks=(str(left_out),),
     )
 
 
