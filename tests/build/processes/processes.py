@@ -25,6 +25,16 @@ READY = "import os, sys, time\nprint('ready', flush=True)\n"
 
 SLEEP = READY + "time.sleep(600)\n"
 
+HANGING = f"""
+import threading
+def refresh_cache():
+    time.sleep(600)
+{READY}
+threading.Thread(target=refresh_cache, daemon=True).start()
+os.read(os.pipe()[0], 1)
+"""
+"""Its main thread waits for a pipe, and another one for a clock."""
+
 
 def rank_environment(rank: int = 0, *, port: int = 29400, world_size: int = 2, **more: str) -> dict[str, str]:
     """Return the variables of one rank of a job named `HERE:port`, beside our own."""

@@ -50,6 +50,14 @@ class Service:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60.0)
 
 
+def write_token(folder: Path, token: str = "right") -> Path:
+    """Write a file with the one token that is known, which nobody else may read."""
+    file = folder / "tokens"
+    file.touch(mode=0o600)
+    file.write_text(f"{token}\n")
+    return file
+
+
 def make_app(settings: AccessSettings, audit: AuditLog) -> FastAPI:
     """A service that tells callers who they are."""
     app = FastAPI()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.wire.snapshot import NodeSnapshot
-from tests.build.services.services import Service
+from tests.build.services.services import Service, write_token
 from tests.system.attacks.programs import AGENTS
 from tests.system.attacks.served import GUARDED, KINDS, TOKEN, serve
 
@@ -31,10 +31,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[[], NodeSnapshot]:
 @pytest.fixture(scope="module")
 def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The one token that is known."""
-    file = tmp_path_factory.mktemp("tokens") / "tokens"
-    file.touch(mode=0o600)
-    file.write_text(f"{TOKEN}\n")
-    return file
+    return write_token(tmp_path_factory.mktemp("tokens"), TOKEN)
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -20,20 +20,11 @@ from agent.tools.strace import parse_strace, trace_syscalls
 from shared.errors import NotFound
 from shared.missing import Reason
 from shared.wire.debug_output import DeepLook, How
-from tests.build.processes.processes import READY, SLEEP, rank_environment, running, until
+from tests.build.processes.processes import HANGING, READY, SLEEP, rank_environment, running, until
 
 pytestmark = pytest.mark.ptrace
 
 GDB, STRACE = shutil.which("gdb"), shutil.which("strace")
-
-HANGING = f"""
-import threading
-def refresh_cache():
-    time.sleep(600)
-{READY}
-threading.Thread(target=refresh_cache, daemon=True).start()
-os.read(os.pipe()[0], 1)
-"""
 
 
 @pytest.fixture(scope="module")

@@ -19,23 +19,13 @@ from agent.proc.procfs import ProcFs
 from agent.tools.gdb import backtrace_with_gdb, gdb_command
 from agent.tools.stop_guard import trace_process
 from shared.missing import Reason
-from tests.build.processes.processes import READY, running, until
+from tests.build.processes.processes import HANGING, READY, running, until
 
 pytestmark = pytest.mark.ptrace
 
 Target = subprocess.Popen[str]
 
 GDB = Path(shutil.which("gdb") or "gdb")
-
-HANGING = f"""
-import threading
-def refresh_cache():
-    time.sleep(600)
-{READY}
-threading.Thread(target=refresh_cache, daemon=True).start()
-os.read(os.pipe()[0], 1)
-"""
-
 
 WITH_JIT = """
 #include <pthread.h>

@@ -16,7 +16,7 @@ from shared.errors import InvalidSettings
 from shared.server import connections
 from shared.server.tls import ClientTls, TlsFiles
 from tests.build.services.certificates import Authority, Signed
-from tests.build.services.services import Service, serving
+from tests.build.services.services import Service, serving, write_token
 
 
 @pytest.fixture(scope="module")
@@ -261,9 +261,7 @@ def test_files_that_cannot_be_used(ours: Authority, foreign: Authority, tmp_path
 
 def test_refusals_behind_the_door_are_written_down_too(tmp_path: Path) -> None:
     """No token, a wrong one, a body that is too large or never comes: what was asked for, and by whom."""
-    tokens = tmp_path / "tokens"
-    tokens.touch(mode=0o600)
-    tokens.write_text("right\n")
+    tokens = write_token(tmp_path)
     with serving(tmp_path, token_file=tokens) as service:
 
         def ask(token: str | None, size: int = 10) -> int:
@@ -296,9 +294,7 @@ def reply_to(service: Service, request: bytes) -> bytes:
 @pytest.mark.parametrize("token", ["right", "wrong"])
 def test_head_that_is_too_large_is_refused_as_that(tmp_path: Path, token: str) -> None:
     """In one field, in many, in the path, whole or without an end; and the answer does not say it all back."""
-    tokens = tmp_path / "tokens"
-    tokens.touch(mode=0o600)
-    tokens.write_text("right\n")
+    tokens = write_token(tmp_path)
     fields = f"Host: x\r\nAuthorization: Bearer {token}\r\n".encode()
     large, many = b"y" * 70_000, b"".join(b"X-%d: %s\r\n" % (at, b"y" * 100) for at in range(1000))
     heads = [

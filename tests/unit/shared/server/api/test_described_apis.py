@@ -24,6 +24,7 @@ from shared.wire.debug_output import DeepLook, How
 from tests.build.agents.fake_agents import FakeAgent, make_rank, mounts
 from tests.build.processes.processes import SLEEP, rank_environment, running
 from tests.build.services.services import running as running_service
+from tests.build.services.services import write_token
 from tests.system.attacks.served import TOKEN, serve
 
 pytestmark = [pytest.mark.slow]
@@ -58,30 +59,22 @@ _RUN_SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")
-def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The one token that is known."""
-    file = tmp_path_factory.mktemp("tokens") / "tokens"
-    file.touch(mode=0o600)
-    file.write_text(f"{TOKEN}\n")
-    return file
-
-
-@pytest.fixture(scope="module")
-def agent(token_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of an agent of one rank only, which each look stops for a moment: none where it is not there."""
-    with serve("agent", tmp_path_factory.mktemp("agent"), token_file=token_file, only_ranks=str(RANK)) as service:
+    folder = tmp_path_factory.mktemp("agent")
+    with serve("agent", folder, token_file=write_token(folder, TOKEN), only_ranks=str(RANK)) as service:
         yield service.plain_url("")
 
 
 @pytest.fixture(scope="module")
-def collector(token_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a collector of one node with two ranks, which takes registrations of agents that do not answer."""
     folder = tmp_path_factory.mktemp("collector")
     chosen = CollectorSettings(
         agents="node1",
         store=folder / "store.sqlite3",
         audit_log=folder / "audit.jsonl",
-        token_file=token_file,
+        token_file=write_token(folder, TOKEN),
         registration_seconds=60,
         interval_seconds=0.01,
     )

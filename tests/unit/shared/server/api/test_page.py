@@ -13,6 +13,7 @@ import pytest
 
 from shared.server.api.page import render_page
 from shared.server.authorize import OPEN
+from tests.build.services.services import write_token
 from tests.system.attacks.served import KINDS, serve
 
 _OF_EVERY_ROUTE = {"408", "413", "421", "431", "500"}
@@ -39,11 +40,8 @@ class _Elements(HTMLParser):
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of one of the services, which asks for a token; the client has none."""
     folder = tmp_path_factory.mktemp(request.param)
-    tokens = folder / "tokens"
-    tokens.touch(mode=0o600)
-    tokens.write_text("right\n")
     with (
-        serve(request.param, folder, token_file=tokens) as service,
+        serve(request.param, folder, token_file=write_token(folder)) as service,
         httpx.Client(base_url=service.plain_url(""), timeout=60) as asking,
     ):
         yield asking
