@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tests.build.processes.commands import command
 from tests.build.processes.ports import free_port
+from tests.build.processes.warm import script
 from tests.needed import skip_without
 
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -55,8 +56,13 @@ def sshd_program() -> str:
 
 
 @contextmanager
-def cluster(folder: Path, environments: Mapping[str, Mapping[str, str]]) -> Iterator[Cluster]:
-    """Run one daemon per name; what is looked at there sees that environment."""
+def cluster(
+    folder: Path, environments: Mapping[str, Mapping[str, str]], *, executed: bool = False
+) -> Iterator[Cluster]:
+    """Run one daemon per name; what is looked at there sees that environment.
+
+    The command on the other side is a fork of a warm process (warm.py), or an interpreter of its own where `executed`.
+    """
     program = sshd_program()
     if os.geteuid() == 0:
         _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
@@ -66,6 +72,9 @@ def cluster(folder: Path, environments: Mapping[str, Mapping[str, str]]) -> Iter
         for name, environment in environments.items():
             hosts[name] = _start(program, folder, name, environment)
         _configure(folder, hosts)
+        unhang = folder / "unhang"
+        unhang.write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n' if executed else script())
+        unhang.chmod(0o755)
         yield Cluster(folder, hosts)
     finally:
         for host in hosts.values():
@@ -123,6 +132,3 @@ def _configure(folder: Path, hosts: Mapping[str, Host]) -> None:
     (folder / "config").write_text("".join(blocks) + common)
     keys = ((host.name, (host.folder / "host_key.pub").read_text().split()[:2]) for host in hosts.values())
     (folder / "known_hosts").write_text("".join(f"{name} {kind} {key}\n" for name, (kind, key) in keys))
-    script = folder / "unhang"
-    script.write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n')
-    script.chmod(0o755)

@@ -3,6 +3,9 @@
 Importing is most of what a short command costs. The fork has the arguments, variables, working directory and streams
 that it is given, and ends as a command does: by `cli.main.main`, through the interpreter's own end. Real interpreters
 stay wherever the start itself, a terminal or a signal is what a test is about, and in the tests of what is installed.
+
+Where another program has to start `unhang`, as sshd does, it gets a script in its place (`script`), which asks for a
+fork and lives as long as that: whoever looks for the command, or ends it, finds the script.
 """
 
 import gc
@@ -12,9 +15,12 @@ import pkgutil
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -24,6 +30,17 @@ from typing import IO, Any, NamedTuple
 from tests.build.processes.parcels import pair, receive, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+_SCRIPT = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+    line.connect({address!r})
+    order = [sys.argv[1:], dict(os.environ), os.getcwd()]
+    socket.send_fds(line, [json.dumps(order).encode()], [0, 1, 2])
+    status = json.loads(line.recv(64) or b"-9")
+sys.exit(status if status >= 0 else 128 - status)
+"""
 
 
 class Done(NamedTuple):
@@ -41,6 +58,11 @@ def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: 
             [list(arguments), dict(environment), str(directory)], (out.fileno(), err.fileno()), seconds
         )
         return Done(status, _whole(out), _whole(err))
+
+
+def script() -> str:
+    """Return a script that is `unhang` for this user, as long as this process lives."""
+    return _server().script()
 
 
 def _whole(file: IO[str]) -> str:
@@ -80,15 +102,32 @@ class _Server:
         assert isinstance(status, int)
         return status
 
+    def script(self) -> str:
+        """Have it answer those who are not its client, each at a line of its own."""
+        address = f"\0unhang-tests-{uuid.uuid4().hex}"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            door.bind(address)
+            door.listen(128)
+            self._ask("listen", [door.fileno()])
+        return _SCRIPT.format(python=sys.executable, address=address)
+
     def _ask(self, question: object, files: Sequence[int] = ()) -> tuple[Any, list[int]]:
         with self._turn:
             send(self._line, question, files)
             return receive(self._line)
 
 
-@cache
 def _server() -> _Server:
+    with _STARTING:
+        return _only_server()
+
+
+@cache
+def _only_server() -> _Server:
     return _Server()
+
+
+_STARTING = Lock()
 
 
 def _import_all() -> None:
@@ -106,11 +145,27 @@ def serve(line: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
+    doors: list[socket.socket] = []
+    callers: set[int] = set()
     while True:
+        (first, *_), _, _ = select.select([line, *doors], [], [])
+        callers = {pid for pid in callers if not os.waitpid(pid, os.WNOHANG)[0]}
+        if first is not line:
+            caller, _ = first.accept()
+            with caller:
+                pid = os.fork()
+                if pid == 0:
+                    return _run_for(caller)
+            callers.add(pid)
+            continue
         try:
             order, streams = receive(line)
         except EOFError:
             os._exit(0)
+        if order == "listen":
+            doors += (socket.socket(fileno=stream) for stream in streams)
+            send(line, None)
+            continue
         if isinstance(order, int):
             send(line, os.waitstatus_to_exitcode(os.waitpid(order, 0)[1]))
             continue
@@ -124,8 +179,29 @@ def serve(line: socket.socket) -> None:
             os.close(file)
 
 
+def _run_for(caller: socket.socket) -> None:
+    """Run a command for a caller, which is killed when the caller is. Returns in the fork that is to run it."""
+    _, user, _ = struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    if user != os.geteuid():
+        os._exit(1)
+    order, streams = receive(caller)
+    pid = os.fork()
+    if pid == 0:
+        caller.close()
+        return _become(*order, streams)
+    for stream in streams:
+        os.close(stream)
+    handle = os.pidfd_open(pid)
+    ready, _, _ = select.select([handle, caller], [], [])
+    if handle not in ready:
+        os.kill(pid, signal.SIGKILL)
+    with suppress(OSError):
+        send(caller, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    os._exit(0)
+
+
 def _become(arguments: Sequence[str], environment: Mapping[str, str], directory: str, streams: Sequence[int]) -> None:
-    for number, stream in enumerate(streams, start=1):
+    for number, stream in enumerate(streams, start=3 - len(streams)):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(directory)
