@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.live.asking import Reply, diagnose
+from tests.system.live.fork_launcher import FORK_LAUNCHER
 from tests.system.live.launchers import Order, common_environment, torchrun
 from tests.system.live.truths import PROGRAMS
 
@@ -15,10 +16,14 @@ LIFETIME_SECONDS = 110
 
 
 def run_to_its_end(program: str, directory: Path, **environment: str) -> None:
-    """Run a program under torchrun, which ends it when the first rank fails; each rank's log goes below `directory`."""
+    """Run a program under torchrun, which ends it when the first rank fails; each rank's log goes below `directory`.
+
+    Its ranks are forks of it (fork_launcher.py), and their streams are what it gives them.
+    """
     (command,) = torchrun(Order(PROGRAMS / f"{program}.py", 4, f"logs-{program}")).commands
     kept = ("--redirects", "3", "--log-dir", str(directory / "logs"))
-    arguments = (*command.arguments[:3], *kept, *command.arguments[3:])
+    python, *torchrun_and_options = command.arguments
+    arguments = (python, str(FORK_LAUNCHER), "4", *torchrun_and_options[:2], *kept, *torchrun_and_options[2:])
     told = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "UNHANG_TEST_LIFETIME": str(LIFETIME_SECONDS), **environment}
     done = subprocess.run(
         arguments,
