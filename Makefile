@@ -1,5 +1,5 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, APART, ZIPAPP_FOR and VERSIONS are
-# taken from the command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, ZIPAPP_FOR and VERSIONS are taken
+# from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -8,11 +8,13 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
-# Five workers on two cores, for most tests wait. With APART=1, those of jobs that move run by themselves afterwards.
-WORKERS ?= 5
-APART ?=
+# Three workers on two cores, for many tests wait.
+WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
+# Jobs that move pause where a machine is busy, for longer than their tests allow for. These tests come last and one by
+# one, and beside them one worker runs those that need a core at most. What PYTEST_ARGS chooses runs at once.
+LAST := steady or not (live or slow or ptrace or root or needs)
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
@@ -36,8 +38,8 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
-	$(PYTEST) -m '$(ALL)$(if $(APART), and not steady)' $(PYTEST_ARGS)
-	$(if $(APART),$(BIN)/python -m pytest -n 0 -m '$(ALL) and steady' $(PYTEST_ARGS))
+	$(PYTEST) -m '$(ALL)$(if $(PYTEST_ARGS),, and not ($(LAST)))' $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,$(PYTEST) $(if $(filter-out 0,$(WORKERS)),-n 2 --one-live) -m '$(ALL) and ($(LAST))')
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
