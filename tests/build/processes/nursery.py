@@ -5,18 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from tests.build.processes.ports import free_port
+from tests.build.processes.waiting import until_it_answers
 
 REPOSITORY = Path(__file__).parents[3]
-START_SECONDS = 30.0
 
 _PROGRAM = """
 import json, os, sys
@@ -46,14 +43,8 @@ class Nursery:
     def start(self, **flags: Any) -> int:
         """Fork a collector with these settings, wait until it answers, and return its process id."""
         pid = self._ask(flags)
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
-            try:
-                httpx.get(f"http://{flags['listen']}/healthz", timeout=2, trust_env=False)
-                return pid
-            except httpx.TransportError:
-                time.sleep(0.01)
-        raise AssertionError("the collector did not start")
+        until_it_answers(f"http://{flags['listen']}/healthz")
+        return pid
 
     def end(self, pid: int, by: signal.Signals) -> int:
         """Send a signal to a collector, and return its wait status once it is gone."""

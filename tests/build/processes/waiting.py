@@ -1,9 +1,13 @@
 """Waiting for what must come, for as long as a machine that is slow, or stops for seconds, may need."""
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import httpx
 
 from collector.gather.fanout.values import RoundOutcome
 
@@ -18,6 +22,20 @@ async def until(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end, "it never came to hold"
         await asyncio.sleep(0.01)
+
+
+def until_it_answers(url: str, process: "subprocess.Popen[Any] | None" = None) -> None:
+    """Return once a service without TLS answers. Fails where it never does, or its process has ended."""
+    end = time.monotonic() + MOST_SECONDS
+    # One client, and no certificates: to load all that are trusted takes more than most answers do.
+    with httpx.Client(verify=False, trust_env=False, timeout=2.0) as client:
+        while process is None or process.poll() is None:
+            with suppress(httpx.TransportError):
+                client.get(url)
+                return
+            assert time.monotonic() < end, "it never came to answer"
+            time.sleep(0.02)
+    raise AssertionError(f"it ended with status {process.returncode}")
 
 
 async def undisturbed(ask: Callable[[], Awaitable[RoundOutcome[T]]]) -> RoundOutcome[T]:

@@ -21,6 +21,7 @@ from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.trace import Trace
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, rank_environment, running, until
+from tests.build.processes.waiting import until_it_answers
 from tests.system.attacks.hostile_server import SHAPES
 
 REPOSITORY = Path(__file__).parents[3]
@@ -39,19 +40,12 @@ def an_agent(folder: Path) -> Iterator[tuple[str, int]]:
     with open(folder / "agent.log", "w") as log:
         agent = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stderr=log, stdout=log)
     try:
-        until(lambda: _answers(url), bool)
+        until_it_answers(f"{url}/healthz", agent)
         yield url, agent.pid
         assert agent.poll() is None, "the agent has died"
     finally:
         agent.send_signal(signal.SIGTERM)
         agent.wait(30)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz", timeout=2.0).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def peak_bytes(pid: int) -> int:

@@ -100,6 +100,7 @@ def test_a_service_that_has_just_come_up_ends(service: str, delay_seconds: float
         while not listens(process):
             assert process.poll() is None
             assert time.monotonic() < until
+            time.sleep(0.001)
         time.sleep(delay_seconds)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)

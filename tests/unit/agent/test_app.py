@@ -23,7 +23,8 @@ from shared.missing import Missing
 from shared.wire.snapshot import NodeSnapshot, Process, RankList
 from shared.wire.stacks import Stacks
 from tests.build.processes.ports import free_port
-from tests.build.processes.processes import HERE, SLEEP, rank_environment, running, until
+from tests.build.processes.processes import HERE, SLEEP, rank_environment, running
+from tests.build.processes.waiting import until_it_answers
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.anyio, pytest.mark.slow]
 
@@ -256,16 +257,9 @@ def test_service_serves_and_ends_with_a_signal() -> None:
     )
     process = subprocess.Popen((sys.executable, "-c", program), stderr=subprocess.PIPE, env={**os.environ})
     try:
-        until(lambda: _answers(port), lambda answers: answers)
+        until_it_answers(f"http://127.0.0.1:{port}/healthz", process)
         process.terminate()
         _, complaint = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (process.returncode, complaint) == (0, b"") or process.returncode == -15
-
-
-def _answers(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
-    except httpx.TransportError:
-        return False

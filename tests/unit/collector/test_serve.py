@@ -6,7 +6,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from collector.serve import serve
 from collector.settings import CollectorSettings, read_settings
 from shared.errors import InvalidSettings
 from tests.build.processes.ports import free_port
+from tests.build.processes.waiting import until_it_answers
 
 _PROGRAM = """
 import json, sys
@@ -52,8 +52,6 @@ gc_pauses.set_up = lose_a_signal
 
 REPOSITORY = Path(__file__).parents[3]
 
-START_SECONDS = 30.0
-
 
 @contextmanager
 def running(directory: Path, *, before: str = "", **flags: Any) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
@@ -65,22 +63,11 @@ def running(directory: Path, *, before: str = "", **flags: Any) -> Iterator[tupl
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        _wait_until_it_answers(url, process)
+        until_it_answers(f"{url}/healthz", process)
         yield url, process
     finally:
         process.kill()
         process.wait()
-
-
-def _wait_until_it_answers(url: str, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            httpx.get(f"{url}/healthz", timeout=2, trust_env=False)
-            return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise AssertionError(f"the collector did not start: exit status {process.poll()}")
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
