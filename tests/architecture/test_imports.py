@@ -87,6 +87,7 @@ RULES = (
     ),
     Rule("collector/checks", pure("collector.align", "collector.checks"), "the same values must give the same checks"),
     Rule("collector/show/text", pure("collector.show.text"), "a rendering shows a verdict and adds nothing"),
+    Rule("cli/preflight/search", pure("cli.preflight.search"), "the same outcomes must prove the same"),
     Rule("agent/probe", standard_library_alone("agent/probe"), "it runs inside other people's jobs"),
 )
 

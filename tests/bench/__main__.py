@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 
-from tests.bench import accuracy, cluster, from_disk, memory, overhead, snapshot, verdict
+from tests.bench import accuracy, cluster, from_disk, memory, overhead, preflight, snapshot, verdict
 
 _BENCHMARKS = (
     ("snapshots", snapshot.measure),
@@ -13,6 +13,7 @@ _BENCHMARKS = (
     ("dumps on disk", from_disk.measure),
     ("the pure verdict", verdict.measure),
     ("a cluster", cluster.measure),
+    ("preflight", preflight.measure),
 )
 
 
