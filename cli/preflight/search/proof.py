@@ -182,7 +182,7 @@ def halves_of(members: Sequence[int]) -> tuple[Members, Members]:
 
 
 def parts_of(members: Members) -> Iterator[Members]:
-    """Yield the halves of a set, and then each quarter of one with each quarter of the other: all links between them."""
+    """Yield the halves of a set, then each quarter of one with each quarter of the other: all links between them."""
     first, second = halves_of(members)
     yield first
     yield second

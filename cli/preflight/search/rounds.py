@@ -8,8 +8,8 @@ After a trial of all nodes failed:
 4. All that work are tried together. Where that fails twice, halves of them, then quarters of one half with those of
    the other, down to a link, or to a size below which nothing fails.
 
-Fewer than half of the nodes being bad, at least one pair passes in round 1, so that round 2 finds all nodes that work and
-round 3 names all bad ones, however these were paired. (Where the number is odd, the last three meet one another.)
+Fewer than half of the nodes being bad, at least one pair passes in round 1, so that round 2 finds all nodes that work
+and round 3 names all bad ones, however these were paired. (Where the number is odd, the last three meet one another.)
 A round holds what is known to be useful before it begins; `waves` says what of it can run at the same time.
 """
 
@@ -44,12 +44,11 @@ def waves(trials: Sequence[Members]) -> tuple[tuple[Members, ...], ...]:
     """Divide trials into groups that share no node, which can run at the same time."""
     divided: list[tuple[set[int], list[Members]]] = []
     for trial in trials:
-        for busy, wave in divided:
-            if busy.isdisjoint(trial):
-                break
-        else:
-            busy, wave = set[int](), list[Members]()
-            divided.append((busy, wave))
+        free = next((each for each in divided if each[0].isdisjoint(trial)), None)
+        if free is None:
+            free = (set(), [])
+            divided.append(free)
+        busy, wave = free
         busy.update(trial)
         wave.append(trial)
     return tuple(tuple(wave) for _, wave in divided)

@@ -1,0 +1,1 @@
+"""What runs in the job's own Python: the standard library, and its PyTorch."""

@@ -1,0 +1,354 @@
+"""Runs this node's part of trials: one process that imports PyTorch once, and forks a process group for each trial.
+
+Reads orders from standard input, one JSON object on a line, and answers on standard output alike:
+
+    {"start": "t1", "kind": "collective", "ranks": [2, 3], "world": 4, "backend": "gloo", "lead": false,
+     "gpus": [], "store": ["10.0.0.1", 40123], "variables": {"NCCL_P2P_DISABLE": "1"}, "bytes": 8388608, "seconds": 30}
+    {"end": "t1"}
+
+    {"ready": {"torch": "2.13.0", "cuda": null, "nccl": null, "gpus": 0}}      or {"failed": "no PyTorch: …"}
+    {"trial": "t1", "port": 40123}               the store of a trial that this node leads
+    {"trial": "t1", "done": [{"rank": 2, "passed": true, "phase": "done", "bytes_per_second": 1.2e9}, …], "said": "…"}
+
+Each trial ends by itself or by SIGKILL to its group after `seconds`. Everything here ends when standard input closes.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_MOST_LINE = 1 << 20
+_MOST_SAID = 2000
+_MATRIX = 1024
+_GPU_BYTES = 1 << 28
+_WARM_UP, _MEASURED = 1, 3
+_OF_LAUNCHERS = ("TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_")
+_PARENT = os.getpid()
+
+Order = dict[str, Any]
+Figures = dict[str, Any]
+
+
+def describe() -> Figures:
+    """Return versions and the number of GPUs, asked in a child: a process that has used CUDA cannot fork any more."""
+    import torch
+    import torch.distributed
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        os.write(writer, json.dumps(count).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        gpus = json.loads(file.read() or b"0")
+    os.waitpid(child, 0)
+    nccl = torch.distributed.is_nccl_available() and gpus
+    version = torch.cuda.nccl.version() if nccl else None
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "nccl": None if version is None else ".".join(map(str, version)),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "gpus": gpus,
+    }
+
+
+def say(answer: Figures) -> None:
+    """Answer on standard output."""
+    print(json.dumps(answer), flush=True)
+
+
+class Trial:
+    """The ranks of one trial on this node."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.name = str(order["start"])
+        self.until = time.monotonic() + float(order["seconds"])
+        self.results: dict[int, Figures] = {}
+        self.pids: list[int] = []
+        self.timed_out = False
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the trial
+
+    def start(self, selector: selectors.BaseSelector) -> None:
+        """Fork a process for each rank; the first one leads their process group."""
+        for local_rank, rank in enumerate(self.order["ranks"]):
+            self.results[rank] = {"rank": rank, "passed": False, "phase": "start"}
+            reader, writer = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                os.close(reader)
+                _become_rank(self, rank, local_rank, writer)
+            os.close(writer)
+            with contextlib.suppress(OSError):
+                os.setpgid(pid, self.pids[0] if self.pids else pid)
+            self.pids.append(pid)
+            os.set_blocking(reader, False)
+            selector.register(reader, selectors.EVENT_READ, (self, rank, bytearray()))
+
+    def kill(self) -> None:
+        """End what is left of it."""
+        for pid in self.pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if self.pids:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pids[0], signal.SIGKILL)
+
+    def report(self) -> Figures:
+        """Return the answer about it."""
+        size = os.fstat(self.said.fileno()).st_size
+        said = os.pread(self.said.fileno(), _MOST_SAID, max(0, size - _MOST_SAID)).decode("utf-8", "replace")
+        passed = all(each["passed"] for each in self.results.values())
+        done = list(self.results.values())
+        return {"trial": self.name, "done": done, "timed_out": self.timed_out, "said": "" if passed else said}
+
+
+def _become_rank(trial: Trial, rank: int, local_rank: int, writer: int) -> NoReturn:
+    """Run one rank, and never return."""
+
+    def tell(**fields: Any) -> None:
+        os.write(writer, (json.dumps(fields) + "\n").encode())
+
+    try:
+        with contextlib.suppress(OSError):
+            os.setpgid(0, trial.pids[0] if trial.pids else 0)
+        _end_with(_PARENT)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(trial.said.fileno(), 1)
+        os.dup2(trial.said.fileno(), 2)
+        _set_variables(trial.order, rank, local_rank)
+        work = _collective if trial.order["kind"] == "collective" else _device
+        tell(passed=True, phase="done", **work(trial.order, rank, local_rank, tell))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the outcome of the trial
+        text = f"{type(error).__name__}: {error}".splitlines()
+        tell(passed=False, error=text[0][:500] if text else type(error).__name__)
+    finally:
+        os._exit(0)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _set_variables(order: Order, rank: int, local_rank: int) -> None:
+    for name in [name for name in os.environ if name.startswith(_OF_LAUNCHERS)]:
+        del os.environ[name]
+    store = order.get("store") or ["localhost", 0]
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(local_rank),
+        WORLD_SIZE=str(order["world"]),
+        LOCAL_WORLD_SIZE=str(len(order["ranks"])),
+        TORCHELASTIC_RUN_ID=str(order.get("job", order["start"])),
+        MASTER_ADDR=str(store[0]),
+        MASTER_PORT=str(store[1]),
+        **{str(name): str(value) for name, value in order.get("variables", {}).items()},
+    )
+
+
+def _collective(order: Order, rank: int, local_rank: int, tell: Callable[..., None]) -> Figures:
+    """Meet the other ranks, add one number up, and then many."""
+    import torch
+    import torch.distributed as dist
+
+    tell(phase="store")
+    host, port = order.get("store") or ("localhost", 0)
+    limit = timedelta(seconds=float(order["seconds"]))
+    leads = bool(order["lead"]) and local_rank == 0
+    if leads:
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=limit)
+        tell(port=store.port)
+    else:
+        store = dist.TCPStore(host, int(port), is_master=False, timeout=limit)
+    tell(phase="group")
+    device = torch.device("cpu")
+    if order["backend"] != "gloo":
+        device = torch.device("cuda", order["gpus"][local_rank])
+        torch.cuda.set_device(device)
+    dist.init_process_group(order["backend"], store=store, rank=rank, world_size=order["world"], timeout=limit)
+    tell(phase="first_all_reduce")
+    began = time.monotonic()
+    one = torch.ones(1, device=device)
+    dist.all_reduce(one)
+    if one.item() != order["world"]:
+        raise RuntimeError(f"all_reduce returned {one.item()}, and {order['world']} is right")
+    took = time.monotonic() - began
+    tell(phase="bandwidth")
+    speed = _bandwidth(torch, dist, device, order)
+    dist.barrier()
+    if leads:
+        _wait_for_others(store, order["world"], limit)
+    else:
+        store.add("gone", 1)
+    return {"first_seconds": took, "bytes_per_second": speed}
+
+
+def _wait_for_others(store: Any, world: int, limit: timedelta) -> None:
+    """Keep the store until nobody needs it."""
+    until = time.monotonic() + min(5.0, limit.total_seconds())
+    while store.add("gone", 0) < world - 1 and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _bandwidth(torch: Any, dist: Any, device: Any, order: Order) -> float | None:
+    """Return bytes per second over the slowest link, as nccl-tests count them (bus bandwidth); None for one rank."""
+    if order["world"] < 2 or not order["bytes"]:
+        return None
+    values = torch.ones(max(1, int(order["bytes"]) // 4), device=device)
+    times = []
+    for _ in range(_WARM_UP + _MEASURED):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        began = time.monotonic()
+        dist.all_reduce(values)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.monotonic() - began)
+    world = order["world"]
+    return float(values.numel() * 4 * 2 * (world - 1) / world / max(min(times[_WARM_UP:]), 1e-9))
+
+
+def _device(order: Order, rank: int, local_rank: int, tell: Callable[..., None]) -> Figures:
+    """Use one GPU, or the CPUs: allocate, multiply, copy, and compare with what is right."""
+    import torch
+
+    tell(phase="allocate")
+    on_gpu = order["backend"] != "gloo"
+    device = torch.device("cuda", order["gpus"][local_rank]) if on_gpu else torch.device("cpu")
+    left = torch.arange(_MATRIX, dtype=torch.float32, device=device).remainder(7).repeat(_MATRIX, 1)
+    tell(phase="multiply")
+    began = time.monotonic()
+    product = left @ torch.ones(_MATRIX, 1, device=device)
+    right = float(sum(number % 7 for number in range(_MATRIX)))
+    if not bool((product == right).all().item()):
+        raise RuntimeError("a product of matrices is wrong")
+    for _ in range(4):
+        left @ left
+    if on_gpu:
+        torch.cuda.synchronize()
+    figures = {"multiply_seconds": time.monotonic() - began}
+    if on_gpu:
+        tell(phase="copy")
+        there = torch.arange(_GPU_BYTES // 4, dtype=torch.int32)
+        began = time.monotonic()
+        back = there.to(device).clone().cpu()
+        figures["bytes_per_second"] = 2 * _GPU_BYTES / (time.monotonic() - began)
+        if not torch.equal(there, back):
+            raise RuntimeError("what was copied to the GPU and back has changed")
+    return figures
+
+
+class Runner:
+    """The loop: orders come, ranks report, trials end."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.trials: dict[str, Trial] = {}
+        self.orders = bytearray()
+
+    def run(self) -> None:
+        """Serve until standard input closes."""
+        os.set_blocking(0, False)
+        self.selector.register(0, selectors.EVENT_READ, None)
+        try:
+            while self._step():
+                pass
+        finally:
+            for trial in self.trials.values():
+                trial.kill()
+
+    def _step(self) -> bool:
+        soonest = min((trial.until for trial in self.trials.values()), default=None)
+        pause = None if soonest is None else min(60.0, max(0.0, soonest - time.monotonic()))
+        for key, _ in self.selector.select(pause):
+            if key.data is None:
+                if not self._take_orders():
+                    return False
+            else:
+                self._take_words(key.fd, *key.data)
+        for trial in [trial for trial in self.trials.values() if trial.until <= time.monotonic()]:
+            trial.timed_out = True
+            trial.until = float("inf")
+            trial.kill()
+        return True
+
+    def _take_orders(self) -> bool:
+        part = os.read(0, 65_536)
+        self.orders += part
+        while b"\n" in self.orders:
+            line, _, self.orders = self.orders.partition(b"\n")
+            self._obey(json.loads(line))
+        return bool(part) and len(self.orders) < _MOST_LINE
+
+    def _obey(self, order: Order) -> None:
+        if "end" in order:
+            trial = self.trials.get(str(order["end"]))
+            if trial is not None:
+                trial.kill()
+            return
+        trial = Trial(order)
+        self.trials[trial.name] = trial
+        trial.start(self.selector)
+
+    def _take_words(self, fd: int, trial: Trial, rank: int, buffer: bytearray) -> None:
+        try:
+            part = os.read(fd, 65_536)
+        except BlockingIOError:
+            return
+        buffer += part
+        *lines, rest = bytes(buffer).split(b"\n")
+        buffer[:] = rest
+        for line in lines:
+            word = json.loads(line)
+            if "port" in word:
+                say({"trial": trial.name, "port": word["port"]})
+            else:
+                trial.results[rank].update(word)
+        if part and len(buffer) < _MOST_LINE:
+            return
+        self.selector.unregister(fd)
+        os.close(fd)
+        pid = trial.pids[list(trial.results).index(rank)]
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if status < 0 and not trial.timed_out:
+            trial.results[rank].setdefault("error", f"ended by signal {-status}")
+        if not any(key.data and key.data[0] is trial for key in self.selector.get_map().values()):
+            trial.kill()
+            say(trial.report())
+            del self.trials[trial.name]
+            trial.said.close()
+
+
+def main() -> None:
+    """Import PyTorch, say so, and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with(os.getppid())
+    try:
+        found = describe()
+    except Exception as error:  # noqa: BLE001 - an import may fail in any way
+        say({"failed": f"{type(error).__name__}: {error}"[:500]})
+        return
+    say({"ready": {**found, "host": socket.gethostname()}})
+    Runner().run()
+
+
+if __name__ == "__main__":
+    main()
