@@ -1,0 +1,148 @@
+"""What is known so far: nodes, findings, stages, and the time that is left."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from cli.preflight.conduct import Conductor, Outcome, TrialPlan
+from cli.preflight.coordinator import NodeLink
+from shared.answer.checks import Check
+from shared.answer.preflight import PreflightFinding, StageResult, Trouble
+
+_LEAST_SECONDS = 3.0
+"""With less left no trial begins."""
+
+_OVERHEAD_SECONDS = 12.0
+"""A trial ends that long after its own limit at the latest, with its last words."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long things may take, and how large they are."""
+
+    deadline_seconds: float = 600.0
+    trial_seconds: float = 30.0
+    start_seconds: float = 60.0
+    bytes: int | None = None
+    """Of each all-reduce that is measured; None: as suits the backend."""
+    slow_factor: float = 4.0
+    """How many times slower than the median is slow."""
+
+
+@dataclass
+class Board:
+    """The state of one preflight."""
+
+    names: list[str]
+    """Of all nodes that should be there, by index."""
+    links: Mapping[int, NodeLink]
+    limits: Limits
+    tell: Tell
+    began: float = field(default_factory=time.monotonic)
+    backend: str = "gloo"
+    gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    findings: list[PreflightFinding] = field(default_factory=list)
+    out: set[int] = field(default_factory=set)
+    """Nodes that are not tried any more: they are known to be bad."""
+    stages: list[StageResult] = field(default_factory=list)
+    untested: list[str] = field(default_factory=list)
+    checks: tuple[Check, ...] = ()
+    outcomes: list[Outcome] = field(default_factory=list)
+    together: frozenset[int] = frozenset()
+    """The nodes that are proved to work with one another."""
+    late: bool = False
+    """Some trials did not begin, for the deadline was near."""
+
+    def __post_init__(self) -> None:
+        self.conductor = Conductor(self.links)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The nodes that can be tried."""
+        here = (node for node in range(len(self.names)) if node in self.links)
+        return tuple(node for node in here if node not in self.out and not self.lost(node))
+
+    def lost(self, node: int) -> bool:
+        """Has this node stopped answering?"""
+        return bool(self.links[node].lost)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline."""
+        return self.began + self.limits.deadline_seconds - time.monotonic()
+
+    def seconds_for_trial(self) -> float:
+        """How long a trial that begins now may take; 0: none can begin."""
+        left = min(self.limits.trial_seconds, self.seconds_left - _OVERHEAD_SECONDS)
+        if left < min(_LEAST_SECONDS, self.limits.trial_seconds):
+            self.late = True
+            return 0.0
+        return left
+
+    def hosts(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        """Return their names."""
+        return tuple(self.names[node] for node in sorted(nodes))
+
+    def accuse(
+        self, kind: Trouble, nodes: Sequence[int], text: str, *, path: str = "", evidence: Sequence[str] = (),
+        diagnosis: str = "", hint: str = "", out: bool = False,
+    ) -> None:  # fmt: skip
+        """Add a finding; `out`: its nodes are not tried any more."""
+        self.findings.append(
+            PreflightFinding(
+                kind=kind, hosts=self.hosts(nodes), path=path, text=text, evidence=tuple(evidence)[:8],
+                diagnosis=diagnosis, hint=hint,
+            )
+        )  # fmt: skip
+        if out:
+            self.out.update(nodes)
+
+    async def try_out(self, plan: TrialPlan) -> Outcome | None:
+        """Make a trial, and remember it; None where there is no time for it, or one of its nodes is lost."""
+        seconds = self.seconds_for_trial()
+        if not seconds:
+            return None
+        if any(self.lost(node) for node in plan.members):
+            return Outcome(plan, passed=False, said={n: self.links[n].lost for n in plan.members if self.lost(n)})
+        outcome = await self.conductor.conduct(plan)
+        self.outcomes.append(outcome)
+        return outcome
+
+    def plan(self, members: Sequence[int], *, measured: bool = True) -> TrialPlan:
+        """Return the usual trial of these nodes."""
+        size = self.limits.bytes if self.limits.bytes is not None else _BYTES.get(self.backend, _BYTES["nccl"])
+        return TrialPlan(
+            tuple(members),
+            self.backend,
+            self.seconds_for_trial(),
+            bytes=size if measured else 0,
+            gpus={node: self.gpus.get(node, ()) for node in members},
+        )
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator["Stage"]:
+        """One stage, which the report lists."""
+        stage = Stage()
+        began = time.monotonic()
+        self.tell(f"{name} …")
+        yield stage
+        took = round(time.monotonic() - began, 2)
+        said = {"outcome": stage.outcome, "text": stage.text, "trials": stage.trials, "rounds": stage.rounds}
+        self.stages.append(StageResult.model_validate({"name": name, **said, "took_seconds": took}))
+        self.tell(f"{name}: {stage.outcome}{f', {stage.text}' if stage.text else ''} ({took:.1f} s)")
+
+
+@dataclass
+class Stage:
+    """What a stage says of itself in the end."""
+
+    outcome: str = "passed"
+    text: str = ""
+    trials: int = 0
+    rounds: int = 0
+
+
+_BYTES = {"gloo": 4 << 20, "nccl": 256 << 20}

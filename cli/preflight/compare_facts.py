@@ -1,0 +1,106 @@
+"""What the nodes say of themselves, side by side: who lacks what the others have, and what `unhang check` finds."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from cli.preflight.node_facts import NodeFacts
+from collector.align.expected import Expected
+from collector.checks.all import check_job
+from shared.answer.checks import Check, CheckId
+from shared.missing import Missing, Reason
+from shared.wire.gpus import Gpu, Gpus
+from shared.wire.setup import Setup
+from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
+
+CLOCK_SECONDS = 5.0
+"""Clocks that differ by more make logs of several nodes useless, and tokens that expire."""
+
+_NOT_OF_NODES = frozenset({CheckId.RECORDER_OFF, CheckId.NCCL_SILENT, CheckId.ONE_PROCESS_OF_MANY, CheckId.GPUS_IDLE})
+"""What a job decides, not a node."""
+
+
+def lacking(facts: Mapping[int, NodeFacts]) -> Iterator[tuple[int, str]]:
+    """Yield a node and a sentence for what it lacks and most nodes have, and for what its GPUs report."""
+    gpus = {node: each.setup.gpus or 0 for node, each in facts.items()}
+    usual = _most(gpus.values())
+    ports = [port for each in facts.values() for port in each.rdma]
+    active = Counter(f"{port.device}/{port.port}" for port in ports if _is_active(port.state))
+    for node, each in sorted(facts.items()):
+        if usual is not None and gpus[node] < usual:
+            yield node, f"PyTorch sees {gpus[node]} GPUs there, and {usual} on most nodes"
+        for port in each.rdma:
+            name = f"{port.device}/{port.port}"
+            if not _is_active(port.state) and active[name] * 2 > len(facts):
+                yield node, f"RDMA port {name} is {port.state or 'unknown'}, and ACTIVE on most nodes"
+        if isinstance(each.gpus, Gpus):
+            for gpu in each.gpus.gpus:
+                for fault in _faults(gpu):
+                    yield node, f"GPU {gpu.index} {fault}"
+
+
+def _most(values: Iterable[int]) -> int | None:
+    counts = Counter(values)
+    value, count = counts.most_common(1)[0]
+    return value if count * 2 > sum(counts.values()) else None
+
+
+def _is_active(state: str) -> bool:
+    return state.upper() == "ACTIVE"
+
+
+def _faults(gpu: Gpu) -> Iterator[str]:
+    if gpu.fault:
+        yield f"cannot be used: {gpu.fault}"
+    if gpu.rows_failed:
+        yield "has a row of memory that could not be remapped"
+    if gpu.ecc_uncorrected:
+        yield f"has {gpu.ecc_uncorrected} uncorrectable memory errors"
+
+
+def busy_gpus(facts: Mapping[int, NodeFacts]) -> Iterator[tuple[int, str]]:
+    """Yield a node and a sentence for each GPU that another process uses."""
+    for node, each in sorted(facts.items()):
+        for gpu in each.gpus.gpus if isinstance(each.gpus, Gpus) else ():
+            if gpu.processes:
+                yield node, f"GPU {gpu.index} is used by process {gpu.processes[0].pid}"
+
+
+def checks_of(facts: Mapping[int, NodeFacts]) -> tuple[Check, ...]:
+    """Return what `unhang check` finds in the settings of these nodes, each taken for a rank of one job."""
+    absent = Missing(source="preflight", reason=Reason.NOT_ENABLED, detail="there is no rank yet")
+    looks = [
+        NodeSnapshot(
+            host=each.host,
+            taken_at_ns=each.time_ns,
+            ranks=(
+                RankSnapshot(
+                    identity=Identity(job="preflight", rank=node, local_rank=0, world_size=len(facts), host=each.host),
+                    process=absent,
+                    stacks=absent,
+                    fds=absent,
+                    logs=absent,
+                    recorder=absent,
+                    setup=_setup(each),
+                ),
+            ),
+        )  # fmt: skip
+        for node, each in facts.items()
+    ]
+    found = check_job(looks, Expected(job="preflight"))
+    return tuple(check for check in found if check.id not in _NOT_OF_NODES)
+
+
+def _setup(facts: NodeFacts) -> Setup:
+    """Without the ranks that a launcher gave to this process: they are not those of the job to come."""
+    of_launcher = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC", "SLURM_")
+    variables = {name: value for name, value in facts.setup.variables.items() if not name.startswith(of_launcher)}
+    return facts.setup.model_copy(update={"variables": variables})
+
+
+def clocks_apart(ahead: Mapping[int, float]) -> Iterator[tuple[int, float]]:
+    """Yield the nodes whose clock differs from the median by more than seconds, and by how much."""
+    ordered = sorted(ahead.values())
+    middle = ordered[len(ordered) // 2] if ordered else 0.0
+    for node, seconds in sorted(ahead.items()):
+        if abs(seconds - middle) > CLOCK_SECONDS:
+            yield node, seconds - middle

@@ -1,0 +1,233 @@
+"""One trial, from the first order to its outcome: its store, its ranks, its deadline, and a look where it hangs."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from cli.preflight.coordinator import NodeLink
+from cli.preflight.runner_process import GRACE_SECONDS
+from shared.errors import UnhangError, Unreachable
+from shared.wire.snapshot import NodeSnapshot
+
+_LAST_WORDS_SECONDS = 1.0
+"""After one rank failed, for the others to say why they did."""
+
+_LOOK_AFTER = 0.5
+"""Of a trial's time: whoever is not done then is looked at."""
+
+_LOOK_SECONDS = 20.0
+_MOST_LOOKED_AT = 8
+MOST_LOOKS = 6
+"""Trials of one preflight that are looked at: they hang alike."""
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """A trial to make. `interface` empty: what the environment and the backend choose."""
+
+    members: tuple[int, ...]
+    backend: str
+    seconds: float
+    kind: str = "collective"
+    bytes: int = 0
+    interface: str = ""
+    gpus: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The GPUs to use, by node; of a node that is not named, the first rank takes none."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    look: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial."""
+
+    plan: TrialPlan
+    passed: bool
+    said: Mapping[int, str] = field(default_factory=dict)
+    """By node: what it said, where it failed."""
+    bytes_per_second: float | None = None
+    multiply_seconds: Mapping[int, float] = field(default_factory=dict)
+    diagnosis: str = ""
+
+    @property
+    def why(self) -> str:
+        """The first thing that was said, most telling first."""
+        said = sorted(self.said.values(), key=lambda text: (not text or "no answer" in text, text))
+        return said[0] if said else ""
+
+
+class Conductor:
+    """Makes trials on nodes. `hosts` are their links by node."""
+
+    def __init__(self, hosts: Mapping[int, NodeLink]) -> None:
+        self._links = hosts
+        self._looks_left = MOST_LOOKS
+
+    async def conduct(self, plan: TrialPlan) -> Outcome:
+        """Make one trial."""
+        name = f"preflight-{secrets.token_hex(4)}"
+        orders = self._orders(plan, name)
+        lead, *others = plan.members
+        limit = plan.seconds + 2 * GRACE_SECONDS
+        answers: dict[int, asyncio.Task[dict[str, Any]]] = {}
+        answers[lead], port = self._links[lead].begin("trial", {"order": orders[lead]}, limit)
+        if others:
+            await asyncio.wait([answers[lead], _as_task(port)], return_when=asyncio.FIRST_COMPLETED)
+        if port.done() and not port.cancelled():
+            address = orders[lead]["store"][0]
+            for node in others:
+                order = {**orders[node], "store": [address, port.result()]}
+                answers[node], _ = self._links[node].begin("trial", {"order": order}, limit)
+        diagnosis = await self._wait(plan, name, answers)
+        return self._outcome(plan, answers, diagnosis)
+
+    def _orders(self, plan: TrialPlan, name: str) -> dict[int, dict[str, Any]]:
+        per_node = {node: len(plan.gpus.get(node, ())) or 1 for node in plan.members}
+        world, first, orders = sum(per_node.values()), 0, {}
+        variables = dict(plan.variables)
+        if plan.interface:
+            variables |= {"GLOO_SOCKET_IFNAME": plan.interface, "NCCL_SOCKET_IFNAME": plan.interface}
+        for node in plan.members:
+            link = self._links[node]
+            address = link.hello.facts.address_of(plan.interface) if plan.interface else link.hello.address
+            alone = plan.kind == "device"
+            orders[node] = {
+                "start": name,
+                "job": name,
+                "kind": plan.kind,
+                "ranks": list(range(per_node[node])) if alone else list(range(first, first + per_node[node])),
+                "gpus": list(plan.gpus.get(node, ())),
+                "world": per_node[node] if alone else world,
+                "backend": plan.backend,
+                "lead": node == plan.members[0],
+                "store": [address or link.host, 0],
+                "variables": variables,
+                "bytes": plan.bytes,
+                "seconds": plan.seconds,
+            }
+            first += per_node[node]
+        return orders
+
+    async def _wait(self, plan: TrialPlan, name: str, answers: Mapping[int, asyncio.Task[dict[str, Any]]]) -> str:
+        """Wait until all have answered; return what unhang says of a trial that hangs."""
+        waiting = set(answers.values())
+        loop = asyncio.get_running_loop()
+        look_at = loop.time() + plan.seconds * _LOOK_AFTER
+        diagnosis = ""
+        while waiting:
+            limit = max(0.0, look_at - loop.time()) if plan.look and not diagnosis else None
+            done, waiting = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.exception() is not None or not _passed(task.result()) for task in done):
+                if waiting:
+                    await asyncio.wait(waiting, timeout=_LAST_WORDS_SECONDS)
+                    await asyncio.gather(*(self._end(node, name) for node, task in answers.items() if not task.done()))
+                    await asyncio.wait(waiting)
+                break
+            if waiting and not done:
+                diagnosis = await self._look(plan, name) or " "
+        return diagnosis.strip()
+
+    async def _end(self, node: int, name: str) -> None:
+        with suppress(UnhangError):
+            await self._links[node].ask("end", {"trial": name}, _LAST_WORDS_SECONDS)
+
+    async def _look(self, plan: TrialPlan, name: str) -> str:
+        """Have nodes look at the ranks of a trial that hangs, and judge what they see."""
+        if self._looks_left <= 0 or plan.kind != "collective":
+            return ""
+        self._looks_left -= 1
+        asked = plan.members[:_MOST_LOOKED_AT]
+        limit = min(_LOOK_SECONDS, plan.seconds * (1 - _LOOK_AFTER))
+        found = await asyncio.gather(*(self._look_at(node, name, limit) for node in asked))
+        snapshots = [snapshot for each in found for snapshot in each]
+        return await asyncio.to_thread(_judge, snapshots, name) if snapshots else ""
+
+    async def _look_at(self, node: int, name: str, seconds: float) -> list[NodeSnapshot]:
+        try:
+            answer = await self._links[node].ask("look", {"job": name}, seconds)
+            return [NodeSnapshot.model_validate(each) for each in list(answer.get("looks", ()))[:4]]
+        except (UnhangError, ValidationError, TypeError):
+            return []
+
+    def _outcome(self, plan: TrialPlan, answers: Mapping[int, asyncio.Task[dict[str, Any]]], diagnosis: str) -> Outcome:
+        said, speeds, products = {}, [], {}
+        for node in plan.members:
+            if node not in answers:
+                continue
+            try:
+                answer = answers[node].result()
+            except Unreachable as error:
+                said[node] = str(error)
+                continue
+            ranks = _ranks_of(answer)
+            speeds += [_number(rank.get("bytes_per_second")) for rank in ranks]
+            times = [_number(rank.get("multiply_seconds")) for rank in ranks]
+            if any(times):
+                products[node] = max(times)
+            if not _passed(answer):
+                said[node] = _in_words(answer, ranks)
+        measured = [speed for speed in speeds if speed > 0]
+        return Outcome(
+            plan,
+            passed=not said and len(answers) == len(plan.members),
+            said=said,
+            bytes_per_second=min(measured, default=None),
+            multiply_seconds=products,
+            diagnosis=diagnosis,
+        )
+
+
+def _as_task(future: asyncio.Future[int]) -> asyncio.Task[None]:
+    async def wait() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
+
+    return asyncio.create_task(wait())
+
+
+def _ranks_of(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    done = answer.get("done")
+    ranks: list[Mapping[str, Any]] = [rank for rank in done if isinstance(rank, dict)] if isinstance(done, list) else []
+    return ranks[:64]
+
+
+def _passed(answer: Mapping[str, Any]) -> bool:
+    ranks = _ranks_of(answer)
+    return bool(ranks) and all(rank.get("passed") is True for rank in ranks)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e18 else 0.0
+
+
+_PHASES = {
+    "store": "while it connected to the trial's store",
+    "group": "while it connected to the other ranks",
+    "first_all_reduce": "in the first all_reduce",
+    "bandwidth": "while bandwidth was measured",
+    "allocate": "while it allocated memory",
+    "multiply": "while it multiplied matrices",
+    "copy": "while it copied to the device and back",
+}
+
+
+def _in_words(answer: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> str:
+    failed = next((rank for rank in ranks if rank.get("passed") is not True), {})
+    where = _PHASES.get(str(failed.get("phase")), "before it started")
+    error = str(failed.get("error", "")).strip()[:300]
+    if answer.get("timed_out") is True:
+        return f"timed out {where}{f': {error}' if error else ''}" if ranks else str(answer.get("said", ""))[:300]
+    said = [line for line in str(answer.get("said", "")).splitlines() if "WARN" in line or "rror" in line]
+    return f"failed {where}: {error or (said[-1][:300] if said else 'it ended without a word')}"
+
+
+def _judge(snapshots: Sequence[NodeSnapshot], job: str) -> str:
+    from collector.align.expected import Expected
+    from collector.gather.judge_and_stamp import judge
+
+    return judge(tuple(snapshots), Expected(job=job)).headline

@@ -1,0 +1,210 @@
+"""The coordinator's side of the connections: who takes part, and what each node is asked."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, greet
+from cli.preflight.node_facts import NodeFacts
+from shared.errors import InvalidSettings, NotPermitted, UnhangError, Unreachable
+from shared.value import Value
+
+_GREETING_SECONDS = 10.0
+_HELLO_SECONDS = 240.0
+_MOST_STRANGERS = 64
+"""Connections at the same time that have not proved yet that they know the token, beside one of each node."""
+
+_END_SECONDS = 2.0
+
+_MOST_SILENCES = 2
+"""Answers that did not come in time, one after the other, until a node is given up."""
+
+
+class Hello(Value):
+    """The first message of a node."""
+
+    node: int = Field(ge=0)
+    nodes: int
+    address: str = ""
+    failed: str = ""
+    gpus: int = Field(default=0, ge=0, le=64)
+    facts: NodeFacts
+
+
+class NodeLink:
+    """One node, as the coordinator sees it."""
+
+    def __init__(self, channel: Channel, hello: Hello) -> None:
+        self.hello = hello
+        self.clock_ahead_seconds = (hello.facts.time_ns - time.time_ns()) / 1e9
+        self.lost = ""
+        """Why it no longer answers; empty while it does."""
+        self._channel = channel
+        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._ports: dict[int, asyncio.Future[int]] = {}
+        self._count = self._silences = 0
+        self._sending = asyncio.Lock()
+        self._reading = asyncio.create_task(self._read())
+
+    @property
+    def host(self) -> str:
+        """What the node calls itself."""
+        return self.hello.facts.host
+
+    async def ask(self, do: str, fields: Mapping[str, Any], seconds: float) -> Message:
+        """Ask it to do something. Raises Unreachable, also where it answers that it cannot."""
+        answer, _ = self.begin(do, fields, seconds)
+        return await answer
+
+    def begin(
+        self, do: str, fields: Mapping[str, Any], seconds: float
+    ) -> tuple["asyncio.Task[Message]", asyncio.Future[int]]:
+        """Ask, and return the answer to come, and the port that may come before it."""
+        self._count += 1
+        number = self._count
+        loop = asyncio.get_running_loop()
+        self._answers[number], self._ports[number] = loop.create_future(), loop.create_future()
+        message = {"id": number, "do": do, **fields}
+        return asyncio.create_task(self._exchange(number, message, seconds)), self._ports[number]
+
+    async def _exchange(self, number: int, message: Message, seconds: float) -> Message:
+        try:
+            async with asyncio.timeout(seconds):
+                if self.lost:
+                    raise Unreachable(self.lost)
+                async with self._sending:
+                    await self._channel.send(message)
+                answer = await self._answers[number]
+        except TimeoutError as error:
+            self._silences += 1
+            if self._silences >= _MOST_SILENCES:
+                self.lost = self.lost or "it stopped answering the coordinator"
+            raise Unreachable(f"{self.host} did not answer within {seconds:.0f} s") from error
+        finally:
+            self._answers.pop(number, None)
+            port = self._ports.pop(number)
+            if not port.done():
+                port.cancel()
+        self._silences = 0
+        if "error" in answer:
+            raise Unreachable(str(answer["error"])[:500])
+        return answer
+
+    async def close(self) -> None:
+        """Tell it that all is done, and let go."""
+        with suppress(UnhangError, TimeoutError):
+            async with asyncio.timeout(_END_SECONDS), self._sending:
+                await self._channel.send({"do": "end_all"})
+        self._reading.cancel()
+        await self._channel.close()
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                answer = await self._channel.receive()
+                number = answer.get("id")
+                if not isinstance(number, int):
+                    continue
+                port, waiting = answer.get("port"), self._answers.get(number)
+                if isinstance(port, int) and number in self._ports:
+                    if not self._ports[number].done():
+                        self._ports[number].set_result(port)
+                elif waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+        except UnhangError as error:
+            self.lost = f"its connection to the coordinator ended: {error}"
+            for future in self._answers.values():
+                if not future.done():
+                    future.set_result({"error": self.lost})
+
+
+class Reception:
+    """Waits for all nodes. To be used in an `async with`."""
+
+    def __init__(self, nodes: int, token: bytes) -> None:
+        self.links: dict[int, NodeLink] = {}
+        self.refused: list[str] = []
+        """Why others that connected were turned away."""
+        self._nodes = nodes
+        self._token = token
+        self._strangers = 0
+        self._coming = 0
+        """Nodes that have proved that they know the token, and import PyTorch."""
+        self._server: asyncio.Server | None = None
+        self._all_here = asyncio.Event()
+        self._nobody_comes = asyncio.Event()
+        self._nobody_comes.set()
+
+    async def __aenter__(self) -> "Reception":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*(link.close() for link in self.links.values()))
+
+    async def listen(self, address: str | None, port: int) -> int:
+        """Listen there, and return the port. Raises InvalidSettings."""
+        try:
+            self._server = await asyncio.start_server(self._visit, address, port, limit=MOST_LINE_BYTES)
+        except OSError as error:
+            raise InvalidSettings(
+                f"the coordinator cannot listen on port {port}: {error.strerror}",
+                advice="choose another port, the same on all nodes: --coordinator HOST:PORT",
+            ) from error
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until all nodes are here, at most so long; for those that are just introducing themselves, longer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._all_here.wait()
+        await self._nobody_comes.wait()
+
+    async def admit(self, channel: Channel) -> None:
+        """Take a node in by its first message."""
+        self._coming += 1
+        self._nobody_comes.clear()
+        try:
+            async with asyncio.timeout(_HELLO_SECONDS):
+                hello = Hello.model_validate(await channel.receive())
+            if hello.nodes != self._nodes or hello.node >= self._nodes:
+                raise NotPermitted(f"{hello.facts.host} says that it is node {hello.node} of {hello.nodes}")
+            if hello.node in self.links:
+                raise NotPermitted(f"{hello.facts.host} says that it is node {hello.node}, which is here already")
+        except (UnhangError, TimeoutError, ValidationError) as error:
+            self.refuse(error)
+            await channel.close()
+            return
+        finally:
+            self._coming -= 1
+            if self._coming == 0:
+                self._nobody_comes.set()
+        self.links[hello.node] = NodeLink(channel, hello)
+        if len(self.links) == self._nodes:
+            self._all_here.set()
+
+    def refuse(self, error: Exception) -> None:
+        """Remember why somebody was turned away, a few times."""
+        if len(self.refused) < 8:
+            self.refused.append(str(error).splitlines()[0][:200] if str(error) else type(error).__name__)
+
+    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._strangers >= _MOST_STRANGERS + self._nodes:
+            writer.close()
+            return
+        self._strangers += 1
+        try:
+            async with asyncio.timeout(_GREETING_SECONDS):
+                channel = await greet(reader, writer, self._token)
+        except (UnhangError, TimeoutError) as error:
+            self.refuse(error)
+            writer.close()
+            return
+        finally:
+            self._strangers -= 1
+        await self.admit(channel)

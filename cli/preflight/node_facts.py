@@ -1,0 +1,130 @@
+"""What a node says of itself before anything is tried there."""
+
+import os
+import platform
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from pydantic import Field
+
+from agent.deadline import Deadline
+from agent.errors import Unavailable
+from agent.find.environment_names import REPORTED
+from agent.sources.gpu import read_gpus
+from shared.missing import Missing
+from shared.redaction.redact import redact
+from shared.value import Value
+from shared.wire.gpus import Gpus
+from shared.wire.setup import Setup, Versions
+
+_INFINIBAND = Path("/sys/class/infiniband")
+_MOST = 128
+_LONGEST_VALUE = 300
+_GPU_SECONDS = 5.0
+
+NOT_FOR_JOBS = ("lo", "docker", "veth", "cali", "lxc", "virbr", "br-", "cni", "flannel", "tun", "podman")
+"""How interfaces are named that lead to no other node."""
+
+
+class Nic(Value):
+    """A network interface."""
+
+    name: str
+    address: str = Field(default="", description="Its first IPv4 address, else IPv6; empty where it has none.")
+    up: bool = True
+    mtu: int | None = None
+
+
+class RdmaPort(Value):
+    """A port of an RDMA device, as sysfs reports it."""
+
+    device: str
+    port: str
+    state: str = Field(description="For example `ACTIVE` or `DOWN`.")
+    rate: str = ""
+
+
+class NodeFacts(Value):
+    """What a node says of itself."""
+
+    host: str
+    kernel: str = ""
+    time_ns: int = 0
+    memory_lock_bytes: int | None = Field(default=None, description="Memory that may be locked; None: unlimited.")
+    nics: tuple[Nic, ...] = ()
+    rdma: tuple[RdmaPort, ...] = ()
+    gpus: Gpus | Missing | None = None
+    setup: Setup = Setup()
+
+    def address_of(self, interface: str) -> str:
+        """Return the address of an interface; empty where there is none."""
+        return next((nic.address for nic in self.nics if nic.name == interface and nic.up), "")
+
+    def variable(self, name: str) -> str:
+        """Return the value of a variable of this node's environment; empty where it is not set."""
+        return self.setup.variables.get(name, "")
+
+
+def read_facts(versions: dict[str, object]) -> NodeFacts:
+    """Read them here; `versions` as the trial runner says them."""
+    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    variables = {name: redact(value)[:_LONGEST_VALUE] for name, value in os.environ.items() if name in REPORTED}
+    nics, rdma = tuple(_nics()), tuple(_rdma_ports())
+    gpus = versions.get("gpus")
+    return NodeFacts(
+        host=socket.gethostname(),
+        kernel=platform.release(),
+        time_ns=time.time_ns(),
+        memory_lock_bytes=None if locked == resource.RLIM_INFINITY else locked,
+        nics=nics,
+        rdma=rdma,
+        gpus=_gpus(),
+        setup=Setup(
+            variables=dict(sorted(variables.items())),
+            versions=Versions(**{name: _text(versions.get(name)) for name in ("torch", "cuda", "nccl", "python")}),
+            interfaces=tuple(nic.name for nic in nics),
+            hcas=tuple(sorted({port.device for port in rdma})),
+            gpus=gpus if isinstance(gpus, int) else None,
+            cpus=len(os.sched_getaffinity(0)),
+        ),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)[:_LONGEST_VALUE]
+
+
+def _nics() -> Iterator[Nic]:
+    stats = psutil.net_if_stats()
+    for name, found in sorted(psutil.net_if_addrs().items())[:_MOST]:
+        by_family = {each.family: each.address for each in reversed(found)}
+        address = by_family.get(socket.AF_INET) or by_family.get(socket.AF_INET6, "").partition("%")[0]
+        stat = stats.get(name)
+        yield Nic(name=name, address=address, up=stat is None or stat.isup, mtu=None if stat is None else stat.mtu)
+
+
+def _rdma_ports() -> Iterator[RdmaPort]:
+    # 4: ACTIVE        200 Gb/sec (4X HDR)
+    with suppress(OSError):
+        for path in sorted(_INFINIBAND.glob("*/ports/*"))[:_MOST]:
+            state = _line(path / "state").rpartition(":")[2].strip()
+            yield RdmaPort(device=path.parts[-3], port=path.name, state=state, rate=_line(path / "rate"))
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()[:_LONGEST_VALUE]
+    except OSError:
+        return ""
+
+
+def _gpus() -> Gpus | Missing:
+    try:
+        return read_gpus(Deadline(_GPU_SECONDS))
+    except Unavailable as error:
+        return Missing(source="gpu", reason=error.reason, detail=str(error))

@@ -1,0 +1,124 @@
+"""What a preflight found. Its words are API, as those of a diagnosis are."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from shared.answer.checks import Check
+from shared.value import Value
+
+PREFLIGHT_SCHEMA_VERSION = 1
+
+
+class Soundness(StrEnum):
+    """The verdict on the nodes."""
+
+    SOUND = "sound"
+    """All nodes work, together too."""
+    BAD_NODES = "bad_nodes"
+    """Nodes or links are named; the good nodes work without them."""
+    CANNOT_TELL = "cannot_tell"
+
+
+class NodeState(StrEnum):
+    """What is known of a node."""
+
+    GOOD = "good"
+    """It works, and all good nodes work together."""
+    BAD = "bad"
+    LEFT_OUT = "left_out"
+    """It works, but one of its links does not."""
+    UNKNOWN = "unknown"
+
+
+class Trouble(StrEnum):
+    """What is wrong."""
+
+    NODE_ABSENT = "node_absent"
+    """It did not report to the coordinator."""
+    NODE_LOST = "node_lost"
+    """It stopped answering the coordinator."""
+    NODE_FAILS_ALONE = "node_fails_alone"
+    """A trial without any other node failed."""
+    NODE_DIFFERS = "node_differs"
+    """It lacks what the other nodes have: a GPU, an active port of an RDMA device."""
+    NODE_FAILS = "node_fails"
+    """It works with no other node."""
+    NODE_SLOW = "node_slow"
+    """It is slow with every node that is fast with others."""
+    LINK_FAILS = "link_fails"
+    """Both ends work with other nodes."""
+    LINK_SLOW = "link_slow"
+    PATH_FAILS = "path_fails"
+    """One interface or port of the node cannot be reached, or reaches nobody."""
+    PATH_LINK_FAILS = "path_link_fails"
+    FAILS_AT_SCALE = "fails_at_scale"
+    """Many nodes together fail; all parts of them that were tried work."""
+    COMES_AND_GOES = "comes_and_goes"
+    """The same nodes failed once, and passed once."""
+    NOT_TOLD_APART = "not_told_apart"
+    """These nodes work with no others, and there are too few others to say whose fault it is."""
+
+
+class PreflightFinding(Value):
+    """One fault."""
+
+    kind: Trouble
+    hosts: tuple[str, ...] = Field(description="The bad node; both ends of a link; all nodes of a fault at scale.")
+    path: str = Field(default="", description="The interface, port or GPU, where it is known.")
+    text: str = Field(description="One sentence.")
+    evidence: tuple[str, ...] = Field(default=(), description="Trials, and what they said.")
+    diagnosis: str = Field(default="", description="The verdict of unhang on a trial that hung.")
+    hint: str = Field(default="", description="What to check or change.")
+
+
+class StageResult(Value):
+    """One stage of the preflight."""
+
+    name: str
+    outcome: str = Field(description="passed, failed, or skipped.")
+    text: str = ""
+    trials: int = 0
+    rounds: int = 0
+    took_seconds: float = 0.0
+
+
+class NodeResult(Value):
+    """One node."""
+
+    node: int
+    host: str
+    state: NodeState
+    bytes_per_second: float | None = Field(
+        default=None, description="The bandwidth of an all-reduce with its best partner; None: not measured."
+    )
+    multiply_seconds: float | None = Field(default=None, description="Matrix products alone; None: not measured.")
+
+
+class DrainCommand(Value):
+    """How to take the bad nodes out of service. Nothing runs it."""
+
+    scheduler: str
+    command: str
+
+
+class PreflightReport(Value):
+    """What a preflight found."""
+
+    schema_version: int = PREFLIGHT_SCHEMA_VERSION
+    made_at: str = Field(description="When it ended, RFC 3339.")
+    took_seconds: float
+    verdict: Soundness
+    headline: str
+    backend: str = Field(description="gloo or nccl.")
+    nodes: tuple[NodeResult, ...]
+    findings: tuple[PreflightFinding, ...] = ()
+    checks: tuple[Check, ...] = Field(default=(), description="What is risky in the nodes' settings; accuses nobody.")
+    stages: tuple[StageResult, ...] = ()
+    untested: tuple[str, ...] = Field(default=(), description="What could not be tested, and why.")
+    drain: tuple[DrainCommand, ...] = ()
+    median_bytes_per_second: float | None = Field(default=None, description="Of all pairs; None: not measured.")
+
+    def hosts(self, state: NodeState) -> tuple[str, ...]:
+        """Return the hosts in a state, in the order of their nodes."""
+        return tuple(node.host for node in self.nodes if node.state is state)
