@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from cli.sources.job_source import JobSource
+    from cli.sources.ssh_command import Way
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -120,8 +121,8 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return keep
 
 
-def _hosts_over_ssh() -> "JobSource | None":
-    """Return the hosts that `--ssh` is to look at; None without it. Raises UsageError."""
+def hosts_and_way() -> "tuple[tuple[str, ...], Way] | None":
+    """Return the hosts that `--ssh` names, and how they are reached; None without it. Raises UsageError."""
     meta = click.get_current_context().meta
     hosts, job_id = meta.get("--hosts"), meta.get("--slurm")
     if not meta.get("--ssh"):
@@ -131,7 +132,6 @@ def _hosts_over_ssh() -> "JobSource | None":
     if (hosts is None) == (job_id is None):
         raise click.UsageError("--ssh needs one of --hosts and --slurm")
     from cli.sources.slurm import hosts_of_slurm_job
-    from cli.sources.ssh import Ssh
     from cli.sources.ssh_command import Way, read_client, read_program
     from collector.hostlists import parse_host_names
 
@@ -141,7 +141,18 @@ def _hosts_over_ssh() -> "JobSource | None":
     names = parse_host_names(str(hosts) if job_id is None else hosts_of_slurm_job(job_id))
     if not names:
         raise click.UsageError("--hosts names no host")
-    return Ssh(names, way, most_at_once=meta["--fanout"])
+    return tuple(names), way
+
+
+def _hosts_over_ssh() -> "JobSource | None":
+    """Return the hosts that `--ssh` is to look at; None without it. Raises UsageError."""
+    found = hosts_and_way()
+    if found is None:
+        return None
+    from cli.sources.ssh import Ssh
+
+    names, way = found
+    return Ssh(names, way, most_at_once=click.get_current_context().meta["--fanout"])
 
 
 def choose_source(collector: str | None, directory: Path | None, token_file: Path | None) -> "JobSource":

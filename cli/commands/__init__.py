@@ -11,6 +11,7 @@ from cli.commands.fds import fds
 from cli.commands.jobs import jobs
 from cli.commands.logs import logs
 from cli.commands.look import look
+from cli.commands.preflight import preflight
 from cli.commands.probe_path import probe_path
 from cli.commands.run import run
 from cli.commands.sequences import sequences
@@ -28,6 +29,7 @@ COMMANDS: tuple[click.Command, ...] = (
     jobs,
     logs,
     look,
+    preflight,
     probe_path,
     run,
     sequences,

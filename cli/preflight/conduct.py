@@ -73,18 +73,24 @@ class Conductor:
         name = f"preflight-{secrets.token_hex(4)}"
         orders = self._orders(plan, name)
         lead, *others = plan.members
-        limit = plan.seconds + 2 * GRACE_SECONDS
+        loop = asyncio.get_running_loop()
+        until = loop.time() + plan.seconds
         answers: dict[int, asyncio.Task[dict[str, Any]]] = {}
-        answers[lead], port = self._links[lead].begin("trial", {"order": orders[lead]}, limit)
+        answers[lead], port = self._begin(lead, orders[lead], plan.seconds)
         if others:
             await asyncio.wait([answers[lead], _as_task(port)], return_when=asyncio.FIRST_COMPLETED)
         if port.done() and not port.cancelled():
-            address = orders[lead]["store"][0]
+            address, left = orders[lead]["store"][0], max(1.0, until - loop.time())
             for node in others:
-                order = {**orders[node], "store": [address, port.result()]}
-                answers[node], _ = self._links[node].begin("trial", {"order": order}, limit)
+                order = {**orders[node], "store": [address, port.result()], "seconds": left}
+                answers[node], _ = self._begin(node, order, left)
         diagnosis = await self._wait(plan, name, answers)
         return self._outcome(plan, answers, diagnosis)
+
+    def _begin(
+        self, node: int, order: dict[str, Any], seconds: float
+    ) -> tuple[asyncio.Task[dict[str, Any]], asyncio.Future[int]]:
+        return self._links[node].begin("trial", {"order": order}, seconds + 2 * GRACE_SECONDS)
 
     def _orders(self, plan: TrialPlan, name: str) -> dict[int, dict[str, Any]]:
         per_node = {node: len(plan.gpus.get(node, ())) or 1 for node in plan.members}
@@ -94,7 +100,7 @@ class Conductor:
             variables |= {"GLOO_SOCKET_IFNAME": plan.interface, "NCCL_SOCKET_IFNAME": plan.interface}
         for node in plan.members:
             link = self._links[node]
-            address = link.hello.facts.address_of(plan.interface) if plan.interface else link.hello.address
+            address = link.hello.facts.address_of(plan.interface) if plan.interface else link.address
             alone = plan.kind == "device"
             orders[node] = {
                 "start": name,

@@ -40,6 +40,8 @@ class NodeLink:
 
     def __init__(self, channel: Channel, hello: Hello) -> None:
         self.hello = hello
+        self.address = hello.address
+        """Where other nodes reach it."""
         self.clock_ahead_seconds = (hello.facts.time_ns - time.time_ns()) / 1e9
         self.lost = ""
         """Why it no longer answers; empty while it does."""
@@ -129,7 +131,7 @@ class Reception:
         self.links: dict[int, NodeLink] = {}
         self.refused: list[str] = []
         """Why others that connected were turned away."""
-        self._nodes = nodes
+        self.nodes = nodes
         self._token = token
         self._strangers = 0
         self._coming = 0
@@ -143,9 +145,14 @@ class Reception:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Listen no longer, and tell all nodes that they are done."""
         if self._server is not None:
             self._server.close()
-        await asyncio.gather(*(link.close() for link in self.links.values()))
+        links, self.links = self.links, {}
+        await asyncio.gather(*(link.close() for link in links.values()))
 
     async def listen(self, address: str | None, port: int) -> int:
         """Listen there, and return the port. Raises InvalidSettings."""
@@ -172,7 +179,7 @@ class Reception:
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
                 hello = Hello.model_validate(await channel.receive())
-            if hello.nodes != self._nodes or hello.node >= self._nodes:
+            if hello.nodes != self.nodes or hello.node >= self.nodes:
                 raise NotPermitted(f"{hello.facts.host} says that it is node {hello.node} of {hello.nodes}")
             if hello.node in self.links:
                 raise NotPermitted(f"{hello.facts.host} says that it is node {hello.node}, which is here already")
@@ -185,7 +192,7 @@ class Reception:
             if self._coming == 0:
                 self._nobody_comes.set()
         self.links[hello.node] = NodeLink(channel, hello)
-        if len(self.links) == self._nodes:
+        if len(self.links) == self.nodes:
             self._all_here.set()
 
     def refuse(self, error: Exception) -> None:
@@ -194,7 +201,7 @@ class Reception:
             self.refused.append(str(error).splitlines()[0][:200] if str(error) else type(error).__name__)
 
     async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._strangers >= _MOST_STRANGERS + self._nodes:
+        if self._strangers >= _MOST_STRANGERS + self.nodes:
             writer.close()
             return
         self._strangers += 1

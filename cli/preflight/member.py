@@ -134,6 +134,7 @@ class MemberNode:
         if not order.variables.keys() <= SWITCHES:
             raise InvalidSettings("a trial wants to set other variables than those of a trial")
         fields = order.model_dump(mode="json")
+        await self._runner.ready()
         port, done = self._runner.begin(fields)
         if order.lead:
             self._keep(self._say_port(message.get("id"), port))

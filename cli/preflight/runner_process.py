@@ -38,6 +38,7 @@ class RunnerProcess:
         self._ports: dict[str, asyncio.Future[int]] = {}
         self._done: dict[str, asyncio.Future[Figures]] = {}
         self._said = bytearray()
+        self._restart: asyncio.Task[None] | None = None
 
     async def start(self) -> Figures:
         """Start it and return what it says of its PyTorch. Raises InvalidSettings."""
@@ -92,9 +93,17 @@ class RunnerProcess:
             async with asyncio.timeout(float(order["seconds"]) + GRACE_SECONDS):
                 return await done
         except TimeoutError:
-            with suppress(InvalidSettings):
-                await self.start()
+            self._restart = asyncio.create_task(self._start_again())
             return {"done": [], "timed_out": True, "said": "its processes were stopped, or blocked in the kernel"}
+
+    async def ready(self) -> None:
+        """Wait until it is there again, where it was ended because it did not answer."""
+        if self._restart is not None:
+            await self._restart
+
+    async def _start_again(self) -> None:
+        with suppress(InvalidSettings):
+            await self.start()
 
     def end(self, name: str) -> None:
         """Have a trial ended now."""

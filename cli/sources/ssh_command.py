@@ -77,11 +77,14 @@ class Way:
 
     def command(self, host: str, look: HostQuestion) -> list[str]:
         """Return what to run here for one host. `host` must not begin with a dash."""
-        options = [word for each in (*_FIXED, *self.options, *_DEFAULTS) for word in ("-o", each)]
-        return [*self.client, "-T", "-a", "-x", *options, "--", host, self._remote_command(look)]
+        return self.command_for(host, look.arguments())
 
-    def _remote_command(self, look: HostQuestion) -> str:
-        arguments = look.arguments()
+    def command_for(self, host: str, arguments: Sequence[str]) -> list[str]:
+        """Return what to run here for `unhang` with these arguments there."""
+        options = [word for each in (*_FIXED, *self.options, *_DEFAULTS) for word in ("-o", each)]
+        return [*self.client, "-T", "-a", "-x", *options, "--", host, self._remote_command(arguments)]
+
+    def _remote_command(self, arguments: Sequence[str]) -> str:
         if self.program is None:
             return f"{self.remote or 'unhang'} {shell_words(arguments)}"
         loader = [

@@ -68,26 +68,22 @@ def busy_gpus(facts: Mapping[int, NodeFacts]) -> Iterator[tuple[int, str]]:
 def checks_of(facts: Mapping[int, NodeFacts]) -> tuple[Check, ...]:
     """Return what `unhang check` finds in the settings of these nodes, each taken for a rank of one job."""
     absent = Missing(source="preflight", reason=Reason.NOT_ENABLED, detail="there is no rank yet")
-    looks = [
-        NodeSnapshot(
-            host=each.host,
-            taken_at_ns=each.time_ns,
-            ranks=(
-                RankSnapshot(
-                    identity=Identity(job="preflight", rank=node, local_rank=0, world_size=len(facts), host=each.host),
-                    process=absent,
-                    stacks=absent,
-                    fds=absent,
-                    logs=absent,
-                    recorder=absent,
-                    setup=_setup(each),
-                ),
-            ),
-        )  # fmt: skip
-        for node, each in facts.items()
-    ]
+    looks = [_look(node, each, len(facts), absent) for node, each in facts.items()]
     found = check_job(looks, Expected(job="preflight"))
     return tuple(check for check in found if check.id not in _NOT_OF_NODES)
+
+
+def _look(node: int, facts: NodeFacts, nodes: int, absent: Missing) -> NodeSnapshot:
+    rank = RankSnapshot(
+        identity=Identity(job="preflight", rank=node, local_rank=0, world_size=nodes, host=facts.host),
+        process=absent,
+        stacks=absent,
+        fds=absent,
+        logs=absent,
+        recorder=absent,
+        setup=_setup(facts),
+    )
+    return NodeSnapshot(host=facts.host, taken_at_ns=facts.time_ns, ranks=(rank,))
 
 
 def _setup(facts: NodeFacts) -> Setup:

@@ -1,0 +1,194 @@
+"""`unhang preflight`: try the nodes before the job, or after a hang, and name the bad ones."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import hosts_and_way, json_option, ssh_options
+from cli.terminal import emit, emit_json, note, width
+
+if TYPE_CHECKING:
+    from cli.preflight.place import Place
+    from shared.answer.preflight import PreflightReport
+
+STATUS = {"sound": 0, "bad_nodes": 10, "cannot_tell": 12}
+
+
+@click.command(
+    short_help="Try the nodes of a job and name the bad ones.",
+    epilog="""\b
+Examples:
+  unhang preflight                                             this machine alone
+  srun --ntasks-per-node=1 unhang preflight --out preflight/   under Slurm
+  torchrun --nnodes 4 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint node01:29500 \\
+    --no-python unhang preflight --coordinator node01:8473
+  unhang preflight --ssh --hosts 'node[01-16]'                 over your own ssh
+
+\b
+Several nodes share a token: export UNHANG_PREFLIGHT_TOKEN=$(openssl rand -hex 32)
+Status: 0 sound, 10 bad nodes named, 12 cannot tell, 1 failed, 2 usage. Other nodes than the first exit with 0.""",
+)
+@click.option("--python", metavar="FILE", help="The job's Python, with its PyTorch. [default: python of PATH]")
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "gloo", "nccl"]),
+    default="auto",
+    show_default=True,
+    help="auto: nccl where most nodes have GPUs.",
+)
+@click.option(
+    "--coordinator", metavar="HOST:PORT", help="Where the first node coordinates. [default: MASTER_ADDR:8473]"
+)
+@click.option("--node", type=click.IntRange(0), help="Which node this is, from 0. [default: the launcher's]")
+@click.option("--nodes", type=click.IntRange(1), help="How many nodes take part. [default: the launcher's]")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File with the token. [default: UNHANG_PREFLIGHT_TOKEN]",
+)
+@click.option(
+    "--master-port", type=click.IntRange(1, 65_535), help="A port to test as well. [default: MASTER_PORT, else 29500]"
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(10, 86_400),
+    default=600.0,
+    show_default=True,
+    help="Seconds until the report is due.",
+)
+@click.option(
+    "--trial",
+    "trial_seconds",
+    type=click.FloatRange(1, 3600),
+    default=30.0,
+    show_default=True,
+    help="Seconds that a single trial may take.",
+)
+@click.option(
+    "--wait",
+    "start_seconds",
+    type=click.FloatRange(1, 3600),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for nodes.",
+)
+@click.option(
+    "--bytes",
+    "size",
+    type=click.IntRange(0, 1 << 32),
+    help="Size of an all-reduce that is measured. [default: 4 MiB with gloo, 256 MiB with nccl]",
+)
+@click.option(
+    "--slow",
+    "slow_factor",
+    type=click.FloatRange(1.5, 1000),
+    default=4.0,
+    show_default=True,
+    help="How many times less bandwidth than the median is slow.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write good_nodes, bad_nodes and report.json there.",
+)
+@click.option("--over-stdio", is_flag=True, hidden=True, help="Be coordinated through the standard streams.")
+@json_option
+@ssh_options
+@click.pass_context
+def preflight(
+    context: click.Context,
+    python: str | None,
+    backend: str,
+    coordinator: str | None,
+    node: int | None,
+    nodes: int | None,
+    token_file: Path | None,
+    master_port: int | None,
+    deadline: float,
+    trial_seconds: float,
+    start_seconds: float,
+    size: int | None,
+    slow_factor: float,
+    out: Path | None,
+    over_stdio: bool,
+    as_json: bool,
+) -> None:
+    """Try the nodes of a job with small jobs of their own, and name the bad nodes and links.
+
+    Runs under your launcher, one task on each node, or over ssh: it starts the job's own Python and PyTorch there. Each
+    trial is a process group with a hard timeout. The first node coordinates and prints the report.
+    """
+    from cli.preflight.board import Limits
+    from cli.preflight.launch import Launch, over_ssh, read_token, serve_over_stdio, take_part
+    from cli.preflight.place import Said, find_place
+    from cli.preflight.runner_process import default_python
+    from cli.preflight.session import Wanted
+
+    limits = Limits(deadline, trial_seconds, min(start_seconds, deadline), size, slow_factor)
+    wanted = Wanted(backend, master_port or _master_port(), limits)
+    over = hosts_and_way()
+    if over is not None:
+        hosts, way = over
+        remote = ["preflight", "--over-stdio", *(["--python", python] if python else [])]
+        _finish(context, over_ssh(hosts, way, remote, wanted), out, as_json=as_json)
+        return
+    if over_stdio:
+        serve_over_stdio(_told_place(node, nodes), python or default_python())
+        return
+    place = find_place(os.environ, Said(node, nodes, coordinator))
+    if place.spare:
+        return
+    token = read_token(os.environ, token_file, alone=place.nodes == 1)
+    report = take_part(Launch(place, python or default_python(), token), wanted)
+    if report is not None:
+        _finish(context, report, out, as_json=as_json)
+
+
+def _told_place(node: int | None, nodes: int | None) -> "Place":
+    from cli.preflight.place import Place
+
+    if node is None or nodes is None:
+        raise click.UsageError("--over-stdio needs --node and --nodes")
+    return Place(node, nodes, "", 0)
+
+
+def _master_port() -> int:
+    from cli.preflight.session import DEFAULT_MASTER_PORT
+
+    said = os.environ.get("MASTER_PORT", "")
+    return int(said) if said.isascii() and said.isdecimal() and 0 < int(said) < 65_536 else DEFAULT_MASTER_PORT
+
+
+def _finish(context: click.Context, report: "PreflightReport", out: Path | None, *, as_json: bool) -> None:
+    from cli.tables.preflight import render_preflight
+
+    if out is not None:
+        _write(report, out)
+    if as_json:
+        emit_json(report)
+    else:
+        emit(render_preflight(report, width=width()))
+    context.exit(STATUS[report.verdict.value])
+
+
+def _write(report: "PreflightReport", out: Path) -> None:
+    from cli.sources.bundle import write_whole
+    from shared.answer.preflight import NodeState
+    from shared.errors import InvalidSettings
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidSettings(f"{out} cannot be made: {error.strerror}") from error
+    files = {
+        "good_nodes": "".join(f"{host}\n" for host in report.hosts(NodeState.GOOD)),
+        "bad_nodes": "".join(f"{host}\n" for host in report.hosts(NodeState.BAD)),
+        "report.json": report.model_dump_json(indent=2) + "\n",
+    }
+    for name, text in files.items():
+        content = text.encode("utf-8", "backslashreplace")
+        write_whole(out / name, lambda to, content=content: to.write(content))  # type: ignore[misc]
+    note(f"written to {out}")

@@ -1,0 +1,139 @@
+"""The report: the state of each node, and the verdict, by what was found."""
+
+import time
+from collections.abc import Sequence
+
+from cli.preflight.board import Board
+from collector.gather.judge_and_stamp import rfc3339
+from shared.answer.preflight import (
+    DrainCommand,
+    NodeResult,
+    NodeState,
+    PreflightFinding,
+    PreflightReport,
+    Soundness,
+    Trouble,
+)
+from shared.plural import counted
+from shared.shell_commands import copyable
+
+ACCUSES_NODE = frozenset(
+    {
+        Trouble.NODE_ABSENT,
+        Trouble.NODE_LOST,
+        Trouble.NODE_FAILS_ALONE,
+        Trouble.NODE_DIFFERS,
+        Trouble.NODE_FAILS,
+        Trouble.NODE_SLOW,
+        Trouble.PATH_FAILS,
+    }
+)
+_ACCUSES_LINK = frozenset({Trouble.LINK_FAILS, Trouble.LINK_SLOW, Trouble.PATH_LINK_FAILS})
+_OPEN = frozenset({Trouble.FAILS_AT_SCALE, Trouble.NOT_TOLD_APART})
+_REASON = "preflight"
+
+
+def conclude(board: Board, median: float | None) -> PreflightReport:
+    """Return the report. Nodes that stopped answering are accused here, where nothing else accused them."""
+    _accuse_lost(board)
+    if board.late:
+        board.untested.append(f"not all trials fit into the deadline of {board.limits.deadline_seconds:.0f} s")
+    bad = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
+    findings = [each for each in board.findings if not (each.kind in _ACCUSES_LINK and bad & set(each.hosts))]
+    out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])
+    nodes = tuple(_node(board, node, bad, out) for node in range(len(board.names)))
+    verdict = _verdict(nodes, findings)
+    findings.sort(key=lambda each: list(Trouble).index(each.kind))
+    names = tuple(node.host for node in nodes if node.state is NodeState.BAD)
+    return PreflightReport(
+        made_at=rfc3339(time.time_ns()),
+        took_seconds=round(time.monotonic() - board.began, 2),
+        verdict=verdict,
+        headline=_headline(verdict, nodes, findings),
+        backend=board.backend,
+        nodes=nodes,
+        findings=tuple(findings),
+        checks=board.checks,
+        stages=tuple(board.stages),
+        untested=tuple(dict.fromkeys(board.untested)),
+        drain=tuple(_drain(names)),
+        median_bytes_per_second=median,
+    )
+
+
+def _accuse_lost(board: Board) -> None:
+    accused = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
+    for node, link in sorted(board.links.items()):
+        if link.lost and board.names[node] not in accused:
+            board.accuse(Trouble.NODE_LOST, [node], f"{board.names[node]}: {link.lost}")
+
+
+def _left_out(findings: Sequence[PreflightFinding]) -> set[str]:
+    """Of each bad link, leave out the end that has most of them."""
+    links, out = [set(each.hosts) for each in findings], set[str]()
+    while links:
+        ends = sorted({host for link in links for host in link})
+        worst = max(ends, key=lambda host: (sum(host in link for link in links), host))
+        out.add(worst)
+        links = [link for link in links if worst not in link]
+    return out
+
+
+def _node(board: Board, node: int, bad: set[str], out: set[str]) -> NodeResult:
+    host = board.names[node]
+    if host in bad:
+        state = NodeState.BAD
+    elif node in board.together:
+        state = NodeState.LEFT_OUT if host in out else NodeState.GOOD
+    else:
+        state = NodeState.LEFT_OUT if host in out else NodeState.UNKNOWN
+    pairs = [
+        each.bytes_per_second for each in board.outcomes if len(each.plan.members) == 2 and node in each.plan.members
+    ]
+    products = [each.multiply_seconds[node] for each in board.outcomes if node in each.multiply_seconds]
+    return NodeResult(
+        node=node,
+        host=host,
+        state=state,
+        bytes_per_second=max((speed for speed in pairs if speed), default=None),
+        multiply_seconds=min(products, default=None),
+    )
+
+
+def _verdict(nodes: Sequence[NodeResult], findings: Sequence[PreflightFinding]) -> Soundness:
+    states = {node.state for node in nodes}
+    if states == {NodeState.GOOD} and not any(each.kind in _OPEN for each in findings):
+        return Soundness.SOUND
+    if NodeState.BAD in states or any(each.kind in _ACCUSES_LINK for each in findings):
+        return Soundness.BAD_NODES
+    return Soundness.CANNOT_TELL
+
+
+def _headline(verdict: Soundness, nodes: Sequence[NodeResult], findings: Sequence[PreflightFinding]) -> str:
+    count = counted(len(nodes), "node")
+    if verdict is Soundness.SOUND:
+        return f"Sound: {count} passed all trials that could be made"
+    unknown = [node for node in nodes if node.state is NodeState.UNKNOWN]
+    rest = f"; {counted(len(unknown), 'other node')} could not be judged" if unknown else ""
+    if verdict is Soundness.BAD_NODES:
+        bad = [node.host for node in nodes if node.state is NodeState.BAD]
+        links = [each for each in findings if each.kind in _ACCUSES_LINK]
+        named = f"{counted(len(bad), 'bad node')} of {len(nodes)}: {_few(bad)}" if bad else ""
+        linked = f"bad links: {_few(['–'.join(each.hosts) for each in links])}" if links else ""
+        text = "; ".join(part for part in (named, linked) if part)
+        return f"{text[0].upper()}{text[1:]}{rest}"
+    first = next((each.text for each in findings if each.kind in _OPEN), "not all trials could be made")
+    return f"Cannot tell which of {count} is at fault: {first}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+
+
+def _drain(hosts: Sequence[str]) -> list[DrainCommand]:
+    if not hosts:
+        return []
+    slurm = copyable("scontrol", "update", f"NodeName={','.join(hosts)}", "State=DRAIN", f"Reason={_REASON}")
+    commands = [DrainCommand(scheduler="slurm", command=slurm)] if slurm else []
+    kubernetes = copyable("kubectl", "cordon", operands=tuple(hosts))
+    return [*commands, *([DrainCommand(scheduler="kubernetes", command=kubernetes)] if kubernetes else [])]

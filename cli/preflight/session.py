@@ -1,0 +1,107 @@
+"""A whole preflight, as the coordinator runs it: its stages in their order, and the report."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from cli.preflight.board import Board, Limits, Tell
+from cli.preflight.conclude import conclude
+from cli.preflight.coordinator import Reception
+from cli.preflight.stages.alone import compare, try_devices, try_nodes
+from cli.preflight.stages.tcp import shared_interfaces, try_tcp
+from cli.preflight.stages.together import measure, try_all
+from shared.answer.preflight import PreflightReport, Trouble
+
+DEFAULT_MASTER_PORT = 29500
+_LOOPBACK = ("127.", "::1")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to test, and how."""
+
+    backend: str = "auto"
+    master_port: int = DEFAULT_MASTER_PORT
+    limits: Limits = field(default_factory=Limits)
+
+
+async def coordinate(reception: Reception, names: Sequence[str], wanted: Wanted, tell: Tell) -> PreflightReport:
+    """Wait for the nodes, run all stages, and report. `names`: of the nodes by index, where they are known; else empty.
+
+    It ends by the deadline: what did not fit is said to be untested.
+    """
+    board = Board([], reception.links, wanted.limits, tell)
+    with board.stage("the nodes report") as stage:
+        await reception.wait(min(wanted.limits.start_seconds, board.seconds_left))
+        board.names += _names(reception, names)
+        _accuse_absent(board)
+        stage.text = f"{len(reception.links)} of {len(board.names)}"
+        stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"
+        board.untested += [f"a connection was refused: {why}" for why in reception.refused]
+    median = await _stages(board, wanted)
+    return conclude(board, median)
+
+
+async def _stages(board: Board, wanted: Wanted) -> float | None:
+    _choose_backend(board, wanted.backend)
+    compare(board)
+    _find_addresses(board)
+    steps: tuple[Callable[[], Awaitable[None]], ...] = (
+        lambda: try_tcp(board, wanted.master_port),
+        lambda: try_devices(board),
+        lambda: try_nodes(board),
+        lambda: try_all(board),
+    )
+    for step in steps:
+        if not board.members:
+            return None
+        await step()
+    return await measure(board)
+
+
+def _names(reception: Reception, names: Sequence[str]) -> list[str]:
+    """What each node calls itself; an absent one is called what the launcher calls it. All differ."""
+    found: list[str] = []
+    for node in range(reception.nodes):
+        link = reception.links.get(node)
+        name = link.host if link is not None else names[node] if node < len(names) else f"node {node}"
+        found.append(name if name not in found else f"{name} (node {node})")
+    return found
+
+
+def _accuse_absent(board: Board) -> None:
+    absent = [node for node in range(len(board.names)) if node not in board.links]
+    if len(absent) * 2 >= len(board.names) and len(absent) > 1:
+        text = (
+            f"{len(absent)} of {len(board.names)} nodes did not report: the first node, or its network, may be at fault"
+        )
+        board.accuse(Trouble.NOT_TOLD_APART, range(len(board.names)), text, hint=_HINT_ABSENT)
+        return
+    for node in absent:
+        waited = board.limits.start_seconds
+        text = f"{board.names[node]} did not report to the coordinator on {board.names[0]} within {waited:.0f} s"
+        board.accuse(Trouble.NODE_ABSENT, [node], text, hint=_HINT_ABSENT)
+
+
+_HINT_ABSENT = "check that it is up, that its task was started, and that it reaches the coordinator's port"
+
+
+def _choose_backend(board: Board, backend: str) -> None:
+    """By default NCCL, where most nodes have GPUs."""
+    counts = {node: link.hello.gpus for node, link in board.links.items()}
+    with_gpus = sum(1 for count in counts.values() if count)
+    usual = "nccl" if with_gpus * 2 > len(counts) else "gloo"
+    board.backend = usual if backend == "auto" else backend
+    if board.backend == "gloo":
+        board.gpus = dict.fromkeys(counts, (0,))
+    else:
+        board.gpus = {node: tuple(range(count)) for node, count in counts.items() if count}
+
+
+def _find_addresses(board: Board) -> None:
+    """Give nodes that came over ssh, or by loopback, an address at which others reach them."""
+    shared = shared_interfaces(board)
+    for node in board.members:
+        link = board.links[node]
+        if shared and (not link.address or link.address.startswith(_LOOPBACK)):
+            link.address = link.hello.facts.address_of(shared[0]) or link.address
+        link.address = link.address or link.host

@@ -1,0 +1,1 @@
+"""The stages of a preflight, each on the board that the ones before have left."""

@@ -1,0 +1,218 @@
+"""Nodes with one another: all of them, the search for those that fail, bandwidth, and a closer look at the bad ones."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median_high
+
+from cli.preflight.board import Board
+from cli.preflight.conduct import Outcome
+from cli.preflight.search.proof import Members, Proof, Tried, at_scale
+from cli.preflight.stages.searching import search
+from cli.preflight.stages.tcp import shared_interfaces
+from shared.answer.preflight import Trouble
+
+_MOST_CLOSER = 8
+"""Bad nodes that are tried by interface and by GPU."""
+
+_LEAST_PAIRS = 2
+"""One pair cannot be slower than the others."""
+
+
+async def try_all(board: Board) -> None:
+    """All nodes together, and where that fails, the search for the bad ones."""
+    nodes = board.members
+    with board.stage("all nodes together") as stage:
+        if len(nodes) < 2:
+            stage.outcome, stage.text = "skipped", "fewer than two nodes are left"
+            board.together = frozenset(nodes)
+            return
+        stage.trials = 1
+        whole = await board.try_out(board.plan(nodes))
+        stage.outcome = "skipped" if whole is None else "passed" if whole.passed else "failed"
+        if whole is not None and whole.passed:
+            board.together = frozenset(nodes)
+            return
+        stage.text = "" if whole is None else whole.why
+    with board.stage("the search for bad nodes") as stage:
+        tried = [] if whole is None else [Tried(nodes, False)]
+        proof = await search(board, nodes, tried, lambda wave: _passed(board, wave), stage=stage)
+        rest = proof.without_bad_links()
+        board.together = frozenset(rest) if proof.is_proved(rest) else frozenset()
+        await _accuse(board, proof)
+        stage.outcome = "passed" if len(rest) == len(nodes) and board.together else "failed"
+        stage.text = f"{len(rest)} of {len(nodes)} nodes work together" if board.together else "not all could be told"
+
+
+async def _passed(board: Board, wave: tuple[Members, ...]) -> list[bool | None]:
+    outcomes = await asyncio.gather(*(board.try_out(board.plan(members)) for members in wave))
+    return [None if outcome is None else outcome.passed for outcome in outcomes]
+
+
+async def _accuse(board: Board, proof: Proof) -> None:
+    bad = sorted(proof.bad)
+    closer = await asyncio.gather(*(_closer(board, node, proof) for node in bad[:_MOST_CLOSER]))
+    found = dict(zip(bad, closer, strict=False))
+    for node in bad:
+        path, hint = found.get(node, ("", ""))
+        peers = ", ".join(board.hosts(proof.failed_with[node])[:4])
+        text = f"{board.names[node]} works with no other node: its trials with {peers} failed, which work with others"
+        evidence, diagnosis = _evidence(board, {node})
+        board.accuse(Trouble.NODE_FAILS, [node], text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint)
+    for link in sorted(proof.bad_links):
+        one, other = board.hosts(link)
+        evidence, diagnosis = _evidence(board, set(link))
+        text = f"{one} and {other} do not work together; both work with other nodes"
+        board.accuse(Trouble.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
+    for members in at_scale(proof):
+        evidence, diagnosis = _evidence(board, set(members))
+        text = f"{len(members)} nodes together fail; all parts of them that were tried work"
+        board.accuse(Trouble.FAILS_AT_SCALE, members, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_SCALE)
+    for flaky in proof.flaky:
+        evidence, diagnosis = _evidence(board, set(flaky))
+        named = ", ".join(board.hosts(flaky)[:4])
+        text = f"{named} failed together once, and passed once" if len(flaky) < 5 else (
+            f"{len(flaky)} nodes failed together once, and passed once"
+        )  # fmt: skip
+        board.accuse(Trouble.COMES_AND_GOES, sorted(flaky), text, evidence=evidence, diagnosis=diagnosis)
+    unknown = sorted(proof.unknown)
+    if unknown and not board.late:
+        evidence, diagnosis = _evidence(board, set(unknown))
+        hint = await _with_interface(board, unknown) if not proof.sound else ""
+        text = f"{', '.join(board.hosts(unknown)[:8])} work with no other node, and nothing shows which is at fault"
+        board.accuse(Trouble.NOT_TOLD_APART, unknown, text, evidence=evidence, diagnosis=diagnosis, hint=hint)
+
+
+def _evidence(board: Board, nodes: set[int]) -> tuple[list[str], str]:
+    """Return what trials with these nodes said, the smallest first, and what unhang says of one that hung."""
+    failed = [each for each in board.outcomes if not each.passed and nodes & set(each.plan.members)]
+    failed.sort(key=lambda each: (not nodes <= set(each.plan.members), len(each.plan.members)))
+    lines = [f"{_named(board, each.plan.members)}: {each.why}" for each in failed[:4]]
+    small = [each for each in failed if len(each.plan.members) == 2] or failed
+    return lines, next((each.diagnosis for each in small if each.diagnosis), "")
+
+
+def _named(board: Board, members: Sequence[int]) -> str:
+    return " and ".join(board.hosts(members)) if len(members) < 3 else f"{len(members)} nodes"
+
+
+async def _closer(board: Board, node: int, proof: Proof) -> tuple[str, str]:
+    """Try a bad node with one that works, by interface and by GPU; return the path that is at fault, and a hint."""
+    witness = min(proof.sound, key=lambda each: abs(each - node))
+    for interface in shared_interfaces(board):
+        if board.links[node].hello.facts.address_of(interface):
+            plan = replace(board.plan((witness, node)), interface=interface, look=False)
+            outcome = await board.try_out(plan)
+            if outcome is not None and outcome.passed:
+                return _setting_at_fault(board, node, interface)
+    if len(board.gpus.get(node, ())) > 1:
+        failed = [gpu for gpu in board.gpus[node] if not await _with_gpu(board, witness, node, gpu)]
+        if failed and len(failed) < len(board.gpus[node]):
+            named = ", ".join(map(str, failed))
+            return (
+                f"GPU {named}",
+                f"only GPU {named} and the network device beside it fail: check both, and the PCIe link",
+            )
+    return "", _HINT_NODE
+
+
+async def _with_gpu(board: Board, witness: int, node: int, gpu: int) -> bool:
+    gpus = {witness: board.gpus[witness][:1], node: (gpu,)}
+    outcome = await board.try_out(replace(board.plan((witness, node)), gpus=gpus, look=False))
+    return outcome is None or outcome.passed
+
+
+def _setting_at_fault(board: Board, node: int, interface: str) -> tuple[str, str]:
+    facts = board.links[node].hello.facts
+    name = "GLOO_SOCKET_IFNAME" if board.backend == "gloo" else "NCCL_SOCKET_IFNAME"
+    own = facts.variable(name)
+    if own:
+        return f"{name}={own}", f"it works with {name}={interface}: correct {name}, which is {own} there"
+    return f"{name} is not set", f"it works with {name}={interface}: the interface that is chosen there is another one"
+
+
+async def _with_interface(board: Board, nodes: Sequence[int]) -> str:
+    """Where nothing works as it is set: does it work with one interface named?"""
+    for interface in shared_interfaces(board):
+        outcome = await board.try_out(replace(board.plan(nodes), interface=interface, look=False))
+        if outcome is not None and outcome.passed:
+            name = "GLOO_SOCKET_IFNAME" if board.backend == "gloo" else "NCCL_SOCKET_IFNAME"
+            return f"all of them work with {name}={interface}: set it for the job"
+    return ""
+
+
+async def measure(board: Board) -> float | None:
+    """Bandwidth in pairs, beside the median of all pairs; return that."""
+    nodes = sorted(board.together)
+    with board.stage("bandwidth of pairs") as stage:
+        if len(nodes) < 2 * _LEAST_PAIRS:
+            stage.outcome, stage.text = "skipped", "too few nodes to compare"
+            return None
+        grades = _Grades(board)
+        proof = await search(board, nodes, [], grades.attempt, stage=stage, largest=2)
+        median = grades.median
+        for node in sorted(proof.bad):
+            text = f"{board.names[node]} is slow with every node that is fast with others"
+            board.accuse(Trouble.NODE_SLOW, [node], text, evidence=grades.evidence({node}), hint=_HINT_SLOW)
+        for link in sorted(proof.bad_links):
+            text = f"{' and '.join(board.hosts(link))} are slow together; both are fast with other nodes"
+            board.accuse(Trouble.LINK_SLOW, link, text, evidence=grades.evidence(set(link)), hint=_HINT_LINK)
+        if proof.bad or proof.bad_links:
+            stage.outcome = "failed"
+        if median:
+            stage.text = f"median {in_words(median)}"
+        return median
+
+
+class _Grades:
+    """Pairs, and which of them are much slower than the median. What was measured before is not measured again."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._fresh = {
+            frozenset(each.plan.members): each
+            for each in board.outcomes
+            if len(each.plan.members) == 2 and each.passed and not each.plan.interface and each.plan.bytes
+        }
+        self._measured: dict[frozenset[int], float] = {}
+
+    @property
+    def median(self) -> float | None:
+        """Of all pairs that were measured."""
+        return median_high(self._measured.values()) if len(self._measured) >= _LEAST_PAIRS else None
+
+    async def attempt(self, wave: tuple[Members, ...]) -> list[bool | None]:
+        outcomes = await asyncio.gather(*(self._measure(pair) for pair in wave))
+        for pair, outcome in zip(wave, outcomes, strict=True):
+            if outcome is not None:
+                self._measured[frozenset(pair)] = outcome.bytes_per_second or 0.0
+        least = (self.median or 0.0) / self._board.limits.slow_factor
+        return [
+            None if outcome is None else outcome.passed and (outcome.bytes_per_second or 0.0) >= least
+            for outcome in outcomes
+        ]
+
+    async def _measure(self, pair: Members) -> Outcome | None:
+        return self._fresh.pop(frozenset(pair), None) or await self._board.try_out(self._board.plan(pair))
+
+    def evidence(self, nodes: set[int]) -> list[str]:
+        """Return the figures of pairs with these nodes, beside the median."""
+        own = [(sorted(pair), speed) for pair, speed in self._measured.items() if nodes & pair]
+        lines = [f"{' and '.join(self._board.hosts(pair))}: {in_words(speed)}" for pair, speed in sorted(own)[:4]]
+        return [*lines, *([f"median of all pairs: {in_words(self.median)}"] if self.median else [])]
+
+
+def in_words(bytes_per_second: float) -> str:
+    """Return a bandwidth for people."""
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
+        if bytes_per_second >= size:
+            return f"{bytes_per_second / size:.1f} {unit}"
+    return f"{bytes_per_second / 1e3:.0f} kB/s"
+
+
+_HINT_NODE = "check its cable, switch port, address, firewall and the driver of its network device"
+_HINT_LINK = "check routes, firewalls, cables and switches between the two"
+_HINT_SLOW = "check the speed and errors of its network device (ethtool, ibstat), its MTU, and what else uses it"
+_HINT_SCALE = (
+    "check limits that grow with nodes: open files, memory of the network device, the switch's tables, timeouts"
+)
