@@ -53,6 +53,8 @@ class Board:
     outcomes: list[Outcome] = field(default_factory=list)
     together: frozenset[int] = frozenset()
     """The nodes that are proved to work with one another."""
+    unnamed: frozenset[int] = frozenset()
+    """Absent nodes of which nobody says what they are called."""
     late: bool = False
     """Some trials did not begin, for the deadline was near."""
 
@@ -111,14 +113,14 @@ class Board:
         self.outcomes.append(outcome)
         return outcome
 
-    def plan(self, members: Sequence[int], *, measured: bool = True) -> TrialPlan:
-        """Return the usual trial of these nodes."""
+    def plan(self, members: Sequence[int]) -> TrialPlan:
+        """Return the usual trial of these nodes. Of more than two, less is sent: all wait for the slowest there."""
         size = self.limits.bytes if self.limits.bytes is not None else _BYTES.get(self.backend, _BYTES["nccl"])
         return TrialPlan(
             tuple(members),
             self.backend,
             self.seconds_for_trial(),
-            bytes=size if measured else 0,
+            bytes=size if len(members) == 2 else size // _LARGE_SET,
             gpus={node: self.gpus.get(node, ()) for node in members},
         )
 
@@ -145,4 +147,5 @@ class Stage:
     rounds: int = 0
 
 
+_LARGE_SET = 16
 _BYTES = {"gloo": 4 << 20, "nccl": 256 << 20}

@@ -44,7 +44,7 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     nodes = tuple(_node(board, node, bad, out) for node in range(len(board.names)))
     verdict = _verdict(nodes, findings)
     findings.sort(key=lambda each: list(Trouble).index(each.kind))
-    names = tuple(node.host for node in nodes if node.state is NodeState.BAD)
+    names = tuple(node.host for node in nodes if node.state is NodeState.BAD and node.node not in board.unnamed)
     return PreflightReport(
         made_at=rfc3339(time.time_ns()),
         took_seconds=round(time.monotonic() - board.began, 2),

@@ -85,7 +85,14 @@ class Conductor:
                 order = {**orders[node], "store": [address, port.result()], "seconds": left}
                 answers[node], _ = self._begin(node, order, left)
         diagnosis = await self._wait(plan, name, answers)
-        return self._outcome(plan, answers, diagnosis)
+        return self._outcome(plan, answers, self._with_hosts(plan, diagnosis))
+
+    def _with_hosts(self, plan: TrialPlan, diagnosis: str) -> str:
+        """Say which nodes the ranks of a small trial are on."""
+        if not diagnosis or len(plan.members) > _MOST_LOOKED_AT:
+            return diagnosis
+        hosts = ", ".join(self._links[node].host for node in plan.members)
+        return f"{diagnosis} (its ranks, in their order, are on {hosts})"
 
     def _begin(
         self, node: int, order: dict[str, Any], seconds: float

@@ -33,6 +33,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Wanted,
     with board.stage("the nodes report") as stage:
         await reception.wait(min(wanted.limits.start_seconds, board.seconds_left))
         board.names += _names(reception, names)
+        board.unnamed = frozenset(range(len(names), len(board.names))) - reception.links.keys()
         _accuse_absent(board)
         stage.text = f"{len(reception.links)} of {len(board.names)}"
         stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"

@@ -68,7 +68,7 @@ def busy_gpus(facts: Mapping[int, NodeFacts]) -> Iterator[tuple[int, str]]:
 def checks_of(facts: Mapping[int, NodeFacts]) -> tuple[Check, ...]:
     """Return what `unhang check` finds in the settings of these nodes, each taken for a rank of one job."""
     absent = Missing(source="preflight", reason=Reason.NOT_ENABLED, detail="there is no rank yet")
-    looks = [_look(node, each, len(facts), absent) for node, each in facts.items()]
+    looks = [_look(node, each, max(facts) + 1, absent) for node, each in facts.items()]
     found = check_job(looks, Expected(job="preflight"))
     return tuple(check for check in found if check.id not in _NOT_OF_NODES)
 

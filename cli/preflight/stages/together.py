@@ -36,57 +36,136 @@ async def try_all(board: Board) -> None:
         stage.text = "" if whole is None else whole.why
     with board.stage("the search for bad nodes") as stage:
         tried = [] if whole is None else [Tried(nodes, False)]
-        proof = await search(board, nodes, tried, lambda wave: _passed(board, wave), stage=stage)
+        grades = Grades(board)
+        proof = await search(board, nodes, tried, grades.attempt, stage=stage)
         rest = proof.without_bad_links()
         board.together = frozenset(rest) if proof.is_proved(rest) else frozenset()
-        await _accuse(board, proof)
+        await _accuse(board, proof, grades)
         stage.outcome = "passed" if len(rest) == len(nodes) and board.together else "failed"
         stage.text = f"{len(rest)} of {len(nodes)} nodes work together" if board.together else "not all could be told"
 
 
-async def _passed(board: Board, wave: tuple[Members, ...]) -> list[bool | None]:
-    outcomes = await asyncio.gather(*(board.try_out(board.plan(members)) for members in wave))
-    return [None if outcome is None else outcome.passed for outcome in outcomes]
+async def measure(board: Board) -> float | None:
+    """Bandwidth in pairs, beside the median of all pairs; return that."""
+    nodes = sorted(board.together)
+    with board.stage("bandwidth of pairs") as stage:
+        if len(nodes) < 2:
+            stage.outcome, stage.text = "skipped", "fewer than two nodes work together"
+            return None
+        grades = Grades(board)
+        proof = await search(board, nodes, [], grades.attempt, stage=stage, largest=2)
+        await _accuse(board, proof, grades)
+        if proof.bad or proof.bad_links or proof.unknown:
+            stage.outcome = "failed"
+        if grades.median is None:
+            stage.text = "too few pairs to compare"
+        else:
+            stage.text = f"median {in_words(grades.median)}"
+        return grades.median
 
 
-async def _accuse(board: Board, proof: Proof) -> None:
+class Grades:
+    """Pairs, and which of them work: they pass, and are not much slower than the median of all pairs.
+
+    A pair that was measured before is not measured again the first time that it is asked for.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._fresh = {
+            frozenset(each.plan.members): each
+            for each in board.outcomes
+            if len(each.plan.members) == 2 and each.passed and not each.plan.interface
+        }
+        self._made: list[Outcome] = []
+
+    @property
+    def median(self) -> float | None:
+        """Of all pairs that passed; None where there are too few."""
+        speeds = [each.bytes_per_second for each in self._made if each.passed and each.bytes_per_second]
+        return median_high(speeds) if len(speeds) >= _LEAST_PAIRS else None
+
+    async def attempt(self, wave: tuple[Members, ...]) -> list[bool | None]:
+        """Make the trials of a wave."""
+        outcomes = await asyncio.gather(*(self._try(members) for members in wave))
+        self._made += [each for each in outcomes if each is not None and len(each.plan.members) == 2]
+        return [None if each is None else self.works(each) for each in outcomes]
+
+    async def _try(self, members: Members) -> Outcome | None:
+        return self._fresh.pop(frozenset(members), None) or await self._board.try_out(self._board.plan(members))
+
+    def works(self, outcome: Outcome) -> bool:
+        """Did it pass, and no slower than it should?"""
+        return outcome.passed and not self._is_slow(outcome)
+
+    def _is_slow(self, outcome: Outcome) -> bool:
+        if len(outcome.plan.members) != 2 or self.median is None or outcome.bytes_per_second is None:
+            return False
+        return outcome.bytes_per_second * self._board.limits.slow_factor < self.median
+
+    def only_slow(self, nodes: Sequence[int]) -> bool:
+        """Did all pairs pass, if slowly, of this node, or of both ends of this link?"""
+        own = [each for each in self._made if set(nodes) <= set(each.plan.members)]
+        return all(each.passed for each in own) and any(self._is_slow(each) for each in own)
+
+    def figures(self, nodes: Sequence[int]) -> list[str]:
+        """Return what pairs with all these nodes reached, beside the median."""
+        own = [each for each in self._made if set(nodes) <= set(each.plan.members) and each.bytes_per_second]
+        lines = [
+            f"{_named(self._board, each.plan.members)}: {in_words(each.bytes_per_second or 0)}" for each in own[:4]
+        ]
+        return [*lines, f"median of all pairs: {in_words(self.median)}"] if self.median else lines
+
+
+async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
     bad = sorted(proof.bad)
-    closer = await asyncio.gather(*(_closer(board, node, proof) for node in bad[:_MOST_CLOSER]))
-    found = dict(zip(bad, closer, strict=False))
+    failing = [node for node in bad if not grades.only_slow([node])]
+    closer = await asyncio.gather(*(_closer(board, node, proof, grades) for node in failing[:_MOST_CLOSER]))
+    found = dict(zip(failing, closer, strict=False))
     for node in bad:
+        name, peers = board.names[node], ", ".join(board.hosts(proof.failed_with[node])[:4])
+        if node not in failing:
+            text = f"{name} is slow with every node that it was tried with; {peers} are fast with others"
+            board.accuse(Trouble.NODE_SLOW, [node], text, evidence=grades.figures([node]), hint=_HINT_SLOW)
+            continue
         path, hint = found.get(node, ("", ""))
-        peers = ", ".join(board.hosts(proof.failed_with[node])[:4])
-        text = f"{board.names[node]} works with no other node: its trials with {peers} failed, which work with others"
-        evidence, diagnosis = _evidence(board, {node})
+        text = f"{name} works with no other node: its trials with {peers} failed, which work with others"
+        evidence, diagnosis = _evidence(board, [node])
         board.accuse(Trouble.NODE_FAILS, [node], text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint)
     for link in sorted(proof.bad_links):
-        one, other = board.hosts(link)
-        evidence, diagnosis = _evidence(board, set(link))
-        text = f"{one} and {other} do not work together; both work with other nodes"
+        named = " and ".join(board.hosts(link))
+        if grades.only_slow(link):
+            text = f"{named} are slow together; both are fast with other nodes"
+            board.accuse(Trouble.LINK_SLOW, link, text, evidence=grades.figures(link), hint=_HINT_LINK)
+            continue
+        evidence, diagnosis = _evidence(board, link)
+        text = f"{named} do not work together; both work with other nodes"
         board.accuse(Trouble.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
+    await _accuse_nobody(board, proof)
+
+
+async def _accuse_nobody(board: Board, proof: Proof) -> None:
+    """Faults of which it cannot be said whose they are."""
     for members in at_scale(proof):
-        evidence, diagnosis = _evidence(board, set(members))
+        evidence, diagnosis = _evidence(board, members)
         text = f"{len(members)} nodes together fail; all parts of them that were tried work"
         board.accuse(Trouble.FAILS_AT_SCALE, members, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_SCALE)
     for flaky in proof.flaky:
-        evidence, diagnosis = _evidence(board, set(flaky))
-        named = ", ".join(board.hosts(flaky)[:4])
-        text = f"{named} failed together once, and passed once" if len(flaky) < 5 else (
-            f"{len(flaky)} nodes failed together once, and passed once"
-        )  # fmt: skip
+        evidence, diagnosis = _evidence(board, sorted(flaky))
+        text = f"{_named(board, sorted(flaky))} failed together, or were slow, once, and passed once"
         board.accuse(Trouble.COMES_AND_GOES, sorted(flaky), text, evidence=evidence, diagnosis=diagnosis)
     unknown = sorted(proof.unknown)
     if unknown and not board.late:
-        evidence, diagnosis = _evidence(board, set(unknown))
+        evidence, diagnosis = _evidence(board, unknown)
         hint = await _with_interface(board, unknown) if not proof.sound else ""
         text = f"{', '.join(board.hosts(unknown)[:8])} work with no other node, and nothing shows which is at fault"
         board.accuse(Trouble.NOT_TOLD_APART, unknown, text, evidence=evidence, diagnosis=diagnosis, hint=hint)
 
 
-def _evidence(board: Board, nodes: set[int]) -> tuple[list[str], str]:
+def _evidence(board: Board, nodes: Sequence[int]) -> tuple[list[str], str]:
     """Return what trials with these nodes said, the smallest first, and what unhang says of one that hung."""
-    failed = [each for each in board.outcomes if not each.passed and nodes & set(each.plan.members)]
-    failed.sort(key=lambda each: (not nodes <= set(each.plan.members), len(each.plan.members)))
+    failed = [each for each in board.outcomes if not each.passed and set(nodes) & set(each.plan.members)]
+    failed.sort(key=lambda each: (not set(nodes) <= set(each.plan.members), len(each.plan.members)))
     lines = [f"{_named(board, each.plan.members)}: {each.why}" for each in failed[:4]]
     small = [each for each in failed if len(each.plan.members) == 2] or failed
     return lines, next((each.diagnosis for each in small if each.diagnosis), "")
@@ -96,14 +175,14 @@ def _named(board: Board, members: Sequence[int]) -> str:
     return " and ".join(board.hosts(members)) if len(members) < 3 else f"{len(members)} nodes"
 
 
-async def _closer(board: Board, node: int, proof: Proof) -> tuple[str, str]:
+async def _closer(board: Board, node: int, proof: Proof, grades: Grades) -> tuple[str, str]:
     """Try a bad node with one that works, by interface and by GPU; return the path that is at fault, and a hint."""
     witness = min(proof.sound, key=lambda each: abs(each - node))
     for interface in shared_interfaces(board):
         if board.links[node].hello.facts.address_of(interface):
             plan = replace(board.plan((witness, node)), interface=interface, look=False)
             outcome = await board.try_out(plan)
-            if outcome is not None and outcome.passed:
+            if outcome is not None and grades.works(outcome):
                 return _setting_at_fault(board, node, interface)
     if len(board.gpus.get(node, ())) > 1:
         failed = [gpu for gpu in board.gpus[node] if not await _with_gpu(board, witness, node, gpu)]
@@ -139,67 +218,6 @@ async def _with_interface(board: Board, nodes: Sequence[int]) -> str:
             name = "GLOO_SOCKET_IFNAME" if board.backend == "gloo" else "NCCL_SOCKET_IFNAME"
             return f"all of them work with {name}={interface}: set it for the job"
     return ""
-
-
-async def measure(board: Board) -> float | None:
-    """Bandwidth in pairs, beside the median of all pairs; return that."""
-    nodes = sorted(board.together)
-    with board.stage("bandwidth of pairs") as stage:
-        if len(nodes) < 2 * _LEAST_PAIRS:
-            stage.outcome, stage.text = "skipped", "too few nodes to compare"
-            return None
-        grades = _Grades(board)
-        proof = await search(board, nodes, [], grades.attempt, stage=stage, largest=2)
-        median = grades.median
-        for node in sorted(proof.bad):
-            text = f"{board.names[node]} is slow with every node that is fast with others"
-            board.accuse(Trouble.NODE_SLOW, [node], text, evidence=grades.evidence({node}), hint=_HINT_SLOW)
-        for link in sorted(proof.bad_links):
-            text = f"{' and '.join(board.hosts(link))} are slow together; both are fast with other nodes"
-            board.accuse(Trouble.LINK_SLOW, link, text, evidence=grades.evidence(set(link)), hint=_HINT_LINK)
-        if proof.bad or proof.bad_links:
-            stage.outcome = "failed"
-        if median:
-            stage.text = f"median {in_words(median)}"
-        return median
-
-
-class _Grades:
-    """Pairs, and which of them are much slower than the median. What was measured before is not measured again."""
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._fresh = {
-            frozenset(each.plan.members): each
-            for each in board.outcomes
-            if len(each.plan.members) == 2 and each.passed and not each.plan.interface and each.plan.bytes
-        }
-        self._measured: dict[frozenset[int], float] = {}
-
-    @property
-    def median(self) -> float | None:
-        """Of all pairs that were measured."""
-        return median_high(self._measured.values()) if len(self._measured) >= _LEAST_PAIRS else None
-
-    async def attempt(self, wave: tuple[Members, ...]) -> list[bool | None]:
-        outcomes = await asyncio.gather(*(self._measure(pair) for pair in wave))
-        for pair, outcome in zip(wave, outcomes, strict=True):
-            if outcome is not None:
-                self._measured[frozenset(pair)] = outcome.bytes_per_second or 0.0
-        least = (self.median or 0.0) / self._board.limits.slow_factor
-        return [
-            None if outcome is None else outcome.passed and (outcome.bytes_per_second or 0.0) >= least
-            for outcome in outcomes
-        ]
-
-    async def _measure(self, pair: Members) -> Outcome | None:
-        return self._fresh.pop(frozenset(pair), None) or await self._board.try_out(self._board.plan(pair))
-
-    def evidence(self, nodes: set[int]) -> list[str]:
-        """Return the figures of pairs with these nodes, beside the median."""
-        own = [(sorted(pair), speed) for pair, speed in self._measured.items() if nodes & pair]
-        lines = [f"{' and '.join(self._board.hosts(pair))}: {in_words(speed)}" for pair, speed in sorted(own)[:4]]
-        return [*lines, *([f"median of all pairs: {in_words(self.median)}"] if self.median else [])]
 
 
 def in_words(bytes_per_second: float) -> str:

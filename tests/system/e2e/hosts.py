@@ -131,6 +131,11 @@ class Guest:
         """Has it not ended?"""
         return self._outer.poll() is None
 
+    @property
+    def status(self) -> int:
+        """Its exit status; waits for it."""
+        return self._outer.wait(END_SECONDS)
+
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal; nsenter stops with what it waits for, and goes on with it."""
         _signal(self.pid, number)

@@ -1,0 +1,123 @@
+"""A preflight over hosts of our own (tests/system/e2e): each node is `unhang preflight`, as a launcher starts it."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from shared.answer.preflight import NodeState, PreflightReport
+from tests.system.e2e.hosts import Guest
+from tests.system.e2e.network import Network
+from tests.system.live.asking import unhang
+
+TOKEN = "of-these-tests-alone-0123456789"
+END_SECONDS = 240.0
+
+
+def names(count: int) -> tuple[str, ...]:
+    """Return the names of so many nodes."""
+    return tuple(f"n{number:02}" for number in range(count))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A preflight that is over."""
+
+    report: PreflightReport
+    status: int
+    said: str
+    took_seconds: float
+
+    @property
+    def bad(self) -> set[str]:
+        """The nodes that it calls bad."""
+        return set(self.report.hosts(NodeState.BAD))
+
+
+class Preflight:
+    """One preflight on all hosts of a network. To be used in a `with`."""
+
+    def __init__(
+        self,
+        network: Network,
+        directory: Path,
+        *flags: str,
+        on: Mapping[str, Mapping[str, str]] | None = None,
+        without: Iterable[str] = (),
+        deadline: float = 200.0,
+    ) -> None:
+        """`on`: variables of some nodes; `without`: nodes on which nothing is started."""
+        self._directory = directory
+        self._nodes = list(network.hosts)
+        self.deadline = deadline
+        self.began = time.monotonic()
+        self.guests: dict[str, Guest] = {}
+        first = self._nodes[0]
+        for number, name in enumerate(self._nodes):
+            if name in set(without):
+                continue
+            private = directory / name
+            private.mkdir()
+            fixed = ("--node", str(number), "--nodes", str(len(self._nodes)), "--coordinator", f"{first}:8473")
+            limits = ("--deadline", f"{deadline:g}", "--python", sys.executable, "--json")
+            out = ("--out", str(directory / "out")) if number == 0 else ()
+            variables = {"UNHANG_PREFLIGHT_TOKEN": TOKEN, "TMPDIR": str(private), "OMP_NUM_THREADS": "1"}
+            self.guests[name] = network.hosts[name].start(
+                unhang("preflight", *fixed, *limits, *out, *flags),
+                output=directory / f"{name}.log",
+                environment=_plain() | variables | dict((on or {}).get(name, {})),
+            )
+
+    def __enter__(self) -> "Preflight":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for guest in self.guests.values():
+            guest.end()
+
+    def said(self, name: str) -> str:
+        """Return what a node has written so far."""
+        path = self._directory / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def wait_for(self, words: str) -> None:
+        """Wait until the first node says something."""
+        until = time.monotonic() + END_SECONDS
+        while words not in self.said(self._nodes[0]):
+            assert self.guests[self._nodes[0]].lives and time.monotonic() < until, self.said(self._nodes[0])
+            time.sleep(0.05)
+
+    def wait(self) -> Ended:
+        """Wait for its end; nothing that it has started may be left on any host."""
+        first = self.guests[self._nodes[0]]
+        until = time.monotonic() + self.deadline + END_SECONDS
+        while first.lives and time.monotonic() < until:
+            time.sleep(0.05)
+        took = time.monotonic() - self.began
+        said = self.said(self._nodes[0])
+        assert not first.lives, said
+        report = self._directory / "out" / "report.json"
+        assert report.exists(), said
+        return Ended(PreflightReport.model_validate_json(report.read_bytes()), first.status, said, took)
+
+    def left_behind(self, *, ended: Iterable[str]) -> list[str]:
+        """Return what still runs of the nodes that should have ended, after they had time to."""
+        until = time.monotonic() + END_SECONDS
+        while any(self.guests[name].lives for name in ended) and time.monotonic() < until:
+            time.sleep(0.05)
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                home = process.environ().get("TMPDIR", "")
+                if any(home == str(self._directory / name) for name in ended):
+                    found.append(" ".join(process.cmdline())[:80])
+        return found
+
+
+def _plain() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG", "MASTER"))}
