@@ -33,6 +33,7 @@ _MOST_SAID = 2000
 _MATRIX = 1024
 _GPU_BYTES = 1 << 28
 _WARM_UP, _MEASURED = 1, 3
+_STORE_SECONDS = 5.0
 _OF_LAUNCHERS = ("TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_")
 _PARENT = os.getpid()
 
@@ -56,14 +57,9 @@ def describe() -> Figures:
         gpus = json.loads(file.read() or b"0")
     os.waitpid(child, 0)
     nccl = torch.distributed.is_nccl_available() and gpus
-    version = torch.cuda.nccl.version() if nccl else None
-    return {
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "nccl": None if version is None else ".".join(map(str, version)),
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "gpus": gpus,
-    }
+    version = ".".join(map(str, torch.cuda.nccl.version())) if nccl else None
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "nccl": version, "python": python, "gpus": gpus}
 
 
 def say(answer: Figures) -> None:
@@ -112,8 +108,8 @@ class Trial:
         """Return the answer about it."""
         size = os.fstat(self.said.fileno()).st_size
         said = os.pread(self.said.fileno(), _MOST_SAID, max(0, size - _MOST_SAID)).decode("utf-8", "replace")
-        passed = all(each["passed"] for each in self.results.values())
         done = list(self.results.values())
+        passed = all(each["passed"] for each in done)
         return {"trial": self.name, "done": done, "timed_out": self.timed_out, "said": "" if passed else said}
 
 
@@ -194,18 +190,11 @@ def _collective(order: Order, rank: int, local_rank: int, tell: Callable[..., No
     tell(phase="bandwidth")
     speed = _bandwidth(torch, dist, device, order)
     dist.barrier()
-    if leads:
-        _wait_for_others(store, order["world"], limit)
-    else:
-        store.add("gone", 1)
+    store.add("gone", 1)
+    until = time.monotonic() + _STORE_SECONDS
+    while leads and store.add("gone", 0) < order["world"] and time.monotonic() < until:
+        time.sleep(0.01)  # the store is here, and others may still use it
     return {"first_seconds": took, "bytes_per_second": speed}
-
-
-def _wait_for_others(store: Any, world: int, limit: timedelta) -> None:
-    """Keep the store until nobody needs it."""
-    until = time.monotonic() + min(5.0, limit.total_seconds())
-    while store.add("gone", 0) < world - 1 and time.monotonic() < until:
-        time.sleep(0.01)
 
 
 def _bandwidth(torch: Any, dist: Any, device: Any, order: Order) -> float | None:

@@ -7,6 +7,7 @@ from collector.align.observations import Observations
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Kind
+from shared.shell_commands import copyable
 from shared.wire.log_events import EventKind
 
 # RuntimeError: CUDA error: an illegal memory access was encountered        HIP error: unspecified launch failure
@@ -35,8 +36,14 @@ def advice_of_lines(observations: Observations) -> Iterator[NextStep]:
 
 
 def advice_of_fault(fault: Fault, observations: Observations) -> Iterator[NextStep]:
-    """Yield what fits a fault: GPUs of one node that never got a first collective done may not reach each other."""
-    if fault.kind is not Kind.STUCK_TOGETHER or fault.sequence is None or fault.sequence > _FIRST_OPERATIONS:
+    """Yield what fits a fault: nodes on which nothing diverges can be tested without the job.
+
+    GPUs of one node that never got a first collective done may not reach each other.
+    """
+    if fault.kind is not Kind.STUCK_TOGETHER:
+        return
+    yield from _preflight(fault, observations)
+    if fault.sequence is None or fault.sequence > _FIRST_OPERATIONS:
         return
     hosts = {observations.roster.ranks[rank].host for rank in fault.victims}
     of_nccl = fault.edges and all(edge.signature.backend == "nccl" for edge in fault.edges)
@@ -45,3 +52,14 @@ def advice_of_fault(fault: Fault, observations: Observations) -> Iterator[NextSt
             text="try NCCL_P2P_DISABLE=1: where that helps, the GPUs cannot reach each other's memory; switch off ACS "
             "on the PCIe bridges, and the IOMMU or set it to pass through (`iommu=pt`)"
         )
+
+
+def _preflight(fault: Fault, observations: Observations) -> Iterator[NextStep]:
+    ranks = (observations.roster.ranks[rank] for rank in {*fault.culprits, *fault.victims})
+    hosts = sorted({rank.host for rank in ranks if rank.host is not None})
+    if len(hosts) > 1:
+        command = copyable("unhang", "preflight", "--ssh", "--hosts", ",".join(hosts))
+        yield NextStep(text="once the job has ended, test its nodes and the links between them", command=command)
+    elif hosts:
+        text = f"once the job has ended, test {hosts[0]} alone, on that node"
+        yield NextStep(text=text, command="unhang preflight")

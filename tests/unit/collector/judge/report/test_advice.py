@@ -4,6 +4,7 @@ import pytest
 
 from tests.build.jobs.logged import judged_logs
 from tests.build.jobs.records import ISSUED, Row, judged_records
+from tests.build.jobs.verdicts import stuck_on_a_link
 
 BOUND = "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
 
@@ -44,3 +45,9 @@ def test_devices_that_may_not_reach_each_other(sequence: int, told: bool) -> Non
     answer = judged_records({rank: [*done, Row("0", sequence, ISSUED)] for rank in range(2)}, {"0": range(2)})
     texts = [step.text for finding in answer.findings for step in finding.next_steps]
     assert any("NCCL_P2P_DISABLE" in text for text in texts) is told
+
+
+def test_nodes_on_which_nothing_diverges_can_be_tested() -> None:
+    """All nodes whose ranks are stuck, by name."""
+    (finding,) = stuck_on_a_link().findings
+    assert "unhang preflight --ssh --hosts a,b" in [step.command for step in finding.next_steps]
