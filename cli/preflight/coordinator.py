@@ -19,6 +19,7 @@ _MOST_STRANGERS = 64
 """Connections at the same time that have not proved yet that they know the token, beside one of each node."""
 
 _END_SECONDS = 2.0
+_LONGEST_NAME = 253
 
 _MOST_SILENCES = 2
 """Answers that did not come in time, one after the other, until a node is given up."""
@@ -42,6 +43,8 @@ class NodeLink:
         self.hello = hello
         self.address = hello.address
         """Where other nodes reach it."""
+        self.host = hello.facts.host[:_LONGEST_NAME]
+        """What it calls itself, until somebody knows better."""
         self.clock_ahead_seconds = (hello.facts.time_ns - time.time_ns()) / 1e9
         self.lost = ""
         """Why it no longer answers; empty while it does."""
@@ -51,11 +54,6 @@ class NodeLink:
         self._count = self._silences = 0
         self._sending = asyncio.Lock()
         self._reading = asyncio.create_task(self._read())
-
-    @property
-    def host(self) -> str:
-        """What the node calls itself."""
-        return self.hello.facts.host
 
     async def ask(self, do: str, fields: Mapping[str, Any], seconds: float) -> Message:
         """Ask it to do something. Raises Unreachable, also where it answers that it cannot."""

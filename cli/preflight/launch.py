@@ -57,11 +57,12 @@ def read_token(environment: Mapping[str, str], path: Path | None, *, alone: bool
     return token
 
 
-def known_names(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the nodes' names, where Slurm says them: those that do not report can be named, then."""
+def known_names(environment: Mapping[str, str], nodes: int) -> tuple[str, ...]:
+    """Return the nodes' names, where Slurm says them: its commands take these, and absent nodes can be named."""
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST") or ""
     try:
-        return tuple(parse_host_names(hosts)) if hosts else ()
+        found = tuple(parse_host_names(hosts)) if hosts else ()
+        return found if len(found) == nodes else ()
     except InvalidInput:
         return ()
 
@@ -83,7 +84,7 @@ async def _coordinate(launch: Launch, wanted: Wanted) -> PreflightReport:
         seconds = wanted.limits.start_seconds
         member = asyncio.create_task(join(own, launch.token, python=launch.python, seconds=seconds))
         try:
-            return await coordinate(reception, known_names(os.environ), wanted, note)
+            return await coordinate(reception, known_names(os.environ, place.nodes), wanted, note)
         finally:
             await reception.close()
             await _let_end(member)
@@ -121,7 +122,9 @@ def over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wanted: Want
 async def _over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wanted: Wanted) -> PreflightReport:
     async with Reception(len(hosts), b"") as reception:
         visits = [
-            asyncio.create_task(_visit(reception, way, host, [*remote, "--node", str(at), "--nodes", str(len(hosts))]))
+            asyncio.create_task(
+                _visit(reception, way, at, host, [*remote, "--node", str(at), "--nodes", str(len(hosts))])
+            )
             for at, host in enumerate(hosts)
         ]
         try:
@@ -133,7 +136,7 @@ async def _over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wante
             await asyncio.gather(*visits, return_exceptions=True)
 
 
-async def _visit(reception: Reception, way: Way, host: str, arguments: Sequence[str]) -> None:
+async def _visit(reception: Reception, way: Way, at: int, host: str, arguments: Sequence[str]) -> None:
     """Hold one ssh open for as long as the preflight takes."""
     command = way.command_for(host, arguments)
     try:
@@ -159,7 +162,7 @@ async def _visit(reception: Reception, way: Way, host: str, arguments: Sequence[
             said += part
             del said[:-_MOST_SAID]
         await admitted
-        if not any(link.host == host for link in reception.links.values()) and await process.wait():
+        if at not in reception.links and await process.wait():
             reception.refuse(Unreachable(f"{host}: {explain_ssh(process.returncode or 0, bytes(said))}"))
     finally:
         if process.returncode is None:

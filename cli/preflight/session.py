@@ -25,7 +25,7 @@ class Wanted:
 
 
 async def coordinate(reception: Reception, names: Sequence[str], wanted: Wanted, tell: Tell) -> PreflightReport:
-    """Wait for the nodes, run all stages, and report. `names`: of the nodes by index, where they are known; else empty.
+    """Wait for the nodes, run all stages, and report. `names`: what the scheduler or the user calls each, or none.
 
     It ends by the deadline: what did not fit is said to be untested.
     """
@@ -60,12 +60,15 @@ async def _stages(board: Board, wanted: Wanted) -> float | None:
 
 
 def _names(reception: Reception, names: Sequence[str]) -> list[str]:
-    """What each node calls itself; an absent one is called what the launcher calls it. All differ."""
+    """What the scheduler or the user calls each node, else what it calls itself. All differ."""
     found: list[str] = []
     for node in range(reception.nodes):
         link = reception.links.get(node)
-        name = link.host if link is not None else names[node] if node < len(names) else f"node {node}"
+        own = f"node {node}" if link is None else link.host
+        name = names[node] if node < len(names) else own
         found.append(name if name not in found else f"{name} (node {node})")
+        if link is not None:
+            link.host = found[-1]
     return found
 
 
