@@ -20,7 +20,7 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick repeat frameworks zoo check lint format types bench wheel zipapp constraints \
+.PHONY: help install demo test test-quick repeat frameworks preflight zoo check lint format types bench wheel zipapp constraints \
 	layouts clean
 
 help: ## say what there is
@@ -47,6 +47,9 @@ repeat: $(INSTALLED) ## the same questions again and again about jobs that move,
 
 frameworks: $(INSTALLED) ## jobs as Ray, transformers and DeepSpeed start them; installs these into build/frameworks
 	$(BIN)/python -m pytest -n 0 -m frameworks
+
+preflight: $(INSTALLED) ## try `unhang preflight` on sixteen hosts with faults, as root; takes half an hour
+	$(BIN)/python -m pytest -n 0 -m bench tests/system/preflight
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
 	$(BIN)/python -m tests.system.live.zoo

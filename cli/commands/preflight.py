@@ -10,7 +10,7 @@ from cli.options import hosts_and_way, json_option, ssh_options
 from cli.terminal import emit, emit_json, note, width
 
 if TYPE_CHECKING:
-    from cli.preflight.place import Place
+    from cli.preflight.place import NodePlace
     from shared.answer.preflight import PreflightReport
 
 STATUS = {"sound": 0, "bad_nodes": 10, "cannot_tell": 12}
@@ -125,10 +125,10 @@ def preflight(
     from cli.preflight.launch import Launch, over_ssh, read_token, serve_over_stdio, take_part
     from cli.preflight.place import Said, find_place
     from cli.preflight.runner_process import default_python
-    from cli.preflight.session import Wanted
+    from cli.preflight.session import PreflightPlan
 
     limits = Limits(deadline, trial_seconds, min(start_seconds, deadline), size, slow_factor)
-    wanted = Wanted(backend, master_port or _master_port(), limits)
+    wanted = PreflightPlan(backend, master_port or _master_port(), limits)
     over = hosts_and_way()
     if over is not None:
         hosts, way = over
@@ -147,12 +147,12 @@ def preflight(
         _finish(context, report, out, as_json=as_json)
 
 
-def _told_place(node: int | None, nodes: int | None) -> "Place":
-    from cli.preflight.place import Place
+def _told_place(node: int | None, nodes: int | None) -> "NodePlace":
+    from cli.preflight.place import NodePlace
 
     if node is None or nodes is None:
         raise click.UsageError("--over-stdio needs --node and --nodes")
-    return Place(node, nodes, "", 0)
+    return NodePlace(node, nodes, "", 0)
 
 
 def _master_port() -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cli.preflight.conduct import Conductor, Outcome, TrialPlan
 from cli.preflight.coordinator import NodeLink
 from shared.answer.checks import Check
-from shared.answer.preflight import PreflightFinding, StageResult, Trouble
+from shared.answer.preflight import PreflightFinding, PreflightKind, StageResult
 
 _LEAST_SECONDS = 3.0
 """With less left no trial begins."""
@@ -89,7 +89,7 @@ class Board:
         return tuple(self.names[node] for node in sorted(nodes))
 
     def accuse(
-        self, kind: Trouble, nodes: Sequence[int], text: str, *, path: str = "", evidence: Sequence[str] = (),
+        self, kind: PreflightKind, nodes: Sequence[int], text: str, *, path: str = "", evidence: Sequence[str] = (),
         diagnosis: str = "", hint: str = "", out: bool = False,
     ) -> None:  # fmt: skip
         """Add a finding; `out`: its nodes are not tried any more."""
@@ -125,9 +125,9 @@ class Board:
         )
 
     @contextmanager
-    def stage(self, name: str) -> Iterator["Stage"]:
+    def stage(self, name: str) -> Iterator["StageNotes"]:
         """One stage, which the report lists."""
-        stage = Stage()
+        stage = StageNotes()
         began = time.monotonic()
         self.tell(f"{name} …")
         yield stage
@@ -138,7 +138,7 @@ class Board:
 
 
 @dataclass
-class Stage:
+class StageNotes:
     """What a stage says of itself in the end."""
 
     outcome: str = "passed"

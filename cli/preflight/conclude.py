@@ -10,26 +10,26 @@ from shared.answer.preflight import (
     NodeResult,
     NodeState,
     PreflightFinding,
+    PreflightKind,
     PreflightReport,
     Soundness,
-    Trouble,
 )
 from shared.plural import counted
 from shared.shell_commands import copyable
 
 ACCUSES_NODE = frozenset(
     {
-        Trouble.NODE_ABSENT,
-        Trouble.NODE_LOST,
-        Trouble.NODE_FAILS_ALONE,
-        Trouble.NODE_DIFFERS,
-        Trouble.NODE_FAILS,
-        Trouble.NODE_SLOW,
-        Trouble.PATH_FAILS,
+        PreflightKind.NODE_ABSENT,
+        PreflightKind.NODE_LOST,
+        PreflightKind.NODE_FAILS_ALONE,
+        PreflightKind.NODE_DIFFERS,
+        PreflightKind.NODE_FAILS,
+        PreflightKind.NODE_SLOW,
+        PreflightKind.PATH_FAILS,
     }
 )
-_ACCUSES_LINK = frozenset({Trouble.LINK_FAILS, Trouble.LINK_SLOW, Trouble.PATH_LINK_FAILS})
-_OPEN = frozenset({Trouble.FAILS_AT_SCALE, Trouble.NOT_TOLD_APART})
+_ACCUSES_LINK = frozenset({PreflightKind.LINK_FAILS, PreflightKind.LINK_SLOW, PreflightKind.PATH_LINK_FAILS})
+_OPEN = frozenset({PreflightKind.FAILS_AT_SCALE, PreflightKind.NOT_TOLD_APART})
 _REASON = "preflight"
 
 
@@ -43,7 +43,7 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])
     nodes = tuple(_node(board, node, bad, out) for node in range(len(board.names)))
     verdict = _verdict(nodes, findings)
-    findings.sort(key=lambda each: list(Trouble).index(each.kind))
+    findings.sort(key=lambda each: list(PreflightKind).index(each.kind))
     names = tuple(node.host for node in nodes if node.state is NodeState.BAD and node.node not in board.unnamed)
     return PreflightReport(
         made_at=rfc3339(time.time_ns()),
@@ -65,7 +65,7 @@ def _accuse_lost(board: Board) -> None:
     accused = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
     for node, link in sorted(board.links.items()):
         if link.lost and board.names[node] not in accused:
-            board.accuse(Trouble.NODE_LOST, [node], f"{board.names[node]}: {link.lost}")
+            board.accuse(PreflightKind.NODE_LOST, [node], f"{board.names[node]}: {link.lost}")
 
 
 def _left_out(findings: Sequence[PreflightFinding]) -> set[str]:

@@ -118,7 +118,7 @@ class Conductor:
                 "world": per_node[node] if alone else world,
                 "backend": plan.backend,
                 "lead": node == plan.members[0],
-                "store": [address or link.host, 0],
+                "store": [address or link.hello.facts.host, 0],
                 "variables": variables,
                 "bytes": plan.bytes,
                 "seconds": plan.seconds,

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, greet
-from cli.preflight.node_facts import NodeFacts
+from cli.preflight.node_facts import NodeReport
 from shared.errors import InvalidSettings, NotPermitted, UnhangError, Unreachable
 from shared.value import Value
 
@@ -33,7 +33,7 @@ class Hello(Value):
     address: str = ""
     failed: str = ""
     gpus: int = Field(default=0, ge=0, le=64)
-    facts: NodeFacts
+    facts: NodeReport
 
 
 class NodeLink:

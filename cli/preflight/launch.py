@@ -13,8 +13,8 @@ from pathlib import Path
 from cli.preflight.channel import MOST_LINE_BYTES, Channel
 from cli.preflight.coordinator import Reception
 from cli.preflight.member import MemberNode, join
-from cli.preflight.place import Place
-from cli.preflight.session import Wanted, coordinate
+from cli.preflight.place import NodePlace
+from cli.preflight.session import PreflightPlan, coordinate
 from cli.sources.ssh_command import Way
 from cli.sources.ssh_failures import explain_ssh
 from cli.terminal import note
@@ -36,7 +36,7 @@ _MOST_SAID = 4096
 class Launch:
     """What a node needs to know to take part."""
 
-    place: Place
+    place: NodePlace
     python: str
     token: bytes
 
@@ -67,7 +67,7 @@ def known_names(environment: Mapping[str, str], nodes: int) -> tuple[str, ...]:
         return ()
 
 
-def take_part(launch: Launch, wanted: Wanted) -> PreflightReport | None:
+def take_part(launch: Launch, wanted: PreflightPlan) -> PreflightReport | None:
     """Take part; on the first node, coordinate, and return the report."""
     if launch.place.coordinates:
         return asyncio.run(_coordinate(launch, wanted))
@@ -76,11 +76,11 @@ def take_part(launch: Launch, wanted: Wanted) -> PreflightReport | None:
     return None
 
 
-async def _coordinate(launch: Launch, wanted: Wanted) -> PreflightReport:
+async def _coordinate(launch: Launch, wanted: PreflightPlan) -> PreflightReport:
     place = launch.place
     async with Reception(place.nodes, launch.token) as reception:
         port = await reception.listen("127.0.0.1" if place.nodes == 1 else None, place.port)
-        own = Place(0, place.nodes, "127.0.0.1" if place.nodes == 1 else place.host, port)
+        own = NodePlace(0, place.nodes, "127.0.0.1" if place.nodes == 1 else place.host, port)
         seconds = wanted.limits.start_seconds
         member = asyncio.create_task(join(own, launch.token, python=launch.python, seconds=seconds))
         try:
@@ -99,12 +99,12 @@ async def _let_end(task: "asyncio.Task[None]") -> None:
         await task
 
 
-def serve_over_stdio(place: Place, python: str) -> None:
+def serve_over_stdio(place: NodePlace, python: str) -> None:
     """Take part as one of the nodes that somebody coordinates over ssh: messages come and go on our own streams."""
     asyncio.run(_serve_over_stdio(place, python))
 
 
-async def _serve_over_stdio(place: Place, python: str) -> None:
+async def _serve_over_stdio(place: NodePlace, python: str) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MOST_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -114,12 +114,12 @@ async def _serve_over_stdio(place: Place, python: str) -> None:
         await MemberNode(Channel(reader, writer, leads=False), place, python=python).serve()
 
 
-def over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wanted: Wanted) -> PreflightReport:
+def over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wanted: PreflightPlan) -> PreflightReport:
     """Start a node on each host over ssh, coordinate from here, and return the report."""
     return asyncio.run(_over_ssh(hosts, way, remote, wanted))
 
 
-async def _over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wanted: Wanted) -> PreflightReport:
+async def _over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wanted: PreflightPlan) -> PreflightReport:
     async with Reception(len(hosts), b"") as reception:
         visits = [
             asyncio.create_task(

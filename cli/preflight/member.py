@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, introduce
 from cli.preflight.node_facts import read_facts
-from cli.preflight.place import Place
+from cli.preflight.place import NodePlace
 from cli.preflight.reach import Listeners, Target, connect_all
 from cli.preflight.runner_process import Figures, RunnerProcess
 from shared.errors import InvalidSettings, NotPermitted, UnhangError, Unreachable
@@ -54,7 +54,7 @@ SWITCHES = frozenset(
 class MemberNode:
     """One node, from its first word to its last."""
 
-    def __init__(self, channel: Channel, place: Place, *, python: str) -> None:
+    def __init__(self, channel: Channel, place: NodePlace, *, python: str) -> None:
         self._channel = channel
         self._place = place
         self._runner = RunnerProcess(python)
@@ -166,13 +166,13 @@ def _plain(value: object) -> Any:
     return value
 
 
-async def join(place: Place, token: bytes, *, python: str, seconds: float) -> None:
+async def join(place: NodePlace, token: bytes, *, python: str, seconds: float) -> None:
     """Take part in a preflight until it ends. Raises Unreachable, NotPermitted."""
     channel = await _reach(place, token, seconds)
     await MemberNode(channel, place, python=python).serve()
 
 
-async def _reach(place: Place, token: bytes, seconds: float) -> Channel:
+async def _reach(place: NodePlace, token: bytes, seconds: float) -> Channel:
     """Connect to the coordinator, which may start later than we do."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds

@@ -49,7 +49,7 @@ class RdmaPort(Value):
     rate: str = ""
 
 
-class NodeFacts(Value):
+class NodeReport(Value):
     """What a node says of itself."""
 
     host: str
@@ -70,13 +70,13 @@ class NodeFacts(Value):
         return self.setup.variables.get(name, "")
 
 
-def read_facts(versions: dict[str, object]) -> NodeFacts:
+def read_facts(versions: dict[str, object]) -> NodeReport:
     """Read them here; `versions` as the trial runner says them."""
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     variables = {name: redact(value)[:_LONGEST_VALUE] for name, value in os.environ.items() if name in REPORTED}
     nics, rdma = tuple(_nics()), tuple(_rdma_ports())
     gpus = versions.get("gpus")
-    return NodeFacts(
+    return NodeReport(
         host=socket.gethostname(),
         kernel=platform.release(),
         time_ns=time.time_ns(),
@@ -87,6 +87,7 @@ def read_facts(versions: dict[str, object]) -> NodeFacts:
         setup=Setup(
             variables=dict(sorted(variables.items())),
             versions=Versions(**{name: _text(versions.get(name)) for name in ("torch", "cuda", "nccl", "python")}),
+            nccl_loaded=versions.get("nccl") is not None,
             interfaces=tuple(nic.name for nic in nics),
             hcas=tuple(sorted({port.device for port in rdma})),
             gpus=gpus if isinstance(gpus, int) else None,

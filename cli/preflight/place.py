@@ -18,7 +18,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """Which of how many nodes this is, and where the first one coordinates."""
 
     node: int
@@ -43,20 +43,20 @@ class Said:
     coordinator: str | None = None
 
 
-def find_place(environment: Mapping[str, str], said: Said) -> Place:
+def find_place(environment: Mapping[str, str], said: Said) -> NodePlace:
     """Return the place of this process; alone, where no launcher is seen. Raises InvalidSettings."""
     rank, ranks, local_rank, per_node = _of_launcher(dict(environment))
     node = said.node if said.node is not None else None if rank is None else rank // per_node
     nodes = said.nodes if said.nodes is not None else None if ranks is None else max(1, ranks // per_node)
     if node is None and nodes is None and said.coordinator is None:
-        return Place(0, 1, "localhost", 0)
+        return NodePlace(0, 1, "localhost", 0)
     if node is None or nodes is None:
         missing = "--node" if node is None else "--nodes"
         raise InvalidSettings(f"which node this is, or how many there are, is not known: {missing}", advice=_ADVICE)
     if not 0 <= node < nodes <= MOST_NODES:
         raise InvalidSettings(f"node {node} of {nodes} cannot be", advice="nodes count from 0")
     host, port = _coordinator(environment, said.coordinator, alone=nodes == 1)
-    return Place(node, nodes, host, port, spare=said.node is None and (local_rank or 0) > 0)
+    return NodePlace(node, nodes, host, port, spare=said.node is None and (local_rank or 0) > 0)
 
 
 def _of_launcher(environment: dict[str, str]) -> tuple[int | None, int | None, int | None, int]:

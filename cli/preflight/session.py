@@ -9,14 +9,14 @@ from cli.preflight.coordinator import Reception
 from cli.preflight.stages.alone import compare, try_devices, try_nodes
 from cli.preflight.stages.tcp import shared_interfaces, try_tcp
 from cli.preflight.stages.together import measure, try_all
-from shared.answer.preflight import PreflightReport, Trouble
+from shared.answer.preflight import PreflightKind, PreflightReport
 
 DEFAULT_MASTER_PORT = 29500
 _LOOPBACK = ("127.", "::1")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PreflightPlan:
     """What to test, and how."""
 
     backend: str = "auto"
@@ -24,7 +24,7 @@ class Wanted:
     limits: Limits = field(default_factory=Limits)
 
 
-async def coordinate(reception: Reception, names: Sequence[str], wanted: Wanted, tell: Tell) -> PreflightReport:
+async def coordinate(reception: Reception, names: Sequence[str], wanted: PreflightPlan, tell: Tell) -> PreflightReport:
     """Wait for the nodes, run all stages, and report. `names`: what the scheduler or the user calls each, or none.
 
     It ends by the deadline: what did not fit is said to be untested.
@@ -42,7 +42,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Wanted,
     return conclude(board, median)
 
 
-async def _stages(board: Board, wanted: Wanted) -> float | None:
+async def _stages(board: Board, wanted: PreflightPlan) -> float | None:
     _choose_backend(board, wanted.backend)
     compare(board)
     _find_addresses(board)
@@ -78,12 +78,12 @@ def _accuse_absent(board: Board) -> None:
         text = (
             f"{len(absent)} of {len(board.names)} nodes did not report: the first node, or its network, may be at fault"
         )
-        board.accuse(Trouble.NOT_TOLD_APART, range(len(board.names)), text, hint=_HINT_ABSENT)
+        board.accuse(PreflightKind.NOT_TOLD_APART, range(len(board.names)), text, hint=_HINT_ABSENT)
         return
     for node in absent:
         waited = board.limits.start_seconds
         text = f"{board.names[node]} did not report to the coordinator on {board.names[0]} within {waited:.0f} s"
-        board.accuse(Trouble.NODE_ABSENT, [node], text, hint=_HINT_ABSENT)
+        board.accuse(PreflightKind.NODE_ABSENT, [node], text, hint=_HINT_ABSENT)
 
 
 _HINT_ABSENT = "check that it is up, that its task was started, and that it reaches the coordinator's port"
@@ -108,4 +108,4 @@ def _find_addresses(board: Board) -> None:
         link = board.links[node]
         if shared and (not link.address or link.address.startswith(_LOOPBACK)):
             link.address = link.hello.facts.address_of(shared[0]) or link.address
-        link.address = link.address or link.host
+        link.address = link.address or link.hello.facts.host

@@ -31,7 +31,7 @@ class NodeState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Trouble(StrEnum):
+class PreflightKind(StrEnum):
     """What is wrong."""
 
     NODE_ABSENT = "node_absent"
@@ -63,7 +63,7 @@ class Trouble(StrEnum):
 class PreflightFinding(Value):
     """One fault."""
 
-    kind: Trouble
+    kind: PreflightKind
     hosts: tuple[str, ...] = Field(description="The bad node; both ends of a link; all nodes of a fault at scale.")
     path: str = Field(default="", description="The interface, port or GPU, where it is known.")
     text: str = Field(description="One sentence.")

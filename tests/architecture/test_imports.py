@@ -88,6 +88,9 @@ RULES = (
     Rule("collector/checks", pure("collector.align", "collector.checks"), "the same values must give the same checks"),
     Rule("collector/show/text", pure("collector.show.text"), "a rendering shows a verdict and adds nothing"),
     Rule("cli/preflight/search", pure("cli.preflight.search"), "the same outcomes must prove the same"),
+    Rule(
+        "cli/preflight/user_python", standard_library_alone("cli/preflight/user_python"), "it runs in the job's Python"
+    ),
     Rule("agent/probe", standard_library_alone("agent/probe"), "it runs inside other people's jobs"),
 )
 

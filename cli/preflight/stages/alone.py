@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cli.preflight.board import Board, Stage
+from cli.preflight.board import Board, StageNotes
 from cli.preflight.conduct import Outcome
 from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
-from shared.answer.preflight import Trouble
+from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
 
 _P2P, _SHM = {"NCCL_P2P_DISABLE": "1"}, {"NCCL_SHM_DISABLE": "1"}
@@ -29,12 +29,12 @@ def compare(board: Board) -> None:
             failed = board.links[node].hello.failed
             if failed:
                 text = f"{board.names[node]} cannot run trials: {failed}"
-                board.accuse(Trouble.NODE_FAILS_ALONE, [node], text, out=True)
+                board.accuse(PreflightKind.NODE_FAILS_ALONE, [node], text, out=True)
                 del facts[node]
         if facts:
             board.checks = checks_of(facts)
             for node, what in lacking(facts):
-                board.accuse(Trouble.NODE_DIFFERS, [node], f"{board.names[node]}: {what}", hint=_HINT_NODE)
+                board.accuse(PreflightKind.NODE_DIFFERS, [node], f"{board.names[node]}: {what}", hint=_HINT_NODE)
             _note(board, facts)
         stage.outcome = "failed" if board.findings else "passed"
         stage.text = f"{len(facts)} of {len(board.names)} nodes"
@@ -76,7 +76,9 @@ async def try_nodes(board: Board) -> None:
         _accuse(board, outcomes, stage, what="does not work with all of its GPUs together", hints=hints)
 
 
-async def _on_each(board: Board, stage: Stage, kind: str, nodes: Sequence[int] | None = None) -> list[Outcome | None]:
+async def _on_each(
+    board: Board, stage: StageNotes, kind: str, nodes: Sequence[int] | None = None
+) -> list[Outcome | None]:
     chosen = board.members if nodes is None else nodes
     stage.trials = len(chosen)
     plans = [replace(board.plan([node]), kind=kind) for node in chosen]
@@ -94,7 +96,12 @@ async def _without_paths(board: Board, failed: Outcome) -> tuple[int, str]:
 
 
 def _accuse(
-    board: Board, outcomes: Sequence[Outcome | None], stage: Stage, *, what: str, hints: dict[int, str] | None = None
+    board: Board,
+    outcomes: Sequence[Outcome | None],
+    stage: StageNotes,
+    *,
+    what: str,
+    hints: dict[int, str] | None = None,
 ) -> None:
     failed = [each for each in outcomes if each is not None and not each.passed]
     if not failed:
@@ -104,10 +111,10 @@ def _accuse(
     stage.text = f"{len(failed)} of {len(outcomes)} failed"
     if len(failed) * 2 > len(outcomes) and len(outcomes) > 1:
         text = f"most nodes fail alone, so it may be what they share: {failed[0].why}"
-        board.accuse(Trouble.NOT_TOLD_APART, nodes, text, evidence=[each.why for each in failed], out=True)
+        board.accuse(PreflightKind.NOT_TOLD_APART, nodes, text, evidence=[each.why for each in failed], out=True)
         return
     for each, node in zip(failed, nodes, strict=True):
         text = f"{board.names[node]} {what}, without any other node: {each.why}"
         hint = (hints or {}).get(node, "" if board.backend == "gloo" else _HINT_NODE)
         diagnosis = each.diagnosis
-        board.accuse(Trouble.NODE_FAILS_ALONE, [node], text, diagnosis=diagnosis, hint=hint, out=True)
+        board.accuse(PreflightKind.NODE_FAILS_ALONE, [node], text, diagnosis=diagnosis, hint=hint, out=True)

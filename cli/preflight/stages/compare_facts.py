@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from cli.preflight.node_facts import NodeFacts
+from cli.preflight.node_facts import NodeReport
 from collector.align.expected import Expected
 from collector.checks.all import check_job
 from shared.answer.checks import Check, CheckId
@@ -19,7 +19,7 @@ _NOT_OF_NODES = frozenset({CheckId.RECORDER_OFF, CheckId.NCCL_SILENT, CheckId.ON
 """What a job decides, not a node."""
 
 
-def lacking(facts: Mapping[int, NodeFacts]) -> Iterator[tuple[int, str]]:
+def lacking(facts: Mapping[int, NodeReport]) -> Iterator[tuple[int, str]]:
     """Yield a node and a sentence for what it lacks and most nodes have, and for what its GPUs report."""
     gpus = {node: each.setup.gpus or 0 for node, each in facts.items()}
     usual = _most(gpus.values())
@@ -57,7 +57,7 @@ def _faults(gpu: Gpu) -> Iterator[str]:
         yield f"has {gpu.ecc_uncorrected} uncorrectable memory errors"
 
 
-def busy_gpus(facts: Mapping[int, NodeFacts]) -> Iterator[tuple[int, str]]:
+def busy_gpus(facts: Mapping[int, NodeReport]) -> Iterator[tuple[int, str]]:
     """Yield a node and a sentence for each GPU that another process uses."""
     for node, each in sorted(facts.items()):
         for gpu in each.gpus.gpus if isinstance(each.gpus, Gpus) else ():
@@ -65,7 +65,7 @@ def busy_gpus(facts: Mapping[int, NodeFacts]) -> Iterator[tuple[int, str]]:
                 yield node, f"GPU {gpu.index} is used by process {gpu.processes[0].pid}"
 
 
-def checks_of(facts: Mapping[int, NodeFacts]) -> tuple[Check, ...]:
+def checks_of(facts: Mapping[int, NodeReport]) -> tuple[Check, ...]:
     """Return what `unhang check` finds in the settings of these nodes, each taken for a rank of one job."""
     absent = Missing(source="preflight", reason=Reason.NOT_ENABLED, detail="there is no rank yet")
     looks = [_look(node, each, max(facts) + 1, absent) for node, each in facts.items()]
@@ -73,7 +73,7 @@ def checks_of(facts: Mapping[int, NodeFacts]) -> tuple[Check, ...]:
     return tuple(check for check in found if check.id not in _NOT_OF_NODES)
 
 
-def _look(node: int, facts: NodeFacts, nodes: int, absent: Missing) -> NodeSnapshot:
+def _look(node: int, facts: NodeReport, nodes: int, absent: Missing) -> NodeSnapshot:
     rank = RankSnapshot(
         identity=Identity(job="preflight", rank=node, local_rank=0, world_size=nodes, host=facts.host),
         process=absent,
@@ -86,7 +86,7 @@ def _look(node: int, facts: NodeFacts, nodes: int, absent: Missing) -> NodeSnaps
     return NodeSnapshot(host=facts.host, taken_at_ns=facts.time_ns, ranks=(rank,))
 
 
-def _setup(facts: NodeFacts) -> Setup:
+def _setup(facts: NodeReport) -> Setup:
     """Without the ranks that a launcher gave to this process: they are not those of the job to come."""
     of_launcher = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC", "SLURM_")
     variables = {name: value for name, value in facts.setup.variables.items() if not name.startswith(of_launcher)}

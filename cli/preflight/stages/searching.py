@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from cli.preflight.board import Board, Stage
+from cli.preflight.board import Board, StageNotes
 from cli.preflight.search.proof import Members, Proof, Tried
 from cli.preflight.search.rounds import next_round, waves
 
@@ -18,7 +18,7 @@ async def search(
     tried: list[Tried],
     attempt: Attempt,
     *,
-    stage: Stage,
+    stage: StageNotes,
     what: str = "",
     largest: int | None = None,
 ) -> Proof:

@@ -4,12 +4,12 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
-from cli.preflight.board import Board, Stage
+from cli.preflight.board import Board, StageNotes
 from cli.preflight.channel import Message
 from cli.preflight.node_facts import NOT_FOR_JOBS
 from cli.preflight.search.proof import Members, Proof
 from cli.preflight.stages.searching import search
-from shared.answer.preflight import Trouble
+from shared.answer.preflight import PreflightKind
 from shared.errors import UnhangError
 
 CONNECT_SECONDS = 5.0
@@ -91,13 +91,13 @@ async def _quietly(board: Board, node: int, do: str, fields: Message) -> Message
         return {}
 
 
-async def _search(board: Board, path: TcpPath, stage: Stage) -> Proof:
+async def _search(board: Board, path: TcpPath, stage: StageNotes) -> Proof:
     async def attempt(wave: tuple[Members, ...]) -> list[bool | None]:
         if board.seconds_left < _ANSWER_SECONDS:
             return [None] * len(wave)
         return list(await asyncio.gather(*(_both_ways(board, path, pair) for pair in wave)))
 
-    own = Stage()
+    own = StageNotes()
     proof = await search(board, sorted(path.places), [], attempt, stage=own, what=f"{path.name}: ", largest=2)
     stage.trials += own.trials
     stage.rounds = max(stage.rounds, own.rounds)
@@ -129,33 +129,36 @@ async def _one_way(board: Board, path: TcpPath, one: int, other: int) -> str:
     return why
 
 
-def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: Stage) -> None:
+def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes) -> None:
     counts = Counter(node for _, proof in found for node in proof.bad)
     tried = Counter(node for path, _ in found for node in path.places)
     everywhere = {node for node, count in counts.items() if count == tried[node]}
     for node in sorted(everywhere):
         evidence = [line for path, _ in found for line in _evidence(board, path, node)]
         text = f"{board.names[node]} exchanges TCP with no other node, on no interface"
-        board.accuse(Trouble.NODE_FAILS, [node], text, evidence=evidence, hint=_HINT_NODE, out=True)
+        board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=evidence, hint=_HINT_NODE, out=True)
     for path, proof in found:
         for node in sorted(proof.bad - everywhere):
             ways = _ways(path, node)
             text = f"{board.names[node]} {ways} on {path.name}, and works on other interfaces or ports"
             hint = _HINT_PORT if path.is_port else _HINT_NODE
             evidence = _evidence(board, path, node)
-            board.accuse(Trouble.PATH_FAILS, [node], text, path=path.name, evidence=evidence, hint=hint)
+            board.accuse(PreflightKind.PATH_FAILS, [node], text, path=path.name, evidence=evidence, hint=hint)
         for link in sorted(proof.bad_links):
             one, other = board.hosts(link)
             text = f"{one} and {other} do not exchange TCP on {path.name}; both do with other nodes"
             evidence = [line for node in link for line in _evidence(board, path, node, link[0] + link[1] - node)]
-            board.accuse(Trouble.PATH_LINK_FAILS, link, text, path=path.name, evidence=evidence, hint=_HINT_LINK)
+            board.accuse(PreflightKind.PATH_LINK_FAILS, link, text, path=path.name, evidence=evidence, hint=_HINT_LINK)
         unknown = sorted(proof.unknown - everywhere)
         if unknown:
             text = f"{', '.join(board.hosts(unknown))} do not exchange TCP on {path.name}"
             evidence = [line for node in unknown for line in _evidence(board, path, node)]
-            board.accuse(Trouble.NOT_TOLD_APART, unknown, text, path=path.name, evidence=evidence)
+            board.accuse(PreflightKind.NOT_TOLD_APART, unknown, text, path=path.name, evidence=evidence)
     if any(proof.bad or proof.bad_links or proof.unknown for _, proof in found):
         stage.outcome = "failed"
+    elif not found:
+        stage.outcome = "skipped"
+        board.untested.append("TCP: the nodes have no address at which they could listen")
     stage.text = ", ".join(path.name for path, _ in found)
 
 

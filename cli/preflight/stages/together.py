@@ -10,7 +10,7 @@ from cli.preflight.conduct import Outcome
 from cli.preflight.search.proof import Members, Proof, Tried, at_scale
 from cli.preflight.stages.searching import search
 from cli.preflight.stages.tcp import shared_interfaces
-from shared.answer.preflight import Trouble
+from shared.answer.preflight import PreflightKind
 
 _MOST_CLOSER = 8
 """Bad nodes that are tried by interface and by GPU."""
@@ -42,7 +42,7 @@ async def try_all(board: Board) -> None:
         board.together = frozenset(rest) if proof.is_proved(rest) else frozenset()
         await _accuse(board, proof, grades)
         stage.outcome = "passed" if len(rest) == len(nodes) and board.together else "failed"
-        stage.text = f"{len(rest)} of {len(nodes)} nodes work together" if board.together else "not all could be told"
+        stage.text = f"{len(rest)} of {len(nodes)} nodes work together" if board.together else "not all could be judged"
 
 
 async def measure(board: Board) -> float | None:
@@ -126,21 +126,23 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
         name, peers = board.names[node], ", ".join(board.hosts(proof.failed_with[node])[:4])
         if node not in failing:
             text = f"{name} is slow with every node that it was tried with; {peers} are fast with others"
-            board.accuse(Trouble.NODE_SLOW, [node], text, evidence=grades.figures([node]), hint=_HINT_SLOW)
+            board.accuse(PreflightKind.NODE_SLOW, [node], text, evidence=grades.figures([node]), hint=_HINT_SLOW)
             continue
         path, hint = found.get(node, ("", ""))
-        text = f"{name} works with no other node: its trials with {peers} failed, which work with others"
+        text = f"{name} works with no other node: its trials with {peers} failed or were slow; these work with others"
         evidence, diagnosis = _evidence(board, [node])
-        board.accuse(Trouble.NODE_FAILS, [node], text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint)
+        board.accuse(
+            PreflightKind.NODE_FAILS, [node], text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint
+        )
     for link in sorted(proof.bad_links):
         named = " and ".join(board.hosts(link))
         if grades.only_slow(link):
             text = f"{named} are slow together; both are fast with other nodes"
-            board.accuse(Trouble.LINK_SLOW, link, text, evidence=grades.figures(link), hint=_HINT_LINK)
+            board.accuse(PreflightKind.LINK_SLOW, link, text, evidence=grades.figures(link), hint=_HINT_LINK)
             continue
         evidence, diagnosis = _evidence(board, link)
         text = f"{named} do not work together; both work with other nodes"
-        board.accuse(Trouble.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
+        board.accuse(PreflightKind.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
     await _accuse_nobody(board, proof)
 
 
@@ -149,17 +151,19 @@ async def _accuse_nobody(board: Board, proof: Proof) -> None:
     for members in at_scale(proof):
         evidence, diagnosis = _evidence(board, members)
         text = f"{len(members)} nodes together fail; all parts of them that were tried work"
-        board.accuse(Trouble.FAILS_AT_SCALE, members, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_SCALE)
+        board.accuse(
+            PreflightKind.FAILS_AT_SCALE, members, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_SCALE
+        )
     for flaky in proof.flaky:
         evidence, diagnosis = _evidence(board, sorted(flaky))
         text = f"{_named(board, sorted(flaky))} failed together, or were slow, once, and passed once"
-        board.accuse(Trouble.COMES_AND_GOES, sorted(flaky), text, evidence=evidence, diagnosis=diagnosis)
+        board.accuse(PreflightKind.COMES_AND_GOES, sorted(flaky), text, evidence=evidence, diagnosis=diagnosis)
     unknown = sorted(proof.unknown)
     if unknown and not board.late:
         evidence, diagnosis = _evidence(board, unknown)
         hint = await _with_interface(board, unknown) if not proof.sound else ""
         text = f"{', '.join(board.hosts(unknown)[:8])} work with no other node, and nothing shows which is at fault"
-        board.accuse(Trouble.NOT_TOLD_APART, unknown, text, evidence=evidence, diagnosis=diagnosis, hint=hint)
+        board.accuse(PreflightKind.NOT_TOLD_APART, unknown, text, evidence=evidence, diagnosis=diagnosis, hint=hint)
 
 
 def _evidence(board: Board, nodes: Sequence[int]) -> tuple[list[str], str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.answer.preflight import NodeState, PreflightReport, Soundness, Trouble
+from shared.answer.preflight import NodeState, PreflightKind, PreflightReport, Soundness
 from tests.needed import skip_without
 from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.network import Network
@@ -102,7 +102,7 @@ def check(ended: Ended, preflight: Preflight) -> None:
     assert ended.report.hosts(NodeState.UNKNOWN) == (), ended.said
 
 
-def kinds(report: PreflightReport) -> set[Trouble]:
+def kinds(report: PreflightReport) -> set[PreflightKind]:
     """Return the kinds of its findings."""
     return {each.kind for each in report.findings}
 
@@ -134,7 +134,11 @@ def test_a_dead_link(network: Network, tmp_path: Path, pair: tuple[str, str]) ->
     """The link is named, neither end of it is; one end is left out of the good nodes."""
     ended = run(network, tmp_path, unlinked(network, *pair))
     assert (ended.bad, ended.status) == (set(), 10), ended.said
-    links = {each.hosts for each in ended.report.findings if each.kind in (Trouble.LINK_FAILS, Trouble.PATH_LINK_FAILS)}
+    links = {
+        each.hosts
+        for each in ended.report.findings
+        if each.kind in (PreflightKind.LINK_FAILS, PreflightKind.PATH_LINK_FAILS)
+    }
     assert links == {pair}, ended.said
     assert len(ended.report.hosts(NodeState.GOOD)) == COUNT - 1
 
@@ -142,7 +146,7 @@ def test_a_dead_link(network: Network, tmp_path: Path, pair: tuple[str, str]) ->
 def test_a_closed_port(network: Network, tmp_path: Path) -> None:
     """MASTER_PORT of one host."""
     ended = run(network, tmp_path, closed_port(network, "n07"))
-    assert (ended.bad, kinds(ended.report)) == ({"n07"}, {Trouble.PATH_FAILS}), ended.said
+    assert (ended.bad, kinds(ended.report)) == ({"n07"}, {PreflightKind.PATH_FAILS}), ended.said
 
 
 def test_a_wrong_interface(network: Network, tmp_path: Path) -> None:
@@ -159,7 +163,7 @@ def test_a_host_that_is_down(network: Network, tmp_path: Path) -> None:
         ended = preflight.wait()
         check(ended, preflight)
     (finding,) = ended.report.findings
-    assert (finding.kind, ended.status) == (Trouble.NODE_ABSENT, 10)
+    assert (finding.kind, ended.status) == (PreflightKind.NODE_ABSENT, 10)
     assert len(ended.report.hosts(NodeState.GOOD)) == COUNT - 1
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.preflight.place import Place, Said, find_place
+from cli.preflight.place import NodePlace, Said, find_place
 from shared.errors import InvalidSettings
 
 NOTHING = Said()
@@ -23,17 +23,17 @@ MPIRUN = {
 @pytest.mark.parametrize(
     ("environment", "said", "place"),
     [
-        ({}, NOTHING, Place(0, 1, "localhost", 0)),
-        (TORCHRUN, NOTHING, Place(1, 2, "node01", 8473)),
-        ({**TORCHRUN, "RANK": "9", "LOCAL_RANK": "1"}, NOTHING, Place(1, 2, "node01", 8473, spare=True)),
-        (SRUN, NOTHING, Place(3, 4, "node05", 8473)),
-        ({**SRUN, "MASTER_ADDR": "node05-ib"}, NOTHING, Place(3, 4, "node05-ib", 8473)),
-        (MPIRUN, NOTHING, Place(2, 3, "10.0.0.1", 8473)),
-        ({"JOB_COMPLETION_INDEX": "5", "MASTER_ADDR": "job-0.job"}, Said(nodes=8), Place(5, 8, "job-0.job", 8473)),
-        ({}, Said(node=0, nodes=2, coordinator="[fe80::1]:99"), Place(0, 2, "fe80::1", 99)),
+        ({}, NOTHING, NodePlace(0, 1, "localhost", 0)),
+        (TORCHRUN, NOTHING, NodePlace(1, 2, "node01", 8473)),
+        ({**TORCHRUN, "RANK": "9", "LOCAL_RANK": "1"}, NOTHING, NodePlace(1, 2, "node01", 8473, spare=True)),
+        (SRUN, NOTHING, NodePlace(3, 4, "node05", 8473)),
+        ({**SRUN, "MASTER_ADDR": "node05-ib"}, NOTHING, NodePlace(3, 4, "node05-ib", 8473)),
+        (MPIRUN, NOTHING, NodePlace(2, 3, "10.0.0.1", 8473)),
+        ({"JOB_COMPLETION_INDEX": "5", "MASTER_ADDR": "job-0.job"}, Said(nodes=8), NodePlace(5, 8, "job-0.job", 8473)),
+        ({}, Said(node=0, nodes=2, coordinator="[fe80::1]:99"), NodePlace(0, 2, "fe80::1", 99)),
     ],
 )
-def test_places(environment: dict[str, str], said: Said, place: Place) -> None:
+def test_places(environment: dict[str, str], said: Said, place: NodePlace) -> None:
     """One task on each node takes part, and all know where the first one is."""
     assert find_place(environment, said) == place
 

@@ -1,0 +1,132 @@
+"""`unhang preflight` as people start it: on a cluster with a bad node, over ssh, under torchrun, and on one machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.answer.preflight import NodeState, PreflightKind, PreflightReport, Soundness
+from tests.needed import skip_without
+from tests.system.e2e.cluster import lacking_for_hosts
+from tests.system.e2e.network import Network
+from tests.system.live.asking import unhang
+from tests.system.preflight.nodes import Preflight, names
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+END_SECONDS = 240.0
+
+# Takes what ssh takes, and runs the command here.
+SSH = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n'
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    """Five hosts."""
+    skip_without("ip")
+    lacking = lacking_for_hosts()
+    if lacking:
+        pytest.skip(f"needs namespaces of its own: {lacking}")
+    with Network(*names(5), directory=tmp_path) as network:
+        yield network
+
+
+@pytest.mark.root
+def test_a_node_with_a_wrong_interface_and_one_with_a_closed_port(network: Network, tmp_path: Path) -> None:
+    """Both are named, with what is wrong; all others are good, and nothing is left on any host."""
+    lost, closed = "n02", "n04"
+    add = "link add wrong0 type veth peer name wrong1"
+    network.hosts[lost].ip(add, "address add 9.9.9.9/24 dev wrong0", "link set wrong0 up", "link set wrong1 up")
+    rule = "rule add pref 0 iif eth0 ipproto tcp dport 29500 blackhole"
+    network.hosts[closed].ip("rule add pref 1 lookup local", "rule del pref 0", rule)
+    variables = {lost: {"GLOO_SOCKET_IFNAME": "wrong0"}}
+    with Preflight(network, tmp_path, "--wait", "200", "--slow", "1000", on=variables, deadline=400.0) as preflight:
+        ended = preflight.wait()
+        left = preflight.left_behind(ended=preflight.guests)
+    assert (ended.bad, ended.status, left) == ({lost, closed}, 10, []), ended.said
+    found = {each.hosts: each for each in ended.report.findings}
+    assert found[lost,].path == "GLOO_SOCKET_IFNAME=wrong0" and "GLOO_SOCKET_IFNAME=eth0" in found[lost,].hint
+    assert (found[closed,].kind, found[closed,].path) == (PreflightKind.PATH_FAILS, "port 29500")
+    assert (tmp_path / "out" / "bad_nodes").read_text().split() == [lost, closed]
+    assert (tmp_path / "out" / "good_nodes").read_text().split() == ["n00", "n01", "n03"]
+
+
+def _environment(**variables: str) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG", "MASTER"))}
+    return own | {"OMP_NUM_THREADS": "1"} | variables
+
+
+def _run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, env=_environment(**variables), capture_output=True, text=True, timeout=END_SECONDS)
+
+
+def test_one_machine_under_torchrun() -> None:
+    """Only one task of a node takes part; without GPUs it runs, and says what it could not test."""
+    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python")
+    done = _run(*command, *unhang("preflight", "--json", "--python", sys.executable))
+    report = PreflightReport.model_validate_json(
+        next(line for line in done.stdout.splitlines() if line.startswith("{"))
+    )
+    assert (report.verdict, done.returncode) == (Soundness.SOUND, 0), done.stderr
+    assert len(report.nodes) == 1
+    assert any(line.startswith("GPUs") for line in report.untested)
+    assert any(line.startswith("the network") for line in report.untested)
+
+
+def test_over_ssh(tmp_path: Path) -> None:
+    """Nodes are called what the user called them; the answer is JSON alone, and its schema is known."""
+    client = tmp_path / "ssh"
+    client.write_text(SSH)
+    client.chmod(0o700)
+    program = tmp_path / "unhang"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(_quoted(word) for word in unhang())} "$@"\n')
+    program.chmod(0o700)
+    over = ("--ssh", "--hosts", "east,west", "--ssh-command", str(client), "--remote-command", str(program))
+    done = _run(*unhang("preflight", "--json", "--python", sys.executable, *over))
+    report = json.loads(done.stdout)
+    assert (report["schema_version"], report["verdict"], done.returncode) == (1, "sound", 0), done.stderr
+    assert [node["host"] for node in report["nodes"]] == ["east", "west"]
+    assert report["findings"] == []
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+    """However it ends, so do its trials, and the Python that runs them."""
+    mark = str(tmp_path)
+    with subprocess.Popen(
+        unhang("preflight", "--python", sys.executable),
+        env=_environment(TMPDIR=mark),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        until = time.monotonic() + END_SECONDS
+        while not psutil.Process(process.pid).children(recursive=True) and time.monotonic() < until:
+            time.sleep(0.02)
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        process.wait(END_SECONDS)
+    assert started
+    _, alive = psutil.wait_procs(started, timeout=END_SECONDS)
+    assert alive == []
+
+
+def test_a_python_without_pytorch(tmp_path: Path) -> None:
+    """The node is accused of nothing but that, and the advice is to name another Python."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E -c 'import sys; exec(sys.argv[1])' \"$3\"\n")
+    python.chmod(0o700)
+    done = _run(*unhang("preflight", "--json", "--python", str(python)))
+    report = PreflightReport.model_validate_json(done.stdout)
+    assert (done.returncode, report.hosts(NodeState.BAD)) == (10, (report.nodes[0].host,)), done.stderr
+    assert "cannot import PyTorch" in report.findings[0].text

@@ -1,0 +1,68 @@
+"""What nodes say of themselves, side by side."""
+
+from typing import Any
+
+import pytest
+
+from cli.preflight.node_facts import NodeReport, RdmaPort, read_facts
+from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
+from shared.answer.checks import CheckId
+from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.setup import Setup, Versions
+
+
+def node(number: int, *, gpus: int = 8, **fields: Any) -> NodeReport:
+    """Return what a usual node says, with some of it changed."""
+    ports = (RdmaPort(device="mlx5_0", port="1", state="ACTIVE"),)
+    return NodeReport(**{"host": f"n{number}", "rdma": ports, "setup": Setup(gpus=gpus), **fields})
+
+
+DOWN = (RdmaPort(device="mlx5_0", port="1", state="DOWN"),)
+
+
+@pytest.mark.parametrize(
+    ("odd", "what"),
+    [
+        (node(2, gpus=7), "7 GPUs there, and 8 on most"),
+        (node(2, rdma=DOWN), "mlx5_0/1 is DOWN"),
+    ],
+)
+def test_who_lacks_what_most_have(odd: NodeReport, what: str) -> None:
+    """That node, and no other."""
+    ((found, text),) = lacking({0: node(0), 1: node(1), 2: odd, 3: node(3)})
+    assert found == 2 and what in text
+
+
+def test_where_all_differ_nobody_lacks_anything() -> None:
+    """Two ports down of four are no minority; neither are counts of GPUs that are all different."""
+    nodes = {number: node(number, gpus=number, rdma=DOWN if number < 2 else node(0).rdma) for number in range(4)}
+    assert list(lacking(nodes)) == []
+
+
+def test_what_gpus_report() -> None:
+    """Faults of a GPU are the node's; a GPU that is used is only said to be."""
+    broken = Gpu(index=3, ecc_uncorrected=2, processes=(GpuProcess(pid=77),))
+    one = node(0).model_copy(update={"gpus": Gpus(gpus=(Gpu(index=0), broken))})
+    assert [text for _, text in lacking({0: one})] == ["GPU 3 has 2 uncorrectable memory errors"]
+    assert list(busy_gpus({0: one})) == [(0, "GPU 3 is used by process 77")]
+
+
+def test_checks_of_the_settings() -> None:
+    """The rules of `unhang check`, on nodes; the ranks of the preflight itself count for nothing."""
+    own = {"RANK": "7", "WORLD_SIZE": "2", "NCCL_ALGO": "Ring"}
+    nodes = {n: node(n, setup=Setup(variables=own if n == 1 else {}, versions=Versions(torch="2.9"))) for n in range(3)}
+    found = {check.id for check in checks_of(nodes)}
+    assert CheckId.SETTINGS_DIFFER in found
+    assert not found & {CheckId.RANK_BEYOND_WORLD, CheckId.WORLD_SIZES_DIFFER, CheckId.ONE_PROCESS_OF_MANY}
+
+
+def test_clocks() -> None:
+    """Beside the median; what all have in common is the coordinator's own."""
+    assert [node for node, _ in clocks_apart({0: 100.0, 1: 100.2, 2: 99.9, 3: 0.0})] == [3]
+
+
+def test_this_machine_can_be_read() -> None:
+    """Whatever is there, and without a GPU."""
+    facts = read_facts({"torch": "2.9", "gpus": 0})
+    assert facts.host and facts.nics and facts.setup.versions.torch == "2.9"
+    assert NodeReport.model_validate_json(facts.model_dump_json()) == facts
