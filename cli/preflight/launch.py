@@ -28,6 +28,9 @@ LEAST_TOKEN_BYTES = 16
 _JOIN_SECONDS = 30.0
 """A node waits that much longer for the coordinator than the coordinator for nodes: it may start last."""
 
+_LATE_SECONDS = 60.0
+"""A node gives up that much later than the report is due."""
+
 _BURIAL_SECONDS = 2.0
 _MOST_SAID = 4096
 
@@ -71,9 +74,19 @@ def take_part(launch: Launch, wanted: PreflightPlan) -> PreflightReport | None:
     """Take part; on the first node, coordinate, and return the report."""
     if launch.place.coordinates:
         return asyncio.run(_coordinate(launch, wanted))
-    seconds = wanted.limits.start_seconds + _JOIN_SECONDS
-    asyncio.run(join(launch.place, launch.token, python=launch.python, seconds=seconds))
+    asyncio.run(_join(launch, wanted))
     return None
+
+
+async def _join(launch: Launch, wanted: PreflightPlan) -> None:
+    """Take part, and no longer than it may take: the coordinator's machine may be gone without a word."""
+    seconds = wanted.limits.start_seconds + _JOIN_SECONDS
+    most = seconds + wanted.limits.deadline_seconds + _LATE_SECONDS
+    try:
+        async with asyncio.timeout(most):
+            await join(launch.place, launch.token, python=launch.python, seconds=seconds)
+    except TimeoutError as error:
+        raise Unreachable(f"the coordinator had not ended after {most:.0f} s") from error
 
 
 async def _coordinate(launch: Launch, wanted: PreflightPlan) -> PreflightReport:

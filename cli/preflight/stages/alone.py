@@ -10,6 +10,7 @@ from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apar
 from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
 
+_MOST_SAID = 500
 _P2P, _SHM = {"NCCL_P2P_DISABLE": "1"}, {"NCCL_SHM_DISABLE": "1"}
 _HINT_P2P = (
     "GPUs of this node do not reach each other directly: check NVLink (nvidia-smi nvlink -s), and that IOMMU and PCIe "
@@ -28,7 +29,7 @@ def compare(board: Board) -> None:
         for node in list(facts):
             failed = board.links[node].hello.failed
             if failed:
-                text = f"{board.names[node]} cannot run trials: {failed}"
+                text = f"{board.names[node]} cannot run trials: {failed[:_MOST_SAID]}"
                 board.accuse(PreflightKind.NODE_FAILS_ALONE, [node], text, out=True)
                 del facts[node]
         if facts:

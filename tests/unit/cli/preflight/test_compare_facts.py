@@ -50,7 +50,10 @@ def test_what_gpus_report() -> None:
 def test_checks_of_the_settings() -> None:
     """The rules of `unhang check`, on nodes; the ranks of the preflight itself count for nothing."""
     own = {"RANK": "7", "WORLD_SIZE": "2", "NCCL_ALGO": "Ring"}
-    nodes = {n: node(n, setup=Setup(variables=own if n == 1 else {}, versions=Versions(torch="2.9"))) for n in range(3)}
+    setups = [
+        Setup(variables=own if n == 1 else {}, nccl_loaded=True, versions=Versions(torch="2.9")) for n in range(3)
+    ]
+    nodes = {n: node(n, setup=setup) for n, setup in enumerate(setups)}
     found = {check.id for check in checks_of(nodes)}
     assert CheckId.SETTINGS_DIFFER in found
     assert not found & {CheckId.RANK_BEYOND_WORLD, CheckId.WORLD_SIZES_DIFFER, CheckId.ONE_PROCESS_OF_MANY}
