@@ -40,6 +40,8 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
         board.untested.append(f"not all trials fit into the deadline of {board.limits.deadline_seconds:.0f} s")
     bad = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
     findings = [each for each in board.findings if not (each.kind in _ACCUSES_LINK and bad & set(each.hosts))]
+    if board.names[0] in bad and len(board.names) > 1:
+        board.untested.append(f"{board.names[0]} is bad and coordinated: test again with another first node")
     out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])
     nodes = tuple(_node(board, node, bad, out) for node in range(len(board.names)))
     verdict = _verdict(nodes, findings)
@@ -62,10 +64,16 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
 
 
 def _accuse_lost(board: Board) -> None:
+    """Accuse nodes that stopped answering; but not where the coordinator's own node is bad, or most are lost."""
     accused = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
-    for node, link in sorted(board.links.items()):
-        if link.lost and board.names[node] not in accused:
-            board.accuse(PreflightKind.NODE_LOST, [node], f"{board.names[node]}: {link.lost}")
+    lost = [node for node, link in sorted(board.links.items()) if link.lost and board.names[node] not in accused]
+    first = board.names[0]
+    if lost and (first in accused or len(lost) * 2 >= len(board.links)):
+        text = f"{_few(board.hosts(lost))} stopped answering the coordinator on {first}, which may itself be at fault"
+        board.accuse(PreflightKind.NOT_TOLD_APART, lost, text, hint="test again with another first node")
+        return
+    for node in lost:
+        board.accuse(PreflightKind.NODE_LOST, [node], f"{board.names[node]}: {board.links[node].lost}")
 
 
 def _left_out(findings: Sequence[PreflightFinding]) -> set[str]:

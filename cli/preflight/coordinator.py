@@ -24,6 +24,9 @@ _LONGEST_NAME = 253
 _MOST_SILENCES = 2
 """Answers that did not come in time, one after the other, until a node is given up."""
 
+_HAS_TIME = frozenset({"listen", "connect", "trial"})
+"""What is waited for long enough that silence says something of the node."""
+
 
 class Hello(Value):
     """The first message of a node."""
@@ -80,7 +83,7 @@ class NodeLink:
                     await self._channel.send(message)
                 answer = await self._answers[number]
         except TimeoutError as error:
-            self._silences += 1
+            self._silences += message["do"] in _HAS_TIME
             if self._silences >= _MOST_SILENCES:
                 self.lost = self.lost or "it stopped answering the coordinator"
             raise Unreachable(f"{self.host} did not answer within {seconds:.0f} s") from error

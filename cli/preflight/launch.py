@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from cli.preflight.channel import MOST_LINE_BYTES, Channel
 from cli.preflight.coordinator import Reception
 from cli.preflight.member import MemberNode, join
 from cli.preflight.place import NodePlace
+from cli.preflight.runner_process import end_group
 from cli.preflight.session import PreflightPlan, coordinate
 from cli.sources.ssh_command import Way
 from cli.sources.ssh_failures import explain_ssh
@@ -178,9 +178,4 @@ async def _visit(reception: Reception, way: Way, at: int, host: str, arguments: 
         if at not in reception.links and await process.wait():
             reception.refuse(Unreachable(f"{host}: {explain_ssh(process.returncode or 0, bytes(said))}"))
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_BURIAL_SECONDS):
-                    await process.wait()
+        await end_group(process)

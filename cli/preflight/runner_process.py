@@ -118,14 +118,8 @@ class RunnerProcess:
             task.cancel()
         self._reading = []
         self._forget("PyTorch was ended on this node")
-        if process is None:
-            return
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_BURIAL_SECONDS):
-                await process.wait()
+        if process is not None:
+            await end_group(process)
 
     async def _read(self, stream: asyncio.StreamReader) -> None:
         with suppress(ValueError, OSError):
@@ -157,3 +151,13 @@ class RunnerProcess:
         while part := await stream.read(4096):
             self._said += part
             del self._said[:-_MOST_SAID]
+
+
+async def end_group(process: asyncio.subprocess.Process) -> None:
+    """Kill a process with its group, and reap it unless it is blocked in the kernel."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_BURIAL_SECONDS):
+            await process.wait()

@@ -30,7 +30,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Preflig
     It ends by the deadline: what did not fit is said to be untested.
     """
     board = Board([], reception.links, wanted.limits, tell)
-    with board.stage("the nodes report") as stage:
+    with board.stage("waiting for nodes") as stage:
         await reception.wait(min(wanted.limits.start_seconds, board.seconds_left))
         board.names += _names(reception, names)
         board.unnamed = frozenset(range(len(names), len(board.names))) - reception.links.keys()

@@ -16,19 +16,21 @@ def measure() -> dict[str, str]:
 
 
 def _row(bad: int, links: int) -> str:
-    named = wrong = 0
+    named = linked = wrong = 0
     rounds, all_rounds, trials, steps = [], [], [], []
     for seed in SEEDS:
         cluster = random_cluster(SIZE, bad=bad, links=links, seed=seed)
         search = Search(cluster)
         proof = search.run()
         named += len(proof.bad & cluster.bad)
+        linked += len(proof.bad_links & cluster.links)
         wrong += len(proof.bad - cluster.bad) + len(proof.bad_links - cluster.links)
         rounds.append(search.bad_named_after or 0)
         all_rounds.append(search.rounds)
         trials.append(len(search.tried))
         steps.append(search.waves)
     return (
-        f"{named} of {bad * len(SEEDS)} nodes named, {wrong} wrongly; nodes named after {max(rounds)} rounds, "
+        f"{named} of {bad * len(SEEDS)} nodes and {linked} of {links * len(SEEDS)} links named, {wrong} wrongly; "
+        f"nodes named after {max(rounds) if bad else 0} rounds, "
         f"all after {mean(all_rounds):.0f}; {mean(trials):.0f} trials in {mean(steps):.0f} steps"
     )

@@ -170,7 +170,7 @@ def test_a_host_that_is_down(network: Network, tmp_path: Path) -> None:
 def test_a_cable_that_is_pulled(network: Network, tmp_path: Path) -> None:
     """After the host has reported."""
     with Preflight(network, tmp_path, *FLAGS, deadline=DEADLINE) as preflight:
-        preflight.wait_for("the nodes report: passed")
+        preflight.wait_for("waiting for nodes: passed")
         with network.unplugged("n05"):
             ended = preflight.wait()
             assert ended.bad == {"n05"}, ended.said

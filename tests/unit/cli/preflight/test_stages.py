@@ -172,6 +172,15 @@ async def test_a_node_that_is_lost() -> None:
     assert [(each.kind, each.hosts) for each in report.findings] == [(PreflightKind.NODE_LOST, ("n4",))]
 
 
+async def test_nodes_that_a_bad_coordinator_lost() -> None:
+    """All messages go through the first node: where that is bad, silence of others accuses nobody."""
+    known = board(bad_nodes(0))
+    known.links[4].lost = "it stopped answering the coordinator"
+    report = await run(known)
+    found = {(each.kind, each.hosts) for each in report.findings}
+    assert found == {(PreflightKind.NODE_FAILS, ("n0",)), (PreflightKind.NOT_TOLD_APART, ("n4",))}
+
+
 async def test_one_node_that_sees_fewer_gpus() -> None:
     """It differs, and is bad for that; trials go on with it."""
     known = board(lambda plan: 1e9)
