@@ -23,8 +23,8 @@ from collector.keep.database import StoreTrouble
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import IncidentState, JobState, WatchedJob
 from shared.errors import InvalidInput, NotFound, UnhangError, quoted
-from shared.wire.digest import NodeDigest
 from shared.wire.job_names import qualified
+from shared.wire.registration import NodeDigest
 
 STEP_SECONDS = 1.0
 DIGEST_SECONDS = 30.0
