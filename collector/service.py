@@ -32,7 +32,7 @@ from collector.keep.store import Retention, Store, no_such_diagnosis
 from collector.metrics import Counters
 from collector.question import Question, Step
 from collector.settings import CollectorSettings
-from collector.watcher import DIGEST_SECONDS, Watcher, watching
+from collector.watcher import DIGEST_SECONDS, Watcher, WatchMetrics, watching
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.errors import quoted
 from shared.server.tls import ClientTls, TlsFiles
@@ -75,6 +75,7 @@ class Service:
         self.runs = Runs(self._make, self.async_store)
         watches = settings.detect and settings.registration_seconds > 0
         self.watcher = Watcher(self.async_store, self._diagnose_unasked) if watches else None
+        self.counters.include(WatchMetrics(self.watcher))
         self._unkept: OrderedDict[str, Diagnosis] = OrderedDict()
         self._client = client
         self._fanout = Fanout(

@@ -7,8 +7,12 @@ lease. What cannot be written is written once the store works again; until then 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from collector.concurrency.tasks import end
 from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
@@ -19,8 +23,8 @@ from collector.keep.database import StoreTrouble
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import IncidentState, JobState, WatchedJob
 from shared.errors import InvalidInput, NotFound, UnhangError, quoted
-from shared.wire.digest import NodeDigest
 from shared.wire.job_names import qualified
+from shared.wire.registration import NodeDigest
 
 STEP_SECONDS = 1.0
 DIGEST_SECONDS = 30.0
@@ -57,6 +61,11 @@ class Watcher:
     def take(self, host: str, digest: NodeDigest) -> None:
         """Take in what an agent tells."""
         self.detector.take(host, digest, self._clock())
+
+    @property
+    def waiting(self) -> int:
+        """How many alarms the store has not taken yet."""
+        return len(self._waiting)
 
     def watched(self) -> tuple[WatchedJob, ...]:
         """Return all jobs as they are known now, by name."""
@@ -208,6 +217,26 @@ class Watcher:
         for watch in self.detector.jobs.values():
             counts[watch.state] += 1
         return counts
+
+
+class WatchMetrics(Collector):
+    """What watching comes to, made when it is asked for; all zero where nothing is watched."""
+
+    def __init__(self, watcher: Watcher | None) -> None:
+        self._watcher = watcher
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        watcher = self._watcher
+        states = dict.fromkeys(JobState, 0) if watcher is None else watcher.counts()
+        jobs = GaugeMetricFamily("unhang_collector_watched_jobs", "Watched jobs, by state.", labels=["state"])
+        for state, count in states.items():
+            jobs.add_metric([state.value], count)
+        yield jobs
+        looked, alarms, waiting = (0, 0, 0) if watcher is None else (watcher.looked, watcher.alarms, watcher.waiting)
+        yield CounterMetricFamily("unhang_collector_unasked_looks", "Jobs looked at unasked.", looked)
+        yield CounterMetricFamily("unhang_collector_alarms", "Jobs found hung twice, unasked.", alarms)
+        yield GaugeMetricFamily("unhang_collector_alarms_waiting", "Alarms that the store has not taken yet.", waiting)
 
 
 @asynccontextmanager

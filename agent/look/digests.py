@@ -13,7 +13,7 @@ from heapq import nlargest
 from pydantic import ValidationError
 
 from agent.look.progress_watch import RankProgress, Watch
-from shared.wire.digest import (
+from shared.wire.registration import (
     MOST_EXITED,
     MOST_GROUP_NAME,
     MOST_GROUPS,

@@ -173,7 +173,7 @@ class Remote:
     def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
         with self._explained():
             answer = self._client.request(method, path, **more)
-        if answer.status_code not in (200, 202, 204):
+        if answer.status_code not in (200, 202):
             raise _refusal(answer)
         return answer
 

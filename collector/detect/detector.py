@@ -8,8 +8,8 @@ from collector.detect.limits import FORGOTTEN_SECONDS
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import Incident, JobState, WatchedJob
 from shared.rank_sets import fold
-from shared.wire.digest import NodeDigest
 from shared.wire.job_names import qualified
+from shared.wire.registration import NodeDigest
 
 MOST_JOBS_WATCHED = 8_192
 """Nodes could make more up: those that nobody has told of for longest are left out."""
@@ -97,7 +97,7 @@ class Detector:
                 learnt.append(Learnt(key, usual))
         for key, orphan in self._orphans.items():
             if now - orphan.since > FORGOTTEN_SECONDS:
-                over.append(Over(key, orphan.incident.id, "no agent tells of the job any more"))
+                over.append(Over(key, orphan.incident.id, "no agent reports the job any more"))
         return Due(tuple(ask), tuple(over), tuple(learnt))
 
     def answered(self, key: JobKey, diagnosis: Diagnosis | None, now: float) -> Alarm | None:

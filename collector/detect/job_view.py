@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from collector.detect.limits import SILENT_SECONDS
-from shared.wire.digest import STILL_SECONDS, ExitedRank, JobDigest
+from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest
 
 MOST_RANKS_WATCHED = 131_072
 """Of one job. Nodes could make more up."""
@@ -18,7 +18,7 @@ _SAME_MOMENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class RankView:
+class WatchedRank:
     """One living rank. Times are the collector's, monotonic."""
 
     host: str
@@ -48,7 +48,7 @@ class JobView:
         self.attempt = 0
         self.world_size: int | None = None
         self.timeout_seconds: float | None = None
-        self.ranks: dict[int, RankView] = {}
+        self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
         self.heard = 0.0
         self.highest = -1
@@ -83,7 +83,7 @@ class JobView:
         for rank, still, idle, pending, group, sequence in islice(columns, MOST_RANKS_WATCHED - len(self.ranks)):
             self.exited.pop(rank, None)
             self.highest = max(self.highest, sequence)
-            self.ranks[rank] = RankView(
+            self.ranks[rank] = WatchedRank(
                 host=host,
                 heard=now,
                 still_since=None if still is None else now - still,
@@ -101,7 +101,7 @@ class JobView:
         moved = [at for at in moved if at > stood_since + _SAME_MOMENT_SECONDS]
         return min(moved) - stood_since if moved else None
 
-    def known(self, now: float) -> list[RankView]:
+    def known(self, now: float) -> list[WatchedRank]:
         """Return the ranks whose agents have told of them lately."""
         return [view for view in self.ranks.values() if now - view.heard <= SILENT_SECONDS]
 

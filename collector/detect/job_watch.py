@@ -31,6 +31,7 @@ from collector.detect.limits import (
     SUSPICION_SECONDS,
     TIMEOUT_SHARE,
     TIMEOUT_SPARE_SECONDS,
+    UNTOLD_SECONDS,
     USUAL_PAUSES,
 )
 from collector.detect.phases import Phase, held_for, phase_of
@@ -38,7 +39,7 @@ from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
 from shared.answer.words import Verdict
-from shared.wire.digest import JobDigest
+from shared.wire.registration import JobDigest
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,9 @@ class JobWatch:
         return self._found_hung(diagnosis, fault, now)
 
     def _found_well(self, diagnosis: Diagnosis, now: float) -> None:
+        if diagnosis.verdict is Verdict.CANNOT_TELL and self.suspected is not None:
+            self._next_ask = now + UNTOLD_SECONDS
+            return
         self.suspected = None
         stood = self._still_for(now)
         most = IDLE_AGAIN_SECONDS if diagnosis.state == "idle" else MOST_AGAIN_SECONDS

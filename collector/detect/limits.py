@@ -1,6 +1,6 @@
 """Every number by which a job is suspected and an alarm is raised, with its reason."""
 
-from shared.wire.digest import STILL_SECONDS
+from shared.wire.registration import STILL_SECONDS
 
 LEAST_STILL_SECONDS = 30.0
 """How long a job must have stood still before anybody looks: data loading and logging take less in nearly all jobs."""
@@ -32,6 +32,8 @@ IDLE_AGAIN_SECONDS = 3_600.0
 """The same of a job that was found idle: a server that waits for requests does so for days."""
 CONFIRM_SECONDS = 5.0
 """Between the two diagnoses that raise an alarm."""
+UNTOLD_SECONDS = 10.0
+"""The same after a diagnosis that could not tell, of a job that was found hung before: agents may have been slow."""
 LEAST_BETWEEN_SECONDS = 4.0
 """Between any two looks at a job."""
 SUSPICION_SECONDS = 900.0

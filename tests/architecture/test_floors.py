@@ -12,7 +12,7 @@ FLOORS = (
     "cli",
     "agent/app agent/serve collector/app collector/serve",
     "collector/show",
-    "agent/agent agent/metrics agent/registration collector/metrics collector/service",
+    "agent/agent agent/metrics agent/registration collector/metrics collector/service collector/watcher",
     "collector/agents agent/look",
     "collector/files collector/keep collector/settings agent/sources",
     "collector/gather agent/find",

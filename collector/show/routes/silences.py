@@ -61,14 +61,8 @@ async def get_silence(id: SilenceId, service: ServiceDependency) -> Response:
     return json_answer(await service.async_store.ask(service.store.silences.get, id))
 
 
-@router.delete(
-    "/{id}",
-    status_code=HTTPStatus.NO_CONTENT,
-    response_class=Response,
-    summary="End a silence",
-    responses=problems(HTTPStatus.NOT_FOUND),
-)
+@router.delete("/{id}", response_model=Silence, summary="End a silence", responses=problems(HTTPStatus.NOT_FOUND))
 async def expire_silence(id: SilenceId, service: ServiceDependency) -> Response:
-    """End a silence now; one that has expired stays as it is."""
+    """End a silence now, and return it; one that has expired stays as it is."""
     await service.async_store.note(service.store.silences.expire, id)
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    return json_answer(await service.async_store.ask(service.store.silences.get, id))

@@ -16,7 +16,7 @@ from collector.detect.detector import Detector
 from collector.detect.job_watch import Alarm
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
-from shared.wire.digest import STILL_SECONDS, ExitedRank, JobDigest, NodeDigest
+from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, NodeDigest
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
 from shared.wire.stacks import Frame
 from tests.build.simulation.engine import run

@@ -1,6 +1,7 @@
 """Nobody asks: an agent and a collector run, jobs hang, and their incidents stand with the right culprits."""
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -123,13 +124,12 @@ def test_jobs_that_hang_are_incidents_and_end(services: Services, tmp_path: Path
         assert over["history"][-1]["note"] == "the job has ended"
 
 
-def test_rank_that_was_killed_is_an_incident_that_says_what_each_did_last(services: Services, tmp_path: Path) -> None:
-    """Its agent has seen it alive, and knows how it ended."""
-    with Job("healthy", directory=tmp_path, recorded=True, launch="direct") as job:
+def test_rank_that_was_killed_while_nobody_looked(services: Services, tmp_path: Path) -> None:
+    """The others sleep on; the agent knows how it ended, and asks no one to wait."""
+    with Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, launch="direct") as job:
         services.until_watched(job)
-        os.kill(job.ranks[3], 9)
-        found = services.until(job, lambda _: True)
-        assert (found["kind"], culprits(found)) == ("rank_exited", [3])
-        assert "ended while others live" in found["trigger"]
+        os.kill(job.ranks[2], signal.SIGKILL)
+        found = services.until(job, lambda incident: incident["kind"] == "rank_exited")
+        assert culprits(found) == [2]
         last = services.get(f"/v1/diagnoses/{found['diagnoses'][-1]}")
-        assert last["findings"][0]["culprits"][0]["rank"] == 3 and last["findings"][0]["evidence"]
+        assert last["findings"][0]["culprits"][0]["rank"] == 2 and last["findings"][0]["evidence"]

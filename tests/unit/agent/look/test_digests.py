@@ -5,7 +5,7 @@ import threading
 from agent.look.digests import Digests, digest_of
 from agent.look.progress_watch import RankProgress
 from agent.sources.recorder.memory.marks import GroupMark
-from shared.wire.digest import MOST_JOBS, MOST_RANKS, ExitedRank
+from shared.wire.registration import MOST_JOBS, MOST_RANKS, ExitedRank
 from shared.wire.snapshot import Exited, Identity
 
 WORLD = GroupMark("0", "default_pg", 7, None, 6, "nccl:all_reduce", 10**18, 600_000)

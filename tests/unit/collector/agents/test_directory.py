@@ -99,7 +99,7 @@ async def test_agent_registers_and_is_lost_with_its_ranks(tmp_path: Path) -> Non
     one, two = two_nodes()
     async with collector(tmp_path, one, two, agents="node1", registration_seconds=0.3) as (client, _):
         put = await client.put("/v1/agents/node2", json={"url": "http://node2:8471"})
-        assert put.json() == {"host": "node2", "url": "http://node2:8471", "lease_seconds": 0.3}
+        assert put.json() == {"host": "node2", "url": "http://node2:8471", "lease_seconds": 0.3, "digest_seconds": 30.0}
         await client.post(f"/v1/jobs/{JOB}/diagnoses", params={"wait": 30})
         two.app.router.routes.clear()
         await asyncio.sleep(0.4)

@@ -9,7 +9,7 @@ from collector.detect.job_watch import Alarm, Suspected
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, Where
 from shared.answer.incidents import JobState
 from shared.answer.words import Cause, Certainty, Kind, Verdict
-from shared.wire.digest import ExitedRank, JobDigest, NodeDigest
+from shared.wire.registration import ExitedRank, JobDigest, NodeDigest
 
 DEMO: JobKey = ("demo", "1000")
 
@@ -146,6 +146,19 @@ def test_another_fault_begins_anew() -> None:
     assert one.asked() and one.answer(hung(rank=3)) is None
     assert one.asked(after=6.0) and one.answer(hung(rank=2)) is None
     assert one.asked(after=6.0) and one.answer(hung(rank=2)) is not None
+
+
+def test_look_that_cannot_tell_takes_nothing_back() -> None:
+    """Agents may have been slow; what was found before is confirmed by the next look. Found well, it is gone."""
+    one = stood()
+    assert one.asked() and one.answer(hung()) is None
+    assert one.asked(after=6.0) and one.answer(well(Verdict.CANNOT_TELL)) is None
+    assert one.asked(after=6.0) == "" and one.state is JobState.SUSPECTED
+    assert one.asked(after=5.0) and one.answer(hung()) is not None
+    other = stood()
+    assert other.asked() and other.answer(hung()) is None
+    assert other.asked(after=6.0) and other.answer(well()) is None
+    assert other.detector.jobs[DEMO].suspected is None
 
 
 def test_job_that_goes_on_between_is_no_alarm() -> None:
@@ -357,7 +370,7 @@ def test_open_incidents_are_taken_over() -> None:
     assert one.asked() == "" and one.state is JobState.HUNG
     lost = Watching()
     lost.detector.adopt([incident], lost.now)
-    assert lost.over(after=3700.0) == "no agent tells of the job any more"
+    assert lost.over(after=3700.0) == "no agent reports the job any more"
 
 
 def test_names_of_two_users_jobs() -> None:
