@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 
 from collector.align.stacks.stack_classes import StackNode
 from collector.show.text.frames import is_library
-from collector.show.text.printable import shortened
+from collector.show.text.printable import printable, shortened
 from shared.answer.diagnosis import Place
 from shared.rank_sets import fold, unfold
 
 _MOST_BRANCHES = 160
+_MOST_FRAMES = 3000
 _DEEPEST = 24
 """Branchings below one another that are drawn."""
+_LONGEST_FUNCTION = 160
+_LONGEST_FILE = 240
 _MOST_OUTER = 6
 """Frames of one branch; of more, the outer ones are folded away."""
 
@@ -43,12 +46,22 @@ class Branch:
 @dataclass
 class _Budget:
     branches: int = field(default=_MOST_BRANCHES)
+    frames: int = field(default=_MOST_FRAMES)
+
+    @property
+    def is_spent(self) -> bool:
+        """Must the rest be left out?"""
+        return self.branches <= 0 or self.frames <= 0
 
 
 def grow(tree: Sequence[StackNode], culprits: frozenset[int]) -> tuple[Branch, ...]:
     """Return the tree's branches, those of culprits first; what is beyond the bound is counted."""
     budget = _Budget()
-    return tuple(_branch(node, culprits, budget, depth=0) for node in _ordered(tree, culprits)[:_MOST_BRANCHES])
+    grown: list[Branch] = []
+    for node in _ordered(tree, culprits):
+        if not budget.is_spent:
+            grown.append(_branch(node, culprits, budget, depth=0))
+    return tuple(grown)
 
 
 def _ordered(nodes: Sequence[StackNode], culprits: frozenset[int]) -> list[StackNode]:
@@ -61,13 +74,14 @@ def _branch(node: StackNode, culprits: frozenset[int], budget: _Budget, *, depth
     while len(node.children) == 1 and node.children[0].ranks == node.ranks:
         node = node.children[0]
         places.append(node.place)
+    budget.frames -= len(places)
     ranks = unfold(node.ranks)
     gone_on = {rank for child in node.children for rank in unfold(child.ranks)}
     staying = [rank for rank in ranks if rank not in gone_on]
     children: list[Branch] = []
     left: list[int] = []
     for child in _ordered(node.children, culprits):
-        if depth < _DEEPEST and budget.branches > 0:
+        if depth < _DEEPEST and not budget.is_spent:
             children.append(_branch(child, culprits, budget, depth=depth + 1))
         else:
             left.extend(unfold(child.ranks))
@@ -86,5 +100,6 @@ def _branch(node: StackNode, culprits: frozenset[int], budget: _Budget, *, depth
 
 
 def _frame(place: Place) -> FrameLine:
-    where = f"{shortened(place.file)}:{place.line}" if place.line else shortened(place.file)
-    return FrameLine(place.function, where, not is_library(place))
+    file = shortened(place.file, _LONGEST_FILE)
+    where = f"{file}:{place.line}" if place.line else file
+    return FrameLine(printable(place.function, most=_LONGEST_FUNCTION), where, not is_library(place))

@@ -19,6 +19,9 @@ from shared.rank_sets import fold, unfold
 MOST_NUMBERED = 640
 """Ranks whose cells hold their numbers."""
 
+MOST_DRAWN = 65_536
+"""Ranks of one drawing. A job may claim to have a million, and is then shown in words alone."""
+
 _WIDTH = 1160
 """Units that a drawing may be wide: the page's column on a screen of 1,280."""
 _MOST_AXES = 4
@@ -77,7 +80,7 @@ class Sheet:
 
 def draw_sheets(places: Sequence[RankStanding], groups: Sequence[GroupRef]) -> tuple[Sheet, ...]:
     """Return the ranks by host, and by each family of process groups that together hold them all."""
-    if not places:
+    if not 0 < len(places) <= MOST_DRAWN:
         return ()
     axes = [("host and local rank", _by_host(places)), *_by_groups(places, groups)]
     return tuple(_draw(axis, f"axis{at}", rows, places) for at, (axis, rows) in enumerate(axes[:_MOST_AXES]))

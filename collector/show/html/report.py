@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from collector.align.accounting import account_for_ranks
-from collector.align.expected import Expected
 from collector.align.groups.process_groups import GroupView, line_up
 from collector.align.roster import Roster
 from collector.align.stacks.stack_classes import tree_of
@@ -22,7 +21,6 @@ from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps
 from collector.show.text.findings import MEANING
 from collector.show.text.printable import printable
 from collector.show.text.text import headline_text
-from collector.show.timeline import TimelineView, view_timeline
 from collector.show.views import (
     LogLine,
     RankFds,
@@ -33,8 +31,6 @@ from collector.show.views import (
 )
 from shared.answer.diagnosis import Culprit, Diagnosis, Evidence, Finding, NextStep, WaitEvidence
 from shared.rank_sets import fold, unfold
-from shared.wire.snapshot import NodeSnapshot
-from shared.wire.trace import Trace
 
 _MOST_EVIDENCE = 24
 _MOST_GAPS = 40
@@ -42,7 +38,6 @@ _MOST_LOG_RANKS = 12
 _LOG_LINES = 25
 _MOST_FDS = 8
 _MOST_CULPRITS = 8
-_MOST_RECORDS = 20_000
 
 PROVES = {
     "sequence": "how far each rank is",
@@ -106,8 +101,8 @@ class Report:
     logs: tuple[tuple[str, tuple[str, ...]], ...]
     fds: tuple[RankFds, ...]
     tree: TreeView | None
-    timeline: TimelineView | None
-    """None where there is none, or it is too large for a page."""
+    kept: Kept
+    """What all this was made of, for exports."""
 
 
 def report_of(kept: Kept) -> Report:
@@ -148,20 +143,19 @@ def report_of(kept: Kept) -> Report:
         logs=_logs(view_logs(told, expected, lines=_LOG_LINES).lines),
         fds=tuple(each for each in view_fds(told, expected).ranks[:_MOST_FDS]),
         tree=tree,
-        timeline=_timeline(snapshots, expected),
+        kept=kept,
     )
-
-
-def _timeline(snapshots: Sequence[NodeSnapshot], expected: Expected) -> TimelineView | None:
-    traces = [look.recorder for each in snapshots for look in each.ranks if isinstance(look.recorder, Trace)]
-    return view_timeline(snapshots, expected) if 0 < sum(map(len, traces)) <= _MOST_RECORDS else None
 
 
 def _fault(number: int, finding: Finding) -> ShownFinding:
     pieces = [piece for piece in finding.evidence if not isinstance(piece, WaitEvidence)]
     kinds = dict.fromkeys(piece.kind for piece in pieces)
     proofs = (
-        Proof(kind, PROVES[kind], tuple(piece for piece in pieces[:_MOST_EVIDENCE] if piece.kind == kind))
+        Proof(
+            kind,
+            PROVES.get(kind, "what was seen"),
+            tuple(piece for piece in pieces[:_MOST_EVIDENCE] if piece.kind == kind),
+        )
         for kind in kinds
     )
     return ShownFinding(

@@ -8,10 +8,12 @@ import re
 import pytest
 
 from collector.align.expected import Expected
+from collector.align.stacks.stack_classes import merged
 from collector.judge.verdict import diagnose
 from collector.keep.kept import Kept
+from collector.show.html.branches import grow
 from collector.show.html.compare import comparison
-from collector.show.html.grid import draw_sheets
+from collector.show.html.grid import MOST_DRAWN, draw_sheets
 from collector.show.html.page import Site, headers, policy, render_report
 from collector.show.html.report import json_markup, report_of
 from collector.show.html.standing import RankStanding, Standing
@@ -19,6 +21,7 @@ from collector.show.html.wait_drawing import draw_waits
 from shared.answer.diagnosis import Diagnosis, Finding, GroupRef, Wait, WaitEvidence
 from shared.answer.words import Certainty, Kind
 from shared.rank_sets import fold, unfold
+from shared.wire.stacks import Frame
 from tests.build.jobs.hostile import hostile_job
 from tests.build.jobs.verdicts import VERDICTS
 
@@ -88,6 +91,21 @@ def test_every_rank_is_drawn_once_and_within_the_drawing(count: int) -> None:
     assert all(
         x >= 0 and x + sheet.step_x <= sheet.width and y + sheet.step_y <= sheet.height + 1 for x, y, *_ in sheet.rows
     )
+
+
+def test_a_claimed_million_is_not_drawn() -> None:
+    places = [RankStanding(rank, None, None, Standing.UNSEEN) for rank in range(MOST_DRAWN + 1)]
+    assert draw_sheets(places, ()) == ()
+
+
+def test_stacks_of_a_hostile_job_are_bounded() -> None:
+    """A thousand ranks, each a hundred frames deep in functions with names of a megabyte."""
+    name = "x" * 1_000_000
+    stacks = [(rank, tuple(Frame(name, f"/{rank}.py", depth) for depth in range(100))) for rank in range(1000)]
+    branches = grow(merged(stacks), frozenset({999}))
+    assert branches[0].ranks == "999" and branches[0].guilty
+    lines = [line for branch in branches for line in (*branch.outer, *branch.frames)]
+    assert len(lines) <= 3100 and all(len(line.function) <= 160 for line in lines)
 
 
 def waits(*edges: tuple[int, str, str]) -> Finding:
