@@ -25,6 +25,7 @@ from collector.align.thresholds import (
     SPARE_SWITCHES,
     WATCH_SECONDS,
 )
+from shared.missing import Missing
 from shared.wire.snapshot import Beat, Process, RankSnapshot
 from shared.wire.stacks import Stacks, Thread
 from shared.wire.trace import State, Trace
@@ -107,7 +108,7 @@ def motion_of(roster: Roster) -> JobMotion:
         },
         woken=frozenset(view.rank for view in again if _woke(view)),
         still_seconds={view.rank: _still_seconds(view) for view in again},
-        carrying=frozenset(view.rank for view in again if _carried(view)),
+        carrying=frozenset(view.rank for view in again if any(_moved_bytes(*beats) for beats in _beats_of(view))),
     )
 
 
@@ -181,26 +182,20 @@ def _stack_changed(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | N
 
 
 def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
-    if not isinstance(a.process, Process) or not isinstance(b.process, Process):
-        return None
-    own = _any_known((_beats_apart(a.process.after, b.process.before), _switched(view, a, b)))
+    """Did the rank or one of its children work between two looks?"""
     later = {child.process.pid: child.process for child in b.children}
     children = (
-        sign(child.process.after, later[child.process.pid].before)
+        sign(beats_between(child.process, later[child.process.pid]))
         for child in a.children
-        for sign in (_beats_apart, _main_switched)
+        for sign in (_at_work, _main_switched)
         if child.process.pid in later
     )
-    return _any_known((own, *children))
+    return _any_known((_at_work(beats_between(a.process, b.process)), _switched(view, a, b), *children))
 
 
 def _only_polls(view: RankView) -> bool:
     """Does it wake for nothing but to ask whether a lock file is still there, and does nothing it started work?"""
-    return all(map(polls_lock_file, view.looks)) and not any(
-        _used_cpu(a.process.after, b.process.before) or _moved_bytes(a.process.after, b.process.before)
-        for a, b in pairwise(view.looks)
-        if isinstance(a.process, Process) and isinstance(b.process, Process)
-    )
+    return all(map(polls_lock_file, view.looks)) and not any(_at_work(beats) for beats in _beats_of(view))
 
 
 def _woke(view: RankView) -> bool:
@@ -236,9 +231,7 @@ def _apart(a: RankSnapshot, b: RankSnapshot) -> float:
 
 def _spins(a: RankSnapshot, b: RankSnapshot) -> bool:
     """Did its main thread use more CPU time than a few steps do?"""
-    if not isinstance(a.process, Process) or not isinstance(b.process, Process):
-        return True
-    first, second = a.process.after, b.process.before
+    first, second = beats_between(a.process, b.process) or (None, None)
     if first is None or second is None or first.main_cpu_seconds is None or second.main_cpu_seconds is None:
         return True
     return second.main_cpu_seconds - first.main_cpu_seconds > BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9
@@ -249,32 +242,36 @@ def _any_known(signs: Iterable[bool | None]) -> bool | None:
     return any(known) if known else None
 
 
-def _beats_apart(first: Beat | None, second: Beat | None) -> bool | None:
-    """Did a process work between two beats?"""
-    if first is None or second is None or second.at_ns <= first.at_ns:
+_Beats = tuple[Beat, Beat]
+
+
+def beats_between(a: Process | Missing, b: Process | Missing) -> _Beats | None:
+    """Return the last beat of a process in one look and its first in the next; None where they cannot be compared."""
+    if not isinstance(a, Process) or not isinstance(b, Process) or a.after is None or b.before is None:
         return None
-    return _used_cpu(first, second) or _moved_bytes(first, second)
+    return (a.after, b.before) if b.before.at_ns > a.after.at_ns else None
 
 
-def _used_cpu(first: Beat | None, second: Beat | None) -> bool:
-    if first is None or second is None:
-        return False
+def _beats_of(view: RankView) -> list[_Beats]:
+    """Of each pair of neighbouring looks that can be compared."""
+    found = (beats_between(a.process, b.process) for a, b in pairwise(view.looks))
+    return [beats for beats in found if beats is not None]
+
+
+def _at_work(beats: _Beats | None) -> bool | None:
+    """Did a process work between two beats?"""
+    return None if beats is None else _used_cpu(*beats) or _moved_bytes(*beats)
+
+
+def _used_cpu(first: Beat, second: Beat) -> bool:
     used = second.cpu_seconds - first.cpu_seconds  # of all threads: a main thread may wait for one that works
     if first.children_cpu_seconds is not None and second.children_cpu_seconds is not None:
         used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
     return used > max(0.03, BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9)
 
 
-def _carried(view: RankView) -> bool:
-    return any(
-        _moved_bytes(a.process.after, b.process.before)
-        for a, b in pairwise(view.looks)
-        if isinstance(a.process, Process) and isinstance(b.process, Process)
-    )
-
-
-def _moved_bytes(first: Beat | None, second: Beat | None) -> bool:
-    if first is None or second is None or first.io_bytes is None or second.io_bytes is None:
+def _moved_bytes(first: Beat, second: Beat) -> bool:
+    if first.io_bytes is None or second.io_bytes is None:
         return False
     return second.io_bytes - first.io_bytes > BUSY_BYTES
 
@@ -282,9 +279,7 @@ def _moved_bytes(first: Beat | None, second: Beat | None) -> bool:
 def _switched(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
     """Did the thread that stands for a rank wake between two looks?"""
     if view.apart is None:
-        if view.idles or not isinstance(a.process, Process) or not isinstance(b.process, Process):
-            return None
-        return _main_switched(a.process.after, b.process.before)
+        return None if view.idles else _main_switched(beats_between(a.process, b.process))
     threads = _threads(view, a, b)
     if threads is None or a.looked_at_ns is None or b.looked_at_ns is None:
         return None
@@ -292,9 +287,10 @@ def _switched(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
     return _often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9)
 
 
-def _main_switched(first: Beat | None, second: Beat | None) -> bool | None:
-    if first is None or second is None or second.at_ns <= first.at_ns:
+def _main_switched(beats: _Beats | None) -> bool | None:
+    if beats is None:
         return None
+    first, second = beats
     return _often(first.main_switches, second.main_switches, (second.at_ns - first.at_ns) / 1e9)
 
 

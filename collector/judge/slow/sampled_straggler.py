@@ -8,11 +8,12 @@ looks the same, such as a validation on rank 0: only who is seen to be let go an
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from collector.align.progress import beats_between
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import LEAST_SAMPLES, LEAST_WAKES, SAMPLED_STRAGGLER_SHARE, SAMPLED_VICTIM_SHARE
-from shared.wire.snapshot import Process, RankSnapshot
+from shared.wire.snapshot import RankSnapshot
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,7 @@ def _wakes(view: RankView) -> int:
 
 def _woke(a: RankSnapshot, b: RankSnapshot) -> bool:
     """Did the main thread run between two looks? A thread that waits for other ranks does not, until they come."""
-    if not isinstance(a.process, Process) or not isinstance(b.process, Process):
-        return False
-    first, second = a.process.after, b.process.before
+    first, second = beats_between(a.process, b.process) or (None, None)
     if first is None or second is None or first.main_switches is None or second.main_switches is None:
         return False
     return second.main_switches > first.main_switches
