@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from collector.align.marks.call_lines import ranks_of_processes
 from collector.files.bounded_file import ReadDeadline
 from collector.files.merge import BareRank, join_logs
 from collector.files.rank_of_file import rank_of_log
-from collector.judge.logs.nccl_calls import ranks_of_processes
 from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events
 from shared.formats.logs.writers import Naming, naming_of

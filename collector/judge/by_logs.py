@@ -22,19 +22,17 @@ from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
+from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.judge.fault import Accuser, Fault, kind_of
+from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
-from collector.judge.logs.debug_detail import opinions_by_fingerprints
-from collector.judge.logs.desync_and_barrier import opinions_by_reports
 from collector.judge.logs.job_failures import opinions_by_failures
-from collector.judge.logs.nccl_calls import opinions_by_calls
 from collector.judge.logs.own_failures import opinions_by_own_words
 from collector.judge.logs.rendezvous import opinions_by_rendezvous
-from collector.judge.logs.vote import Opinion, Witness
-from collector.judge.logs.watchdog import opinions_by_counters
+from collector.judge.logs.vote import Opinion
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
 from shared.answer.words import Certainty, Kind
 from shared.rank_sets import ranks_in_words
@@ -104,10 +102,7 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
     aftermath = Aftermath(statements)
     opinions = [
         *opinions_by_failures(statements, observations, aftermath),
-        *opinions_by_counters(statements, membership),
-        *opinions_by_fingerprints(statements, membership),
-        *opinions_by_calls(statements, observations.roster.world_size),
-        *opinions_by_reports(statements, membership),
+        *opinions_by_marks(statements, membership),
         *opinions_by_own_words(statements, observations),
         *opinions_by_rendezvous(statements, membership),
         *opinions_by_transport(statements, observations, aftermath),

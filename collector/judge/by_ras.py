@@ -18,16 +18,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge
+from collector.align.marks.table import Lag, MarkTable, Witness
 from collector.align.observations import Observations
-from collector.align.ras.communicators import Level, RasGroup, RasView
+from collector.align.ras.communicators import RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.judge.certainty import of_counts, shown_by_process
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
-from collector.judge.ras_lag import BLIND, SHORT, Lag, common, lag_evidence, lags_of
+from collector.judge.marks.behind import edges_of, lag_in
+from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
 from shared.answer.words import Cause, Certainty, Kind
@@ -35,9 +36,9 @@ from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.ras import RasStatus
-from shared.wire.trace import Signature
 
 _BY_RAS = frozenset({Accuser.RAS})
+_Lagging = tuple[RasGroup, Lag]
 _LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
 
 
@@ -49,9 +50,9 @@ def faults_by_ras(observations: Observations) -> list[Fault]:
     lost = _lost_fault(ras, observations)  # 2
     if lost:
         return lost
-    lags = [lag for group in ras.groups for lag in lags_of(group)]  # 3
+    lags = [(group, lag) for group in ras.groups for lag in lags_of(group)]  # 3
     return (
-        _mismatch_faults(lags, ras, observations)
+        _mismatch_faults(lags, ras)
         or _lag_faults(lags, ras, observations)
         or _left_faults(ras, observations)
         or _uneven_faults(ras, observations)
@@ -128,48 +129,52 @@ def _absence(rank: int, ras: RasView) -> AbsenceEvidence:
     return AbsenceEvidence(ranks=str(rank), text=f"{_places((rank,), ras)} {how}", reason=Reason.UNREACHABLE)
 
 
-def _mismatch_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
+def _mismatch_faults(lags: Sequence[_Lagging], ras: RasView) -> list[Fault]:
     """Step 3: ranks that lag in one operation and lead in another of the same communicator."""
     faults = []
-    for lag in lags:
-        for op, levels in lag.group.levels.items():
-            many = common(levels)
-            leading = {rank for level in levels if level.operations > many for rank in level.ranks}
+    for group, lag in lags:
+        for table in group.launches.values():
+            ahead = lag_in(table)
+            many = 0 if ahead is None or ahead.number is None else ahead.number
+            leading = {rank for rank, count in table.issued.items() if count > many}
             odd = tuple(rank for rank in lag.behind if rank in leading)
             if odd and set(odd) == set(lag.behind) == leading and ras.still:
-                faults.append(_mismatch(odd, lag, op, levels))
+                faults.append(_mismatch(odd, group, lag, table))
     return faults[:1]
 
 
-def _mismatch(odd: tuple[int, ...], lag: Lag, other: str, levels: tuple[Level, ...]) -> Fault:
-    said = f"{ranks_in_words(odd)} launched {other} where {ranks_in_words(lag.ahead)} launched {lag.op}"
+def _mismatch(odd: tuple[int, ...], group: RasGroup, lag: Lag, led: MarkTable) -> Fault:
+    said = f"{ranks_in_words(odd)} launched {led.op} where {ranks_in_words(lag.waiting)} launched {lag.op}"
+    other = replace(lag, op=led.op, issued=led.issued, unnamed=led.unnamed)
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=odd,
-        victims=lag.ahead,
+        victims=lag.waiting,
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
-        ref=lag.group.ref,
+        ref=group.ref,
         op=lag.op,
-        sequence=lag.next_operation,
-        said=f"{said} in communicator {lag.group.name[:SHORT]}",
+        sequence=lag.first_lacking,
+        said=f"{said} in communicator {group.name[:SHORT]}",
         named_by=_BY_RAS,
-        evidence=(lag_evidence(lag), lag_evidence(replace(lag, op=other, levels=levels))),
+        evidence=(lag_evidence(lag, group), lag_evidence(other, group)),
         remarks=(BLIND,),
     )
 
 
-def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
+def _lag_faults(lags: Sequence[_Lagging], ras: RasView, observations: Observations) -> list[Fault]:
     """Steps 3 and 5."""
-    edges = tuple(edge for lag in lags for edge in _edges(lag, observations))
-    kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0])
+    known = observations.roster.ranks
+    here = {rank for rank, view in known.items() if not view.gone}
+    edges = edges_of([replace(lag, waiting=tuple(r for r in lag.waiting if r in here)) for _, lag in lags])
+    kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0][1])
     faults = _root_faults(edges, ras, observations, though_once=kept)
-    by_operation = {(lag.group.name, lag.op): lag for lag in lags}
+    by_operation = {(group.name, lag.op): (group, lag) for group, lag in lags}
     return [
         replace(
             fault,
             named_by=_BY_RAS,
-            evidence=tuple(lag_evidence(lag) for lag in _about(fault, by_operation)),
+            evidence=tuple(lag_evidence(lag, group) for group, lag in _about(fault, by_operation)),
             group=None,
             ref=fault.group.ref,
         )
@@ -180,12 +185,12 @@ def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -
 
 def _is_alone(lag: Lag) -> bool:
     """Is one rank several launches behind, and are all others level, as those are that wait for it?"""
-    counts = [level.operations for level in lag.levels]
-    level = len(counts) == 2 and len(lag.behind) == 1 and len(lag.ahead) >= LEAST_VOTES
+    counts = {*lag.issued.values(), *lag.unnamed}
+    level = len(counts) == 2 and len(lag.behind) == 1 and len(lag.waiting) >= LEAST_VOTES
     return level and max(counts) - min(counts) >= LEAST_LAUNCHES_BEHIND
 
 
-def _about(fault: Fault, lags: dict[tuple[str, str], Lag]) -> Iterable[Lag]:
+def _about(fault: Fault, lags: dict[tuple[str, str | None], _Lagging]) -> Iterable[_Lagging]:
     told = dict.fromkeys((edge.group.name, edge.signature.op) for edge in fault.edges)
     return [lags[key] for key in told if key in lags][:4]
 
@@ -197,9 +202,8 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
         gone = tuple(sorted(rank for status in _LEFT for rank in group.standings.get(status, ())))
         there = (*group.standings.get(RasStatus.RUNNING, ()), *group.standings.get(RasStatus.INIT, ()))
         if gone and is_majority(group.size - len(gone), group.size) and ras.still:
-            view = _group_view(group)
             has = ranks_with(gone, "has", "have")
-            edges = tuple(Edge(rank, gone, view, Signature("", "nccl"), None, False, None, 0) for rank in sorted(there))
+            lag = Lag(Witness.LAUNCHES, "", tuple(sorted(there)), gone, len(there), len(gone), group=group.ref)
             faults += [
                 replace(
                     fault,
@@ -213,7 +217,7 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
                     group=None,
                     ref=group.ref,
                 )
-                for fault in _root_faults(edges, ras, observations)
+                for fault in _root_faults(edges_of([lag]), ras, observations)
             ]
     return faults[:1]
 
@@ -223,42 +227,34 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
     if not ras.still or any(observations.doing(rank) is not Doing.UNKNOWN for rank in observations.activities):
         return []
     for group in ras.groups:
-        for op, levels in group.levels.items():
-            if len(levels) > 1 and len(group.members) == group.size:
-                lag = Lag(group, op, levels, levels[0].ranks, levels[-1].ranks)
-                return [_uneven_fault(lag)]
+        for op, table in group.launches.items():
+            counts = table.issued
+            if len({*counts.values(), *table.unnamed}) > 1 and len(group.members) == group.size:
+                fewest, most = (
+                    tuple(rank for rank, count in counts.items() if count == end)
+                    for end in (min(counts.values()), max(counts.values()))
+                )
+                lag = Lag(table.witness, op, most, fewest, len(most), len(fewest), op=op, issued=counts)
+                return [_uneven_fault(lag, group)]
     return []
 
 
-def _uneven_fault(lag: Lag) -> Fault:
-    shown = lag_evidence(lag)
+def _uneven_fault(lag: Lag, group: RasGroup) -> Fault:
+    shown = lag_evidence(lag, group)
     return Fault(
         kind=Kind.RANK_NOT_JOINED,
         culprits=(),
-        victims=lag.group.members,
+        victims=group.members,
         certainty=Certainty.SUSPECTED,
         cause=Cause.UNKNOWN,
-        ref=lag.group.ref,
+        ref=group.ref,
         op=lag.op,
-        sequence=lag.next_operation,
-        said=f"{ranks_in_words(lag.group.members)} do not get on: two reports alike, {shown.text}",
+        sequence=lag.first_lacking,
+        said=f"{ranks_in_words(group.members)} do not get on: two reports alike, {shown.text}",
         named_by=_BY_RAS,
         evidence=(shown,),
         remarks=(BLIND,),
     )
-
-
-def _edges(lag: Lag, observations: Observations) -> list[Edge]:
-    view, signature = _group_view(lag.group), Signature(lag.op, "nccl")
-    return [
-        Edge(rank, lag.behind, view, signature, lag.next_operation, False, None, 0)
-        for rank in lag.ahead
-        if rank in observations.roster.ranks and not observations.roster.ranks[rank].gone
-    ]
-
-
-def _group_view(group: RasGroup) -> GroupView:
-    return GroupView(group.name, "", group.members, group.members, False, {}, ())
 
 
 def _root_faults(

@@ -6,7 +6,7 @@ else the default group is meant, unless a known group would make it another rank
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from collector.align.logs.attributed_lines import Statements
@@ -74,20 +74,26 @@ class Membership:
         return GroupRef(name=name, description=description, ranks=fold(ranks))
 
     def translate(self, named: Iterable[int], speakers: Mapping[int, int]) -> tuple[int, ...] | None:
-        """Return the global ranks of some group ranks; None where that is not clear.
+        """Return the global ranks of some group ranks, ascending; None where that is not clear.
 
         `speakers`: group rank -> global rank of those whose own lines in the same matter tell both.
         """
-        wanted = tuple(named)
-        candidates = [*self.dumped, *(told for key, told in self.logged.items() if not self.is_mixed(key))]
-        possible = {
-            tuple(sorted(members[rank] for rank in wanted))
-            for members in candidates
-            if all(rank in members for rank in wanted) and all(members.get(g) == r for g, r in speakers.items())
-        }
-        if all(g == r for g, r in speakers.items()) and max(wanted, default=0) < (self.world_size or MOST_RANKS):
-            possible.add(tuple(sorted(wanted)))
+        possible = {tuple(sorted(ranks)) for ranks in self._readings(tuple(named), speakers)}
         return possible.pop() if len(possible) == 1 else None
+
+    def by_place(self, named: Iterable[int], speakers: Mapping[int, int]) -> dict[int, int] | None:
+        """As `translate`, each rank under its place in the group."""
+        wanted = tuple(named)
+        possible = set(self._readings(wanted, speakers))
+        return dict(zip(wanted, possible.pop(), strict=True)) if len(possible) == 1 else None
+
+    def _readings(self, wanted: tuple[int, ...], speakers: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+        """Yield the ranks that some places may stand for, in the order of the places."""
+        for members in (*self.dumped, *(told for key, told in self.logged.items() if not self.is_mixed(key))):
+            if all(rank in members for rank in wanted) and all(members.get(g) == r for g, r in speakers.items()):
+                yield tuple(members[rank] for rank in wanted)
+        if all(g == r for g, r in speakers.items()) and max(wanted, default=0) < (self.world_size or MOST_RANKS):
+            yield wanted
 
 
 def membership_of(observations: Observations, statements: Statements) -> Membership:

@@ -4,11 +4,12 @@ A report counts launches at one moment of a job that may be busy: unequal counts
 second or more later, shows the same. One that shows others says that the job moves.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from collector.align.marks.table import MarkTable, RankMark, Witness
 from collector.align.ras.process_ranks import ProcessesOfRanks, world_of
 from collector.align.thresholds import RAS_REPORTS_APART_NS
 from shared.answer.diagnosis import GroupRef
@@ -21,16 +22,6 @@ _TROUBLE = (RasStatus.SILENT, RasStatus.DEAD)
 
 
 @dataclass(frozen=True)
-class Level:
-    """Members that have launched an operation equally often."""
-
-    operations: int
-    number: int
-    ranks: tuple[int, ...]
-    """Those of them who are known, as global ranks."""
-
-
-@dataclass(frozen=True)
 class RasGroup:
     """One communicator by its newest report. Ranks are global ranks."""
 
@@ -38,13 +29,18 @@ class RasGroup:
     size: int
     members: tuple[int, ...]
     """As far as they are known."""
-    levels: dict[str, tuple[Level, ...]]
-    """Operation to levels, fewest launches first."""
+    launches: dict[str, MarkTable]
+    """By operation."""
     standings: dict[RasStatus, tuple[int, ...]]
 
     @property
     def ref(self) -> GroupRef:
         return GroupRef(name=self.name, description="", ranks=fold(self.members))
+
+    def is_whole(self, table: MarkTable) -> bool:
+        """Are all counted there that can have launched anything?"""
+        silent = (RasStatus.NOCOMM, RasStatus.SILENT, RasStatus.DEAD, RasStatus.UNKNOWN)
+        return (table.size or 0) >= self.size - sum(len(self.standings.get(status, ())) for status in silent)
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,7 @@ def _group(one: Communicator, ranks: Mapping[int, int], *, is_world: bool) -> Ra
         name=one.hash,
         size=size,
         members=tuple(sorted(set(order.values()))),
-        levels={op: _levels(levels, order, size) for op, levels in one.launched.items()},
+        launches={op: _table(one.hash, op, levels, order, size) for op, levels in one.launched.items()},
         standings={
             RasStatus(standing.word): tuple(sorted(order[own] for own in unfold(standing.ranks) if own in order))
             for standing in one.standings
@@ -123,21 +119,28 @@ def _group(one: Communicator, ranks: Mapping[int, int], *, is_world: bool) -> Ra
     )
 
 
-def _levels(levels: Sequence[Launched], order: Mapping[int, int], size: int) -> tuple[Level, ...]:
+def _table(name: str, op: str, levels: Sequence[Launched], order: Mapping[int, int], size: int) -> MarkTable:
     """Where exactly one set is not listed, its members are those that no other set lists."""
     listed = {own for level in levels for own in unfold(level.ranks)}
-    rest = tuple(sorted(rank for own, rank in order.items() if own not in listed))
+    rest = tuple(own for own in order if own not in listed)
     unlisted = [level for level in levels if not level.ranks]
     deducible = len(unlisted) == 1 and len(order) == size and len(rest) == unlisted[0].number
-    return tuple(
-        Level(
-            level.operations,
-            level.number,
-            tuple(sorted(order[own] for own in unfold(level.ranks) if own in order))
-            if level.ranks or not deducible
-            else rest,
-        )
-        for level in levels
+    marks: dict[int, RankMark] = {}
+    unnamed: Counter[int] = Counter()
+    for level in levels:
+        members = rest if deducible and not level.ranks else unfold(level.ranks)
+        known = {order[own]: RankMark(issued=level.operations) for own in members if own in order}
+        marks |= known
+        unnamed[level.operations] += level.number - len(known)
+    return MarkTable(
+        witness=Witness.LAUNCHES,
+        title=f"communicator {name}",
+        group=GroupRef(name=name, description="", ranks=""),
+        marks=dict(sorted(marks.items())),
+        size=sum(level.number for level in levels),
+        tells_waits=False,
+        op=op,
+        unnamed=+unnamed,
     )
 
 

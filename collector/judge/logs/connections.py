@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
+from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
 from collector.judge.fault import kind_of
-from collector.judge.logs.vote import Opinion, Witness, line_of
+from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import ranks_in_words

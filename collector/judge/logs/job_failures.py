@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
+from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
-from collector.judge.logs.vote import Opinion, Witness, line_of
+from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent

@@ -7,9 +7,10 @@ it waited in vain is a consequence. Only a minority can be the reason for which 
 import re
 
 from collector.align.logs.attributed_lines import Statements, is_last_word_of, is_wait
+from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
-from collector.judge.logs.vote import Opinion, Witness, line_of
+from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.plural import ranks_with

@@ -2,7 +2,8 @@
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
-from collector.judge.logs.vote import Opinion, Witness, line_of
+from collector.align.marks.table import Witness
+from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import MOST_RANKS, ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent

@@ -2,25 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
+from collector.align.marks.table import Witness
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
 from shared.wire.log_events import LogEvent
-
-
-class Witness(StrEnum):
-    """What an opinion rests on. Two opinions of one kind of witness count once."""
-
-    COUNTERS = "watchdog lines"
-    FINGERPRINTS = "mismatch lines"
-    BARRIER = "a monitored barrier"
-    CALLS = "NCCL's call lines"
-    OWN_WORD = "the rank's own log lines"
-    ENDED = "what ended, by the launcher, Slurm or the kernel"
-    STORE = "store and rendezvous lines"
-    TRANSPORT = "transport errors"
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,14 @@ class WaitGraph:
                 waiters[holder].add(node)
         return waiters
 
+    def waits(self, rank: int) -> bool:
+        """Does it wait for anybody?"""
+        return rank in self.successors
+
     def roots(self) -> tuple[int, ...]:
         """Ranks waited for that wait for nobody, ascending."""
         held = {holder for node, holders in self.successors.items() if node < 0 for holder in holders}
-        return tuple(sorted(rank for rank in held if rank not in self.successors))
+        return tuple(sorted(rank for rank in held if not self.waits(rank)))
 
     def cycles(self) -> tuple[tuple[int, ...], ...]:
         """Sets of ranks that wait for each other now, each ascending."""

@@ -5,16 +5,19 @@ N looks the same as one that never came. A completed count above the enqueued on
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collector.align.groups.signature_rules import Facts, facts_of
 from collector.align.logs.attributed_lines import Statements
-from collector.align.logs.group_members import UNTOLD, GroupKey, key_of
+from collector.align.logs.group_members import UNTOLD, GroupKey, Membership, key_of
+from collector.align.marks.table import Call, MarkTable, RankMark, Witness
 from shared.formats.logs.timestamps import seconds_between
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.trace import Signature
 
+_GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
+_SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 _NOT_COMPARABLE = frozenset({"send", "recv", "coalesced"})
 """Their sequence numbers count what one rank sends or receives."""
 _INCIDENT_SECONDS = 900.0
@@ -39,6 +42,25 @@ class Timeout:
         into, out = (((int(size),),) if size is not None else () for size in self.sizes)
         return facts_of(Signature(op=self.op, backend="", input_sizes=into, output_sizes=out))
 
+    @property
+    def is_comparable(self) -> bool:
+        return self.op not in _NOT_COMPARABLE
+
+    @property
+    def call(self) -> Call:
+        """The operation as others may have called it, too."""
+        into, out = self.sizes
+        sizes = "" if into is None else f" of {into} elements" if into == out else f" of {into} -> {out} elements"
+        told = " -> ".join(size for size in self.sizes if size is not None)
+        return Call(self.facts, f"{self.op or 'the operation'}{sizes}", self.op, told)
+
+    @property
+    def members(self) -> int | None:
+        """How many members a group has whose operation gathers from all, or scatters to all, equal parts."""
+        into, out = (0 if size is None else int(size) for size in self.sizes)
+        many, one = (out, into) if self.op in _GATHERS else (into, out)
+        return many // one if self.op in _GATHERS | _SCATTERS and one > 0 and many % one == 0 else None
+
 
 @dataclass
 class GroupMarks:
@@ -54,7 +76,36 @@ class GroupMarks:
     """Did one rank wait for two operations at one sequence, so that its lines are of two groups?"""
 
 
-def marks_of(statements: Statements) -> dict[GroupKey, GroupMarks]:
+def tables_by_watchdogs(statements: Statements, membership: Membership) -> list[MarkTable]:
+    """Return one table for each group; where lines of several carry its name, their numbers mean nothing to others."""
+    return [_table(key, marks, membership) for key, marks in _marks_of(statements).items()]
+
+
+def _table(key: GroupKey, marks: GroupMarks, membership: Membership) -> MarkTable:
+    mixed = membership.is_mixed(key) or marks.mixed
+    stuck = {rank: timeout for rank, timeout in marks.stuck.items() if timeout.is_comparable and not mixed}
+    enqueued = {} if mixed else marks.enqueued
+    sizes = {timeout.members for timeout in stuck.values()}
+    return MarkTable(
+        witness=Witness.COUNTERS,
+        title=str(key),
+        group=membership.ref(key, ()),
+        marks={
+            rank: _mark(stuck.get(rank), enqueued.get(rank), marks.lines.get(rank))
+            for rank in sorted(stuck.keys() | enqueued.keys())
+        },
+        size=membership.size_of(key) or (sizes.pop() if len(sizes) == 1 else None),
+        waits_apart=frozenset(marks.stuck.keys() - stuck.keys()),
+    )
+
+
+def _mark(timeout: Timeout | None, enqueued: int | None, line: LogEvent | None) -> RankMark:
+    if timeout is None:
+        return RankMark(issued=enqueued, line=line)
+    return RankMark(enqueued, timeout.sequence, {timeout.sequence: timeout.call}, timeout.event)
+
+
+def _marks_of(statements: Statements) -> dict[GroupKey, GroupMarks]:
     """Return every group's marks, in the order of groups."""
     groups: dict[GroupKey, GroupMarks] = defaultdict(GroupMarks)
     told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT, EventKind.DUMP_SIGNAL))
@@ -175,10 +226,3 @@ def _timeout(event: LogEvent) -> Timeout | None:
     if not completed.isdecimal() or not 0 < int(completed) < enqueued:
         return None
     return Timeout(int(completed) + 1, None, (None, None), event)
-
-
-def comparable(marks: GroupMarks) -> Iterator[tuple[int, Timeout]]:
-    """Yield each rank's earliest timeout, less those whose sequence numbers mean nothing to others."""
-    for rank, timeout in sorted(marks.stuck.items()):
-        if timeout.op not in _NOT_COMPARABLE:
-            yield rank, timeout

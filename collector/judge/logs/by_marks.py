@@ -1,0 +1,278 @@
+"""Votes by marks: who called something else than the others, and who has not come to what they wait in.
+
+1. Calls that differ at one number of one group.
+2. Who is behind, by marks and by what reporters say of others; who waits elsewhere is a victim.
+3. Nobody stands out: told, with the number of members whose logs say nothing. In a group of two the one who speaks
+   of anything but that wait is the one who did not come.
+4. Nobody timed out, and a watchdog is held itself, or rank 0 of a barrier has gone: told.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable
+
+from collector.align.logs.attributed_lines import Statements
+from collector.align.logs.group_members import Membership
+from collector.align.marks.call_lines import tables_by_calls
+from collector.align.marks.detail_lines import tables_by_fingerprints
+from collector.align.marks.reports import lags_by_reports, places_in_words
+from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
+from collector.align.marks.watchdog_lines import tables_by_watchdogs
+from collector.align.thresholds import is_majority
+from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.marks.behind import edges_of, lag_in, may_be_named
+from collector.judge.marks.sides import Sides, calls_of, earliest_difference
+from collector.judge.records.wait_graph import WaitGraph
+from shared.answer.diagnosis import Evidence, GroupRef, LogEvidence, SequenceEvidence, Side, SignatureEvidence
+from shared.answer.words import Cause, Kind
+from shared.plural import either, ranks_with
+from shared.rank_sets import fold, ranks_in_words
+from shared.wire.log_events import EventKind
+
+_MOST_LINES = 8
+"""Lines shown of one opinion."""
+_NO_GROUP = GroupRef(name="", description="", ranks="")
+_NO_DIVERGENCE = "the available logs show no divergence"
+_INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
+_CALLS_ALONE = "it may also still wait for an earlier operation; these lines show calls, not completions"
+_VERBS = {Witness.COUNTERS: "waited in", Witness.CALLS: "called", Witness.FINGERPRINTS: "ran"}
+
+
+def opinions_by_marks(statements: Statements, membership: Membership) -> list[Opinion]:
+    """Return what all lines say that count a group's operations."""
+    counters = tables_by_watchdogs(statements, membership)
+    calls = tables_by_calls(statements, membership.world_size)
+    differing = {id(table): found for table in counters + calls if (found := earliest_difference(table)) is not None}
+    opinions = [_mismatch(table, *differing[id(table)]) for table in counters if id(table) in differing]
+    lags = [lag for table in counters if not opinions if (lag := lag_in(table)) is not None and lag.behind]
+    if not opinions and not lags:
+        speakers = frozenset(statements.by_rank)
+        told = [opinion for table in counters if (opinion := _together(table, speakers)) is not None]
+        opinions = told or _stuck_watchdogs(statements)
+    for table in tables_by_fingerprints(statements, membership):
+        found = earliest_difference(table)
+        opinions += [] if found is None else [_mismatch(table, *found)]
+    opinions += [_mismatch(table, *differing[id(table)]) for table in calls if id(table) in differing]
+    left = (table for table in calls if id(table) not in differing)
+    lags += [lag for table in left if (lag := lag_in(table)) is not None and lag.behind]
+    reports = lags_by_reports(statements, membership)
+    waiting = {rank for table in counters for rank in (*table.waiting, *table.waits_apart)}
+    waiting |= {rank for rank, _ in statements.of_kind(EventKind.COLLECTIVE_MISMATCH) if rank is not None}
+    opinions += _rooted([*lags, *reports], waiting, statements)
+    return opinions + _barrier_from_outside(statements)
+
+
+def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
+    """1. The earliest number at which two members called something else."""
+    calls = calls_of(table, number, sides)
+    culprits = () if table.places else sides.odd
+    first, agreed = calls[0]
+    verb = _VERBS[table.witness]
+    group = table.ref(sides.ranks)
+    told = "; ".join(f"{_who(ranks, table)}: {call.words}" for call, ranks in calls)
+    where = table.at(number) if table.in_hex else table.at(number).replace(" #", " at #", 1)
+    said = f"the ranks {verb} different operations{where}, and no side has a majority: {told}"
+    if sides.odd:
+        odd, _ = calls[1]
+        said = f"{_who(sides.odd, table)} {verb} {odd.words} where {_who(agreed, table)} {verb} {first.words}"
+        said += table.at(number)
+    return Opinion(
+        witness=table.witness,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=culprits,
+        victims=() if table.places else tuple(rank for rank in sides.ranks if rank not in culprits),
+        said=said,
+        evidence=(
+            SignatureEvidence(
+                ranks=group.ranks,
+                text=f"according to {table.witness}, the ranks {verb} different operations{where}: {told}",
+                group=group,
+                sequence=number,
+                sides=tuple(_side(call, ranks, table) for call, ranks in calls),
+            ),
+            *_own_lines(table, [ranks for _, ranks in calls]),
+        ),
+        firm=bool(culprits) and _is_firm(table, sides),
+        cause=Cause.USER_CODE,
+        op=first.op or None,
+        sequence=number if table.witness is Witness.COUNTERS else None,
+        ref=group if table.title else None,
+        remarks=("the ranks in these lines are numbers within an unknown group",) if table.places else (),
+    )
+
+
+def _is_firm(table: MarkTable, sides: Sides[Hashable]) -> bool:
+    """Do the odd ones speak for themselves, as two of the others do at least, and have enough of the group spoken?"""
+    heard = {rank for rank, mark in table.marks.items() if mark.heard}
+    quorum = table.size is None or is_majority(len(sides.ranks), table.size)
+    return quorum and heard.issuperset(sides.odd) and len(heard.intersection(sides.all[0][1])) > 1
+
+
+def _who(ranks: Collection[int], table: MarkTable) -> str:
+    return places_in_words(ranks) if table.places else ranks_in_words(tuple(ranks))
+
+
+def _side(call: Call, ranks: tuple[int, ...], table: MarkTable) -> Side:
+    return Side(ranks=table.ref(ranks).ranks, op=call.op or "", sizes=call.sizes, dtypes=call.dtypes)
+
+
+def _own_lines(table: MarkTable, sides: Iterable[tuple[int, ...]]) -> Iterable[LogEvidence]:
+    """One line of each side."""
+    for ranks in list(sides)[:_MOST_LINES]:
+        told = ((rank, table.marks[rank].line) for rank in ranks if table.marks[rank].heard)
+        rank, line = next(((rank, line) for rank, line in told if line is not None), (None, None))
+        if line is not None:
+            yield line_of(line, None if table.places else rank)
+
+
+def _rooted(lags: list[Lag], waiting: set[int], statements: Statements) -> list[Opinion]:
+    """2. Follow the waits across groups and sources; `waiting`: ranks that say themselves that they are in a call."""
+    graph = WaitGraph(edges_of([lag for lag in lags if may_be_named(lag)]))
+    opinions = []
+    for lag in lags:
+        waits = waiting if lag.tells_waits else waiting | statements.waited
+        roots = [rank for rank in lag.behind if not (rank in waits or graph.waits(rank))]
+        opinions.append(_behind(lag, tuple(roots) if may_be_named(lag) else ()))
+    return opinions
+
+
+def _behind(lag: Lag, culprits: tuple[int, ...]) -> Opinion:
+    """2. Who has not come to what the others wait in."""
+    victims = [rank for rank in lag.behind if rank not in culprits]
+    remarks = [_INSIDE if lag.tells_waits else _CALLS_ALONE] if lag.witness is not Witness.BARRIER else []
+    if victims and may_be_named(lag):
+        remarks.append(f"{ranks_with(victims, 'is', 'are')} behind, too, but waited in another operation")
+    joined = not lag.missing
+    return Opinion(
+        witness=lag.witness,
+        kind=Kind.STUCK_TOGETHER if joined else Kind.RANK_NOT_JOINED,
+        culprits=culprits,
+        victims=tuple(sorted({*lag.waiting, *(() if lag.reporter else victims)})),
+        said=_said(lag, culprits),
+        evidence=(*_sequences(lag), *_lines(lag.lines, culprits or lag.waiting if joined else culprits)),
+        firm=bool(culprits) and lag.shows_waits and len(lag.waiting) > max(1, len(culprits)),
+        op=lag.op,
+        sequence=lag.number if lag.tells_waits else None,
+        ref=lag.group,
+        remarks=() if joined else (*remarks, *lag.remarks),
+    )
+
+
+def _said(lag: Lag, culprits: tuple[int, ...]) -> str:
+    if lag.reporter:
+        if not lag.missing:
+            return f"{ranks_in_words(lag.waiting)} joined {lag.what} and did not finish it, according to {lag.reporter}"
+        verb = "reach" if lag.witness is Witness.BARRIER else "join"
+        who = ranks_in_words(culprits or lag.behind) if lag.behind else lag.places
+        return f"{who} did not {verb} {lag.what}, according to {lag.reporter}"
+    verb, waiting = _VERBS[lag.witness], ranks_in_words(lag.waiting)
+    if not culprits:
+        return f"{waiting} {verb} {lag.what}, which {ranks_in_words(lag.behind)} had not reached"
+    last = f"{'#' if lag.tells_waits else 'opCount '}{lag.written(min(lag.issued[rank] for rank in culprits))}"
+    return f"{ranks_with(culprits, 'is', 'are')} not past {last}, and {waiting} {verb} {lag.what}"
+
+
+def _sequences(lag: Lag) -> Iterable[Evidence]:
+    if lag.group is None or lag.number is None:
+        return
+    ranks = (*lag.waiting, *lag.behind)
+    told = "; ".join(f"rank {rank} at {lag.written(lag.issued[rank])}" for rank in lag.behind[:_MOST_LINES])
+    marks: dict[str, list[int]] = defaultdict(list)
+    for rank in ranks:
+        marks[lag.written(lag.issued[rank]) if rank in lag.issued else "unknown"].append(rank)
+    yield SequenceEvidence(
+        ranks=fold(ranks),
+        text=f"{ranks_in_words(lag.waiting)} {_VERBS[lag.witness]} {lag.what}; last operation issued: {told}",
+        group=lag.group,
+        sequence=lag.number,
+        issued={mark: fold(each) for mark, each in sorted(marks.items())},
+        waiting=fold(lag.waiting),
+        absent=fold(lag.behind),
+    )
+
+
+def _lines(lines: Iterable[Line], about: tuple[int, ...] = ()) -> tuple[LogEvidence, ...]:
+    return tuple(line_of(event, rank, about) for rank, event in list(lines)[:_MOST_LINES])
+
+
+def _together(table: MarkTable, speakers: frozenset[int]) -> Opinion | None:
+    """3. All who speak wait in the same operation; one reporter is enough to say what it waited for."""
+    waits = table.waiting
+    calls = [call for rank, number in waits.items() if (call := table.call(rank, number)) is not None]
+    named = {(number, call.op) for number, call in zip(waits.values(), calls, strict=True) if call.op is not None}
+    if len(named) != 1:
+        return None
+    ranks, number = tuple(waits), named.pop()[0]
+    first = next(call for call in calls if call.op is not None)
+    silent = None if table.size is None else table.size - len(ranks)
+    partner = tuple(rank for rank in speakers if rank not in waits) if table.size == 2 and silent == 1 else ()
+    partner = partner if len(partner) == 1 and len(speakers) == 2 else ()
+    all_known = silent is None and len(ranks) > 1 and speakers == set(ranks)
+    rest = f"; {_logs_without(silent)}" if silent else ""
+    if silent is None:
+        rest = "; the logs do not show whether these are all its members"
+    return Opinion(
+        witness=table.witness,
+        kind=Kind.STUCK_TOGETHER if silent == 0 or all_known else Kind.RANK_NOT_JOINED,
+        culprits=partner,
+        victims=ranks,
+        said=f"{ranks_in_words(ranks)} timed out in {first.words}{table.at(number)}"
+        + (f"; {ranks_in_words(partner)} did not" if partner else rest),
+        evidence=_lines(((rank, line) for rank in ranks if (line := table.marks[rank].line) is not None), partner),
+        op=first.op,
+        sequence=number,
+        ref=table.ref(ranks),
+        remarks=(f"{ranks_in_words(partner)} logged other lines, and no wait" if partner else _NO_DIVERGENCE,),
+    )
+
+
+def _logs_without(silent: int) -> str:
+    others = either(silent, "other rank does", f"other {silent} do")
+    return f"the logs of the {others} not say where {either(silent, 'it was', 'they were')}"
+
+
+def _stuck_watchdogs(statements: Statements) -> list[Opinion]:
+    """4. Nobody timed out: the thread that would tell so is itself held."""
+    told = statements.of_kind(EventKind.WATCHDOG_TIMEOUT)
+    lines = [(r, e) for r, e in told if {"stuck_seconds", "unfinished_works"} & e.fields.keys()]
+    if not lines:
+        return []
+    ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
+    who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
+    seconds = next((f" for {e.fields['stuck_seconds']} s" for _, e in lines if "stuck_seconds" in e.fields), "")
+    return [
+        Opinion(
+            witness=Witness.COUNTERS,
+            kind=Kind.STUCK_TOGETHER,
+            culprits=(),
+            victims=ranks,
+            said=f"the watchdog of {who} made no progress{seconds}",
+            evidence=_lines(lines),
+            remarks=(
+                "a call of NCCL or CUDA does not return there, or a thread keeps the GIL: its native stack tells",
+            ),
+        )
+    ]
+
+
+def _barrier_from_outside(statements: Statements) -> list[Opinion]:
+    """4. Who came to the barrier lost rank 0, which alone can say who did not come, and has given up or is gone."""
+    told = list(statements.of_kind(EventKind.BARRIER_FAILED))
+    lines = [(rank, event) for rank, event in told if "waiter" in event.fields]
+    if not lines or any("ranks" in event.fields for _, event in told):
+        return []
+    ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
+    places = sorted({int(event.fields["waiter"]) for _, event in lines})
+    who = ranks_in_words(ranks) if ranks else places_in_words(places)
+    lost = next((event.fields["peer"] for _, event in lines if "peer" in event.fields), "0")
+    return [
+        Opinion(
+            witness=Witness.BARRIER,
+            kind=Kind.RANK_NOT_JOINED,
+            culprits=(),
+            victims=ranks,
+            said=f"{who} came to a monitored barrier and lost group rank {lost} there",
+            evidence=_lines(lines),
+            op="monitored_barrier",
+            remarks=(f"group rank {lost} has given up or ended: its own log names who did not come",),
+        )
+    ]
