@@ -8,7 +8,6 @@ from collector.align.groups.device_queues import unfinished
 from collector.align.observations import Observations
 from collector.judge.certainty import of_mismatch
 from collector.judge.fault import Fault, kind_of
-from collector.judge.records.call_order import CallOrders
 from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
@@ -16,6 +15,7 @@ from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
 from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded
 from collector.judge.records.wait_graph import WaitGraph
+from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.diagnosis import Conflict
 from shared.answer.words import Cause, Certainty, Kind
 from shared.wire.trace import Trace

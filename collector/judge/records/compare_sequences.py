@@ -1,9 +1,7 @@
 """Step 4 of the verdict: same group, same sequence, different operation.
 
 Which parts of a signature must agree depends on the operation, by the table below; sizes are compared as numbers
-of elements, because a library moves elements and not shapes. The majority is right and the minority is at
-fault, whether it is behind or ahead; without a majority every side is told and none is convicted. Only the
-earliest disagreement counts: what follows it is noise.
+of elements, because a library moves elements and not shapes. Which side is right is told by the rule for all marks.
 """
 
 from collections import defaultdict
@@ -13,7 +11,8 @@ from operator import itemgetter
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
-from collector.align.thresholds import LEAST_AGREEING, is_majority
+from collector.align.thresholds import is_majority
+from collector.judge.marks.sides import sides_of
 from shared.wire.trace import Signature, Trace
 
 
@@ -193,13 +192,10 @@ def _telling(mismatches: list[Mismatch]) -> Mismatch | None:
 def _mismatch(
     group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[int, ...], list[int]]
 ) -> Mismatch:
-    sides = sorted((tuple(sorted(ranks)) for ranks in opinions.values()), key=lambda ranks: (-len(ranks), ranks))
-    majority = is_majority(len(sides[0]), sum(map(len, sides))) and len(sides[0]) >= LEAST_AGREEING
-    culprits = tuple(sorted(rank for ranks in sides[1:] for rank in ranks)) if majority else ()
-    shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for ranks in sides)
-    return Mismatch(
-        group, sequence, shown, culprits, certain=majority and is_majority(len(sides[0]), len(group.members))
-    )
+    sides = sides_of(opinions)
+    shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for _, ranks in sides.all)
+    certain = sides.decided and is_majority(len(sides.all[0][1]), len(group.members))
+    return Mismatch(group, sequence, shown, sides.odd, certain)
 
 
 def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.judge.fault import Fault, first_edge
-from collector.judge.records.call_order import CallOrders
-from collector.judge.records.group_order import order_breaker
 from collector.judge.records.wait_graph import WaitGraph
+from collector.judge.tie_breakers.call_order import CallOrders
+from collector.judge.tie_breakers.group_order import order_breaker
 from shared.answer.words import Cause, Certainty, Kind
 
 _MOST_TOLD = 4

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from collector.align.groups.process_groups import GroupView
 from collector.judge.records.compare_sequences import Mismatch, Numbering, earliest_mismatch
-from collector.judge.records.sibling_groups import settled_by_siblings
-from collector.judge.records.skipped_call import shift_of
 from collector.judge.records.unequal_sizes import unfit_exchange
+from collector.judge.tie_breakers.sibling_groups import settled_by_siblings
+from collector.judge.tie_breakers.skipped_call import shift_of
 from shared.wire.trace import Trace
 
 

@@ -1,23 +1,17 @@
-"""Step 6: the roots of the wait-for graph as faults, one for all that are waited for in the same operation.
-
-Most roots are behind. Where a few wait for the many, the few may be the odd ones, ahead by a call of their own.
-"""
+"""Step 6: the roots of the wait-for graph as faults, one for all that are waited for in the same operation."""
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 
-from collector.align.groups.device_queues import unfinished
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
-from collector.align.roster import Presence
-from collector.align.thresholds import is_majority
 from collector.judge.certainty import of_root
-from collector.judge.fault import TELLING, Fault, first_edge, kind_of
-from collector.judge.records.call_order import CallOrders
-from collector.judge.records.skipped_call import shift_of
+from collector.judge.fault import Fault, first_edge, kind_of
 from collector.judge.records.wait_graph import WaitGraph
+from collector.judge.tie_breakers.call_order import CallOrders
+from collector.judge.tie_breakers.few_have_come import turned
+from collector.judge.tie_breakers.skipped_call import shift_of
 from shared.answer.words import Cause, Certainty, Kind
 from shared.rank_sets import ranks_in_words
 
@@ -39,7 +33,7 @@ def root_faults(
         where = ("", None) if edge is None or kind is Kind.RANK_UNREACHABLE else (edge.group.name, edge.sequence)
         together[kind, cause, *where].append(root)
     faults = [_root_fault(key[0], tuple(ranks), graph, observations) for key, ranks in together.items()]
-    return [_turned(fault, observations, programs) for fault in faults]
+    return [turned(fault, observations, programs) for fault in faults]
 
 
 def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observations: Observations) -> Fault:
@@ -92,74 +86,3 @@ def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
     if edge is None or not edge.group.inferred or edge.group.name == "0":
         return ()
     return (f"no dump names the members of group {edge.group.name}; they were inferred from the records",)
-
-
-def _turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
-    """The odd rank may be ahead: a few wait where the many, communicating elsewhere or done, will never come."""
-    if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
-        return fault
-    waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
-    if not _few_have_come(fault.group, fault.sequence, observations):
-        return fault
-    if all(_went_on(rank, observations) for rank in fault.culprits):
-        return _convicting(waiting, fault, "most of the group went on without this operation")
-    shifts = [shift_of(fault.group, rank, fault.culprits[0], observations.traces) for rank in sorted(waiting)]
-    if all(shift is not None and shift.by < 0 for shift in shifts):
-        return _convicting(waiting, fault, *map(str, shifts))
-    strays = programs.strays(waiting)
-    if len(strays) == len(waiting):
-        return _convicting(waiting, fault, *map(str, strays))
-    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations) for rank in fault.culprits):
-        return fault
-    remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
-    return replace(fault, culprits=(), certainty=Certainty.SUSPECTED, remarks=(*fault.remarks, remark))
-
-
-def _few_have_come(group: GroupView, sequence: int | None, observations: Observations) -> bool:
-    """Have more members, with nothing in flight that would keep them, not come to this operation than have?
-
-    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Where
-    most of the job has ended well, those who are left to wait are the odd ones, unless most have made that call.
-    """
-    if sequence is None:
-        return False
-    role, size = role_of(group, observations.groups), len(group.members)
-    alike = [other for other in observations.groups if len(other.members) == size]
-    same = [other for other in alike if other is group or role_of(other, observations.groups) == role]
-    come = {rank for other in same for rank, lane in other.lanes.items() if lane.issued >= sequence}
-    behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
-    idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
-    ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
-    return len(idle) > len(come) or (
-        is_majority(len(ended), len(observations.roster.ranks)) and len(come) <= len(behind)
-    )
-
-
-def _ended_well(rank: int, observations: Observations) -> bool:
-    exited = observations.roster.ranks[rank].exited
-    return exited is not None and exited.exit_code == 0
-
-
-def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:
-    return replace(
-        fault,
-        kind=Kind.COLLECTIVE_MISMATCH,
-        culprits=tuple(sorted(waiting)),
-        victims=tuple(sorted((set(fault.culprits) | set(fault.victims)) - waiting)),
-        certainty=Certainty.SUPPORTED,
-        cause=Cause.USER_CODE,
-        remarks=(*fault.remarks, *remarks),
-    )
-
-
-def _held_elsewhere(rank: int, observations: Observations) -> bool:
-    """Does its stack or state tell what holds it, whatever the others do?"""
-    activity = observations.activities.get(rank)
-    return activity is not None and (activity.cause in TELLING or activity.kernel_tells)
-
-
-def _went_on(rank: int, observations: Observations) -> bool:
-    if observations.roster.ranks[rank].presence is Presence.EXITED:
-        return _ended_well(rank, observations)
-    activity = observations.activities.get(rank)
-    return activity is not None and (activity.waits_for_ranks or activity.cause is Cause.TEARDOWN)

@@ -11,9 +11,9 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import of_stuck
 from collector.judge.fault import Fault
-from collector.judge.records.call_order import CallOrders, Stray
 from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.wait_graph import WaitGraph
+from collector.judge.tie_breakers.call_order import CallOrders, Stray
 from shared.answer.words import Cause, Certainty, Kind
 from shared.formats.recorder.coalesced import COALESCED
 from shared.plural import ranks_with

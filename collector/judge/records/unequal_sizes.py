@@ -2,17 +2,16 @@
 
 In an all_to_all what rank i sends to rank j must be what j expects of i; where a record holds one tensor for all
 peers, the sums must be equal at least. A gather has one rank that receives and a scatter one that sends: the root,
-which recorders show by the tensors it brings and by nothing else. Of two who act as the root, one may always have been.
+which recorders show by the tensors it brings and by nothing else.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
 from collector.align.groups.process_groups import GroupView
-from collector.align.thresholds import COMPARED_BEFORE, LEAST_EARLIER, is_majority
+from collector.align.thresholds import is_majority
 from collector.judge.records.compare_sequences import Mismatch, signature_at
+from collector.judge.tie_breakers.usual_roots import with_usual_root
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Signature, Trace
@@ -39,7 +38,7 @@ def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | Non
     if op in _ROOTS:
         roots = _ROOTS[op]
         found = _one_root(group, sequence, told, roots(told))
-        return None if found is None else _with_usual_root(found, roots, group, traces)
+        return None if found is None else with_usual_root(found, roots, traces)
     return _FITS[op](group, sequence, told)
 
 
@@ -112,25 +111,6 @@ def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int] | No
         return None
     what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "no rank acts as the root"
     return _mismatch(group, sequence, told, culprits=(), odd=roots, remark=what)
-
-
-def _with_usual_root(
-    found: Mismatch, roots: Callable[[_Told], set[int] | None], group: GroupView, traces: dict[int, Trace]
-) -> Mismatch:
-    """Where one rank was the root of all operations like this one before, any other that acts as the root is odd."""
-    op = found.sides[0][1].op
-    held = set.intersection(*(set(lane.sequences) for lane in group.lanes.values()))
-    recent = sorted(at for at in held if at < found.sequence)[-COMPARED_BEFORE:]
-    before = [{r: signature_at(group, traces, r, at) for r in group.order} for at in recent]
-    acted = [roots(told) for told in before if {one.op for one in told.values()} == {op}]
-    earlier = [each for each in acted if each is not None]
-    usual = set.union(*earlier) if len(earlier) >= LEAST_EARLIER else set()
-    acting = roots({rank: signature_at(group, traces, rank, found.sequence) for rank in group.order}) or set()
-    odd = tuple(sorted(acting - usual))
-    if len(usual) != 1 or not usual < acting or len(odd) != 1:
-        return found
-    remark = f"rank {usual.pop()} was the root of the {len(earlier)} operations of this kind before it"
-    return replace(found, culprits=odd, remarks=(*found.remarks, remark))
 
 
 def _mismatch(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.records.call_order import CallOrders
+from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.verdict import set_scene
 from shared.answer.words import Certainty, Kind
 from shared.wire.snapshot import NodeSnapshot

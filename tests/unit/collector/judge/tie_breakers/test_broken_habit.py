@@ -9,7 +9,7 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion
 from collector.align.roster import Roster
-from collector.judge.records.unrecorded_waits import broken_habit
+from collector.judge.tie_breakers.broken_habit import broken_habit
 from shared.wire.trace import COLUMNS, Group, Signature, State, Trace
 
 WORLD = (0, 1, 2, 3)

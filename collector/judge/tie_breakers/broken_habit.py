@@ -1,0 +1,57 @@
+"""Step 5, sends and receives that no recorder holds: who did fewer of them than it always did.
+
+Gloo gives them numbers, and leaves these out in the records of its collectives.
+"""
+
+from dataclasses import dataclass
+
+from collector.align.groups.lanes import Lane
+from collector.align.observations import Observations
+from collector.align.thresholds import LEAST_EARLIER
+from shared.wire.trace import Trace
+
+_COUNTS_UNRECORDED = "gloo"
+
+
+@dataclass(frozen=True)
+class BrokenHabit:
+    """One rank that issued fewer unrecorded operations than in each of the `steps` before."""
+
+    rank: int
+    usual: int
+    now: int
+    steps: int
+
+    def __str__(self) -> str:
+        """The evidence in one sentence, for a remark."""
+        return (
+            f"sends and receives by Gloo's count: rank {self.rank} issued {self.now} before its last operation, and "
+            f"{self.usual} before each of the {self.steps} like it"
+        )
+
+
+def broken_habit(observations: Observations) -> BrokenHabit | None:
+    """Return the one rank that did less than it always did; None where none did, or several."""
+    found = [
+        habit
+        for group in observations.groups
+        for rank, lane in group.lanes.items()
+        if rank in observations.traces and (habit := _habit_of(rank, lane, observations.traces[rank])) is not None
+    ]
+    return found[0] if len({habit.rank for habit in found}) == 1 else None
+
+
+def _habit_of(rank: int, lane: Lane, trace: Trace) -> BrokenHabit | None:
+    """Compare the gap before the last, unfinished operation with those before operations that came about alike."""
+    if not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless or len(lane.positions) < 2:
+        return None
+    if trace.signatures[trace.signature[lane.positions[-1]]].backend != _COUNTS_UNRECORDED:
+        return None
+    gaps: dict[tuple[int, int], list[int]] = {}
+    for before, after in zip(lane.positions, lane.positions[1:], strict=False):
+        alike = (trace.signature[before], trace.signature[after])
+        gaps.setdefault(alike, []).append(trace.op_id[after] - trace.op_id[before] - 1)
+    *earlier, now = gaps[trace.signature[lane.positions[-2]], trace.signature[lane.positions[-1]]]
+    if len(earlier) < LEAST_EARLIER or len(set(earlier)) > 1 or not 0 <= now < earlier[0]:
+        return None
+    return BrokenHabit(rank, earlier[0], now, len(earlier))
