@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge
@@ -11,6 +12,7 @@ from collector.align.progress import JobMotion
 from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
+from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
 from shared.wire.trace import Trace
 
 
@@ -37,10 +39,17 @@ class Observations:
         activity = self.activities.get(rank)
         return activity is not None and activity.runs_call and rank in self.motion.woken
 
-    def only_waits(self, rank: int) -> bool:
-        """A waiter may spin, or poll a store: its CPU time is no progress."""
-        activity = self.activities.get(rank)
-        return activity is not None and activity.may_wait_for_ranks
+    def state(self, rank: int) -> WaitState:
+        """Return what the rank is to the others; what is no rank of the job is not known."""
+        return self._states.get(rank, WaitState.UNKNOWN)
+
+    def may_wait(self, rank: int) -> bool:
+        """Does it wait for others, for all that is seen? A waiter may spin or poll: its CPU time is no progress."""
+        return self.state(rank) in MAY_WAIT
+
+    @cached_property
+    def _states(self) -> dict[int, WaitState]:
+        return {rank: wait_state(view, self.activities.get(rank)) for rank, view in self.roster.ranks.items()}
 
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)

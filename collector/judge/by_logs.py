@@ -25,7 +25,7 @@ from collector.align.logs.interface_choice import odd_interfaces
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Presence
-from collector.align.stacks.patterns import Doing
+from collector.align.wait_states import WaitState
 from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
@@ -119,21 +119,11 @@ def _as_seen(opinion: Opinion, observations: Observations) -> Opinion | None:
     """5. Compare an opinion that names ranks with where they, and those who wait for them, are seen now."""
     if not opinion.culprits:
         return None
-    stopped = {rank for rank, view in observations.roster.ranks.items() if view.presence is Presence.STOPPED}
-    waits = {rank for rank, activity in observations.activities.items() if activity.waits_for_ranks} - stopped
-    if opinion.kind is not Kind.COLLECTIVE_MISMATCH and set(opinion.culprits) & waits:
+    waits = [rank for rank in opinion.culprits if observations.state(rank) is WaitState.WAITING]
+    if opinion.kind is not Kind.COLLECTIVE_MISMATCH and waits:
         return None
-    if observations.roster.live and not any(
-        _may_wait(rank, observations) for rank in opinion.victims or observations.activities
-    ):
-        return None
-    return opinion
-
-
-def _may_wait(rank: int, observations: Observations) -> bool:
-    """Is a rank where a victim may be: waiting, on its device, gone, or not to be seen?"""
-    view = observations.roster.ranks.get(rank)
-    return view is None or view.gone or observations.doing(rank) is not Doing.OUTSIDE
+    elsewhere = [observations.state(r) is WaitState.ELSEWHERE for r in opinion.victims or observations.activities]
+    return None if observations.roster.live and all(elsewhere) else opinion
 
 
 def _agreed(opinions: list[Opinion], observations: Observations) -> list[Fault]:
@@ -197,10 +187,9 @@ def _is_supported(opinions: list[Opinion], culprits: tuple[int, ...], observatio
 
 def _is_outside(rank: int, observations: Observations) -> bool:
     """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
-    view = observations.roster.ranks[rank]
-    if view.presence in (Presence.UNSEEN, Presence.LEFT_OUT):
+    if observations.roster.ranks[rank].presence in (Presence.UNSEEN, Presence.LEFT_OUT):
         return False
-    return view.gone or view.presence is Presence.STOPPED or observations.doing(rank) is Doing.OUTSIDE
+    return observations.state(rank) in (WaitState.GONE, WaitState.ELSEWHERE)
 
 
 def _undecided(faults: list[Fault]) -> Fault:

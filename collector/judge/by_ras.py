@@ -23,8 +23,8 @@ from collector.align.marks.table import Lag, MarkTable, Witness
 from collector.align.observations import Observations
 from collector.align.ras.communicators import RasGroup, RasView
 from collector.align.roster import Presence
-from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
+from collector.align.wait_states import WaitState
 from collector.judge.certainty import of_counts, shown_by_process
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.marks.behind import edges_of, lag_in
@@ -224,7 +224,7 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
 
 def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
     """Step 6; where stacks are seen, these tell who waits."""
-    if not ras.still or any(observations.doing(rank) is not Doing.UNKNOWN for rank in observations.activities):
+    if not ras.still or any(observations.state(rank) is not WaitState.UNKNOWN for rank in observations.activities):
         return []
     for group in ras.groups:
         for op, table in group.launches.items():
@@ -266,7 +266,7 @@ def _root_faults(
     """
     graph = WaitGraph(edges)
     roots = [rank for rank in graph.roots() if rank in observations.roster.ranks]
-    if not roots or any(_may_wait(rank, observations) for rank in roots):
+    if not roots or any(observations.may_wait(rank) for rank in roots):
         return []
     together: dict[tuple[Kind, str, str, int | None], list[int]] = defaultdict(list)
     for root in roots:
@@ -283,7 +283,9 @@ def _is_shown(fault: Fault, ras: RasView, observations: Observations) -> bool:
 
 
 def _agreed(culprits: Sequence[int], victims: Sequence[int], observations: Observations) -> bool:
-    return all(observations.doing(rank) is Doing.OUTSIDE for rank in culprits) and _some_wait(victims, observations)
+    return all(observations.state(rank) is WaitState.ELSEWHERE for rank in culprits) and any(
+        map(observations.may_wait, victims)
+    )
 
 
 def _root_fault(
@@ -308,20 +310,8 @@ def _root_fault(
     )
 
 
-def _may_wait(rank: int, observations: Observations) -> bool:
-    """Does its stack say that it waits itself, for others or for its device?"""
-    view, activity = observations.roster.ranks[rank], observations.activities.get(rank)
-    if activity is None or view.gone or view.presence is Presence.STOPPED:
-        return False
-    return activity.may_wait_for_ranks
-
-
-def _some_wait(ranks: Sequence[int], observations: Observations) -> bool:
-    return any(_may_wait(rank, observations) for rank in ranks)
-
-
 def _waiters(observations: Observations, *, without: Sequence[int]) -> tuple[int, ...]:
     """Who waits by their stacks; where no stack was seen, all that are not gone."""
     left = [view.rank for view in observations.roster.present() if view.rank not in without]
-    seen = [rank for rank in left if observations.doing(rank) is not Doing.UNKNOWN]
-    return tuple(sorted(rank for rank in seen if _may_wait(rank, observations)) if seen else left)
+    seen = [rank for rank in left if observations.state(rank) is not WaitState.UNKNOWN]
+    return tuple(sorted(rank for rank in seen if observations.may_wait(rank)) if seen else left)

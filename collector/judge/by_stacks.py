@@ -46,7 +46,7 @@ def no_record(observations: Observations) -> str:
 
 def faults_by_stacks(observations: Observations) -> list[Fault]:
     """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
-    waiting = tuple(rank for rank, activity in observations.activities.items() if _waits(rank, activity, observations))
+    waiting = tuple(filter(observations.may_wait, observations.activities))
     if not waiting:
         return faults_by_lock_files(observations)
     outside = outsiders(observations)
@@ -76,11 +76,6 @@ def may_be_slow(fault: Fault, observations: Observations) -> bool:
         or bool(observations.motion.carrying)
         or any(observations.doing(rank) is Doing.DEVICE for rank in fault.victims)
     )
-
-
-def _waits(rank: int, activity: Activity, observations: Observations) -> bool:
-    here = observations.roster.ranks[rank]
-    return activity.may_wait_for_ranks and not here.gone and here.presence is not Presence.STOPPED
 
 
 def _starting(waiting: tuple[int, ...], observations: Observations) -> bool:

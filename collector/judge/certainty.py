@@ -85,7 +85,7 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Certainty:
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
     busy = any(
-        observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.only_waits(rank)
+        observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
         for rank in fault.culprits
     )
     passing = busy or any(observations.activities[r].may_pass for r in fault.culprits if r in observations.activities)

@@ -311,7 +311,7 @@ def _doubt_of_files(fault: Fault, observations: Observations) -> Interpretation 
 def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
     motions = {rank: observations.motion.by_rank[rank] for rank in suspects if rank in observations.motion.by_rank}
-    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not observations.only_waits(rank)]
+    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not observations.may_wait(rank)]
     may_pass = any(observations.activities[rank].may_pass for rank in suspects if rank in observations.activities)
     unseen = set(motions.values()) == {Motion.UNKNOWN}
     return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, observations)

@@ -81,11 +81,6 @@ class Activity:
         return self.told in _PLAIN
 
     @property
-    def may_wait_for_ranks(self) -> bool:
-        """On a device a rank waits for whatever it has put there: a collective like everybody's, perhaps."""
-        return self.waits_for_ranks or self.doing is Doing.DEVICE
-
-    @property
     def where(self) -> Where | None:
         if not self.frames and not self.process:
             return None

@@ -7,9 +7,9 @@ inside the call for N. The stack decides what such a rank is doing; whom it wait
 from dataclasses import replace
 
 from collector.align.observations import Observations
-from collector.align.progress import Motion
-from collector.align.roster import UNKNOWN, Presence, RankView
+from collector.align.roster import UNKNOWN, RankView
 from collector.align.stacks.patterns import Doing
+from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, first_edge, kind_of, left_out
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit
@@ -19,8 +19,7 @@ from shared.rank_sets import ranks_in_words
 
 def waits_unrecorded(root: int, observations: Observations) -> bool:
     """Does the stack of a root say that it waits for other ranks, though its record does not?"""
-    activity = observations.activities.get(root)
-    return activity is not None and not observations.roster.ranks[root].gone and activity.waits_for_ranks
+    return observations.state(root) is WaitState.WAITING
 
 
 def outsiders(observations: Observations) -> tuple[int, ...]:
@@ -32,9 +31,7 @@ def outsiders(observations: Observations) -> tuple[int, ...]:
     found = [
         view
         for view in observations.roster.ranks.values()
-        if (view.gone and not _is_done(view, observations))
-        or view.presence is Presence.STOPPED
-        or (observations.doing(view.rank) is Doing.OUTSIDE and not _moving(view.rank, observations))
+        if (view.gone and not _is_done(view, observations)) or observations.state(view.rank) is WaitState.ELSEWHERE
     ]
     seen = [view for view in found if view.presence not in UNKNOWN]
     return tuple(view.rank for view in seen or found)
@@ -44,10 +41,6 @@ def _is_done(view: RankView, observations: Observations) -> bool:
     """Has it ended without a fault, and does by all records nobody wait for it?"""
     well = view.exited is not None and view.exited.exit_code == 0
     return well and bool(observations.traces) and not any(view.rank in edge.holders for edge in observations.edges)
-
-
-def _moving(rank: int, observations: Observations) -> bool:
-    return observations.motion.by_rank.get(rank) is Motion.ADVANCED
 
 
 def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:

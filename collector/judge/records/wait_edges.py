@@ -13,8 +13,9 @@ from typing import NamedTuple
 from collector.align.groups.device_queues import Queue, queues_of
 from collector.align.groups.process_groups import GroupView, PendingP2P
 from collector.align.groups.wait_edge import Edge
-from collector.align.roster import UNKNOWN, Presence, Roster
+from collector.align.roster import UNKNOWN, Roster
 from collector.align.stacks.activity import Activity, user_call
+from collector.align.wait_states import WaitState, wait_state
 from shared.wire.trace import Trace
 
 
@@ -80,9 +81,7 @@ def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Acti
     return tuple(
         rank
         for rank in group.unknown
-        if roster.ranks[rank].gone
-        or roster.ranks[rank].presence is Presence.STOPPED
-        or (activities[rank].frames and not activities[rank].may_wait_for_ranks)
+        if wait_state(roster.ranks[rank], activities.get(rank)) in (WaitState.GONE, WaitState.ELSEWHERE)
     )
 
 

@@ -7,6 +7,7 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
+from collector.align.wait_states import WaitState
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.skipped_call import shift_of
@@ -81,4 +82,5 @@ def _went_on(rank: int, observations: Observations) -> bool:
     if observations.roster.ranks[rank].presence is Presence.EXITED:
         return _ended_well(rank, observations)
     activity = observations.activities.get(rank)
-    return activity is not None and (activity.waits_for_ranks or activity.cause is Cause.TEARDOWN)
+    leaves = activity is not None and activity.cause is Cause.TEARDOWN
+    return leaves or observations.state(rank) is WaitState.WAITING
