@@ -4,11 +4,12 @@ from collections import defaultdict
 
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
+from collector.judge.certainty import of_circle
 from collector.judge.fault import Fault, first_edge
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.group_order import order_breaker
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 
 _MOST_TOLD = 4
 _LOST = "sends and receives wait for each other, and the records that would show which one is missing were overwritten"
@@ -22,14 +23,12 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     culprits, remarks = (
         _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
     )
-    shown = bool(culprits) and not any(edge.queued for edge in inside)
-    inferred = Certainty.SUPPORTED if culprits and not p2p else Certainty.SUSPECTED
     first = first_edge(inside)
     return Fault(
         kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
-        certainty=Certainty.PROVEN if shown else inferred,
+        certainty=of_circle(culprits, inside),
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),
