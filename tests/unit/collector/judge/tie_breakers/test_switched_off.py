@@ -28,9 +28,9 @@ from tests.build.simulation.scenario import draw
 Case = tuple[Sequence[NodeSnapshot], Expected]
 
 
-def simulated(seed: int) -> Case:
-    """A job of the simulator, with the one fault that its seed draws."""
-    job = draw(seed)
+def simulated(seed: int, *faults: str) -> Case:
+    """A job of the simulator, with the one fault that its seed draws, of these or of all."""
+    job = draw(seed, faults=faults) if faults else draw(seed)
     return job.dumps(), job.expected
 
 
@@ -81,6 +81,8 @@ def nothing(*_: object) -> None:
     return None
 
 
+_OF_ORDER = ("skips", "shuns group", "extra", "inverts", "never sends")
+
 NEEDED = {
     "an all_reduce too many in one of two shards": Needed(
         "sibling_groups.settled_by_siblings", as_it_was, lambda: simulated(23), (2,)
@@ -89,6 +91,9 @@ NEEDED = {
     "an all_reduce too many in one pipeline": Needed("few_have_come.turned", as_it_was, lambda: simulated(119), (1,)),
     "a group that one rank shuns": Needed("call_order.odd_tally", nothing, lambda: simulated(13), (5,)),
     "a shard's all_reduce left out": Needed("call_order.CallOrders.strays", lambda *_: (), lambda: simulated(5), (0,)),
+    "two groups taken in another order": Needed(
+        "group_order.order_breaker", nothing, lambda: simulated(50773, *_OF_ORDER), (0,)
+    ),
     "a call too many that looks like all others": Needed("skipped_call.shift_of", nothing, a_call_too_many, (1,)),
     "a send left out over Gloo": Needed("broken_habit.broken_habit", nothing, a_send_left_out, (1,)),
     "a group that one does not make": Needed("new_group.went_past", nothing, a_group_that_one_does_not_make, (2,)),
