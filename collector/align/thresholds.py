@@ -100,6 +100,16 @@ KERNEL_CLOCK_SECONDS = 5.0
 RAS_REPORTS_APART_NS = 1_000_000_000
 """Reports of NCCL RAS closer than this are one look: they do not show that counts stand still."""
 
+# Log lines.
+
+INCIDENT_SECONDS = 900.0
+"""The watchdogs of a job lose patience within minutes of each other, and end it: what lies further apart is of another
+incident, and a log still written to so long after a timeout is of a job that went on."""
+AT_ONCE_SECONDS = 0.5
+"""Within which the lines of two writers have no order."""
+FULL_WAIT = 0.95
+"""Share of its timeout that a wait has lasted when it is one: below it a peer has died or given up."""
+
 # NCCL RAS.
 
 LEAST_LAUNCHES_BEHIND = 4

@@ -24,8 +24,8 @@ from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
-from collector.align.roster import Presence
 from collector.align.wait_states import WaitState
+from collector.judge.certainty import of_votes
 from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
@@ -163,7 +163,7 @@ def _fault(opinions: list[Opinion], observations: Observations) -> Fault:
         kind=kinds.pop() if len(kinds) == 1 else first.kind,
         culprits=culprits,
         victims=tuple(sorted(victims & observations.roster.ranks.keys())),
-        certainty=Certainty.SUPPORTED if _is_supported(opinions, culprits, observations) else Certainty.SUSPECTED,
+        certainty=of_votes(opinions, culprits, observations),
         cause=cause,
         op=next((opinion.op for opinion in opinions if opinion.op is not None), None),
         sequence=next((opinion.sequence for opinion in opinions if opinion.sequence is not None), None),
@@ -178,22 +178,6 @@ def _fault(opinions: list[Opinion], observations: Observations) -> Fault:
 
 _BY_PRESENCE = frozenset({Kind.RANK_NOT_JOINED, Kind.RANK_EXITED})
 """Kinds that say what has become of a process, and so follow from what is seen of it."""
-
-
-def _is_supported(opinions: list[Opinion], culprits: tuple[int, ...], observations: Observations) -> bool:
-    if not culprits:
-        return False
-    witnesses = {opinion.witness for opinion in opinions}
-    return (
-        len(witnesses) > 1 or any(o.firm for o in opinions) or all(_is_outside(rank, observations) for rank in culprits)
-    )
-
-
-def _is_outside(rank: int, observations: Observations) -> bool:
-    """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
-    if observations.roster.ranks[rank].presence in (Presence.UNSEEN, Presence.LEFT_OUT):
-        return False
-    return observations.state(rank) in (WaitState.GONE, WaitState.ELSEWHERE)
 
 
 def _undecided(faults: list[Fault]) -> Fault:

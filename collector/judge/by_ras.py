@@ -25,7 +25,7 @@ from collector.align.ras.communicators import RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import of_counts, shown_by_process
+from collector.judge.certainty import of_counts, of_lost, shown_by_process
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.marks.behind import edges_of, lag_in
 from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
@@ -96,14 +96,12 @@ def _lost(
     seen = shown_by_process(kind, ranks, observations)
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
-    unseen_too = all(view.gone for view in views)
-    weaker = Certainty.SUPPORTED if elsewhere or (dead and unseen_too) else Certainty.SUSPECTED
     unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
     return Fault(
         kind=kind,
         culprits=ranks,
         victims=victims,
-        certainty=Certainty.PROVEN if seen else weaker,
+        certainty=of_lost(ranks, dead=dead, seen=seen, observations=observations),
         named_by=_BY_RAS,
         evidence=tuple(_absence(rank, ras) for rank in ranks),
         said=_no_answer(ranks, victims, ras) if unseen else "",

@@ -20,7 +20,8 @@ from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import of_outsiders
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, kind_of
-from collector.judge.records.unrecorded_waits import makes_group, outsiders
+from collector.judge.records.unrecorded_waits import outsiders
+from collector.judge.tie_breakers.new_group import RULE, went_past
 from shared.answer.words import Cause, Certainty, Kind
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
@@ -179,17 +180,18 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
     others = tuple(rank for rank in waiting if rank not in storing)
     if not storing or not others or len(storing) == len(others):
         return None
-    odd, most = (storing, others) if len(storing) < len(others) else (others, storing)
-    if odd is others and not all(makes_group(rank, observations) for rank in storing):
+    few_store = len(storing) < len(others)
+    odd, most = (storing, others) if few_store else (went_past(storing, others, observations), storing)
+    if not odd:
         return None
     where = f"{ranks_in_words(storing)} wait in the store, {ranks_in_words(others)} in collectives"
-    rule = "; all ranks must take part in creating a new group" if odd is others else ""
+    rule = "" if few_store else f"; {RULE}"
     return Fault(
         Kind.RANK_NOT_JOINED,
         odd,
         most,
         Certainty.SUSPECTED,
-        cause=Cause.USER_CODE if odd is others else None,
+        cause=None if few_store else Cause.USER_CODE,
         op=_common_op(most, observations),
         remarks=(f"{where}{rule}; {no_record(observations)}",),
     )

@@ -3,8 +3,6 @@
 `proven`     what was recorded, or the state of a process, shows it: no healthy job looks so.
 `supported`  it follows from two independent pieces of evidence, or from one once all others are excluded.
 `suspected`  one weak piece of evidence, a majority of one, or nothing but elimination.
-
-Log lines are weighed where they are put together, in `by_logs.py`: a vote is surer for the witnesses that agree.
 """
 
 from collections.abc import Sequence
@@ -14,7 +12,10 @@ from collector.align.groups.signature_rules import UNPAIRED
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
+from collector.align.roster import Presence
+from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, left_out
+from collector.judge.logs.vote import Opinion
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.words import Certainty, Kind
 
@@ -64,6 +65,38 @@ def of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observatio
     if shown_by_process(kind, culprits, observations):
         return Certainty.PROVEN
     return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
+
+
+def of_lost(ranks: Sequence[int], *, dead: bool, seen: bool, observations: Observations) -> Certainty:
+    """Return how sure it is that others wait for processes which do not answer NCCL RAS.
+
+    `dead`: it has given them up; `seen`: the state of the process shows it.
+    """
+    views = [observations.roster.ranks[rank] for rank in ranks]
+    twice = all(view.presence is Presence.UNREACHABLE for view in views) or (dead and all(view.gone for view in views))
+    return Certainty.PROVEN if seen else Certainty.SUPPORTED if twice else Certainty.SUSPECTED
+
+
+def of_votes(opinions: Sequence[Opinion], culprits: Sequence[int], observations: Observations) -> Certainty:
+    """Return how sure log lines make it: by the kinds of witnesses that agree, and by what is seen of the culprits."""
+    agreed = len({opinion.witness for opinion in opinions}) > 1 or any(opinion.firm for opinion in opinions)
+    outside = all(_is_outside(rank, observations) for rank in culprits)
+    return Certainty.SUPPORTED if culprits and (agreed or outside) else Certainty.SUSPECTED
+
+
+def _is_outside(rank: int, observations: Observations) -> bool:
+    """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
+    if observations.roster.ranks[rank].presence in (Presence.UNSEEN, Presence.LEFT_OUT):
+        return False
+    return observations.state(rank) in (WaitState.GONE, WaitState.ELSEWHERE)
+
+
+def of_circle(culprits: Sequence[int], edges: Sequence[Edge]) -> Certainty:
+    """Return how sure it is who broke the order in a circle of waits: the order of queues may be inferred."""
+    if culprits and not any(edge.queued for edge in edges):
+        return Certainty.PROVEN
+    ordered = culprits and not all(edge.is_p2p for edge in edges)
+    return Certainty.SUPPORTED if ordered else Certainty.SUSPECTED
 
 
 def of_mismatch(mismatch: Mismatch) -> Certainty:

@@ -6,15 +6,9 @@ A line counts as later by its stamp, or by its place in the same file; where nei
 from bisect import bisect_left
 
 from collector.align.logs.attributed_lines import Statements
+from collector.align.thresholds import AT_ONCE_SECONDS, FULL_WAIT, INCIDENT_SECONDS
 from shared.formats.logs.timestamps import seconds_between
 from shared.wire.log_events import EventKind, LogEvent
-
-_INCIDENT_SECONDS = 900.0
-"""What comes later than that is of another incident."""
-_AT_ONCE_SECONDS = 0.5
-"""Within which the lines of two writers have no order."""
-_FULL = 0.95
-"""Share of its timeout that a wait has lasted when it is one: below it a peer has died or given up."""
 
 
 class Aftermath:
@@ -38,8 +32,8 @@ class Aftermath:
         time = _seconds(event)
         if time is None:
             return False
-        earlier = bisect_left(self._times, time - _AT_ONCE_SECONDS)
-        return earlier > 0 and time - self._times[earlier - 1] <= _INCIDENT_SECONDS
+        earlier = bisect_left(self._times, time - AT_ONCE_SECONDS)
+        return earlier > 0 and time - self._times[earlier - 1] <= INCIDENT_SECONDS
 
 
 def _seconds(event: LogEvent) -> float | None:
@@ -54,5 +48,5 @@ def _is_full_wait(event: LogEvent) -> bool:
     if event.kind is EventKind.TRANSPORT_ERROR:
         return "timeout_ms" in fields
     if "elapsed_ms" in fields and "timeout_ms" in fields:
-        return float(fields["elapsed_ms"]) >= _FULL * float(fields["timeout_ms"])
+        return float(fields["elapsed_ms"]) >= FULL_WAIT * float(fields["timeout_ms"])
     return False

@@ -12,11 +12,10 @@ from functools import cached_property
 from operator import itemgetter
 
 from collector.align.roster import RankView, Roster
+from collector.align.thresholds import INCIDENT_SECONDS
 from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs, is_last_word
 from shared.wire.nccl_calls import LoggedCommunicator
 
-_SURVIVED_SECONDS = 900.0
-"""A log still written to so long after a timeout is of a job that went on; torch's own monitor ends it sooner."""
 _MARK = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _NUMBERS = {
@@ -140,7 +139,7 @@ def _is_of_now(event: LogEvent, files: Iterable[LogFile], *, begun: float, again
     if event.at is None:
         return not again and is_last_word(event, files)
     written = max((file.modified_at for file in files if file.modified_at is not None), default=None)
-    return event.at >= begun - 1.0 and (written is None or written - event.at <= _SURVIVED_SECONDS)
+    return event.at >= begun - 1.0 and (written is None or written - event.at <= INCIDENT_SECONDS)
 
 
 def _files(writers: Iterable[RankView]) -> dict[str, list[LogFile]]:

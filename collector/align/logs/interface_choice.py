@@ -5,10 +5,10 @@ from collections import defaultdict
 
 from collector.align.logs.attributed_lines import hear
 from collector.align.roster import Roster
+from collector.align.thresholds import LEAST_NODES
 from shared.answer.diagnosis import Conflict
 from shared.wire.log_events import EventKind, LogEvent
 
-_FEWEST_NODES = 3
 # [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>        [0]mlx5_0:1/RoCE [1]mlx5_1:1/IB [RO]
 _DEVICE = re.compile(r"\[\d{1,3}\](?P<name>[\w.-]{1,40}):(?:\d{1,3}/(?P<link>\w{1,10}))?")
 
@@ -51,7 +51,7 @@ def _odd(transport: str, nodes: dict[str, set[str]]) -> Conflict | None:
     for host, choices in sorted(nodes.items()):
         sides[tuple(sorted(choices))].append(host)
     ordered = sorted(sides.items(), key=lambda side: (-len(side[1]), side[1]))
-    if len(ordered) < 2 or len(nodes) < _FEWEST_NODES or 2 * len(ordered[0][1]) <= len(nodes):
+    if len(ordered) < 2 or len(nodes) < LEAST_NODES or 2 * len(ordered[0][1]) <= len(nodes):
         return None
     told = "; ".join(f"{', '.join(hosts[:4])}: {' or '.join(choice)[:200]}" for choice, hosts in ordered[1:5])
     usual, many = ordered[0]

@@ -84,12 +84,11 @@ class MarkTable:
         """Say which operation has a number; empty where the lines do not say of which group."""
         if not self.title:
             return ""
-        return f" at opCount {number:x} of {self.title}" if self.in_hex else f" #{number} of {self.title}"
-
-    @property
-    def in_hex(self) -> bool:
-        """Does the source write its numbers so?"""
-        return self.witness is Witness.CALLS
+        return (
+            f" at opCount {number:x} of {self.title}"
+            if self.witness is Witness.CALLS
+            else f" #{number} of {self.title}"
+        )
 
     @property
     def waiting(self) -> dict[int, int]:

@@ -12,6 +12,7 @@ from collector.align.groups.signature_rules import Facts, facts_of
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import UNTOLD, GroupKey, Membership, key_of
 from collector.align.marks.table import Call, MarkTable, RankMark, Witness
+from collector.align.thresholds import INCIDENT_SECONDS
 from shared.formats.logs.timestamps import seconds_between
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.trace import Signature
@@ -20,8 +21,6 @@ _GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
 _SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 _NOT_COMPARABLE = frozenset({"send", "recv", "coalesced"})
 """Their sequence numbers count what one rank sends or receives."""
-_INCIDENT_SECONDS = 900.0
-"""The watchdogs of a job lose patience within minutes of each other, and end it."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _newest(stamps: Iterable[str]) -> str:
 def _is_earlier(event: LogEvent, newest: str) -> bool:
     """Is a line of an earlier incident, after which the job was started again into the same log?"""
     apart = seconds_between(event.stamp, newest)
-    return apart is not None and apart > _INCIDENT_SECONDS
+    return apart is not None and apart > INCIDENT_SECONDS
 
 
 def _put_with_the_told(groups: dict[GroupKey, GroupMarks]) -> None:

@@ -40,24 +40,25 @@ _VERBS = {Witness.COUNTERS: "waited in", Witness.CALLS: "called", Witness.FINGER
 def opinions_by_marks(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what all lines say that count a group's operations."""
     counters = tables_by_watchdogs(statements, membership)
+    fingerprints = tables_by_fingerprints(statements, membership)
     calls = tables_by_calls(statements, membership.world_size)
-    differing = {id(table): found for table in counters + calls if (found := earliest_difference(table)) is not None}
-    opinions = [_mismatch(table, *differing[id(table)]) for table in counters if id(table) in differing]
-    lags = [lag for table in counters if not opinions if (lag := lag_in(table)) is not None and lag.behind]
-    if not opinions and not lags:
-        speakers = frozenset(statements.by_rank)
-        told = [opinion for table in counters if (opinion := _together(table, speakers)) is not None]
-        opinions = told or _stuck_watchdogs(statements)
-    ran = [(t, found) for t in tables_by_fingerprints(statements, membership) if (found := earliest_difference(t))]
-    opinions += [_mismatch(table, *found) for table, found in ran] or _one_sided(statements)
-    opinions += [_mismatch(table, *differing[id(table)]) for table in calls if id(table) in differing]
-    left = (table for table in calls if id(table) not in differing)
-    lags += [lag for table in left if (lag := lag_in(table)) is not None and lag.behind]
-    reports = lags_by_reports(statements, membership)
+    opinions: list[Opinion] = []
+    lags: list[Lag] = []
+    for tables in (counters, fingerprints, calls):
+        differing = [(table, found) for table in tables if (found := earliest_difference(table)) is not None]
+        late = [lag for table in tables if not differing and (lag := lag_in(table)) is not None and lag.behind]
+        opinions += [_mismatch(table, *found) for table, found in differing]
+        lags += late
+        if tables is fingerprints and not differing:
+            opinions += _one_sided(statements)
+        if tables is counters and not differing and not late:
+            speakers = frozenset(statements.by_rank)
+            told = [opinion for table in tables if (opinion := _together(table, speakers)) is not None]
+            opinions += told or _stuck_watchdogs(statements)
     waiting = {rank for table in counters for rank in (*table.waiting, *table.waits_apart)}
     waiting |= {rank for rank, _ in statements.of_kind(EventKind.COLLECTIVE_MISMATCH) if rank is not None}
-    opinions += _rooted([*lags, *reports], waiting, statements)
-    return opinions + _barrier_from_outside(statements)
+    lags += lags_by_reports(statements, membership)
+    return opinions + _rooted(lags, waiting, statements) + _barrier_from_outside(statements)
 
 
 def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
@@ -68,7 +69,7 @@ def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
     verb = _VERBS[table.witness]
     group = table.ref(sides.ranks)
     told = "; ".join(f"{_who(ranks, table)}: {call.words}" for call, ranks in calls)
-    where = table.at(number) if table.in_hex else table.at(number).replace(" #", " at #", 1)
+    where = f" at{table.at(number).removeprefix(' at')}" if table.title else ""
     said = f"the ranks {verb} different operations{where}, and no side has a majority: {told}"
     if sides.odd:
         odd, _ = calls[1]

@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
+from collector.judge.certainty import of_circle
 from collector.judge.fault import Fault, first_edge
 from collector.judge.records.left_out_send import LeftOutSend, left_out_send
 from collector.judge.records.wait_graph import WaitGraph
@@ -26,14 +27,12 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     culprits, remarks = (
         _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
     )
-    shown = bool(culprits) and not any(edge.queued for edge in inside)
-    inferred = Certainty.SUPPORTED if culprits and not p2p else Certainty.SUSPECTED
     first = first_edge(inside)
     return Fault(
         kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
-        certainty=Certainty.PROVEN if shown else inferred,
+        certainty=of_circle(culprits, inside),
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),

@@ -13,6 +13,7 @@ from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, first_edge, kind_of, left_out
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit
+from collector.judge.tie_breakers.new_group import RULE, went_past
 from shared.answer.words import Cause, Certainty, Kind
 from shared.rank_sets import ranks_in_words
 
@@ -76,23 +77,19 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
 
 def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:
     """The many wait in the store: for the few who went past a group that all must make, or for nobody knows whom."""
-    makers = len(hidden) > len(base.victims) and all(makes_group(rank, observations) for rank in hidden)
+    odd = went_past(hidden, base.victims, observations)
     where = f"{ranks_in_words(hidden)} wait in the store"
-    if not makers:
+    if not odd:
         everybody = tuple(sorted({*base.victims, *hidden}))
         return Fault(Kind.STUCK_TOGETHER, (), everybody, Certainty.SUSPECTED, cause=Cause.RENDEZVOUS, remarks=(where,))
     return replace(
         base,
-        culprits=base.victims,
+        culprits=odd,
         victims=hidden,
         certainty=Certainty.SUSPECTED,
         cause=Cause.USER_CODE,
-        remarks=(f"{where}; all ranks must take part in creating a new group, and the others have moved on",),
+        remarks=(f"{where}; {RULE}, and the others have moved on",),
     )
-
-
-def makes_group(rank: int, observations: Observations) -> bool:
-    return any(frame.function.rpartition(".")[2] == "new_group" for frame in observations.activities[rank].frames)
 
 
 def _peers_unknown(rank: int, observations: Observations) -> bool:

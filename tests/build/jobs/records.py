@@ -73,12 +73,19 @@ def trace_of(rows: Sequence[Row], groups: Mapping[str, Sequence[int]], *, timed:
     )
 
 
-def judged_records(
+def recorded(
     rows: Mapping[int, Sequence[Row]], groups: Mapping[str, Sequence[int]], *, timed: bool = False
-) -> Diagnosis:
-    """The verdict on bare dumps of these ranks."""
+) -> list[NodeSnapshot]:
+    """Bare dumps of these ranks."""
     dumps = []
     for rank, mine in rows.items():
         own = {name: ranks for name, ranks in groups.items() if rank in ranks}
         dumps.append(NodeSnapshot(live=False, ranks=(bare_rank(rank, trace_of(mine, own, timed=timed)),)))
-    return judged(dumps, Expected(world_size=len(rows)))
+    return dumps
+
+
+def judged_records(
+    rows: Mapping[int, Sequence[Row]], groups: Mapping[str, Sequence[int]], *, timed: bool = False
+) -> Diagnosis:
+    """The verdict on bare dumps of these ranks."""
+    return judged(recorded(rows, groups, timed=timed), Expected(world_size=len(rows)))
