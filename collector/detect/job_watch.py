@@ -25,6 +25,7 @@ from collector.detect.limits import (
     IDLE_SECONDS,
     LEAST_BETWEEN_SECONDS,
     LEAST_STILL_SECONDS,
+    LOST_SECONDS,
     MOST_AGAIN_SECONDS,
     MOST_TIMEOUT_SHARE,
     PARTLY_STILL,
@@ -139,6 +140,8 @@ class JobWatch:
         ]
         if bad and self.view.ranks:
             return f"rank {min(bad)} has ended while others live"
+        if bad and now - self.view.exited[bad[0]].since <= LOST_SECONDS:
+            return f"rank {min(bad)} has ended badly, and the job with it"
         stood = self.view.stood_since(now)
         if self.view.exited and stood is not None and now - stood >= LEAST_STILL_SECONDS:
             return f"rank {min(self.view.exited)} has ended and the others have stood still for {now - stood:.0f} s"

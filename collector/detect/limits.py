@@ -24,6 +24,9 @@ TIMEOUT_SPARE_SECONDS = 15.0
 EXITED_SECONDS = 3.0
 """After a rank has ended badly: its launcher usually ends the others within seconds, and all ends are to be seen."""
 
+LOST_SECONDS = 25.0
+"""Until when a job that ended badly as a whole is looked at, once: the diagnosis keeps how its ranks ended."""
+
 AGAIN_SECONDS = 30.0
 """Until a job that was found well, or of which nothing could be told, is looked at again: as long as it has stood …"""
 MOST_AGAIN_SECONDS = 600.0

@@ -227,6 +227,21 @@ def test_rank_that_crashed_while_others_live() -> None:
     assert fine.asked(after=20.0) == ""
 
 
+def test_job_that_ended_badly_as_a_whole_is_looked_at_once() -> None:
+    """How its ranks ended is known for a while only. One that ended well is left alone."""
+    gone = tuple(ExitedRank(rank=rank, signal=9 if rank == 3 else 0, exit_code=None) for rank in range(4))
+    one = Watching()
+    one.tell(digest([1.0] * 4))
+    one.tell(digest([], exited=gone), after=5.0)
+    assert one.asked(after=3.0) == "rank 3 has ended badly, and the job with it"
+    assert one.answer(well()) is None
+    assert one.asked(after=31.0) == "" and one.state is JobState.ENDED
+    fine = Watching()
+    fine.tell(digest([1.0] * 4))
+    fine.tell(digest([], exited=(ExitedRank(rank=3, exit_code=0),)), after=5.0)
+    assert fine.asked(after=10.0) == ""
+
+
 def test_looks_before_the_jobs_own_timeout_strikes() -> None:
     """Though its pauses are long: the evidence goes with the job."""
     one = Watching(Detector(usual_pauses={DEMO: 400.0}))
