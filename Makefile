@@ -12,9 +12,8 @@ PYTEST_ARGS ?=
 WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
-# Jobs that move pause where a machine is busy, for longer than their tests allow for. These tests come last and one by
-# one, and beside them one worker runs those that need a core at most. What PYTEST_ARGS chooses runs at once.
-LAST := steady or not (live or slow or ptrace or root or needs)
+# Jobs that move pause where a machine is busy, for longer than their tests allow for: these tests come last, with nothing
+# beside them. What PYTEST_ARGS chooses runs at once.
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
@@ -38,8 +37,8 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
-	$(PYTEST) -m '$(ALL)$(if $(PYTEST_ARGS),, and not ($(LAST)))' $(PYTEST_ARGS)
-	$(if $(PYTEST_ARGS),,$(PYTEST) $(if $(filter-out 0,$(WORKERS)),-n 2 --one-live) -m '$(ALL) and ($(LAST))')
+	$(PYTEST) -m '$(ALL)$(if $(PYTEST_ARGS),, and not steady)' $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 -m '$(ALL) and steady')
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)

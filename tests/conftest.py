@@ -27,9 +27,6 @@ settings.load_profile("unhang")
 TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 """What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
 
-LIVE = ("tests/system/e2e/", "tests/system/frameworks/", "tests/system/live/")
-"""Where every test has a real job. With --one-live one worker takes all that are chosen of them."""
-
 ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
 """What workers take test by test: each takes long, and has no fixtures to share."""
 
@@ -60,11 +57,6 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what the Makefile says where tests of jobs that move run beside others."""
-    parser.addoption("--one-live", action="store_true", help="have one worker run the tests of real jobs, one by one")
-
-
 def pytest_configure() -> None:
     """Have programs under test inherit what they would on anybody's machine."""
     # Signals that whoever started us ignored (`nohup`, `&` in a script) are heeded.
@@ -81,8 +73,6 @@ class Sharing(LoadFileScheduling):
     """Workers take whole files, but some tests one by one, and what shares more than a file's fixtures together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if self.config.option.one_live and nodeid.startswith(LIVE):
-            return "live"
         if nodeid.startswith(ONE_BY_ONE):
             return nodeid
         whole = (folder for folder in TOGETHER if nodeid.startswith(f"{folder}/"))

@@ -8,4 +8,4 @@ cat <<'HEADER'
 HEADER
 "$1" freeze --exclude-editable |
     grep --invert-match --ignore-case --extended-regexp \
-        '^(torch|filelock|fsspec|jinja2|mpmath|networkx|sympy|triton|cuda-.*|nvidia-[cn].*|numpy)=='
+        '^(torch|filelock|fsspec|mpmath|networkx|sympy|triton|cuda-.*|nvidia-[cn].*|numpy)=='
