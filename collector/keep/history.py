@@ -52,7 +52,7 @@ class PastFindings(Value):
     findings: tuple[PastFinding, ...] = ()
 
 
-class PastDiagnosis(NamedTuple):
+class HistoryRow(NamedTuple):
     """One line of the history."""
 
     listed: Listed
@@ -62,7 +62,7 @@ class PastDiagnosis(NamedTuple):
 class PastPage(NamedTuple):
     """One page of the history. `next`: pass it as `before` for older ones; None where there are none."""
 
-    diagnoses: tuple[PastDiagnosis, ...]
+    diagnoses: tuple[HistoryRow, ...]
     next: str | None
 
 
@@ -71,14 +71,14 @@ def search(store: Store, wanted: PastWanted, *, limit: int = 50, before: str | N
 
     Where few fit, it ends after a thousand that do not; `next` goes on from there.
     """
-    found: list[PastDiagnosis] = []
+    found: list[HistoryRow] = []
     for _ in range(MOST_READ // _AT_ONCE):
         rows = store.list(job=wanted.job, limit=_AT_ONCE, before=before)
         told = store.excerpts([row.id for row in rows], PastFindings)
         for row in rows:
             findings = told[row.id].findings if row.id in told else ()
             if not wanted.needs_findings or any(finding.fits(wanted) for finding in findings):
-                found.append(PastDiagnosis(row, findings))
+                found.append(HistoryRow(row, findings))
             before = row.id
             if len(found) == limit:
                 return PastPage(tuple(found), before)

@@ -57,7 +57,7 @@ PROVES = {
 
 
 @dataclass(frozen=True)
-class Proof:
+class EvidenceRow:
     """Pieces of evidence of one kind, and what they show."""
 
     kind: str
@@ -75,7 +75,7 @@ class ShownFinding:
     culprits: str
     shown_culprits: tuple[Culprit, ...]
     graph: WaitDrawing | None
-    proofs: tuple[Proof, ...]
+    proofs: tuple[EvidenceRow, ...]
     more_proofs: int
 
 
@@ -151,7 +151,7 @@ def _fault(number: int, finding: Finding) -> ShownFinding:
     pieces = [piece for piece in finding.evidence if not isinstance(piece, WaitEvidence)]
     kinds = dict.fromkeys(piece.kind for piece in pieces)
     proofs = (
-        Proof(
+        EvidenceRow(
             kind,
             PROVES.get(kind, "what was seen"),
             tuple(piece for piece in pieces[:_MOST_EVIDENCE] if piece.kind == kind),
