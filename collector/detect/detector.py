@@ -75,7 +75,7 @@ class Detector:
         told = {(each.job, each.user): each for each in digest.jobs}
         for key in self._of_host.get(host, frozenset()) - told.keys():
             if key in self._jobs:
-                self._jobs[key].drop(host, now)
+                self._jobs[key].drop(host)
         for key, each in told.items():
             self._watch(key, now).take(host, each, now)
         self._of_host[host] = frozenset(told)

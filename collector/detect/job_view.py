@@ -4,7 +4,7 @@ A rank that went on when its agent last told of it goes on until the agent says 
 node whose agent has fallen silent nothing is known any more: that is no sign of standing still, nor of going on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -50,6 +50,7 @@ class JobView:
         self.timeout_seconds: float | None = None
         self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
+        self._of_host: dict[str, tuple[int, ...]] = {}
         self.heard = 0.0
         self.highest = -1
         """The highest number that any rank has issued."""
@@ -60,7 +61,9 @@ class JobView:
             return None  # what is left over from before a restart
         if digest.attempt > self.attempt:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
-        stood_since, known = self.stood_since(now), self.ranks
+            self._of_host = {}
+        moving = self._moving_again(digest)
+        stood_since = self.stood_since(now) if moving else None
         self.heard = now
         self.world_size = digest.world_size if digest.world_size is not None else self.world_size
         self.timeout_seconds = digest.timeout_seconds or self.timeout_seconds
@@ -70,11 +73,19 @@ class JobView:
             told = self.exited.get(each.rank)
             if each.rank not in self.ranks and len(self.exited) < MOST_RANKS_WATCHED:
                 self.exited[each.rank] = ExitedView(host, each, now if told is None else told.since)
-        return None if stood_since is None else self._gone_on_after(stood_since, known.keys() & digest.ranks)
+        return None if stood_since is None else self._gone_on_after(stood_since, moving)
 
     def drop(self, host: str) -> None:
         """Forget the living ranks of a node."""
-        self.ranks = {rank: view for rank, view in self.ranks.items() if view.host != host}
+        for rank in self._of_host.pop(host, ()):
+            if rank in self.ranks and self.ranks[rank].host == host:
+                del self.ranks[rank]
+
+    def _moving_again(self, digest: JobDigest) -> list[int]:
+        """Return the ranks that stood still, and go on."""
+        told = zip(digest.ranks, digest.still, strict=True)
+        moving = [rank for rank, still in told if still is not None and still < STILL_SECONDS]
+        return [rank for rank in moving if rank in self.ranks and self.ranks[rank].is_still]
 
     def _take_living(self, host: str, digest: JobDigest, now: float) -> None:
         columns = zip(
@@ -82,6 +93,7 @@ class JobView:
         )
         for rank, still, idle, pending, group, sequence in islice(columns, MOST_RANKS_WATCHED - len(self.ranks)):
             self.exited.pop(rank, None)
+            self._of_host[host] = digest.ranks
             self.highest = max(self.highest, sequence)
             self.ranks[rank] = WatchedRank(
                 host=host,
@@ -101,9 +113,9 @@ class JobView:
         moved = [at for at in moved if at > stood_since + _SAME_MOMENT_SECONDS]
         return min(moved) - stood_since if moved else None
 
-    def known(self, now: float) -> list[WatchedRank]:
-        """Return the ranks whose agents have told of them lately."""
-        return [view for view in self.ranks.values() if now - view.heard <= SILENT_SECONDS]
+    def known(self, now: float) -> Iterator[WatchedRank]:
+        """Iterate over the ranks whose agents have told of them lately."""
+        return (view for view in self.ranks.values() if now - view.heard <= SILENT_SECONDS)
 
     def stood_since(self, now: float) -> float | None:
         """Return since when no rank has gone on; None: some go on, or no rank's marks are known."""
@@ -124,7 +136,7 @@ class JobView:
 
     def idle_since(self, now: float) -> float | None:
         """Return since when no rank has done anything, where nobody's marks are known; None: some do, or they are."""
-        known = self.known(now)
+        known = list(self.known(now))
         if not known or any(view.still_since is not None or not view.is_idle for view in known):
             return None
         return max(view.idle_since for view in known if view.idle_since is not None)

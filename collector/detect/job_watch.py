@@ -104,12 +104,10 @@ class JobWatch:
             self._begin_again()
         if pause is not None:
             self._go_on(pause)
-        self._set_state(now)
 
-    def drop(self, host: str, now: float) -> None:
+    def drop(self, host: str) -> None:
         """A node tells of the job no more."""
         self.view.drop(host)
-        self._set_state(now)
 
     def ask(self, now: float) -> str:
         """Return why the job is to be looked at now; empty: it is not. Whoever asks says what came of it."""
