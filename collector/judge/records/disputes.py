@@ -11,10 +11,17 @@ from shared.wire.trace import Trace
 
 
 def disputes_of(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> list[Mismatch]:
-    """Return one disagreement for each group that is held by one."""
+    """Return one disagreement for each group that is held by one.
+
+    Sizes that must fit each other are compared only where no member can be left out: a group whose members were inferred
+    may have some among the ranks without a record.
+    """
     found, numbering = [], Numbering()
+    all_recorded = all(rank in traces for group in groups for rank in group.order)
     for group in groups:
-        mismatch = earliest_mismatch(group, traces, numbering) or unfit_exchange(group, traces)
+        mismatch = earliest_mismatch(group, traces, numbering)
+        if mismatch is None and (all_recorded or not group.inferred):
+            mismatch = unfit_exchange(group, traces)
         if mismatch is not None and _still_matters(mismatch):
             told = mismatch if mismatch.culprits else settled_by_siblings(mismatch, groups, traces)
             found.append(_with_shift(told, traces))

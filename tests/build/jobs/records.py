@@ -76,10 +76,10 @@ def trace_of(rows: Sequence[Row], groups: Mapping[str, Sequence[int]], *, timed:
 def recorded(
     rows: Mapping[int, Sequence[Row]], groups: Mapping[str, Sequence[int]], *, timed: bool = False
 ) -> list[NodeSnapshot]:
-    """Bare dumps of these ranks."""
+    """Bare dumps of these ranks. A group without ranks is one of which no dump names the members."""
     dumps = []
     for rank, mine in rows.items():
-        own = {name: ranks for name, ranks in groups.items() if rank in ranks}
+        own = {name: ranks for name, ranks in groups.items() if rank in ranks or not ranks}
         dumps.append(NodeSnapshot(live=False, ranks=(bare_rank(rank, trace_of(mine, own, timed=timed)),)))
     return dumps
 

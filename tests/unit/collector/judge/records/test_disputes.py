@@ -2,8 +2,10 @@
 
 import pytest
 
+from collector.align.expected import Expected
 from shared.answer.words import Certainty, Kind
-from tests.build.jobs.records import DONE, ISSUED, Row, judged_records
+from tests.build.jobs.judged import judged
+from tests.build.jobs.records import DONE, ISSUED, Row, judged_records, recorded
 
 WORLD = {"0": range(4)}
 
@@ -41,6 +43,16 @@ def test_sums_that_do_not_fit_name_the_one_who_differs_from_all_others() -> None
         (1,),
         Certainty.SUPPORTED,
     )
+
+
+def test_sizes_of_a_group_that_may_have_more_members_need_not_fit() -> None:
+    """Ranks of which there is no record may be in it: what was sent to them is missing in the sum."""
+    exchanges = {rank: Row("expert", 1, ISSUED, "all_to_all_single", [3], [size]) for rank, size in [(0, 5), (1, 3)]}
+    rows = {rank: [Row("0", 1), exchange] for rank, exchange in exchanges.items()}
+    whole = judged_records(rows, {"0": range(2), "expert": ()})
+    assert whole.findings[0].kind is Kind.COLLECTIVE_MISMATCH
+    part = judged(recorded(rows, {"0": range(3), "expert": ()}), Expected(world_size=3))
+    assert not any(finding.kind is Kind.COLLECTIVE_MISMATCH for finding in part.findings)
 
 
 def test_two_roots_of_a_gather_are_told_and_neither_is_convicted() -> None:
@@ -175,6 +187,6 @@ def test_who_brings_no_share_for_every_member_is_not_taken_for_a_root(beside: li
 
 def test_who_expects_another_size_of_an_all_reduce_than_put_in_is_told_with_all_who_do() -> None:
     rows = {rank: [Row("0", 1, ISSUED, inputs=[16], outputs=[20])] for rank in range(2)}
-    finding = judged_records(rows, {"0": range(2)}).findings[0]
+    finding = judged_records(rows, {"0": range(2), "expert": ()}).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
     assert finding.remarks == ("ranks 0-1 expect another size than put in",)
