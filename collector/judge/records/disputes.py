@@ -13,8 +13,8 @@ from shared.wire.trace import Trace
 def disputes_of(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> list[Mismatch]:
     """Return one disagreement for each group that is held by one.
 
-    Sizes that must fit each other are compared only where no member can be left out: a group whose members were inferred
-    may have some among the ranks without a record.
+    Sizes that must fit each other are compared only where no member can be left out: a group whose members were
+    inferred may have some among the ranks without a record.
     """
     found, numbering = [], Numbering()
     all_recorded = all(rank in traces for group in groups for rank in group.order)
