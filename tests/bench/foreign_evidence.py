@@ -30,8 +30,8 @@ class Floor:
 FLOORS = (
     # total                112     0      2
     Floor("foreign/score.py", re.compile(r"^total +(?P<right>\d+) +(?P<wrong>\d+) ", re.MULTILINE), 112),
-    # right 26 of 33 enough, wrong 0 of all 53; RIGHT 26, …
-    Floor("incidents/score.py", re.compile(r"^right (?P<right>\d+) of .*?, wrong (?P<wrong>\d+) ", re.MULTILINE), 26),
+    # right 29 of 33 enough, wrong 0 of all 53; RIGHT 29, …
+    Floor("incidents/score.py", re.compile(r"^right (?P<right>\d+) of .*?, wrong (?P<wrong>\d+) ", re.MULTILINE), 29),
 )
 
 
