@@ -131,7 +131,8 @@ def _headline(verdict: Soundness, nodes: Sequence[NodeResult], findings: Sequenc
         text = "; ".join(part for part in (named, linked) if part)
         return f"{text[0].upper()}{text[1:]}{rest}"
     first = next((each.text for each in findings if each.kind in _OPEN), "not all trials could be made")
-    return f"Cannot tell which of {count} is at fault: {first}"
+    which = f" which of {count} is at fault" if len(nodes) > 1 else ""
+    return f"Cannot tell{which}: {first}"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -1,14 +1,16 @@
 """Each node without any other: its devices one by one, and all of its GPUs together."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cli.preflight.board import Board, StageNotes
 from cli.preflight.conduct import Outcome
 from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
+from collector.align.thresholds import is_majority
 from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
+from shared.plural import counted
 
 _MOST_SAID = 500
 _P2P, _SHM = {"NCCL_P2P_DISABLE": "1"}, {"NCCL_SHM_DISABLE": "1"}
@@ -19,6 +21,7 @@ _HINT_P2P = (
 _HINT_SHM = (
     "check the size of /dev/shm (df -h /dev/shm); in a container, raise it (--shm-size, or a medium: Memory volume)"
 )
+_HINT_PYTHON = "name the Python that the job runs with, and that has its PyTorch, by --python"
 _HINT_NODE = "read its kernel log (dmesg, Xid lines) and nvidia-smi -q"
 
 
@@ -26,12 +29,9 @@ def compare(board: Board) -> None:
     """What the nodes say of themselves; those are accused that lack what most have."""
     with board.stage("what the nodes report") as stage:
         facts = {node: board.links[node].hello.facts for node in board.members}
-        for node in list(facts):
-            failed = board.links[node].hello.failed
-            if failed:
-                text = f"{board.names[node]} cannot run trials: {failed[:_MOST_SAID]}"
-                board.accuse(PreflightKind.NODE_FAILS_ALONE, [node], text, out=True)
-                del facts[node]
+        failed = {node: said for node in facts if (said := board.links[node].hello.failed)}
+        facts = {node: report for node, report in facts.items() if node not in failed}
+        _note_unable(board, failed, able=len(facts))
         if facts:
             board.checks = checks_of(facts)
             for node, what in lacking(facts):
@@ -39,6 +39,17 @@ def compare(board: Board) -> None:
             _note(board, facts)
         stage.outcome = "failed" if board.findings else "passed"
         stage.text = f"{len(facts)} of {len(board.names)} nodes"
+
+
+def _note_unable(board: Board, failed: Mapping[int, str], *, able: int) -> None:
+    """Accuse nodes that cannot run trials; where most cannot, what they were told to run is at fault, and no node."""
+    if is_majority(able, able + len(failed)):
+        for node, said in failed.items():
+            text = f"{board.names[node]} cannot run trials: {said[:_MOST_SAID]}"
+            board.accuse(PreflightKind.NODE_FAILS_ALONE, [node], text, hint=_HINT_PYTHON, out=True)
+    elif failed:
+        text = f"{counted(len(failed), 'node')} cannot run trials: {next(iter(failed.values()))[:_MOST_SAID]}"
+        board.accuse(PreflightKind.NOT_TOLD_APART, list(failed), text, hint=_HINT_PYTHON, out=True)
 
 
 def _note(board: Board, facts: Iterable[int]) -> None:

@@ -81,6 +81,27 @@ async def test_all_work() -> None:
     assert report.median_bytes_per_second == 1e9
 
 
+@pytest.mark.parametrize(
+    ("unable", "kind", "verdict"),
+    [
+        ({2}, PreflightKind.NODE_FAILS_ALONE, Soundness.BAD_NODES),
+        (set(range(4)), PreflightKind.NOT_TOLD_APART, Soundness.CANNOT_TELL),
+        (set(range(8)), PreflightKind.NOT_TOLD_APART, Soundness.CANNOT_TELL),
+    ],
+)
+async def test_a_python_without_pytorch_is_no_fault_of_the_nodes(
+    unable: set[int], kind: PreflightKind, verdict: Soundness
+) -> None:
+    """Unless most have it where a few do not."""
+    known = board(lambda plan: 1e9)
+    for node in unable:
+        known.links[node].hello = known.links[node].hello.model_copy(update={"failed": "python cannot import PyTorch"})
+    report = await run(known)
+    assert report.verdict is verdict
+    assert {(each.kind, "--python" in each.hint) for each in report.findings} == {(kind, True)}
+    assert bool(report.drain) is (verdict is Soundness.BAD_NODES)
+
+
 @pytest.mark.parametrize(("switch", "advice"), [("NCCL_P2P_DISABLE", "ACS"), ("NCCL_SHM_DISABLE", "/dev/shm")])
 async def test_gpus_of_a_node_that_do_not_reach_each_other(switch: str, advice: str) -> None:
     """P2P and shared memory are told apart: what helps when it is switched off is at fault."""
