@@ -122,11 +122,13 @@ def test_nothing_is_left_when_it_is_ended(number: signal.Signals, tmp_path: Path
 
 
 def test_a_python_without_pytorch(tmp_path: Path) -> None:
-    """The node is accused of nothing but that, and the advice is to name another Python."""
+    """The node is not accused of it, and the advice is to name another Python."""
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E -c 'import sys; exec(sys.argv[1])' \"$3\"\n")
     python.chmod(0o700)
     done = _run(*unhang("preflight", "--json", "--python", str(python)))
     report = PreflightReport.model_validate_json(done.stdout)
-    assert (done.returncode, report.hosts(NodeState.BAD)) == (10, (report.nodes[0].host,)), done.stderr
-    assert "cannot import PyTorch" in report.findings[0].text
+    assert (done.returncode, report.hosts(NodeState.BAD)) == (12, ()), done.stderr
+    (finding,) = report.findings
+    assert "cannot import PyTorch" in finding.text
+    assert "--python" in finding.hint
