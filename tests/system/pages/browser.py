@@ -1,9 +1,11 @@
 """One Chromium, what it asked for, what it complained about, and axe-core in it."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -100,9 +102,11 @@ def chromium() -> Iterator[Browser]:
         options.add_argument(flag)
     options.binary_location = shutil.which("chromium") or ""
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    driver.set_script_timeout(PATIENCE_SECONDS)
-    try:
-        yield Browser(driver)
-    finally:
-        driver.quit()
+    with TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True) as folder:  # it leaves its socket's behind
+        service = Service(shutil.which("chromedriver"), env={**os.environ, "TMPDIR": folder})
+        driver = webdriver.Chrome(options=options, service=service)
+        driver.set_script_timeout(PATIENCE_SECONDS)
+        try:
+            yield Browser(driver)
+        finally:
+            driver.quit()
