@@ -30,7 +30,12 @@ def wait_state(view: RankView, activity: Activity | None) -> WaitState:
         return WaitState.GONE
     if view.presence is Presence.STOPPED:
         return WaitState.ELSEWHERE
-    if activity is None or activity.doing is Doing.UNKNOWN:
+    return WaitState.UNKNOWN if activity is None else shown_state(activity)
+
+
+def shown_state(activity: Activity) -> WaitState:
+    """Return what a stack alone shows of a process, whatever has become of it."""
+    if activity.doing is Doing.UNKNOWN:
         return WaitState.UNKNOWN
     if activity.waits_for_ranks:
         return WaitState.WAITING

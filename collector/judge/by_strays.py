@@ -24,6 +24,7 @@ from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.kernel_stacks import StackRow, stack_row
 from collector.align.stacks.patterns import Doing
 from collector.align.strays import StrayProcess, find_strays
+from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.by_stacks import takes_all
 from collector.judge.fault import TELLING, Fault
 from collector.judge.hardware.refine_faults import event_in_words
@@ -52,7 +53,7 @@ def with_strays(
     if reading.verdict is not Verdict.CANNOT_TELL or told:
         return reading
     strays = find_strays(snapshots, observations.roster)
-    waiting = [each for each in strays.processes if _may_wait(each.activity)]
+    waiting = [each for each in strays.processes if shown_state(each.activity) in MAY_WAIT]
     fault = (
         _apart(waiting, strays.processes)
         or _broken(waiting, strays.kernel, observations)
@@ -62,10 +63,6 @@ def with_strays(
     if fault is not None:
         return Interpretation(Verdict.HUNG, "", findings=(finding_of(fault, observations),))
     return replace(reading, reason=_where_all_wait(waiting)) if waiting else reading
-
-
-def _may_wait(activity: Activity) -> bool:
-    return activity.waits_for_ranks or activity.doing is Doing.DEVICE
 
 
 def _apart(waiting: list[StrayProcess], processes: tuple[StrayProcess, ...]) -> Fault | None:

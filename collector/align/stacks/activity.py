@@ -120,6 +120,11 @@ def is_standard_frame(frame: Frame) -> bool:
     return short or _STANDARD.search(frame.file) is not None
 
 
+def runs_call(stack: Sequence[Frame]) -> bool:
+    """Does a thread with this stack run a remote procedure call of another rank's?"""
+    return any(frame.function == _RUNS_CALL and _OF_RPC in frame.file for frame in stack)
+
+
 def activity_of(view: RankView) -> Activity:
     """Return what the rank is doing now. Never raises: what cannot be told is `Doing.UNKNOWN`."""
     return with_the_rest(from_stacks(view), view)
@@ -202,7 +207,7 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
         thread=thread.name or ("main" if thread is stacks.main else str(thread.tid)),
         frames=frames,
         user=next((frame for frame in reversed(frames) if is_user_frame(frame)), None),
-        runs_call=any(frame.function == _RUNS_CALL and _OF_RPC in frame.file for frame in frames),
+        runs_call=runs_call(frames),
         keeps_gil=_keeps_gil(thread),
     )
     return _with_native(_classified(base, frames), native)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity, activity_of_thread, is_standard_frame, waits_for_thread
+from collector.align.stacks.activity import Activity, activity_of_thread, is_standard_frame, runs_call, waits_for_thread
 from collector.align.stacks.patterns import WAITS_FOR_RANKS, Doing
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -112,8 +112,8 @@ def _of_autograd(stacks: Stacks | None, main: Activity) -> Thread | None:
 def _of_call(stacks: Stacks | None, main: Activity) -> Thread | None:
     if stacks is None or not main.waits_for_ranks:
         return None
-    doing = ((thread, activity_of_thread(stacks, thread)) for thread in _others(stacks))
-    return next((thread for thread, seen in doing if seen.runs_call and not seen.waits_for_ranks), None)
+    running = (thread for thread in _others(stacks) if runs_call(stacks.stack(thread)))
+    return next((thread for thread in running if not activity_of_thread(stacks, thread).waits_for_ranks), None)
 
 
 def _stack(view: RankView, thread: Thread) -> _Stack:
