@@ -29,8 +29,11 @@ _LATE_SECONDS = 2 * 3600
 _FOR_EVER_SECONDS = 24 * 3600
 """No one waits a day for one operation: a longer timeout means never."""
 
-_RECORDS_SINCE = (2, 8)
-"""Before this version PyTorch's recorder was off unless asked for; its default is looked at in no later one."""
+_ON_BY_DEFAULT_SINCE = (2, 11)
+"""Before this version PyTorch's recorder is off unless asked for (pytorch/pytorch pull request 172843)."""
+
+_ALL_RECORD_SINCE = (2, 8)
+"""Before this version only NCCL has a recorder, and its variable another name."""
 
 
 @dataclass(frozen=True)
@@ -141,22 +144,31 @@ def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
     """Versions of PyTorch whose recorder is off by default."""
     who = [each for each in facts.those(_records_nothing) if each.trace is None]
     if who and who[0].setup is not None:
+        version = who[0].setup.versions.torch
+        named_anew = (_release(version) or _ON_BY_DEFAULT_SINCE) >= _ALL_RECORD_SINCE
+        name = "TORCH_FR_BUFFER_SIZE" if named_anew else "TORCH_NCCL_TRACE_BUFFER_SIZE"
         yield check_of(
             CheckId.RECORDER_OFF,
             Severity.NOTE,
             who,
-            seen=f"{who_with(who, 'run')} PyTorch {who[0].setup.versions.torch}, whose recorder is off by default",
+            seen=f"{who_with(who, 'run')} PyTorch {version}, whose recorder is off by default",
             why="without a flight record a hang can be suspected from stacks, but seldom proven",
-            change="set TORCH_NCCL_TRACE_BUFFER_SIZE=2000, or start with `unhang run --`",
+            change=f"set {name}=2000, or start with `unhang run --`",
         )
 
 
 def _records_nothing(setup: Setup) -> bool:
     asked = variable_of(setup, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-    if not setup.nccl_loaded or asked is not None:
+    version = _release(setup.versions.torch)
+    if asked is not None or version is None:
         return False
-    parts = (setup.versions.torch or "").split(".")[:2]
-    return len(parts) == 2 and all(p.isdecimal() for p in parts) and (int(parts[0]), int(parts[1])) < _RECORDS_SINCE
+    return version < _ON_BY_DEFAULT_SINCE and (setup.nccl_loaded is True or version >= _ALL_RECORD_SINCE)
+
+
+def _release(version: str | None) -> tuple[int, int] | None:
+    major, _, rest = (version or "").partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
 
 
 def timeouts(facts: JobFacts) -> Iterator[Check]:

@@ -186,8 +186,10 @@ def _set_variables(c10d: Any) -> None:
     import torch
 
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    if version < (2, 6):  # from here on 2000 is the default, see pytorch/pytorch pull request 142260
-        os.environ.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")
+    names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")  # the first since 2.8, which warns of the second
+    # From 2.11 on 2000 is the default: pytorch/pytorch pull request 172843. 142260, in 2.6, had left the recorder off.
+    if version < (2, 11) and not any(name in os.environ for name in names):
+        os.environ[names[0] if version >= (2, 8) else names[1]] = "2000"
     if c10d.is_nccl_available():
         os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
 

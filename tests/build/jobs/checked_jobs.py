@@ -40,7 +40,7 @@ def rank(number: int, *, settings: Mapping[str, str] | None = None, drop: str = 
     facts = {
         "launcher": more.pop("command", None)
         or "python -m torch.distributed.run --nnodes 2 --rdzv-endpoint node1:29400 train.py",
-        "versions": Versions(torch="2.9.1+cu128", cuda="12.8", nccl="2.27.5", python="3.12", driver="570.86.10"),
+        "versions": Versions(torch="2.12.1+cu130", cuda="12.8", nccl="2.27.5", python="3.12", driver="570.86.10"),
         "nccl_loaded": True,
         "interfaces": ("eth0", "ib0", "lo"),
         "hcas": ("mlx5_0", "mlx5_1"),

@@ -186,7 +186,10 @@ def test_old_pythons_can_read_it(name: str) -> None:
     ("version", "nccl", "set_before", "expected"),
     [
         ("2.13.0+cpu", False, {}, {}),
-        ("2.6.0", True, {}, {"TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}),
+        ("2.11.0", True, {}, {"TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}),
+        ("2.10.0", False, {}, {"TORCH_FR_BUFFER_SIZE": "2000"}),
+        ("2.10.0", False, {"TORCH_FR_BUFFER_SIZE": "0"}, {}),
+        ("2.9.1", False, {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}, {}),
         ("2.4.1", True, {}, {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}),
         ("2.4.1", True, {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0"}, {"TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}),
         ("2.13.0", True, {"TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}, {}),

@@ -32,7 +32,7 @@ def everywhere(**more: object) -> list[NodeSnapshot]:
 
 def versions(**other: str) -> Versions:
     """The usual versions but one."""
-    usual = Versions(torch="2.9.1+cu128", cuda="12.8", nccl="2.27.5", python="3.12", driver="570.86.10")
+    usual = Versions(torch="2.12.1+cu130", cuda="12.8", nccl="2.27.5", python="3.12", driver="570.86.10")
     return usual.model_copy(update=other)
 
 
@@ -275,11 +275,11 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         "loaded NCCL 2.27.3",
     ),
     "versions of PyTorch": (
-        job(rank(2, versions=versions(torch="2.8.0"))),
+        job(rank(2, versions=versions(torch="2.11.0"))),
         CheckId.VERSIONS_DIFFER,
         Severity.RISKY,
         "2",
-        "PyTorch 2.8.0",
+        "PyTorch 2.11.0",
     ),
     "drivers": (
         job(rank(2, versions=versions(driver="550.54.15"))),
@@ -324,7 +324,7 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         "TORCH_NCCL_TRACE_BUFFER_SIZE is 0",
     ),
     "recorder off by default": (
-        everywhere(versions=versions(torch="2.4.1+cu124")),
+        everywhere(versions=versions(torch="2.10.0+cu128")),
         CheckId.RECORDER_OFF,
         Severity.NOTE,
         "0-3",
