@@ -15,6 +15,7 @@ from agent.proc.memory.torch_layouts import Layout
 MOST_TEXT = 4096
 MOST_NODES = 65_536
 MOST_VECTOR_BYTES = 1024 * 1024
+_WORDS = [struct.Struct(f"<{count}Q") for count in range(4)]
 _OLD_LENGTH_BEFORE = 24
 """Length, capacity and count of references stand before the characters of an old string."""
 
@@ -63,7 +64,7 @@ class Objects:
         return self._memory.read(begin, count * item) if count else b""
 
     def _words(self, address: int, count: int) -> tuple[int, ...]:
-        return struct.unpack(f"<{count}Q", self._memory.read(address, 8 * count))
+        return _WORDS[count].unpack(self._memory.read(address, 8 * count))
 
     def map_values(self, address: int) -> Iterator[int]:
         """Iterate over the addresses of the pairs of key and value in a std::map, in no order."""

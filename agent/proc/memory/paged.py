@@ -39,7 +39,8 @@ class PagedMemory:
             return self._block[start : start + size]
         page, start = divmod(address, _PAGE)
         if 0 <= size <= _PAGE - start:
-            return self._within(self._page(page)[start : start + size], address, size)
+            known = self._pages.get(page)
+            return self._within((self._page(page) if known is None else known)[start : start + size], address, size)
         last = (address + size - 1) // _PAGE
         if not 0 <= last - page < _MOST_PAGES_OF_A_VALUE:
             raise Unreadable(f"a value of {size} bytes at {address:#x} is larger than any that is expected")

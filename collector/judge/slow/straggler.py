@@ -3,7 +3,8 @@
 In a synchronous job every rank of a group leaves an operation together, so time in operations is time spent waiting
 for others. A straggler waits for nobody while everybody else waits for it, over several steps of work; in a balanced
 job the waiting is spread. All groups count together: a straggler's partners, who arrive late in other groups because
-they waited for it, are not to be blamed.
+they waited for it, are not to be blamed. Nor is a rank that alone saves or validates: the others wait for it in a
+barrier, between steps in which nobody is late.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from collector.align.groups.lanes import Lane
 from collector.align.groups.process_groups import GroupView
 from collector.align.thresholds import (
     HABIT_SHARE,
@@ -77,7 +79,10 @@ def _in_group(rank: int, group: GroupView, trace: Trace, waited: Seconds) -> Str
     """How much longer than `rank` the others wait, in the operations of one group in which they wait at all."""
     lags: dict[int, float] = {}
     least = 0
+    between = _between_steps(group.lanes[rank], trace)
     for sequence, seconds in waited.items():
+        if sequence in between:
+            continue
         others = [wait for other, wait in seconds.items() if other != rank]
         if rank in seconds and others and median(others) > VICTIM_SECONDS:
             lags[sequence] = median(others) - seconds[rank]
@@ -87,3 +92,12 @@ def _in_group(rank: int, group: GroupView, trace: Trace, waited: Seconds) -> Str
     times = sorted(trace.created_ns[group.lanes[rank].at(sequence)[0]] / 1e9 for sequence in lags)
     period = (times[-1] - times[0]) / max(1, len(times) - 1)
     return Straggler(rank, group, median(lags.values()), period, least, len(lags))
+
+
+def _between_steps(lane: Lane, trace: Trace) -> frozenset[int]:
+    """Return the barriers of a rank that calls what exchanges data more often: not each step has one."""
+    kinds = {kind for kind, signature in enumerate(trace.signatures) if signature.op == "barrier"}
+    if 2 * sum(kind in kinds for kind in trace.signature) >= len(trace):
+        return frozenset()
+    places = zip(lane.sequences, lane.positions, strict=True)
+    return frozenset(sequence for sequence, position in places if trace.signature[position] in kinds)

@@ -89,12 +89,29 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
     return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
 
 
-def build_trace(dump: Mapping[str, Any], *, most_records: int = MOST_RECORDS) -> Trace:
+class Kinds(NamedTuple):
+    """What tells records apart that one entry of a dump describes."""
+
+    order: Sequence[int]
+    """Of each record, the index of its entry."""
+    numbers: Sequence["array[int]"]
+    """Columns `_NUMBERS`, of 64 bits."""
+
+    def unfold(self, items: Sequence[Any]) -> tuple[Sequence[Any], Sequence[int]]:
+        """Return the entries, and for each record the index of the entry that describes it."""
+        return items, self.order
+
+    def weave(self, _own: Sequence[tuple[int, ...]], _order: Sequence[int]) -> Sequence["array[int]"]:
+        """Return the sequences, op ids and times of all records."""
+        return self.numbers
+
+
+def build_trace(dump: Mapping[str, Any], kinds: Kinds) -> Trace:
     """Read a dump that was put together from something else than a file. Raises UnreadableDump."""
-    return _build(dump, Repeats(), is_tree=True, most_records=most_records)
+    return _build(dump, kinds, is_tree=True)
 
 
-def _build(dump: Any, repeats: Repeats, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
+def _build(dump: Any, repeats: Repeats | Kinds, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
     if isinstance(dump, list) and any(isinstance(entry, dict) and "profiling_name" in entry for entry in dump[:1]):
         dump = {"entries": dump}  # PyTorch 2.2 wrote nothing else
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
@@ -166,7 +183,7 @@ class _Builder:
         self.timeouts: dict[int, int] = {}
         self.work = 0
 
-    def build(self, dump: Mapping[str, Any], repeats: Repeats) -> Trace:
+    def build(self, dump: Mapping[str, Any], repeats: Repeats | Kinds) -> Trace:
         self._read_config(parse_mapping(dump.get("pg_config")))
         entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=self.most_records))
         rows = [self._row(parse_mapping(entry)) for entry in entries]

@@ -1,19 +1,24 @@
 """Makes of copied entries what the rank itself would have written into a dump, for the parser of dumps to read.
 
-So a record from memory and one from the worker server go the same way, and mean the same. Keys and states are those of
-torch/csrc/distributed/c10d/FlightRecorderDetail.hpp; types of numbers those of torch/headeronly/core/ScalarType.h.
+So a record from memory and one from the worker server go the same way, and mean the same. Entries that differ in
+sequences and times alone are put together once: a loop issues the same operations again and again.
+
+Keys and states are those of torch/csrc/distributed/c10d/FlightRecorderDetail.hpp; types of numbers those of
+torch/headeronly/core/ScalarType.h.
 
 On NCCL a rank asks the device how far each operation is when it writes a dump. In memory stands what the watchdog has
 found out: that the group has come to an operation, and which ones it has seen completed.
 """
 
 import struct
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.proc.memory.process_memory import Unreadable
-from agent.sources.recorder.memory.entries import CopiedEntry, Shapes
+from agent.sources.recorder.memory.entries import CopiedEntry, Scalars, Shapes
 from agent.sources.recorder.memory.recorder_object import Status
+from shared.formats.recorder.dump import Kinds
 
 _SCALAR_TYPES = (
     "Byte Char Short Int Long Half Float Double ComplexHalf ComplexFloat ComplexDouble Bool QInt8 QUInt8 QInt32 "
@@ -23,6 +28,7 @@ _SCALAR_TYPES = (
 ).split()
 """By number; versions only ever add some at the end."""
 _MOST_DIMENSIONS = 64
+_NUMBERS = 6
 
 Frames = Sequence[Mapping[str, Any]]
 
@@ -82,13 +88,12 @@ def dump_of(
     statuses: Mapping[int, Status],
     members: Mapping[tuple[str, str], Sequence[int]],
     library: str,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Kinds]:
     """Return a dump of entries, oldest first, with their frames, innermost first. Raises Unreadable."""
-    shapes = ShapesRead()
-    with_pairs = {entry.plain.pg_id for entry, _ in entries if entry.plain.is_p2p}
+    of_kind, kinds = _kinds(entries, statuses)
     return {
         "comm_lib_version": library,
-        "entries": [_entry(entry, frames, shapes, statuses, with_pairs) for entry, frames in entries],
+        "entries": of_kind,
         "pg_config": {
             number: {"name": name, "desc": description, "ranks": str(list(ranks))}
             for number, ((name, description), ranks) in enumerate(members.items())
@@ -101,32 +106,50 @@ def dump_of(
             }
             for pg_id, status in statuses.items()
         },
-    }
+    }, kinds
 
 
-def _entry(
-    entry: CopiedEntry,
-    frames: Frames,
-    shapes: ShapesRead,
-    statuses: Mapping[int, Status],
-    with_pairs: set[int],
-) -> dict[str, Any]:
+def _kinds(
+    entries: Sequence[tuple[CopiedEntry, Frames]], statuses: Mapping[int, Status]
+) -> tuple[list[dict[str, Any]], Kinds]:
+    """Return an entry of each kind, and what tells the others apart."""
+    shapes = ShapesRead()
+    with_pairs = {entry.plain.pg_id for entry, _ in entries if entry.plain.is_p2p}
+    known: dict[tuple[Any, ...], int] = {}
+    found: list[dict[str, Any]] = []
+    order, rows = [], []
+    for entry, frames in entries:
+        plain = entry.plain
+        state = _state(entry, None if plain.pg_id in with_pairs else statuses.get(plain.pg_id))
+        flags = plain.timeout_ms, plain.is_p2p, plain.retired, plain.has_duration
+        kind = plain.pg_id, entry.group, entry.profiling_name, entry.shapes, flags, state, id(frames)
+        at = known.get(kind)
+        if at is None:
+            at = known[kind] = len(found)
+            found.append(_entry(entry, frames, shapes, state))
+        order.append(at)
+        rows.append(_numbers_of(plain))
+    return found, Kinds(order, [array("q", column) for column in zip(*rows, strict=True)] or [array("q")] * _NUMBERS)
+
+
+def _numbers_of(plain: Scalars) -> tuple[int, ...]:
+    """Return the sequences and times of an entry, in the order of the columns of a trace."""
+    started = plain.started_ns if plain.has_started else 0
+    completed = plain.completed_ns if plain.has_completed else 0
+    return plain.collective_seq, plain.p2p_seq, plain.op_id, plain.created_ns, started, completed
+
+
+def _entry(entry: CopiedEntry, frames: Frames, shapes: ShapesRead, state: str) -> dict[str, Any]:
     plain = entry.plain
     return {
         "pg_id": plain.pg_id,
         "process_group": entry.group,
-        "collective_seq_id": plain.collective_seq,
-        "p2p_seq_id": plain.p2p_seq,
-        "op_id": plain.op_id,
         "profiling_name": entry.profiling_name,
-        "time_created_ns": plain.created_ns,
         "timeout_ms": plain.timeout_ms,
         "is_p2p": bool(plain.is_p2p),
         "retired": bool(plain.retired),
         "duration_ms": 0 if plain.has_duration else None,
-        "state": _state(entry, None if plain.pg_id in with_pairs else statuses.get(plain.pg_id)),
-        "time_discovered_started_ns": plain.started_ns if plain.has_started else None,
-        "time_discovered_completed_ns": plain.completed_ns if plain.has_completed else None,
+        "state": state,
         "frames": frames,
         **shapes.fields(entry.shapes),
     }

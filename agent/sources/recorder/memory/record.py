@@ -63,7 +63,7 @@ class CopiedRecord(NamedTuple):
     def trace(self) -> Trace:
         """Take it apart as a dump is. Raises Unavailable."""
         try:
-            trace = build_trace(dump_of(self.entries, self.statuses, self.members, self.library))
+            trace = build_trace(*dump_of(self.entries, self.statuses, self.members, self.library))
         except UnreadableDump as error:
             raise Unavailable(Reason.UNREADABLE, str(error)) from error
         truncated = trace.truncated or self.is_cut

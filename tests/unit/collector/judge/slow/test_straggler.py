@@ -16,16 +16,19 @@ RANKS = range(4)
 STEPS = 12
 
 
-def found(late: Callable[[int, int], float], step_seconds: Callable[[int], float]) -> Straggler | None:
+def found(
+    late: Callable[[int, int], float], step_seconds: Callable[[int], float], barrier_every: int = STEPS + 1
+) -> Straggler | None:
     """Who is the straggler, where rank r comes to step s `late(r, s)` seconds after the first? Gloo tells no ends."""
     begun = [sum(map(step_seconds, range(step))) for step in range(STEPS)]
-    traces = {rank: _trace([begun[step] + late(rank, step) for step in range(STEPS)]) for rank in RANKS}
+    ops = ["all_reduce" if (step + 1) % barrier_every else "barrier" for step in range(STEPS)]
+    traces = {rank: _trace([begun[step] + late(rank, step) for step in range(STEPS)], ops) for rank in RANKS}
     snapshots = [NodeSnapshot(live=False, ranks=(bare_rank(rank, trace),)) for rank, trace in traces.items()]
     return find_straggler(line_up(account_for_ranks(snapshots, Expected())), traces, dict.fromkeys(RANKS, "node"))
 
 
-def _trace(arrivals: list[float]) -> Trace:
-    rows = [Row("0", sequence, backend="gloo") for sequence in range(1, STEPS + 1)]
+def _trace(arrivals: list[float], ops: list[str]) -> Trace:
+    rows = [Row("0", sequence, op=op, backend="gloo") for sequence, op in enumerate(ops, 1)]
     created = array("q", [BEGUN_NS + int(at * 1e9) for at in arrivals])
     never = array("q", [0] * STEPS)
     return trace_of(rows, {"0": RANKS}).model_copy(update={"created_ns": created, "completed_ns": never})
@@ -49,3 +52,27 @@ def test_a_rank_that_was_very_late_once_and_is_a_little_late_each_time() -> None
 def test_ranks_that_are_late_in_turns() -> None:
     """Nobody is it."""
     assert found(lambda rank, step: 0.45 if rank == step % 4 else 0.0, lambda step: 0.5) is None
+
+
+def test_a_rank_that_alone_saves_a_checkpoint_again_and_again() -> None:
+    """The others wait for it in a barrier, most of the time; its steps are as short as theirs."""
+
+    def late(rank: int, step: int) -> float:
+        return 10.0 if rank == 0 and (step + 1) % 3 == 0 else 0.0
+
+    def seconds(step: int) -> float:
+        return 10.1 if (step + 1) % 3 == 0 else 0.1
+
+    assert found(late, seconds, barrier_every=3) is None
+    straggler = found(late, seconds)  # the same without barriers: it is late with its share of the work
+    assert straggler is not None and straggler.rank == 0
+
+
+def test_a_rank_that_is_late_at_the_barrier_of_every_step() -> None:
+    """A loop that measures its steps has them begin together."""
+
+    def late(rank: int, step: int) -> float:
+        return 0.45 if rank == 3 and step % 2 else 0.0
+
+    straggler = found(late, lambda step: 0.5 if step % 2 else 0.01, barrier_every=2)
+    assert straggler is not None and straggler.rank == 3
