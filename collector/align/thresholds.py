@@ -50,6 +50,15 @@ BUSY_GAPS = 10.0
 BUSY_SECONDS = 60.0
 """As `FROZEN_SECONDS`, there: a checkpoint or a compilation takes as long in a healthy job."""
 
+# A job of which no rank is left.
+
+ENDED_WAITING_SECONDS = 30.0
+"""Ranks that had waited in one operation for so long when they ended with an error had hung: most timeouts are longer,
+and what an exception on one rank does to the others takes less."""
+LINGERS_SECONDS = 2.0
+"""A rank that is killed so long after others were asked to end did not heed that: agents see who is gone twice a
+second at best."""
+
 # Stragglers in flight records.
 
 STRAGGLER_SHARE = 0.15

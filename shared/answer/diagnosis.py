@@ -327,7 +327,9 @@ class Diagnosis(Contract):
     took_seconds: float = 0.0
     verdict: Verdict
     state: Literal["running", "idle", "finished"] | None = Field(
-        default=None, description="Only for `not_hung`: what the job is doing."
+        default=None,
+        description="Only for `not_hung`: what the job is doing. Of a `finished` job that did not end as jobs do there "
+        "is a finding, which tells what each rank did last.",
     )
     headline: str
     findings: tuple[Finding, ...] = ()
