@@ -15,7 +15,7 @@ from collector.align.roster import RankView, Roster
 from collector.align.thresholds import KERNEL_CLOCK_SECONDS, LEAST_NODES
 from collector.align.xids import Blame, blame_of
 from shared.plural import counted
-from shared.wire.gpus import Gpu, Gpus
+from shared.wire.devices import Gpu, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import NodeSnapshot
 

@@ -7,7 +7,6 @@
    read.
 """
 
-import signal
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,9 +27,12 @@ from shared.wire.trace import LastIssued
 
 _MOST_GROUPS = 8
 _MOST_RANKS = 16
-_ASKED_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
-_CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
-"""What nobody sends: the process itself is at fault. SIGABRT is not among them, for watchdogs end ranks with it."""
+_SIGKILL = 9
+_ASKED_TO_END = frozenset({1, 2, 3, 15})
+"""SIGHUP, SIGINT, SIGQUIT, SIGTERM: by signal(7), alike on all architectures."""
+_CRASHES = frozenset({4, 7, 8, 11})
+"""SIGILL, SIGBUS, SIGFPE, SIGSEGV, which nobody sends: the process itself is at fault. SIGABRT is not among them, for
+watchdogs end ranks with it."""
 _STEP = "read the last lines of the ranks' logs, and what the incident's earlier diagnoses show"
 _CAVEAT = "what each rank did last was read from its memory by its agent's last beat: it may have gone on after that"
 
@@ -106,7 +108,7 @@ def _lingered(killed: Sequence[RankView], views: Sequence[RankView]) -> bool:
 
 
 def _was_sigkilled(view: RankView) -> bool:
-    return view.exited is not None and view.exited.signal == signal.SIGKILL and not view.exited.oom_killed
+    return view.exited is not None and view.exited.signal == _SIGKILL and not view.exited.oom_killed
 
 
 def _gone_ns(view: RankView) -> int:

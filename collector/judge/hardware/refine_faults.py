@@ -32,7 +32,7 @@ from collector.judge.report.sentences import summary_of
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, Link, LinkEnd, ProcessEvidence
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
-from shared.wire.gpus import Gpu
+from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Exited

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from shared.rank_sets import unfold
-from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 

@@ -138,7 +138,7 @@ def test_job_that_a_killed_rank_takes_along_leaves_a_diagnosis(services: Service
 
 
 def test_job_that_is_killed_as_a_whole_is_an_incident(services: Services, tmp_path: Path) -> None:
-    """It trained, and all its ranks got SIGKILL: the incident says what each did last, and is over when it runs again."""
+    """It trained, and all its ranks got SIGKILL: the incident says what each did last, and stands."""
     with Job("healthy", directory=tmp_path, recorded=True, forked=True, launch="direct") as job:
         services.until_watched(job)
         for pid in job.ranks.values():
@@ -156,7 +156,7 @@ def test_job_that_is_killed_as_a_whole_is_an_incident(services: Services, tmp_pa
 
 
 def test_diagnosis_is_kept_before_the_jobs_own_timeout_ends_it(services: Services, tmp_path: Path) -> None:
-    """Operations may take 60 s: then the ranks that wait raise, and their launcher ends the one that they waited for."""
+    """Operations may take 60 s: then the ranks that wait raise, and the launcher ends the other one."""
     environment = {"UNHANG_TEST_TIMEOUT": "60"}
     with Job(
         "asleep_before_collective", directory=tmp_path, recorded=True, forked=True, environment=environment
