@@ -27,6 +27,7 @@ from shared.wire.trace import LastIssued
 
 _MOST_GROUPS = 8
 _MOST_RANKS = 16
+_WHEN = "when last seen, "
 _SIGKILL = 9
 _ASKED_TO_END = frozenset({1, 2, 3, 15})
 """SIGHUP, SIGINT, SIGQUIT, SIGTERM: by signal(7), alike on all architectures."""
@@ -45,7 +46,7 @@ def ended_job(observations: Observations) -> Interpretation:
     if not _has_died(views):  # 1
         return Interpretation(Verdict.NOT_HUNG, reason, state="finished")
     told = _last_seen(views)
-    doing = "; ".join(each.text for each in told)
+    doing = "; ".join([told[0].text, *(each.text.removeprefix(_WHEN) for each in told[1:])]) if told else ""
     finding = _finding(views, told, reason, observations)
     return Interpretation(
         Verdict.NOT_HUNG, f"{reason}; {doing}" if doing else reason, state="finished", findings=(finding,)
@@ -206,7 +207,7 @@ def _of_group(name: str, description: str, seen: Sequence[_Seen]) -> SequenceEvi
     said = ", ".join(f"{ranks_with(ranks, 'was', 'were')} {words}" for words, ranks in ordered[:_MOST_GROUPS])
     return SequenceEvidence(
         ranks=fold(each.rank for each in seen),
-        text=f"when last seen, {said} of group {description or name}",
+        text=f"{_WHEN}{said} of group {description or name}",
         group=GroupRef(name=name, description=description, ranks=fold(each.rank for each in seen)),
         sequence=highest,
         issued={number: fold(ranks) for number, ranks in sorted(issued.items())},
