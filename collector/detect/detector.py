@@ -77,7 +77,7 @@ class Detector:
             if key in self._jobs:
                 self._jobs[key].drop(host)
         for key, each in told.items():
-            self._watch(key, now).take(host, each, now)
+            self._watch(key, now).take(host, each, now, digest.signs)
         self._of_host[host] = frozenset(told)
 
     def check(self, now: float) -> Due:

@@ -10,6 +10,7 @@
    when that job runs again, or after an hour.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of
@@ -36,7 +37,7 @@ from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
 from shared.answer.words import Verdict
-from shared.wire.registration import JobDigest
+from shared.wire.registration import JobDigest, Sign
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,10 @@ class JobWatch:
 
     # Step 1.
 
-    def take(self, host: str, digest: JobDigest, now: float) -> None:
+    def take(self, host: str, digest: JobDigest, now: float, signs: Sequence[Sign] = ()) -> None:
         """Take in what one node tells."""
         before = self.view.attempt
-        pause = self.view.take(host, digest, now)
+        pause = self.view.take(host, digest, now, signs)
         if self.view.ranks:
             self._gone_since = None
         elif self._gone_since is None:

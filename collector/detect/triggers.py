@@ -9,16 +9,19 @@ from collector.detect.limits import (
     LEAST_STILL_SECONDS,
     LOST_SECONDS,
     PARTLY_STILL,
+    SPINS_SECONDS,
     TIMEOUT_SHARE,
     TIMEOUT_SPARE_SECONDS,
     USUAL_PAUSES,
 )
 from collector.detect.usual_pauses import UsualPauses
+from shared.plural import ranks_with
 
 
 def reason_to_look(view: JobView, pauses: UsualPauses, now: float) -> str:
     """Return why a job is to be looked at now; empty: it is not."""
-    return exited(view, now) or _still(view, pauses, now) or _partly(view, pauses, now) or _idle(view, pauses, now)
+    sooner = exited(view, now) or _timed_out(view) or _signs(view, now) or _spins(view, now)
+    return sooner or _still(view, pauses, now) or _partly(view, pauses, now) or _idle(view, pauses, now)
 
 
 def exited(view: JobView, now: float) -> str:
@@ -32,6 +35,23 @@ def exited(view: JobView, now: float) -> str:
     if view.exited and stood is not None and now - stood >= LEAST_STILL_SECONDS:
         return f"rank {min(view.exited)} has ended and the others have stood still for {now - stood:.0f} s"
     return ""
+
+
+def _timed_out(view: JobView) -> str:
+    """The watchdog ends the ranks next: whatever is to be seen of them is to be seen now."""
+    return f"{ranks_with(view.timed_out, 'has', 'have')} logged a timeout" if view.timed_out else ""
+
+
+def _signs(view: JobView, now: float) -> str:
+    sign = view.sign(now)
+    return "" if sign is None else f"{sign.words}, and ranks stand still"
+
+
+def _spins(view: JobView, now: float) -> str:
+    since = view.spinning_since(now)
+    if since is None or now - since < SPINS_SECONDS:
+        return ""
+    return f"most GPUs have spun in a kernel without computing anything for {now - since:.0f} s"
 
 
 def _still(view: JobView, pauses: UsualPauses, now: float) -> str:
