@@ -98,6 +98,19 @@ NEARLY_ALL = 0.9
 FULL_TABLE = 0.95
 """Share of the limit of descriptors: the rest goes for one import or one connection to each peer."""
 
+# GPUs and network ports of those who are stuck together.
+
+IDLE_GPU_PERCENT = 5
+"""Utilization of a GPU with nothing to do: its driver samples others, such as a desktop's or a monitor's, too."""
+USED_GPU_PERCENT = 95
+"""… and of one that a kernel keeps busy all the time."""
+MOVING_BYTES_PER_SECOND = 1 << 20
+"""What an RDMA port carries while collectives move: keep-alives and a subnet manager's packets are far less."""
+LEAST_PORT_ERRORS = 10
+"""By which error counters of a port's own link must have grown: a few symbol errors an hour are normal."""
+LIKE_OTHERS_SHARE = 0.1
+"""… and of which other nodes' ports of that name may have had so much at most."""
+
 # Clocks.
 
 NEAR_NS = 30_000_000_000
