@@ -10,9 +10,13 @@ from agent.find.choose_ranks import FoundRanks, Rank
 from agent.find.process_owner import parse_users
 from agent.look.debuggers import DEEP_SECONDS, DeepLooker
 from agent.look.digests import Digests
+from agent.look.gpu_watch import GpuWatch
 from agent.look.looker import Looker
 from agent.look.node import Node
 from agent.look.node_facts import Surroundings
+from agent.look.node_signs import NodeSigns
+from agent.look.port_watch import PortWatch
+from agent.look.progress_watch import RankProgress
 from agent.metrics import Metrics
 from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
@@ -29,6 +33,7 @@ from shared.missing import Reason
 from shared.server.audit import AuditLog
 from shared.wire.debug_output import DeepLook, How
 from shared.wire.job_names import is_of, was_of
+from shared.wire.registration import STILL_SECONDS
 from shared.wire.snapshot import Beat, Exited, Identity, NodeSnapshot, RankList
 from shared.wire.survey_write import WINDOW
 
@@ -63,7 +68,9 @@ class Agent:
         self._pool = ThreadPool()
         users = parse_users(settings.only_users)
         self.node = Node(self.procfs, settings.host, self._pool, only_ranks=settings.only_ranks, only_users=users)
-        self.digests = Digests(self.node.watch)
+        kernel_log, ports, gpus = KernelLog(self.procfs), PortWatch(), GpuWatch(read_gpus)
+        self._signs = NodeSigns(self._pool, kernel_log, ports, gpus)
+        self.digests = Digests(self.node.watch, self._signs)
         self.audit = AuditLog(settings.audit_log)
         self.metrics = Metrics(self.node, self.audit)
         py_spy = find_program("py-spy", settings.py_spy)
@@ -72,7 +79,7 @@ class Agent:
         self._looker = Looker(sources, self._pool, self)
         self._deep = DeepLooker(self._looker, allowed=settings.debuggers)
         self._ras = RasSource(settings.ras, self._pool, memory)
-        self._surroundings = Surroundings(self._pool, KernelLog(self.procfs), read_gpus)
+        self._surroundings = Surroundings(self._pool, kernel_log, gpus.read, ports.read)
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
 
@@ -172,6 +179,13 @@ class Agent:
         """Leave our own look out of the watch (look.Observer)."""
         self.node.watch.looked(rank.key, before, after)
 
+    def beat(self, deadline: Deadline) -> None:
+        """Take every rank's beat, read what happens to the node beside them, as far as that is due."""
+        self.node.beat(deadline)
+        living, _ = self.node.watch.progress()
+        if living:
+            self._signs.beat(deadline, at_work=all(not _stands(each) for each in living))
+
     def _keep_beat(self) -> None:
         searches, next_search, next_beat = 0, 0.0, 0.0
         while not self._stop.is_set():
@@ -181,7 +195,7 @@ class Agent:
                 searches += 1
                 next_search = time.monotonic() + self.settings.discover_seconds
             if time.monotonic() >= next_beat:
-                self.node.beat(limit)
+                self.beat(limit)
                 next_beat = time.monotonic() + self.settings.beat_seconds
             self.digests.renew()
             self._stop.wait(max(0.0, min(next_search, next_beat) - time.monotonic()))
@@ -190,6 +204,10 @@ class Agent:
         """Find new ranks. If that fails, the next search may succeed, and requests are answered with the reason."""
         with suppress(UnhangError, OSError):
             self.node.find(deadline, quick=quick)
+
+
+def _stands(progress: RankProgress) -> bool:
+    return progress.still is None or progress.still >= STILL_SECONDS
 
 
 def _no_such_rank(host: str, pid: int) -> NotFound:

@@ -173,7 +173,7 @@ class Watcher:
             if incident.is_live:
                 self.alarms += 1
                 _log.warning("incident %s of %s: %s", incident.id, quoted(incident.job), incident.headline)
-                self.detector.opened(key, incident.id, self._clock())
+                self.detector.opened(key, incident.id, self._clock(), job_ended=incident.job_ended)
 
     async def _write(self, over: tuple[Over, ...], learnt: dict[JobKey, float]) -> None:
         for each in over:

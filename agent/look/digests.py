@@ -1,8 +1,8 @@
 """What an agent sends to collectors unasked: its ranks' progress in short, made of what its beats have read already.
 
 It is made anew after each beat. Who waits for it is woken where a state has changed: a rank has come, has ended, has
-stood still for a while, or goes on again. Texts and numbers come from the ranks' memory, which they may fill as they
-like: what does not fit the digest's bounds is left out.
+stood still for a while, or goes on again, or a sign of the node has come or gone. Texts and numbers come from the
+ranks' memory, which they may fill as they like: what does not fit the digest's bounds is left out.
 """
 
 import threading
@@ -12,6 +12,7 @@ from heapq import nlargest
 
 from pydantic import ValidationError
 
+from agent.look.node_signs import NodeSigns
 from agent.look.progress_watch import RankProgress, Watch
 from shared.wire.registration import (
     MOST_EXITED,
@@ -36,8 +37,9 @@ _Job = tuple[str, str | None]
 class Digests:
     """The newest digest of a node. Safe from many threads."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, signs: NodeSigns | None = None) -> None:
         self._watch = watch
+        self._signs = signs
         self._changed = threading.Condition()
         self._digest = NodeDigest()
         self._states: object = None
@@ -45,7 +47,10 @@ class Digests:
 
     def renew(self) -> None:
         """Make it anew; wake those who wait, if a state has changed."""
-        digest = digest_of(*self._watch.progress())
+        spinning = frozenset[int]() if self._signs is None else self._signs.spinning
+        digest = digest_of(*self._watch.progress(), spinning=spinning)
+        if self._signs is not None:
+            digest = digest.model_copy(update={"signs": self._signs.signs()})
         states = _states_of(digest)
         with self._changed:
             self._digest = digest
@@ -72,8 +77,13 @@ class Digests:
             self._changed.notify_all()
 
 
-def digest_of(living: Iterable[RankProgress], exited: Iterable[Exited]) -> NodeDigest:
-    """Return the digest of these ranks: of each job the newest attempt, of each rank the newest operation."""
+def digest_of(
+    living: Iterable[RankProgress], exited: Iterable[Exited], *, spinning: frozenset[int] = frozenset()
+) -> NodeDigest:
+    """Return the digest of these ranks: of each job the newest attempt, of each rank the newest operation.
+
+    `spinning`: processes whose GPUs only spin.
+    """
     jobs: dict[_Job, list[RankProgress]] = {}
     for progress in living:
         job = progress.identity.job
@@ -84,11 +94,13 @@ def digest_of(living: Iterable[RankProgress], exited: Iterable[Exited]) -> NodeD
         if each.identity is not None and each.identity.job and len(each.identity.job) <= MOST_NAME:
             gone.setdefault((each.identity.job, each.identity.user), []).append(each)
     names = list(dict.fromkeys([*jobs, *gone]))[:MOST_JOBS]
-    told = (_job_digest(name, jobs.get(name, ()), gone.get(name, ())) for name in names)
+    told = (_job_digest(name, jobs.get(name, ()), gone.get(name, ()), spinning) for name in names)
     return NodeDigest(jobs=tuple(each for each in told if each is not None))
 
 
-def _job_digest(name: _Job, living: Sequence[RankProgress], gone: Sequence[Exited]) -> JobDigest | None:
+def _job_digest(
+    name: _Job, living: Sequence[RankProgress], gone: Sequence[Exited], spinning: frozenset[int]
+) -> JobDigest | None:
     attempts = [each.identity.attempt for each in living]
     attempt = max(attempts or [each.identity.attempt for each in gone if each.identity is not None])
     now = [each for each in living if each.identity.attempt == attempt]
@@ -115,6 +127,8 @@ def _job_digest(name: _Job, living: Sequence[RankProgress], gone: Sequence[Exite
             sequence=tuple(_sequence(each) for each in now),
             groups=tuple(table),
             exited=tuple(_exited(each) for each in gone if _is_told(each, attempt))[:MOST_EXITED],
+            spinning=tuple(each.identity.rank for each in now if each.identity.pid in spinning),
+            timed_out=tuple(each.identity.rank for each in now if each.timed_out),
         )
     except ValidationError:
         return None  # a job that is named or numbered as no job is
@@ -150,9 +164,11 @@ def _states_of(digest: NodeDigest) -> object:
             job.attempt,
             tuple(zip(job.ranks, map(_is_still, job.still), map(_is_still, job.idle), strict=True)),
             tuple(gone.rank for gone in job.exited),
+            job.spinning,
+            job.timed_out,
         )
         for job in digest.jobs
-    )
+    ) + tuple((sign.kind, sign.name) for sign in digest.signs)
 
 
 def _is_still(seconds: float | None) -> bool | None:

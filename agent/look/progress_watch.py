@@ -18,7 +18,7 @@ from agent.look.mark_ring import MarkRing
 from agent.proc.exit_status import HeldProcess, read_status
 from agent.proc.oom_counts import OomCount, count_at, oom_counts
 from agent.proc.procfs import ProcFs
-from agent.sources.log_growth import own_log_fds, total_bytes
+from agent.sources.log_growth import own_log_fds, tells_timeout, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
 from agent.sources.recorder.memory.marks import GroupMark
@@ -31,6 +31,9 @@ _MOST_GONE = 4096
 _WAITS_SECONDS, _WAITS_PAUSES = 60.0, 10.0
 """How long nothing new must have been issued, and how many times the longest pause that was seen, until a rank with an
 operation pending is taken to do nothing but wait: as long as a rank at work is given by the judge (BUSY_SECONDS)."""
+
+_STANDS_SECONDS = 5.0
+"""How long a rank must have stood still until what it writes is read for a watchdog's line."""
 
 Key = tuple[int, int]
 
@@ -53,6 +56,8 @@ class _Watched:
     marks: MarkRing = field(default_factory=MarkRing)
     gone_by: float | None = None
     """When its memory was first found to be gone."""
+    timed_out: float | None = None
+    """When a line of a watchdog was first found in its log, since it last went on."""
 
     def only_waits(self, now: float) -> bool:
         """Has it an operation pending, and has it issued nothing for longer than it may be at work beside that?"""
@@ -70,6 +75,8 @@ class RankProgress:
     idle: float | None
     newest: GroupMark | None
     may_be_pending: bool
+    timed_out: bool = False
+    """Has it written a watchdog's line while it stood still?"""
 
 
 @dataclass(frozen=True)
@@ -114,8 +121,10 @@ class Watch:
                 beat = take_beat(self._procfs, pid, children=watched.rank.children, log_bytes=written)
             except (Gone, NotPermitted):
                 continue
+            told = self._may_tell_timeout(watched, beat) and tells_timeout(self._procfs, pid, watched.logs)
             with self._lock:
                 self._note(watched, beat)
+                watched.timed_out = self._clock() if told else watched.timed_out
 
     def take_marks(self, rank: Rank, marks: tuple[GroupMark, ...]) -> None:
         """Note how far a rank is; if it has gone on, it has moved."""
@@ -126,7 +135,7 @@ class Watch:
             now = self._clock()
             watched.gone_by = None
             if watched.marks.note(now, marks):
-                watched.still_since = now
+                watched.still_since, watched.timed_out = now, None
 
     def take_gone(self, rank: Rank) -> None:
         """Note that a rank has no memory any more: it has ended by now."""
@@ -178,6 +187,13 @@ class Watch:
     def ranks(self) -> tuple[Rank, ...]:
         """The ranks known to live."""
         return tuple(watched.rank for watched in self._copy())
+
+    def _may_tell_timeout(self, watched: _Watched, beat: Beat) -> bool:
+        """Has a rank that stands still written something? Then it is worth reading."""
+        still = watched.marks.still_since
+        stands = still is not None and self._clock() - still >= _STANDS_SECONDS
+        grew = watched.last is not None and (beat.log_bytes or 0) > (watched.last.log_bytes or 0)
+        return stands and grew and watched.timed_out is None
 
     def _copy(self) -> tuple[_Watched, ...]:
         with self._lock:
@@ -234,7 +250,8 @@ class Watch:
 def _progress_of(watched: _Watched, now: float) -> RankProgress:
     marks = watched.marks
     still, idle = (None if at is None else max(0.0, now - at) for at in (marks.still_since, watched.still_since))
-    return RankProgress(watched.rank.identity, still, idle, marks.newest, marks.may_be_pending)
+    timed_out = watched.timed_out is not None
+    return RankProgress(watched.rank.identity, still, idle, marks.newest, marks.may_be_pending, timed_out)
 
 
 def _was_oom_killed(counts: tuple[OomCount, ...], exited: Exited) -> bool | None:

@@ -16,7 +16,7 @@ from agent.errors import Unavailable
 from agent.tools.nvml_child import NOT_FOUND
 from agent.tools.run_bounded import run_bounded
 from shared.missing import Reason
-from shared.wire.gpus import Gpus
+from shared.wire.devices import Gpus
 
 _CHILD = Path(__file__).parents[1] / "tools" / "nvml_child.py"
 _DRIVERS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))

@@ -23,6 +23,9 @@ _SLOWED_BY = {
     0x80: "power brake",
 }
 """nvmlClocksEventReason…: those that healthy GPUs do not have for long. A power cap under load is normal."""
+_NVLINK_COUNTERS = (138, 139)
+"""NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX, in KiB"""
+_ALL_LINKS = 0xFFFF_FFFF
 _SM_CLOCK, _CORE_TEMPERATURE, _UNCORRECTED, _VOLATILE = 1, 0, 1, 0
 
 
@@ -41,12 +44,12 @@ class _Device:
             if error.value in _LOST_ERRORS:
                 self.fault = _text(str(error))
             return None
-        except (AttributeError, UnicodeDecodeError):  # an older package, or a name that is no text
+        except (AttributeError, UnicodeDecodeError, TypeError):  # an older package, or a name that is no text
             return None
 
 
 def report(nvml: Any) -> dict[str, Any]:
-    """Return what the library says of all GPUs, in the form of shared/wire/gpus.py."""
+    """Return what the library says of all GPUs, in the form of shared/wire/devices.py."""
     count = min(nvml.nvmlDeviceGetCount(), _MOST_GPUS)
     return {"driver": _text(nvml.nvmlSystemGetDriverVersion()), "gpus": [_gpu(nvml, index) for index in range(count)]}
 
@@ -78,6 +81,7 @@ def _gpu(nvml: Any, index: int) -> dict[str, Any]:
         "rows_pending": None if rows is None else bool(rows[2]),
         "rows_failed": None if rows is None else bool(rows[3]),
         "processes": _processes(device),
+        "nvlink_bytes": _nvlink_bytes(device),
         **_links(device, getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)),
     }
     return {**told, "fault": device.fault}
@@ -108,6 +112,14 @@ def _links(device: _Device, most: int) -> dict[str, int | None]:
         states.append(bool(state))
     up = sum(states)
     return {"nvlinks_up": up, "nvlinks_down": len(states) - up} if states else {}
+
+
+def _nvlink_bytes(device: _Device) -> int | None:
+    """Return what all links have carried; drivers from 450 tell it for all of them at once."""
+    found = device.ask("nvmlDeviceGetFieldValues", [(counter, _ALL_LINKS) for counter in _NVLINK_COUNTERS])
+    if found is None or len(found) != len(_NVLINK_COUNTERS) or any(each.nvmlReturn for each in found):
+        return None
+    return sum(int(each.value.ullVal) for each in found) * 1024
 
 
 def _processes(device: _Device) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from agent.sources.gpu import read_gpus
 from shared.missing import Missing
 from shared.redaction.redact import redact
 from shared.value import Value
-from shared.wire.gpus import Gpus
+from shared.wire.devices import Gpus
 from shared.wire.setup import Setup, Versions
 
 _INFINIBAND = Path("/sys/class/infiniband")

@@ -45,7 +45,7 @@ class _Here:
         if time.monotonic() >= self._next_search or self._agent.node.watch.some_have_gone:
             self._agent.ranks()
             self._next_search = time.monotonic() + _SEARCH_SECONDS
-        self._agent.node.beat(Deadline(_BEAT_SECONDS))
+        self._agent.beat(Deadline(_BEAT_SECONDS))
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
         due = self._detector.check(time.monotonic())
@@ -67,7 +67,8 @@ class _Here:
         alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())
         if alarm is not None:
             event = self._opened(alarm)
-            self._detector.opened(ask.key, event.incident.id, time.monotonic())
+            incident = event.incident
+            self._detector.opened(ask.key, incident.id, time.monotonic(), job_ended=incident.job_ended)
             yield event
 
     def _opened(self, alarm: Alarm) -> IncidentEvent:

@@ -1,4 +1,4 @@
-"""What the kernel log and the GPUs of each node tell of one job: of its time there, without what healthy nodes print.
+"""What kernel log, GPUs and ports of each node tell of one job: of its time there, without what healthy nodes print.
 
 1. Of each node the newest look counts; older ones hold nothing that it lacks.
 2. What the kernel told before the job's first process began there belongs to somebody else, and so does what tells no
@@ -15,7 +15,7 @@ from collector.align.roster import RankView, Roster
 from collector.align.thresholds import KERNEL_CLOCK_SECONDS, LEAST_NODES
 from collector.align.xids import Blame, blame_of
 from shared.plural import counted
-from shared.wire.gpus import Gpu, Gpus
+from shared.wire.devices import Gpu, Gpus, Port, Ports
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import NodeSnapshot
 
@@ -27,11 +27,12 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node: what its kernel told during the job, and its GPUs."""
+    """One node: what its kernel told during the job, its GPUs and its network ports."""
 
     host: str
     events: tuple[KernelEvent, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    ports: tuple[Port, ...] = ()
 
     def gpus_of(self, pids: Iterable[int]) -> tuple[Gpu, ...]:
         """Return the GPUs that some processes compute on."""
@@ -43,6 +44,7 @@ def node_facts(snapshots: Sequence[NodeSnapshot], roster: Roster) -> dict[str, N
     """Return what is known of each node that tells anything, by host."""
     events: dict[str, tuple[KernelEvent, ...]] = {}
     gpus: dict[str, tuple[Gpu, ...]] = {}
+    ports: dict[str, tuple[Port, ...]] = {}
     begun = _begun(roster)
     for snapshot in sorted(snapshots, key=lambda each: (each.taken_at_ns or 0, repr(each.host))):  # 1
         host = snapshot.host
@@ -53,9 +55,11 @@ def node_facts(snapshots: Sequence[NodeSnapshot], roster: Roster) -> dict[str, N
             events[host] = tuple(e for e in told if _may_be_of_job(e, begun[host]))  # 2
         if isinstance(snapshot.gpus, Gpus):
             gpus[host] = snapshot.gpus.gpus
+        if isinstance(snapshot.ports, Ports):
+            ports[host] = snapshot.ports.ports
     events = _without_noise(_without_strangers(events, roster))  # 2, 3
-    hosts = sorted(events.keys() | gpus.keys())
-    return {host: NodeFacts(host, events.get(host, ()), gpus.get(host, ())) for host in hosts}
+    hosts = sorted(events.keys() | gpus.keys() | ports.keys())
+    return {host: NodeFacts(host, events.get(host, ()), gpus.get(host, ()), ports.get(host, ())) for host in hosts}
 
 
 def _last_told(event: KernelEvent) -> float | None:

@@ -50,6 +50,15 @@ BUSY_GAPS = 10.0
 BUSY_SECONDS = 60.0
 """As `FROZEN_SECONDS`, there: a checkpoint or a compilation takes as long in a healthy job."""
 
+# A job of which no rank is left.
+
+ENDED_WAITING_SECONDS = 30.0
+"""Ranks that had waited in one operation for so long when they ended with an error had hung: most timeouts are longer,
+and what an exception on one rank does to the others takes less."""
+LINGERS_SECONDS = 2.0
+"""A rank that is killed so long after others were asked to end did not heed that: agents see who is gone twice a
+second at best."""
+
 # Stragglers in flight records.
 
 STRAGGLER_SHARE = 0.15
@@ -88,6 +97,19 @@ NEARLY_ALL = 0.9
 """Share of the other ranks that have what this one lacks: one or two may be about to get it."""
 FULL_TABLE = 0.95
 """Share of the limit of descriptors: the rest goes for one import or one connection to each peer."""
+
+# GPUs and network ports of those who are stuck together.
+
+IDLE_GPU_PERCENT = 5
+"""Utilization of a GPU with nothing to do: its driver samples others, such as a desktop's or a monitor's, too."""
+USED_GPU_PERCENT = 95
+"""… and of one that a kernel keeps busy all the time."""
+MOVING_BYTES_PER_SECOND = 1 << 20
+"""What an RDMA port carries while collectives move: keep-alives and a subnet manager's packets are far less."""
+LEAST_PORT_ERRORS = 10
+"""By which error counters of a port's own link must have grown: a few symbol errors an hour are normal."""
+LIKE_OTHERS_SHARE = 0.1
+"""… and of which other nodes' ports of that name may have had so much at most."""
 
 # Clocks.
 

@@ -11,7 +11,7 @@ from collector.align.processes import MOST_RANKS
 from shared.answer.checks import Check, CheckId, Severity
 from shared.plural import either
 from shared.rank_sets import fold, ranks_in_words
-from shared.wire.gpus import Gpu, Gpus
+from shared.wire.devices import Gpu, Gpus
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Fds, Identity, NodeSnapshot, RankSnapshot
 from shared.wire.trace import Trace

@@ -77,7 +77,7 @@ class Detector:
             if key in self._jobs:
                 self._jobs[key].drop(host)
         for key, each in told.items():
-            self._watch(key, now).take(host, each, now)
+            self._watch(key, now).take(host, each, now, digest.signs)
         self._of_host[host] = frozenset(told)
 
     def check(self, now: float) -> Due:
@@ -117,10 +117,10 @@ class Detector:
         if key in self._jobs:
             self._jobs[key].pauses.know(usual)
 
-    def opened(self, key: JobKey, id: str, now: float) -> None:
+    def opened(self, key: JobKey, id: str, now: float, *, job_ended: bool = False) -> None:
         """The store has an incident open for this job."""
         if key in self._jobs:
-            self._jobs[key].opened(id, now)
+            self._jobs[key].opened(id, now, job_ended=job_ended)
 
     def incidents(self) -> dict[str, JobKey]:
         """Return the open incidents by id, with their jobs."""
@@ -141,7 +141,7 @@ class Detector:
             if key not in self._jobs:
                 self._orphans[key] = _Orphan(incident, now)
             elif self._jobs[key].incident is None:
-                self._jobs[key].opened(incident.id, now)
+                self._jobs[key].opened(incident.id, now, job_ended=incident.job_ended)
 
     def watch_of(self, key: JobKey) -> JobWatch | None:
         """Return one job."""
@@ -173,7 +173,7 @@ class Detector:
             watch = self._jobs[key] = JobWatch(*key, now, usual_pause=self.usual_pauses.get(key))
             orphan = self._orphans.pop(key, None)
             if orphan is not None:
-                watch.opened(orphan.incident.id, now)
+                watch.opened(orphan.incident.id, now, job_ended=orphan.incident.job_ended)
         return watch
 
 

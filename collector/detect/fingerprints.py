@@ -11,6 +11,11 @@ def fault_of(diagnosis: Diagnosis) -> Finding | None:
     return diagnosis.findings[0] if diagnosis.verdict is Verdict.HUNG and diagnosis.findings else None
 
 
+def death_of(diagnosis: Diagnosis) -> Finding | None:
+    """Return how a job died that has ended; None: it lives, or ended as jobs do."""
+    return diagnosis.findings[0] if diagnosis.state == "finished" and diagnosis.findings else None
+
+
 def fingerprint_of(finding: Finding, job: str, user: str | None) -> Fingerprint:
     """Return the fingerprint of a finding about that user's job."""
     return Fingerprint(

@@ -4,12 +4,12 @@ A rank that went on when its agent last told of it goes on until the agent says 
 node whose agent has fallen silent nothing is known any more: that is no sign of standing still, nor of going on.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from collector.detect.limits import SILENT_SECONDS
-from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest
+from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
+from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, Sign
 
 MOST_RANKS_WATCHED = 131_072
 """Of one job. Nodes could make more up."""
@@ -41,6 +41,22 @@ class ExitedView:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class NodeSign:
+    """Something that happened to a node of the job."""
+
+    host: str
+    kind: str
+    name: str
+    since: float
+
+    @property
+    def words(self) -> str:
+        """It in a few words."""
+        about = f" of {self.name}" if self.name else ""
+        return f"{self.host} reports {self.kind.replace('_', ' ')}{about}"
+
+
 class JobView:
     """The newest attempt of one job. Nothing here waits or reads a clock."""
 
@@ -51,24 +67,33 @@ class JobView:
         self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
         self._of_host: dict[str, tuple[int, ...]] = {}
+        self.timed_out: frozenset[int] = frozenset()
+        """Ranks that have logged a timeout while they stood still."""
+        self.spins_since: dict[int, float] = {}
+        """By rank, since when its GPU is known to spin."""
+        self._signs: dict[str, tuple[NodeSign, ...]] = {}
         self.heard = 0.0
         self.highest = -1
         """The highest number that any rank has issued."""
 
-    def take(self, host: str, digest: JobDigest, now: float) -> float | None:
+    def take(self, host: str, digest: JobDigest, now: float, signs: Sequence[Sign] = ()) -> float | None:
         """Take in what one node tells. Returns how long all ranks had stood still, where they go on now."""
         if digest.attempt < self.attempt:
             return None  # what is left over from before a restart
         if digest.attempt > self.attempt:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
-            self._of_host = {}
+            self._of_host, self._signs, self.spins_since, self.timed_out = {}, {}, {}, frozenset()
         moving = self._moving_again(digest)
         stood_since = self.stood_since(now) if moving else None
         self.heard = now
         self.world_size = digest.world_size if digest.world_size is not None else self.world_size
         self.timeout_seconds = digest.timeout_seconds or self.timeout_seconds
+        spun = {rank: self.spins_since.get(rank, now) for rank in digest.spinning}
         self.drop(host)
         self._take_living(host, digest, now)
+        self.spins_since |= {rank: since for rank, since in spun.items() if rank in self.ranks}
+        self.timed_out |= frozenset(digest.timed_out) & self.ranks.keys()
+        self._signs[host] = tuple(NodeSign(host, sign.kind, sign.name, now - sign.age) for sign in signs)
         for each in digest.exited:
             told = self.exited.get(each.rank)
             if each.rank not in self.ranks and len(self.exited) < MOST_RANKS_WATCHED:
@@ -80,6 +105,9 @@ class JobView:
         for rank in self._of_host.pop(host, ()):
             if rank in self.ranks and self.ranks[rank].host == host:
                 del self.ranks[rank]
+                self.spins_since.pop(rank, None)
+                self.timed_out -= {rank}
+        self._signs.pop(host, None)
 
     def _moving_again(self, digest: JobDigest) -> list[int]:
         """Return the ranks that stood still, and go on."""
@@ -153,6 +181,22 @@ class JobView:
             if 0 <= view.sequence < ahead:
                 return sum(v.group == view.group and v.sequence == ahead for _, v in still), rank
         return None
+
+    def sign(self, now: float) -> NodeSign | None:
+        """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""
+        if not any(view.is_still for view in self.known(now)):
+            return None
+        lately = (sign for signs in self._signs.values() for sign in signs if now - sign.since <= SIGN_SECONDS)
+        return min(lately, key=lambda sign: (sign.since, sign.host, sign.name), default=None)
+
+    def spinning_since(self, now: float) -> float | None:
+        """Return since when the GPUs of most ranks spin, where no rank is known to go on; None: they do not."""
+        known = [(rank, view) for rank, view in self.ranks.items() if now - view.heard <= SILENT_SECONDS]
+        if any(view.still_since is not None and not view.is_still for _, view in known):
+            return None
+        times = sorted(self.spins_since[rank] for rank, _ in known if rank in self.spins_since)
+        most = len(known) // 2
+        return times[most] if len(times) > most else None
 
     def gone_on(self, ranks: Iterable[int], since: float) -> tuple[int, int]:
         """Return how many of these ranks have gone on since a time, and how many of them still live."""

@@ -4,43 +4,40 @@
 2. A job that is found well, or of which nothing can be told, is asked about again when it has stood twice as long.
 3. A job that is found hung is suspected. Found hung again with the same fingerprint, and not having gone on in between,
    it is an alarm; unless what its culprit is at work on may take longer in a healthy job (`phases.py`).
-4. It is over when the ranks that stood still go on, or the job ends or is restarted.
+4. A job that has died as a whole is an alarm at once, for nothing about it changes any more. What it was found hung
+   with before that is what the alarm names.
+5. It is over when the ranks that stood still go on, or the job ends or is restarted. The incident of a dead job is over
+   when that job runs again, or after an hour.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from collector.detect.fingerprints import fault_of, fingerprint_of, incident_of
+from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of
 from collector.detect.job_view import JobView
 from collector.detect.limits import (
     AGAIN_SECONDS,
-    BEHIND_PAUSES,
-    BEHIND_SECONDS,
     CONFIRM_SECONDS,
     ENDED_SECONDS,
-    EXITED_SECONDS,
     FLAP_SECONDS,
     FORGOTTEN_SECONDS,
     HUNG_AGAIN_SECONDS,
     IDLE_AGAIN_SECONDS,
-    IDLE_SECONDS,
     LEAST_BETWEEN_SECONDS,
     LEAST_STILL_SECONDS,
-    LOST_SECONDS,
     MOST_AGAIN_SECONDS,
     MOST_TIMEOUT_SHARE,
-    PARTLY_STILL,
     SUSPICION_SECONDS,
     TIMEOUT_SHARE,
-    TIMEOUT_SPARE_SECONDS,
     UNTOLD_SECONDS,
-    USUAL_PAUSES,
 )
 from collector.detect.phases import Phase, held_for, phase_of
+from collector.detect.triggers import exited, reason_to_look
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
 from shared.answer.words import Verdict
-from shared.wire.registration import JobDigest
+from shared.wire.registration import JobDigest, Sign
 
 
 @dataclass(frozen=True)
@@ -50,11 +47,13 @@ class Suspected:
     key: str
     diagnosis: str
     at: float
+    held: float = 0.0
+    """For how many more seconds what it was at work on would have excused it."""
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """The job was found hung twice with the same fingerprint."""
+    """The job was found hung twice with the same fingerprint, or dead."""
 
     incident: Incident
     diagnoses: tuple[str, ...]
@@ -68,6 +67,8 @@ class OpenIncident:
     stood: tuple[int, ...]
     """The ranks that stood still when it was opened."""
     at: float
+    job_ended: bool = False
+    """Had the job ended by then?"""
 
 
 class JobWatch:
@@ -94,12 +95,14 @@ class JobWatch:
 
     # Step 1.
 
-    def take(self, host: str, digest: JobDigest, now: float) -> None:
+    def take(self, host: str, digest: JobDigest, now: float, signs: Sequence[Sign] = ()) -> None:
         """Take in what one node tells."""
         before = self.view.attempt
-        pause = self.view.take(host, digest, now)
+        pause = self.view.take(host, digest, now, signs)
         if self.view.ranks:
             self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since, self._next_ask = now, 0.0
         if self.view.attempt != before:
             self._begin_again()
         if pause is not None:
@@ -127,53 +130,11 @@ class JobWatch:
 
     def _trigger(self, now: float) -> str:
         if self.incident is not None:
-            return "an incident is open" if now - self._asked_at >= HUNG_AGAIN_SECONDS else ""
-        return self._exited(now) or self._still(now) or self._partly(now) or self._idle(now)
+            died = "" if self.view.ranks or self.incident.job_ended else exited(self.view, now)
+            return died or ("an incident is open" if now - self._asked_at >= HUNG_AGAIN_SECONDS else "")
+        return reason_to_look(self.view, self.pauses, now)
 
-    def _exited(self, now: float) -> str:
-        bad = [
-            rank
-            for rank, view in self.view.exited.items()
-            if view.rank.abnormally and now - view.since >= EXITED_SECONDS
-        ]
-        if bad and self.view.ranks:
-            return f"rank {min(bad)} has ended while others live"
-        if bad and now - self.view.exited[bad[0]].since <= LOST_SECONDS:
-            return f"rank {min(bad)} has ended badly, and the job with it"
-        stood = self.view.stood_since(now)
-        if self.view.exited and stood is not None and now - stood >= LEAST_STILL_SECONDS:
-            return f"rank {min(self.view.exited)} has ended and the others have stood still for {now - stood:.0f} s"
-        return ""
-
-    def _still(self, now: float) -> str:
-        since = self.view.stood_since(now)
-        if since is None:
-            return ""
-        still = now - since
-        behind = self.view.behind(now)
-        if behind is not None and still >= max(BEHIND_SECONDS, BEHIND_PAUSES * (self.pauses.usual or 0.0)):
-            waiting, rank = behind
-            return f"{waiting} ranks wait in an operation that rank {rank} has not issued, for {still:.0f} s"
-        if still >= self.pauses.allowance:
-            return f"no rank has gone on for {still:.0f} s"
-        timeout = self.view.timeout_seconds
-        if timeout is not None and still >= min(TIMEOUT_SHARE * timeout, max(1.0, timeout - TIMEOUT_SPARE_SECONDS)):
-            return f"no rank has gone on for {still:.0f} s, and operations time out after {timeout:.0f} s"
-        return ""
-
-    def _partly(self, now: float) -> str:
-        since = self.view.partly_stood_since(now)
-        if since is None or now - since < PARTLY_STILL * max(self.pauses.allowance, IDLE_SECONDS):
-            return ""
-        return f"some ranks have not gone on for {now - since:.0f} s, while others do"
-
-    def _idle(self, now: float) -> str:
-        since = self.view.idle_since(now)
-        if since is None or now - since < max(IDLE_SECONDS, USUAL_PAUSES * (self.pauses.usual or 0.0)):
-            return ""
-        return f"no rank has done anything for {now - since:.0f} s"
-
-    # Steps 2 and 3.
+    # Steps 2 to 4.
 
     def answered(self, diagnosis: Diagnosis | None, now: float) -> Alarm | None:
         """Take in the diagnosis that was asked for; None: there is none. Returns the alarm, if it is one."""
@@ -181,8 +142,10 @@ class JobWatch:
         if diagnosis is None:
             self._next_ask = now + AGAIN_SECONDS
             return None
-        self.last, self.phase = diagnosis, phase_of(diagnosis)
+        before, self.last, self.phase = self.last, diagnosis, phase_of(diagnosis)
         fault = fault_of(diagnosis)
+        if diagnosis.state == "finished":
+            return self._found_ended(diagnosis, before, now)
         if fault is None:
             self._found_well(diagnosis, now)
             return None
@@ -208,10 +171,11 @@ class JobWatch:
         key = fingerprint_of(fault, self.job, self.user).key
         earlier = self.suspected
         is_same = earlier is not None and earlier.key == key and now - earlier.at <= SUSPICION_SECONDS
-        if earlier is None or not is_same:
-            self.suspected = Suspected(key, diagnosis.id, now)
         still = self._still_for(now) or fault.lasted_seconds or 0.0
         held = self._held(diagnosis, fault) - still
+        first = now if earlier is None or not is_same else earlier.at
+        id = diagnosis.id if earlier is None or not is_same else earlier.diagnosis
+        self.suspected = Suspected(key, id, first, max(0.0, held))
         if earlier is None or not is_same or held > 0:
             self._next_ask = now + min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
             self._set_state(now)
@@ -221,6 +185,29 @@ class JobWatch:
         return Alarm(
             incident_of(diagnosis, fault, fingerprint_of(fault, self.job, self.user), trigger=self.reason), ids
         )
+
+    def _found_ended(self, diagnosis: Diagnosis, before: Diagnosis | None, now: float) -> Alarm | None:
+        """Step 4. Only one that died of an error is told: whoever ends a job that hangs knows of it."""
+        earlier, self.suspected = self.suspected, None
+        self._next_ask = now + AGAIN_SECONDS
+        self._gone_since = now  # what this look adds to an open incident is to be there before that is over
+        self._set_state(now)
+        death = death_of(diagnosis)
+        hung = None if before is None else fault_of(before)
+        told = (diagnosis, death)
+        is_hung = self.incident is not None or (earlier is not None and earlier.held <= 0)
+        if before is not None and hung is not None and is_hung:
+            told = (before, hung) if death is not None or self._failed() else told
+        shown, fault = told
+        if fault is None:
+            return None
+        ids = (*(() if earlier is None else (earlier.diagnosis,)), shown.id, diagnosis.id)
+        incident = incident_of(shown, fault, fingerprint_of(fault, self.job, self.user), trigger=self.reason)
+        return Alarm(incident.model_copy(update={"job_ended": True}), tuple(dict.fromkeys(filter(None, ids))))
+
+    def _failed(self) -> bool:
+        """Did a rank end with an error of its own, rather than by a signal?"""
+        return any(gone.rank.exit_code for gone in self.view.exited.values())
 
     def _held(self, diagnosis: Diagnosis, fault: Finding) -> float:
         timeout = self.view.timeout_seconds
@@ -238,12 +225,12 @@ class JobWatch:
         since = next((at for at in times if at is not None), now)
         return now - since
 
-    # Step 4.
+    # Step 5.
 
-    def opened(self, id: str, now: float) -> None:
+    def opened(self, id: str, now: float, *, job_ended: bool = False) -> None:
         """The store has opened an incident for it, or one was open when this collector began."""
         stood = tuple(rank for rank, view in self.view.ranks.items() if view.is_still or view.is_idle)
-        self.incident, self._going_since = OpenIncident(id, stood or tuple(self.view.ranks), now), None
+        self.incident, self._going_since = OpenIncident(id, stood or tuple(self.view.ranks), now, job_ended), None
         self.suspected, self._asked_at = None, now
         self._set_state(now)
 
@@ -260,8 +247,10 @@ class JobWatch:
         """Return why its open incident is over; empty: it is not, or there is none."""
         if self.incident is None:
             return ""
+        if self.incident.job_ended:
+            return self._over_though_ended(self.incident, now)
         if self._has_ended(now):
-            return "the job has ended"
+            return "" if self._asking else "the job has ended"
         moved, living = self.view.gone_on(self.incident.stood, self.incident.at)
         if 2 * moved <= living or self.view.stood_since(now) is not None:
             self._going_since = None
@@ -269,11 +258,16 @@ class JobWatch:
         self._going_since = now if self._going_since is None else self._going_since
         return "the job goes on" if now - self._going_since >= FLAP_SECONDS else ""
 
+    def _over_though_ended(self, incident: OpenIncident, now: float) -> str:
+        if self.view.ranks:
+            return "the job runs again"
+        return "the job has ended" if now - incident.at > FORGOTTEN_SECONDS else ""
+
     def _begin_again(self) -> None:
         """The launcher has restarted the job: what was suspected is gone with the old ranks."""
         self.suspected, self.last, self.phase, self._next_ask = None, None, None, 0.0
         if self.incident is not None:
-            self.incident = OpenIncident(self.incident.id, tuple(self.view.ranks), self.incident.at)
+            self.incident = replace(self.incident, stood=tuple(self.view.ranks))
 
     def _go_on(self, pause: float) -> None:
         """All ranks had stood still for so long, and go on: by itself, if nobody was told."""
@@ -308,7 +302,7 @@ class JobWatch:
                 self.reason = ""
 
     def _state(self, now: float) -> JobState:
-        if self.incident is not None:
+        if self.incident is not None and not self.incident.job_ended:
             return JobState.HUNG
         if self._has_ended(now):
             return JobState.ENDED

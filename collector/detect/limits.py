@@ -18,6 +18,10 @@ PARTLY_STILL = 2.0
 """Where some ranks stand and others go on: this many times as long. Helpers of a job may have little to do."""
 IDLE_SECONDS = 60.0
 """Ranks whose marks cannot be read, and that do nothing at all: longer, for that is the weaker sign."""
+SIGN_SECONDS = 300.0
+"""How long an Xid, an OOM kill or a link that is down makes the collector look as soon as any rank stands still."""
+SPINS_SECONDS = 30.0
+"""How long most GPUs of a job must have spun: the driver averages over a second, and is asked twice a minute then."""
 TIMEOUT_SHARE = 0.75
 TIMEOUT_SPARE_SECONDS = 15.0
 """When to look before a job's own timeout strikes and takes the evidence: whichever is sooner."""

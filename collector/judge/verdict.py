@@ -18,7 +18,7 @@ the modules that take them:
 
 What goes before what, where steps 2 to 9 say different things; the code carries these letters:
 
-A. Nothing of the job is seen: there is nothing to judge.
+A. Nothing of the job is seen: there is nothing to judge, but how its ranks ended (`ended_job`).
 B. Something moved: it is not hung. At most one rank makes the others wait.
 C. Records, as far as they blame a rank that somebody looked for; else the counts of RAS. Log lines that name the same
    ranks are added to them and change nobody: what is seen now goes before what was written.
@@ -58,6 +58,7 @@ from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks, may_be_slow
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import tempered, unproven
+from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import under_way, with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
@@ -69,7 +70,6 @@ from collector.judge.records.wait_edges import find_edges
 from collector.judge.report.findings import cause_of, finding_of, sampled_finding, straggler_finding
 from collector.judge.report.sentences import (
     Interpretation,
-    ended_in_words,
     headline_of,
     settled_in_words,
     steps_to_know_more,
@@ -182,7 +182,7 @@ def _nobody_left(observations: Observations) -> Interpretation:
         and observations.roster.ranks
         and all(v.presence is Presence.EXITED for v in observations.roster.gone())
     ):
-        return Interpretation(Verdict.NOT_HUNG, ended_in_words(observations.roster), state="finished")
+        return ended_job(observations)
     if observations.roster.lost_by_ras:
         lost = ", ".join(observations.roster.lost_by_ras)
         return Interpretation(

@@ -211,6 +211,14 @@ class GpuEvidence(_Evidence):
     device: str | None = Field(default=None, description="PCI address.")
 
 
+class PortEvidence(_Evidence):
+    """What the kernel reports about one network port."""
+
+    kind: Literal["port"] = "port"
+    host: str | None = None
+    port: str = Field(description="`mlx5_0/1`, or an interface's name.")
+
+
 class PodEvidence(_Evidence):
     """What Kubernetes reports about one pod of the job."""
 
@@ -236,6 +244,7 @@ Evidence = Annotated[
     | LagEvidence
     | KernelEvidence
     | GpuEvidence
+    | PortEvidence
     | PodEvidence,
     Field(discriminator="kind"),
 ]
@@ -327,7 +336,9 @@ class Diagnosis(Contract):
     took_seconds: float = 0.0
     verdict: Verdict
     state: Literal["running", "idle", "finished"] | None = Field(
-        default=None, description="Only for `not_hung`: what the job is doing."
+        default=None,
+        description="Only for `not_hung`: what the job is doing. Of a `finished` job that did not end as jobs do there "
+        "is a finding, which tells what each rank did last.",
     )
     headline: str
     findings: tuple[Finding, ...] = ()

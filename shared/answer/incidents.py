@@ -1,7 +1,7 @@
 """Incidents: what the collector found wrong with a job by itself, from the alarm to its end. The words are API.
 
-An incident is opened when a job is found hung twice with the same fingerprint. Whoever is told of it again and again (a
-pager, a chat) knows it by the fingerprint's key.
+An incident is opened when a job is found hung twice with the same fingerprint, or dead as a whole. Whoever is told of
+it again and again (a pager, a chat) knows it by the fingerprint's key.
 """
 
 from enum import StrEnum
@@ -108,6 +108,9 @@ class Incident(Contract):
     acknowledged_at: str | None = None
     resolved_at: str | None = Field(default=None, description="When it was over, or said to be a false alarm.")
     still_since: str | None = Field(default=None, description="Since when no rank that waits in it had gone on.")
+    job_ended: bool = Field(
+        default=False, description="Whether the job had ended by then: it is open until that job runs again."
+    )
     trigger: str = Field(default="", description="What made the collector look, in words.")
     times_seen: int = Field(default=1, description="Diagnoses that showed it.")
     diagnoses: tuple[str, ...] = Field(

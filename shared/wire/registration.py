@@ -21,6 +21,8 @@ MOST_GROUPS = 32
 MOST_NAME = 212
 """Characters of a job's name; a job of a longer one is not told of."""
 MOST_GROUP_NAME = 64
+MOST_SIGNS = 8
+MOST_SIGN_NAME = 32
 STILL_SECONDS = 20.0
 """A rank that has not gone on for so long is still: a change of that is sent at once."""
 
@@ -72,6 +74,12 @@ class JobDigest(Value):
     )
     groups: tuple[Annotated[str, Field(max_length=MOST_GROUP_NAME)], ...] = Field(default=(), max_length=MOST_GROUPS)
     exited: tuple[ExitedRank, ...] = Field(default=(), max_length=MOST_EXITED)
+    spinning: tuple[_Number, ...] = Field(
+        default=(), max_length=MOST_RANKS, description="Ranks whose GPUs are fully used and compute nothing."
+    )
+    timed_out: tuple[_Number, ...] = Field(
+        default=(), max_length=MOST_RANKS, description="Ranks whose logs have just got a line of a watchdog."
+    )
 
     def check(self) -> None:
         """Raise InvalidInput where the columns do not fit each other."""
@@ -82,10 +90,19 @@ class JobDigest(Value):
             raise InvalidInput("the group of a rank is not in the digest's table")
 
 
+class Sign(Value):
+    """Something that happened to the node and may hang a job: it makes the collector look sooner, and no more."""
+
+    kind: str = Field(pattern=r"^[a-z_]{1,32}$", description="A kernel event's kind as `xid`, or `port_down`.")
+    name: str = Field(default="", max_length=MOST_SIGN_NAME, description="The device or port that it is about.")
+    age: _Seconds = Field(description="How long ago it was.")
+
+
 class NodeDigest(Value):
     """All jobs of a node."""
 
     jobs: tuple[JobDigest, ...] = Field(default=(), max_length=MOST_JOBS)
+    signs: tuple[Sign, ...] = Field(default=(), max_length=MOST_SIGNS)
 
     def check(self) -> None:
         """Raise InvalidInput where the columns of a job do not fit each other."""

@@ -7,7 +7,7 @@ from pydantic import Field
 from shared import SCHEMA_VERSION, VERSION
 from shared.missing import Missing, Reason
 from shared.value import Value
-from shared.wire.gpus import Gpus
+from shared.wire.devices import Gpus, Ports
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.log_events import Logs
 from shared.wire.ras import RasLook
@@ -297,6 +297,7 @@ class NodeSnapshot(Value):
     missing: tuple[Missing, ...] = Field(default=(), description="What could not be read for the node as a whole.")
     kernel_events: KernelEvents | Missing | None = Field(default=None, description="None: not requested.")
     gpus: Gpus | Missing | None = Field(default=None, description="None: not requested.")
+    ports: Ports | Missing | None = Field(default=None, description="None: not requested, or an older agent.")
     ras: RasLook | None = Field(
         default=None,
         description="What NCCL RAS reports about the jobs here; None: no rank has it, or it was not asked.",

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from shared.value import Value
 from shared.wire.columns import Columns
-from shared.wire.gpus import Gpu, GpuProcess
+from shared.wire.devices import Gpu, GpuProcess
 from shared.wire.kernel_events import KernelEvent
 from shared.wire.log_events import LogEvent, LogFile
 from shared.wire.setup import Listener, Setup

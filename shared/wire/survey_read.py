@@ -9,7 +9,7 @@ from shared.missing import Missing, Reason
 from shared.rank_sets import out_of_steps
 from shared.value import made, unpacked
 from shared.wire.columns import blank, by_owner, fields_of, pick
-from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEvents
 from shared.wire.log_events import LogEvent, LogFile, Logs
 from shared.wire.setup import Setup

@@ -17,7 +17,7 @@ from shared.missing import Missing
 from shared.rank_sets import fold_in_steps, unfold
 from shared.value import Value, packed
 from shared.wire.columns import Columns, blank, columns_of
-from shared.wire.gpus import Gpus
+from shared.wire.devices import Gpus
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.log_events import EventKind, Logs, is_last_word
 from shared.wire.setup import OWN_VARIABLES, Setup

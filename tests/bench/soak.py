@@ -1,4 +1,5 @@
-"""`python -m tests.bench.soak --hours 500`: healthy simulated jobs under the real detector and judge, then hung ones.
+"""`python -m tests.bench.soak --hours 500`: healthy simulated jobs under the real detector and judge, then hung and
+killed ones. Every fourth job is restarted, and what was learnt of it is kept.
 
 Prints each false alarm and each hung job that was not found, and exits with their number, 100 at most.
 """
@@ -6,12 +7,15 @@ Prints each false alarm and each hung job that was not found, and exits with the
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from itertools import count
 
-from tests.build.jobs.soaked import draw_paused, hung, watch
+from collector.detect.detector import Detector
+from tests.build.jobs.soaked import Outcome, Soaked, draw_paused, hung, killed, watch
 from tests.build.simulation.scenario import draw
 
 _LATER_SECONDS = 600.0
+_RESTARTED = 4
 
 
 def soak(hours: float, *, first: int) -> int:
@@ -20,16 +24,37 @@ def soak(hours: float, *, first: int) -> int:
     for seed in count(first):
         if soaked >= hours:
             break
-        job = draw_paused(seed)
-        outcome = watch(job, until=job.seconds + 60.0)
-        soaked += job.seconds / 3600
-        asked += outcome.asked
-        false += len(outcome.alarms)
-        for at, alarm, _ in outcome.alarms:
-            print(f"false alarm: seed {seed} ({job.watched.layout.name}) at {at:.0f} s: {alarm.incident.headline}")
+        for job, outcome in _attempts(seed):
+            soaked += job.seconds / 3600
+            asked += outcome.asked
+            false += len(outcome.alarms)
+            for at, alarm, _ in outcome.alarms:
+                print(f"false alarm: seed {seed} ({job.watched.layout.name}) at {at:.0f} s: {alarm.incident.headline}")
     took = time.monotonic() - begun
     print(f"{soaked:.1f} hours of healthy jobs: looked {asked} times, {false} false alarms, {took:.0f} s")
     return false
+
+
+def _attempts(seed: int) -> Iterator[tuple[Soaked, Outcome]]:
+    """A job, and what comes of it; and so for a restart of it, under the same detector."""
+    detector, begin = Detector(), 0.0
+    for attempt in range(2 if seed % _RESTARTED == 0 else 1):
+        job = draw_paused(seed, attempt=attempt)
+        yield job, watch(job, until=job.seconds + 60.0, detector=detector, begin=begin)
+        begin += job.seconds + 60.0
+
+
+def find_killed(jobs: int, *, first: int) -> int:
+    """Return how many of so many killed jobs are no incident, or one that does not say what each rank did last."""
+    missed = 0
+    for seed in range(first, first + jobs):
+        job = killed(seed)
+        alarms = watch(job, until=job.seconds + 60.0).alarms
+        if len(alarms) != 1 or "when last seen" not in alarms[0][1].incident.headline or alarms[0][1].incident.culprits:
+            missed += 1
+            print(f"killed and not told: seed {seed} at {job.seconds:.0f} s: {alarms}")
+    print(f"{jobs} killed jobs: {missed} not told")
+    return missed
 
 
 def find(jobs: int, *, first: int) -> int:
@@ -56,9 +81,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=float, default=500.0)
     parser.add_argument("--hung", type=int, default=200)
+    parser.add_argument("--killed", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="The first seed.")
     chosen = parser.parse_args()
     wrong = soak(chosen.hours, first=chosen.first) + find(chosen.hung, first=chosen.first)
+    wrong += find_killed(chosen.killed, first=chosen.first)
     sys.exit(min(wrong, 100))
 
 

@@ -23,6 +23,9 @@ FAULTY_STEP = 3
 LIFETIME_SECONDS = int(os.environ.get("UNHANG_TEST_LIFETIME", "900"))
 """A rank ends itself after this time, should the test that started it be gone."""
 
+OPERATIONS_TIME_OUT = timedelta(seconds=int(os.environ.get("UNHANG_TEST_TIMEOUT", "1800")))
+"""How long an operation may take; as long as by default, unless a test is about that."""
+
 NEVER = 1e9
 """Seconds until what never happens."""
 
@@ -53,7 +56,7 @@ def start() -> Place:
     """Join the world and make the tensor pairs `tp0`, `tp1`, ... of neighbouring ranks."""
     signal.alarm(LIFETIME_SECONDS)
     rank, world_size = launched_as()
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=OPERATIONS_TIME_OUT)
     pairs = [dist.new_group([first, first + 1], group_desc=f"tp{first // 2}") for first in range(0, world_size - 1, 2)]
     return Place(rank, world_size, pairs[rank // 2])
 

@@ -8,7 +8,7 @@ from collector.align.expected import Expected
 from collector.checks.all import check_job
 from shared.answer.checks import Check, CheckId
 from shared.missing import Missing, Reason
-from shared.wire.gpus import Gpu, Gpus
+from shared.wire.devices import Gpu, Gpus
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 

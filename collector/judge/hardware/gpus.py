@@ -9,7 +9,7 @@ from collector.align.roster import RankView
 from shared.answer.diagnosis import Conflict, Finding, GpuEvidence
 from shared.answer.words import Cause
 from shared.rank_sets import fold, ranks_in_words
-from shared.wire.gpus import Gpu
+from shared.wire.devices import Gpu
 
 Instance = tuple[int, str]
 """A GPU's index and the part of it, empty for the whole."""

@@ -5,7 +5,7 @@ It never makes a fault and never names a culprit.
 1. How a rank ended: the kernel's out-of-memory killer and its crash lines name processes, launchers name exit codes.
 2. A fault of ranks: what the kernel tells of those processes and of their GPUs; the rest of their node is only shown.
 3. All stuck together: a node with a broken GPU or link, while most have none, is where to look. A broken link is told
-   with both ends.
+   with both ends. Then what devices do, and which is unlike the others: `odd_parts.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,13 +26,14 @@ from collector.align.stacks.kernel_stacks import stack_row
 from collector.align.thresholds import is_majority
 from collector.align.xids import Blame, blame_of, xid_in_words
 from collector.judge.fault import Fault
+from collector.judge.hardware.odd_parts import with_odd_parts
 from collector.judge.hardware.oom_kills import REMARK, are_all, unseen_kills
 from collector.judge.report.findings import cause_of
 from collector.judge.report.sentences import summary_of
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, Link, LinkEnd, ProcessEvidence
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
-from shared.wire.gpus import Gpu
+from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Exited
@@ -85,7 +86,9 @@ def with_nodes(fault: Fault, observations: Observations) -> Fault:
         return fault
     if fault.culprits:
         return _with_culprits(fault, observations)
-    return _with_suspects(fault, observations) if fault.kind is Kind.STUCK_TOGETHER else fault
+    if fault.kind is not Kind.STUCK_TOGETHER:
+        return fault
+    return with_odd_parts(_with_suspects(fault, observations), observations)
 
 
 def _with_culprits(fault: Fault, observations: Observations) -> Fault:

@@ -69,7 +69,7 @@ _PREDICATES = {
 
 def headline_of(reading: Interpretation, observations: Observations) -> str:
     """One sentence a human can act on."""
-    if reading.findings:
+    if reading.findings and reading.verdict is not Verdict.NOT_HUNG:
         first = reading.findings[0]
         more = len(reading.findings) - 1
         also = "" if not more else f" (and {counted(more, 'more finding')})"

@@ -51,6 +51,7 @@ PROVES = {
     "lag": "how late it comes each time",
     "kernel": "what the node's kernel logged",
     "gpu": "what the GPU driver reports",
+    "port": "what the node's network port reports",
     "pod": "what Kubernetes reports",
 }
 """What each kind of evidence shows: said beside it."""

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
 from shared.wire.setup import Setup, Versions

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from shared.rank_sets import unfold
-from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.devices import Gpu, GpuProcess, Gpus, Port, Ports
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
@@ -28,10 +28,14 @@ def _at(host: str, rank: RankSnapshot) -> RankSnapshot:
 
 
 def telling(
-    looks: Sequence[NodeSnapshot], host: str, *events: KernelEvent, gpus: Sequence[Gpu] = ()
+    looks: Sequence[NodeSnapshot], host: str, *events: KernelEvent, gpus: Sequence[Gpu] = (), ports: Sequence[Port] = ()
 ) -> list[NodeSnapshot]:
-    """Let a node's kernel and GPUs tell something in every look."""
-    update = {"kernel_events": KernelEvents(since=0.0, events=events), "gpus": Gpus(driver="1", gpus=tuple(gpus))}
+    """Let a node's kernel, GPUs and ports tell something in every look."""
+    update = {
+        "kernel_events": KernelEvents(since=0.0, events=events),
+        "gpus": Gpus(driver="1", gpus=tuple(gpus)),
+        "ports": Ports(ports=tuple(ports)),
+    }
     return [look.model_copy(update=update) if look.host == host else look for look in looks]
 
 

@@ -14,11 +14,13 @@ from random import Random
 from collector.align.expected import Expected
 from collector.detect.detector import Detector
 from collector.detect.job_watch import Alarm
+from collector.detect.limits import SIGN_SECONDS
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
-from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, NodeDigest
+from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, NodeDigest, Sign
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
 from shared.wire.stacks import Frame
+from shared.wire.trace import LastIssued, Marks
 from tests.build.simulation.engine import run
 from tests.build.simulation.layouts import draw_layout
 from tests.build.simulation.looks import LOADER, PER_NODE, Watched
@@ -63,6 +65,8 @@ class Soaked:
     watched: Watched
     paused: Mapping[int, Sequence[tuple[float, float, str]]] = field(default_factory=dict)
     """By rank: from when, until when, in what."""
+    noise: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    """By the first rank of a node: when its kernel tells of a link that is down, which the job does not need."""
 
     @property
     def run(self) -> Run:
@@ -123,7 +127,32 @@ class Soaked:
                 for rank, host in gone.items()
             ),
         )
-        return NodeDigest(jobs=(job,))
+        told = [at for at in self.noise.get(node[0], ()) if 0.0 <= now - at <= SIGN_SECONDS]
+        return NodeDigest(jobs=(job,), signs=tuple(Sign(kind="link_down", name="eth9", age=now - at) for at in told))
+
+    def looks(self, now: float) -> list[NodeSnapshot]:
+        """Two looks, three seconds apart; frozen nodes do not answer."""
+        moments = [BEGUN_NS + int((now + after) * 1e9) for after in (0, 3)]
+        frozen = {f"node-{number}" for number, node in enumerate(self.nodes()) if self.is_frozen(node, now)}
+        return [_with_crashed(self, look) for look in self.watched.looks(moments) if look.host not in frozen]
+
+    def last_marks(self, rank: int, now: float) -> Marks | None:
+        """What an agent remembers of a rank's last operation."""
+        (name, number), times = self._newest(rank, now), self._issued[rank]
+        if not name:
+            return None
+        issued = times[bisect_right(times, now) - 1]
+        ends = [(op.issued_ns - BEGUN_NS) / 1e9 for op in self.run.issued[rank] if op.completed_ns is not None]
+        done = bisect_right(ends, now) >= bisect_right(times, now)
+        last = LastIssued(
+            group=name,
+            op="all_reduce",
+            sequence=number,
+            completed=number if done else number - 1,
+            issued_at_ns=BEGUN_NS + int(issued * 1e9),
+            since_ns=BEGUN_NS + int(issued * 1e9),
+        )
+        return Marks(read_at_ns=BEGUN_NS + int(now * 1e9), groups=(last,))
 
     def _still(self, rank: int, now: float) -> float:
         events = self._events[rank]
@@ -172,11 +201,14 @@ def watch(job: Soaked, *, until: float, detector: Detector | None = None, begin:
             detector.closed(over.key, begin + now)
         if due.ask:
             outcome.asked += 1
-            diagnosis = diagnose(_looks(job, now), Expected()).model_copy(update={"job": "sim", "id": f"d{now:.0f}"})
+            diagnosis = diagnose(job.looks(now), Expected(job="sim")).model_copy(
+                update={"job": "sim", "id": f"d{now:.0f}"}
+            )
             alarm = detector.answered(key, diagnosis, begin + now + BEAT_SECONDS - 1)
             if alarm is not None:
                 outcome.alarms.append((now, alarm, diagnosis))
-                detector.opened(key, f"i{now:.0f}", begin + now + BEAT_SECONDS - 1)
+                ended = alarm.incident.job_ended
+                detector.opened(key, f"i{now:.0f}", begin + now + BEAT_SECONDS - 1, job_ended=ended)
         now += BEAT_SECONDS
     return outcome
 
@@ -192,20 +224,13 @@ def _tell(
 ) -> None:
     digest = job.digest(node, now)
     states = tuple(
-        (each.ranks, tuple(s is not None and s >= STILL_SECONDS for s in each.still), each.exited)
+        (each.ranks, tuple(s is not None and s >= STILL_SECONDS for s in each.still), each.exited, len(digest.signs))
         for each in digest.jobs
     )
     at, before = told.get(number, (float("-inf"), None))
     if states != before or now - at >= _DIGEST_SECONDS:
         told[number] = (now, states)
         detector.take(f"node-{number}", digest, begin + now)
-
-
-def _looks(job: Soaked, now: float) -> list[NodeSnapshot]:
-    """Two looks, three seconds apart; frozen nodes do not answer."""
-    moments = [BEGUN_NS + int((now + after) * 1e9) for after in (0, 3)]
-    frozen = {f"node-{number}" for number, node in enumerate(job.nodes()) if job.is_frozen(node, now)}
-    return [_with_crashed(job, look) for look in job.watched.looks(moments) if look.host not in frozen]
 
 
 def _with_crashed(job: Soaked, look: NodeSnapshot) -> NodeSnapshot:
@@ -231,6 +256,54 @@ def _with_crashed(job: Soaked, look: NodeSnapshot) -> NodeSnapshot:
         for rank in crashed
     )
     return look.model_copy(update={"exited": (*look.exited, *gone)})
+
+
+@dataclass(frozen=True)
+class Killed(Soaked):
+    """A job of which all ranks are killed at once, whatever they are at."""
+
+    at: float = 0.0
+
+    @cached_property
+    def seconds(self) -> float:
+        """When it is killed."""
+        return self.at
+
+    def digest(self, node: Sequence[int], now: float) -> NodeDigest:
+        """Nothing lives any more after that."""
+        told = super().digest(node, min(now, self.at))
+        if now <= self.at:
+            return told
+        gone = tuple(ExitedRank(rank=rank, signal=9) for rank in node)
+        job = JobDigest(job="sim", world_size=told.jobs[0].world_size, exited=gone)
+        return NodeDigest(jobs=(job,))
+
+    def looks(self, now: float) -> list[NodeSnapshot]:
+        """What agents remember of it."""
+        if now <= self.at:
+            return super().looks(now)
+        return [
+            NodeSnapshot(
+                host=f"node-{number}",
+                taken_at_ns=BEGUN_NS + int(now * 1e9),
+                exited=tuple(_killed(self, rank, f"node-{number}") for rank in node),
+            )
+            for number, node in enumerate(self.nodes())
+        ]
+
+
+def _killed(job: Killed, rank: int, host: str) -> Exited:
+    size = job.watched.layout.world.size
+    identity = Identity(job="sim", rank=rank, world_size=size, host=host, pid=1000 + rank, started_at=0.0)
+    gone_by_ns = BEGUN_NS + int(job.at * 1e9)
+    marks = job.last_marks(rank, job.at)
+    return Exited(pid=1000 + rank, signal=9, identity=identity, last_marks=marks, gone_by_ns=gone_by_ns)
+
+
+def killed(seed: int) -> Killed:
+    """A healthy job that is killed as a whole at some moment."""
+    job = draw_paused(seed)
+    return Killed(job.watched, job.paused, job.noise, at=Random(seed).uniform(20.0, max(21.0, job.seconds - 5.0)))
 
 
 class _PausedLooks(Watched):
@@ -277,7 +350,10 @@ def draw_paused(seed: int, *, attempt: int = 0) -> Soaked:
     ran = run(programs, machine, random=random)
     assert not ran.hung
     paused = {rank: tuple(_spans(ran, rank)) for rank in layout.world.ranks}
-    return Soaked(_PausedLooks(ran, layout, recorders, attempt=attempt), paused)
+    job = Soaked(_PausedLooks(ran, layout, recorders, attempt=attempt), paused)
+    nodes = [node[0] for node in job.nodes()]
+    noise = {node: sorted(random.uniform(0, job.seconds) for _ in range(4)) for node in nodes if random.random() < 0.2}
+    return replace(job, noise=noise)
 
 
 def _put_pauses(random: Random, programs: dict[int, list[Step]], ranks: Sequence[int]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from shared.rank_sets import unfold
 from tests.build.processes.ports import free_port
 from tests.system.live.asking import unhang
 from tests.system.live.jobs import Job
@@ -134,3 +135,37 @@ def test_job_that_a_killed_rank_takes_along_leaves_a_diagnosis(services: Service
             assert time.monotonic() < deadline, services.get("/v1/watched-jobs")
             time.sleep(0.5)
         assert services.get(f"/v1/diagnoses/{kept[0]['id']}")["coverage"]["expected"] == 4
+
+
+def test_job_that_is_killed_as_a_whole_is_an_incident(services: Services, tmp_path: Path) -> None:
+    """It trained, and all its ranks got SIGKILL: the incident says what each did last, and stands."""
+    with Job("healthy", directory=tmp_path, recorded=True, forked=True, launch="direct") as job:
+        services.until_watched(job)
+        for pid in job.ranks.values():
+            os.kill(pid, signal.SIGKILL)
+        found = services.until(job, lambda _: True)
+    assert (found["kind"], found["cause"], found["job_ended"], culprits(found)) == ("rank_exited", "signal", True, [])
+    assert "ranks 0-3 killed by signal 9; when last seen, rank" in found["headline"]
+    (kept,) = found["diagnoses"]
+    diagnosis = services.get(f"/v1/diagnoses/{kept}")
+    last = [each for each in diagnosis["findings"][0]["evidence"] if each["kind"] == "sequence"]
+    assert {rank for each in last for rank in unfold(each["ranks"])} == {0, 1, 2, 3}
+    assert all("all_reduce #" in each["text"] for each in last)
+    time.sleep(10.0)
+    assert services.get(f"/v1/incidents/{found['id']}")["state"] == "opened"
+
+
+def test_diagnosis_is_kept_before_the_jobs_own_timeout_ends_it(services: Services, tmp_path: Path) -> None:
+    """Operations may take 60 s: then the ranks that wait raise, and the launcher ends the other one."""
+    environment = {"UNHANG_TEST_TIMEOUT": "60"}
+    with Job(
+        "asleep_before_collective", directory=tmp_path, recorded=True, forked=True, environment=environment
+    ) as job:
+        begun = time.time()
+        found = services.until(job, lambda _: True)
+        assert (found["kind"], culprits(found)) == ("rank_not_joined", [2])
+        over = services.until(job, lambda incident: incident["state"] == "resolved")
+        assert over["history"][-1]["note"] == "the job has ended" and time.time() - begun < SECONDS
+        first = services.get(f"/v1/diagnoses/{over['diagnoses'][0]}")
+        assert (first["verdict"], first["findings"][0]["culprits"][0]["rank"]) == ("hung", 2)
+        assert first["findings"][0]["lasted_seconds"] < 60.0

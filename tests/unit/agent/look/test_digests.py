@@ -40,6 +40,14 @@ def test_eight_ranks_take_less_than_a_kilobyte() -> None:
     assert len(digest.model_dump_json()) < 1024
 
 
+def test_ranks_that_spin_and_ranks_that_timed_out() -> None:
+    """By the processes that use the GPUs, and by what the ranks' logs tell."""
+    waits = rank(1, 40.0, pid=42)
+    told = RankProgress(waits.identity, 40.0, 40.0, WORLD, True, timed_out=True)
+    (job,) = digest_of([rank(0, pid=41), told], [], spinning=frozenset({42})).jobs
+    assert (job.spinning, job.timed_out) == ((1,), (1,))
+
+
 def test_is_bounded_whatever_ranks_write() -> None:
     """Names without end, numbers that no rank has, jobs without number: what does not fit is left out."""
     odd = [

@@ -19,7 +19,7 @@ from agent.sources.gpu import read_gpus
 from agent.sources.kernel_log import KernelLog
 from agent.tools.nvml_child import report
 from shared.missing import Missing, Reason
-from shared.wire.gpus import Gpus
+from shared.wire.devices import Gpus, Ports
 from shared.wire.kernel_events import KernelEvents
 from tests.needed import skip_without
 
@@ -134,7 +134,7 @@ def test_gpu_that_cannot_even_be_named() -> None:
 
 def surroundings(read: object, *, seconds: float = 3.5) -> Surroundings:
     """Ask for the GPUs by `read`."""
-    return Surroundings(ThreadPool(), KernelLog(ProcFs()), read, seconds)  # type: ignore[arg-type]
+    return Surroundings(ThreadPool(), KernelLog(ProcFs()), read, Ports, seconds)  # type: ignore[arg-type]
 
 
 def test_both_are_told_side_by_side() -> None:

@@ -7,7 +7,7 @@ import pytest
 from cli.preflight.node_facts import NodeReport, RdmaPort, read_facts
 from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
 from shared.answer.checks import CheckId
-from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.setup import Setup, Versions
 
 

@@ -6,7 +6,7 @@ from collector.align.stacks.kernel_stacks import stack_row
 from shared.answer.diagnosis import Diagnosis, GpuEvidence, KernelEvidence
 from shared.answer.words import Cause, Kind, Verdict
 from shared.missing import Missing, Reason
-from shared.wire.gpus import Gpu, GpuProcess
+from shared.wire.devices import Gpu, GpuProcess
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import BlockedThread, Child, Exited, Holder, NodeSnapshot, Process, RankSnapshot
 from shared.wire.stacks import Frame

@@ -11,7 +11,7 @@ from collector.checks.nodes import matches
 from collector.judge.verdict import diagnose
 from shared.answer.checks import Check, CheckId, Severity
 from shared.missing import Missing, Reason
-from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.setup import Listener, Versions
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.trace import COLUMNS, Group, Signature, Trace

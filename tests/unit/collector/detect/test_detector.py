@@ -9,7 +9,7 @@ from collector.detect.job_watch import Alarm, Suspected
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, Where
 from shared.answer.incidents import JobState
 from shared.answer.words import Cause, Certainty, Kind, Verdict
-from shared.wire.registration import ExitedRank, JobDigest, NodeDigest
+from shared.wire.registration import ExitedRank, JobDigest, NodeDigest, Sign
 
 DEMO: JobKey = ("demo", "1000")
 
@@ -242,6 +242,92 @@ def test_job_that_ended_badly_as_a_whole_is_looked_at_once() -> None:
     assert fine.asked(after=10.0) == ""
 
 
+def dead(*, found: bool = True) -> Diagnosis:
+    """A diagnosis of a job that has ended; `found`: not as jobs do."""
+    finding = Finding(kind=Kind.RANK_EXITED, cause=Cause.SIGNAL, certainty=Certainty.PROVEN, victims="0-3")
+    return Diagnosis(
+        id="dead",
+        job="demo",
+        user="1000",
+        verdict=Verdict.NOT_HUNG,
+        state="finished",
+        headline="Not hung: it has ended: ranks 0-3 killed by signal 9; when last seen, …",
+        findings=(finding,) if found else (),
+    )
+
+
+def killed(one: Watching, **how: int) -> None:
+    """All ranks have ended, and the job is looked at for that."""
+    one.tell(digest([], exited=tuple(ExitedRank(rank=rank, **(how or {"signal": 9})) for rank in range(4))), after=2.0)
+    assert one.asked(after=3.0) == "rank 0 has ended badly, and the job with it"
+
+
+def test_incident_of_a_job_that_was_killed_stands() -> None:
+    """One look is enough, for nothing changes any more. It is over when the job runs again, or after an hour."""
+    one = Watching()
+    one.tell(digest([1.0] * 4))
+    killed(one)
+    alarm = one.answer(dead())
+    assert alarm is not None and alarm.diagnoses == ("dead",) and alarm.incident.job_ended
+    assert (alarm.incident.kind, alarm.incident.culprits) == (Kind.RANK_EXITED, ())
+    one.detector.opened(DEMO, "i1", one.now, job_ended=True)
+    assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.ENDED
+    one.tell(digest([1.0] * 4))
+    assert one.over() == "the job runs again"
+    late = Watching()
+    late.detector.adopt([alarm.incident.model_copy(update={"id": "i1"})], late.now)
+    late.tell(digest([], exited=(ExitedRank(rank=0, signal=9),)))
+    assert late.over(after=900.0) == "" and late.over(after=3000.0) == "the job has ended"
+
+
+def test_job_that_died_after_it_was_found_hung_once() -> None:
+    """The incident names what held it, with both diagnoses; not where that may have been a healthy job's work."""
+    one = stood()
+    assert one.asked() and one.answer(hung(id="d1")) is None
+    killed(one)
+    alarm = one.answer(dead())
+    assert alarm is not None and alarm.diagnoses == ("d1", "dead")
+    assert (alarm.incident.kind, alarm.incident.headline) == (Kind.RANK_NOT_JOINED, "Hung: rank 3")
+    saving = stood()
+    assert saving.asked() and saving.answer(hung(cause=Cause.CHECKPOINT)) is None
+    killed(saving)
+    alarm = saving.answer(dead())
+    assert alarm is not None and alarm.incident.kind is Kind.RANK_EXITED
+
+
+def test_job_that_timed_out_after_it_was_found_hung_once() -> None:
+    """Its watchdog or its timeout ended it with an error; one that was ended by somebody is no incident."""
+    one = stood()
+    assert one.asked() and one.answer(hung()) is None
+    killed(one, exit_code=1)
+    alarm = one.answer(dead(found=False))
+    assert alarm is not None and alarm.incident.kind is Kind.RANK_NOT_JOINED
+    ended = stood()
+    assert ended.asked() and ended.answer(hung()) is None
+    killed(ended, signal=15)
+    assert ended.answer(dead(found=False)) is None
+    failed = Watching()
+    failed.tell(digest([1.0] * 4))
+    killed(failed, exit_code=1)
+    assert failed.answer(dead(found=False)) is None
+
+
+def test_open_incident_of_a_job_that_dies_keeps_how() -> None:
+    """What its ranks did last is added to it before it is over."""
+    one = stood()
+    assert one.asked() and one.answer(hung(id="d1")) is None and one.asked(after=6.0)
+    first = one.answer(hung(id="d2"))
+    assert first is not None
+    one.detector.opened(DEMO, "i1", one.now)
+    killed(one)
+    assert one.over(after=4.0) == ""
+    alarm = one.answer(dead())
+    assert alarm is not None and alarm.incident.key == first.incident.key and alarm.diagnoses == ("d2", "dead")
+    assert one.over(after=2.0) == ""
+    one.detector.opened(DEMO, "i1", one.now)
+    assert one.over(after=6.0) == "the job has ended"
+
+
 def test_looks_before_the_jobs_own_timeout_strikes() -> None:
     """Though its pauses are long: the evidence goes with the job."""
     one = Watching(Detector(usual_pauses={DEMO: 400.0}))
@@ -326,6 +412,47 @@ def test_ranks_without_marks_count_by_what_they_do() -> None:
     busy = Watching()
     busy.tell(digest([None] * 4, idle=0.1))
     assert busy.asked(after=60.0) == ""
+
+
+def with_signs(told: NodeDigest, *signs: Sign, **columns: object) -> NodeDigest:
+    """The same digest, with signs of the node and columns of its job."""
+    return told.model_copy(update={"signs": signs, "jobs": (told.jobs[0].model_copy(update=columns),)})
+
+
+def test_sign_of_the_node_makes_it_look_sooner() -> None:
+    """Though the job's pauses are long; not while it goes on, and not for long: what happened is over then."""
+    xid = Sign(kind="xid", name="0000:3b:00", age=10.0)
+    one = Watching(Detector(usual_pauses={DEMO: 400.0}))
+    one.tell(with_signs(digest([1.0] * 4), xid))
+    assert one.asked(after=5.0) == ""
+    one.tell(with_signs(digest([21.0, 21.0, 1.0, 1.0]), xid), after=15.0)
+    assert one.asked() == "node1 reports xid of 0000:3b:00, and ranks stand still"
+    assert one.answer(well()) is None and one.asked(after=5.0) == ""
+    late = Watching(Detector(usual_pauses={DEMO: 400.0}))
+    late.tell(with_signs(digest([50.0] * 4), xid.model_copy(update={"age": 600.0})))
+    assert late.asked() == ""
+
+
+def test_gpus_that_spin_make_it_look() -> None:
+    """Where nobody can read how far ranks are that is the only sign: NCCL's ranks are never idle while they wait."""
+    one = Watching()
+    one.tell(with_signs(digest([None] * 4, idle=0.0), spinning=(0, 1, 3)))
+    assert one.asked(after=20.0) == ""
+    one.tell(with_signs(digest([None] * 4, idle=0.0), spinning=(0, 1, 3)), after=11.0)
+    assert one.asked() == "most GPUs have spun in a kernel without computing anything for 31 s"
+    few = Watching()
+    few.tell(with_signs(digest([None] * 4, idle=0.0), spinning=(0, 1)))
+    assert few.asked(after=60.0) == ""
+    moving = Watching()
+    moving.tell(with_signs(digest([1.0] * 4), spinning=(0, 1, 2, 3)))
+    assert moving.asked(after=60.0) == ""
+
+
+def test_timeout_in_a_log_makes_it_look_at_once() -> None:
+    """The watchdog ends the ranks within moments."""
+    one = Watching(Detector(usual_pauses={DEMO: 400.0}))
+    one.tell(with_signs(digest([12.0] * 4), timed_out=(2,)))
+    assert one.asked() == "rank 2 has logged a timeout"
 
 
 def test_some_ranks_that_stand_while_others_go_on() -> None:

@@ -5,7 +5,7 @@ A few of each, the same each time; `tests/bench/soak.py` lets them run for hundr
 
 import pytest
 
-from tests.build.jobs.soaked import draw_paused, hung, watch
+from tests.build.jobs.soaked import draw_paused, hung, killed, watch
 from tests.build.simulation.faults import FAULTS
 from tests.build.simulation.scenario import draw
 
@@ -30,3 +30,12 @@ def test_job_that_hangs_raises_one(fault: str) -> None:
     assert len(outcome.alarms) == 1, str(scenario)
     named = {culprit.rank for culprit in outcome.alarms[0][1].incident.culprits}
     assert named <= scenario.injected.culprits | scenario.truth.allowed, str(scenario)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_job_that_is_killed_says_what_its_ranks_did_last(seed: int) -> None:
+    """At any moment of a healthy job's life: in one incident, that accuses nobody."""
+    job = killed(seed)
+    ((_, alarm, diagnosis),) = watch(job, until=job.seconds + 60.0).alarms
+    assert alarm.incident.job_ended and not alarm.incident.culprits
+    assert "killed by signal 9; when last seen, rank" in diagnosis.headline

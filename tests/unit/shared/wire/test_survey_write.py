@@ -13,7 +13,7 @@ from shared.missing import Missing, Reason
 from shared.rank_sets import fold_in_steps, out_of_steps, unfold
 from shared.wire import survey_read as survey_reader
 from shared.wire.columns import Columns, blank
-from shared.wire.gpus import Gpu, GpuProcess, Gpus
+from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
 from shared.wire.setup import Listener, Setup

@@ -1,0 +1,215 @@
+"""A job of which no rank is left: how its ranks ended, and what each did last according to its agent's beats.
+
+1. A job that ended well, or that somebody ended as one ends jobs (SIGTERM, SIGINT), is only said to have ended.
+2. A rank that was OOM-killed, crashed or was killed is named, where most ranks ended otherwise. A signal that came to
+   most of them names nobody, nor does an exit code: launchers and watchdogs end all ranks, whoever is at fault.
+3. What each rank did last survives it in its agent. It accuses nobody either: a rank may have gone on after that was
+   read.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from collector.align.observations import Observations
+from collector.align.roster import Presence, RankView
+from collector.align.thresholds import ENDED_WAITING_SECONDS, LINGERS_SECONDS, is_majority
+from collector.judge.fault import Fault
+from collector.judge.report.findings import finding_of
+from collector.judge.report.sentences import Interpretation, ended_in_words
+from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
+from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.plural import ranks_with
+from shared.rank_sets import fold
+from shared.wire.snapshot import Exited
+from shared.wire.trace import LastIssued
+
+_MOST_GROUPS = 8
+_MOST_RANKS = 16
+_WHEN = "when last seen, "
+_SIGKILL = 9
+_ASKED_TO_END = frozenset({1, 2, 3, 15})
+"""SIGHUP, SIGINT, SIGQUIT, SIGTERM: by signal(7), alike on all architectures."""
+_CRASHES = frozenset({4, 7, 8, 11})
+"""SIGILL, SIGBUS, SIGFPE, SIGSEGV, which nobody sends: the process itself is at fault. SIGABRT is not among them, for
+watchdogs end ranks with it."""
+_STEP = "read the last lines of the ranks' logs, and what the incident's earlier diagnoses show"
+_CAVEAT = "what each rank did last was read from its memory by its agent's last beat: it may have gone on after that"
+
+
+def ended_job(observations: Observations) -> Interpretation:
+    """Say how the job ended, what its ranks did last and, where it did not end as jobs do, that as a finding."""
+    roster = observations.roster
+    reason = ended_in_words(roster)
+    views = [view for view in roster.gone() if view.exited is not None]
+    if not _has_died(views):  # 1
+        return Interpretation(Verdict.NOT_HUNG, reason, state="finished")
+    told = _last_seen(views)
+    doing = "; ".join([told[0].text, *(each.text.removeprefix(_WHEN) for each in told[1:])]) if told else ""
+    finding = _finding(views, told, reason, observations)
+    return Interpretation(
+        Verdict.NOT_HUNG, f"{reason}; {doing}" if doing else reason, state="finished", findings=(finding,)
+    )
+
+
+def _finding(
+    views: Sequence[RankView], told: Sequence[SequenceEvidence], reason: str, observations: Observations
+) -> Finding:
+    culprits = _at_fault(views)  # 2
+    oom_killed = [view for view in views if view.exited is not None and view.exited.oom_killed]
+    fault = Fault(
+        kind=Kind.RANK_EXITED,
+        culprits=tuple(view.rank for view in culprits),
+        victims=tuple(view.rank for view in views if view not in culprits),
+        certainty=Certainty.SUPPORTED if culprits else Certainty.PROVEN,
+        cause=Cause.OOM if oom_killed else Cause.SIGNAL if any(map(_was_killed, views)) else Cause.UNKNOWN,
+        remarks=(_CAVEAT,) if told else (),
+        said=reason,
+    )
+    endings = (_ending(view) for view in islice((*culprits, *(v for v in views if v not in culprits)), _MOST_RANKS))
+    evidence: tuple[Evidence, ...] = (*told, *endings)
+    first = told[0] if told else None
+    stood = _stood_seconds(views)
+    return finding_of(fault, observations, evidence=evidence).model_copy(
+        update={
+            "group": None if first is None else first.group,
+            "sequence": None if first is None else first.sequence,
+            "lasted_seconds": None if stood is None else round(stood, 1),
+            "next_steps": (NextStep(text=_STEP),),
+        }
+    )
+
+
+# Step 1.
+
+
+def _has_died(views: Sequence[RankView]) -> bool:
+    """Did it end as no healthy job does, and as nobody ends one?"""
+    killed = [view for view in views if _was_killed(view)]
+    if killed:
+        return not _lingered(killed, views)
+    failed = any(view.exited is not None and view.exited.exit_code for view in views)
+    stood = _stood_seconds(views)
+    return failed and stood is not None and stood >= ENDED_WAITING_SECONDS
+
+
+def _was_killed(view: RankView) -> bool:
+    exited = view.exited
+    return exited is not None and (
+        bool(exited.oom_killed) or (exited.signal is not None and exited.signal not in _ASKED_TO_END)
+    )
+
+
+def _lingered(killed: Sequence[RankView], views: Sequence[RankView]) -> bool:
+    """Were they killed because they did not end when the job was asked to, as `scancel` and launchers do?"""
+    asked = [_gone_ns(view) for view in views if view.exited is not None and view.exited.signal in _ASKED_TO_END]
+    first, last = min(asked, default=0), min(map(_gone_ns, killed))
+    return first > 0 and last - first >= LINGERS_SECONDS * 1e9 and all(map(_was_sigkilled, killed))
+
+
+def _was_sigkilled(view: RankView) -> bool:
+    return view.exited is not None and view.exited.signal == _SIGKILL and not view.exited.oom_killed
+
+
+def _gone_ns(view: RankView) -> int:
+    return 0 if view.exited is None or view.exited.gone_by_ns is None else view.exited.gone_by_ns
+
+
+def _stood_seconds(views: Iterable[RankView]) -> float | None:
+    """For how long the ranks that were left in an operation had stood in it, at least; None: none was."""
+    stood = []
+    for view in views:
+        last = None if view.exited is None else last_issued(view.exited)
+        if last is None or not _was_in(last) or not _gone_ns(view):
+            continue
+        stood.append(max(0.0, (_gone_ns(view) - last.since_ns) / 1e9))
+    return min(stood, default=None)
+
+
+# Step 2.
+
+
+def _at_fault(views: Sequence[RankView]) -> tuple[RankView, ...]:
+    oom_killed = [view for view in views if view.exited is not None and view.exited.oom_killed]
+    crashed = [view for view in views if view.exited is not None and view.exited.signal in _CRASHES]
+    found = oom_killed or crashed or [view for view in views if _was_sigkilled(view)]
+    return () if is_majority(len(found), len(views)) else tuple(found)
+
+
+def _ending(view: RankView) -> ProcessEvidence:
+    exited = view.exited or Exited(pid=0)
+    how = "ended, and nobody saw how"
+    if exited.oom_killed:
+        how = "was OOM-killed"
+    elif exited.signal is not None:
+        how = f"was killed by signal {exited.signal}"
+    elif exited.exit_code is not None:
+        how = f"exited with status {exited.exit_code}"
+    return ProcessEvidence(
+        ranks=str(view.rank),
+        text=f"rank {view.rank} (pid {exited.pid}) {how}",
+        host=view.host,
+        pid=exited.pid,
+        exit_code=exited.exit_code,
+        signal=exited.signal,
+    )
+
+
+# Step 3.
+
+
+def last_issued(exited: Exited) -> LastIssued | None:
+    """Return what a rank issued last, by its memory while it lived."""
+    groups = () if exited.last_marks is None else exited.last_marks.groups
+    return max(groups, key=lambda mark: mark.issued_at_ns, default=None)
+
+
+def _was_in(mark: LastIssued) -> bool:
+    """Was it in the operation still? Where completions are not told, nobody knows."""
+    return mark.sequence is not None and mark.completed is not None and mark.completed < mark.sequence
+
+
+@dataclass(frozen=True)
+class _Seen:
+    rank: int
+    mark: LastIssued
+
+    @property
+    def words(self) -> str:
+        """What the rank did, after its name."""
+        what = self.mark.op if self.mark.sequence is None else f"{self.mark.op} #{self.mark.sequence}"
+        if _was_in(self.mark):
+            return f"in {what}"
+        return f"done with {what}" if self.mark.completed is not None else f"at {what}"
+
+
+def _last_seen(views: Iterable[RankView]) -> list[SequenceEvidence]:
+    """Return what the ranks did last, by group: those of most ranks first."""
+    groups: dict[tuple[str, str], list[_Seen]] = defaultdict(list)
+    for view in views:
+        if view.presence is Presence.EXITED and view.exited is not None:
+            mark = last_issued(view.exited)
+            if mark is not None:
+                groups[mark.group, mark.description].append(_Seen(view.rank, mark))
+    largest = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
+    return [_of_group(name, description, seen) for (name, description), seen in largest[:_MOST_GROUPS]]
+
+
+def _of_group(name: str, description: str, seen: Sequence[_Seen]) -> SequenceEvidence:
+    issued: dict[str, list[int]] = defaultdict(list)
+    doing: dict[str, list[int]] = defaultdict(list)
+    for each in seen:
+        issued["unknown" if each.mark.sequence is None else str(each.mark.sequence)].append(each.rank)
+        doing[each.words].append(each.rank)
+    highest = max((each.mark.sequence for each in seen if each.mark.sequence is not None), default=0)
+    ordered = sorted(doing.items(), key=lambda each: each[1][0])
+    said = ", ".join(f"{ranks_with(ranks, 'was', 'were')} {words}" for words, ranks in ordered[:_MOST_GROUPS])
+    return SequenceEvidence(
+        ranks=fold(each.rank for each in seen),
+        text=f"{_WHEN}{said} of group {description or name}",
+        group=GroupRef(name=name, description=description, ranks=fold(each.rank for each in seen)),
+        sequence=highest,
+        issued={number: fold(ranks) for number, ranks in sorted(issued.items())},
+        waiting=fold(each.rank for each in seen if _was_in(each.mark)),
+    )
