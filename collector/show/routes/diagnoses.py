@@ -14,7 +14,7 @@ from collector.keep.bundle import bundle_name, write_bundle
 from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
-from collector.question import NativePolicy, Question
+from collector.question import NativePolicy, Question, later_deadline
 from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer
 from collector.show.routes.report_pages import pages_of
 from collector.show.text.markdown import render_markdown
@@ -72,7 +72,11 @@ class Options(Value):
         default=None, description="Last records asked per group."
     )
     deadline_seconds: float | None = Field(
-        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due; then without patience."
+        default=None,
+        strict=True,
+        gt=0.0,
+        le=3600.0,
+        description="When the verdict is due; then without patience. By default later where looks are far apart.",
     )
     patience_seconds: float | None = Field(
         default=None,
@@ -117,7 +121,7 @@ async def diagnose_job(
     agent knows such a job.
     """
     media = choose_media(accept, _MEDIA)
-    run = await service.start(_with(service.question(job), options))
+    run = await service.start(with_options(service.question(job), options))
     diagnosis = await run.within(wait)
     return _pending(run.state) if diagnosis is None else await _ready(diagnosis, media, request)
 
@@ -171,11 +175,15 @@ async def get_bundle(id: DiagnosisId, service: ServiceDependency) -> Response:
     return StreamingResponse(_chunks(file), media_type="application/gzip", headers={"Content-Disposition": disposition})
 
 
-def _with(question: Question, options: Options | None) -> Question:
+def with_options(question: Question, options: Options | None) -> Question:
+    """Return the question as the caller wants it: who sets a deadline means it, and gets no patience unasked."""
     if options is None:
         return question
     given = options.model_dump(exclude_none=True)
-    if options.deadline_seconds is not None:
+    if options.deadline_seconds is None:
+        later = later_deadline(question, looks=options.looks, interval_seconds=options.interval_seconds)
+        given["deadline_seconds"] = later
+    else:
         given.setdefault("patience_seconds", 0.0)
     return Question.model_validate({**question.model_dump(), **given})
 
