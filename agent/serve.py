@@ -13,6 +13,7 @@ from shared.server.addresses import Address, parse_address
 from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.run import Server, open_guard, service_config
+from shared.server.tokens import TokenFile
 
 _TICK_SECONDS = 0.5
 
@@ -27,6 +28,8 @@ def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
         app = create_app(settings)
         guard = open_guard(settings, app.state.audit)
         make_registrars(settings)
+        if settings.token_file is not None:
+            TokenFile(settings.token_file, may_bind=False).tokens()
         noting.check()
         config = service_config(app, guard, manager, log_level="error")
         with _listen(parse_address(settings.listen)) as listener:

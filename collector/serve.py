@@ -54,6 +54,8 @@ def _check(settings: CollectorSettings) -> None:
     for file in (settings.token_file, settings.agent_token_file):
         if file is not None:
             TokenFile(file).tokens()
+    if settings.registration_token_file is not None:
+        TokenFile(settings.registration_token_file, may_bind=False).tokens()
     agent_tls(settings)
     Store(settings.store).close()
 
