@@ -1,6 +1,6 @@
 """The agent's Prometheus metrics, about itself and about the ranks that it watches."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -18,6 +18,7 @@ class Metrics:
 
     def __init__(self, node: Node, audit: AuditLog) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(namespace="unhang_agent", registry=self.registry)
         self._source_seconds = Histogram(
             "unhang_agent_source_seconds",
             "Time that one source took to look at one rank.",

@@ -1,6 +1,7 @@
 """Runs the agent as a service until a signal ends it."""
 
 import asyncio
+import os
 import socket
 from contextlib import nullcontext
 
@@ -9,8 +10,10 @@ from agent.registration import make_registrars
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
 from shared.server.addresses import Address, parse_address
+from shared.server.lifecycle.service_manager import ServiceManager
+from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.run import Server, open_guard, service_config
-from shared.server.stop_signals import StopSignals
+from shared.server.tokens import TokenFile
 
 _TICK_SECONDS = 0.5
 
@@ -21,13 +24,16 @@ def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
     `stop` notes signals already; without it they are noted from here on.
     """
     with StopSignals() if stop is None else nullcontext(stop) as noting:
+        manager = ServiceManager.of_process(os.environ)
         app = create_app(settings)
         guard = open_guard(settings, app.state.audit)
         make_registrars(settings)
+        if settings.token_file is not None:
+            TokenFile(settings.token_file, may_bind=False).tokens()
         noting.check()
-        config = service_config(app, guard, log_level="error")
+        config = service_config(app, guard, manager, log_level="error")
         with _listen(parse_address(settings.listen)) as listener:
-            _Server(config, noting).run(sockets=[listener])
+            _Server(config, noting, manager).run(sockets=[listener])
 
 
 class _Server(Server):

@@ -31,6 +31,7 @@ from collector.show.routes import (
 )
 from collector.show.routes.common import NotAcceptable
 from collector.show.routes.report_pages import ReportPages
+from collector.show.routes.rights import check_rule
 from shared import VERSION
 from shared.errors import UnhangError
 from shared.server.api.application import Api
@@ -87,7 +88,11 @@ def create_app(
     app.add_exception_handler(StoreTrouble, _on_unavailable)
     app.add_exception_handler(Interrupted, _on_interrupted)
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)
-    guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file, sessions=True))]
+    guards = [
+        Depends(HTTPBearer(auto_error=False)),
+        Depends(require_token(settings.token_file, sessions=True)),
+        Depends(check_rule),
+    ]
     app.include_router(health.open_router)
     app.include_router(sign_in.open_router)
     for router in (

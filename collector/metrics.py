@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
 from collector.gather.failures import Again
@@ -20,6 +20,7 @@ class Counters:
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
+        ProcessCollector(namespace="unhang_collector", registry=registry)
         self._registry = registry
         self._made = Counter("unhang_collector_diagnoses", "Diagnoses made.", ["verdict"], registry=registry)
         self._failed = Counter(

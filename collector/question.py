@@ -55,6 +55,18 @@ class Question(Value):
     native: NativePolicy = Field(default=NativePolicy.SUSPECTS, description="Whose native stacks to read.")
 
 
+MOST_SECONDS = 3600.0
+"""The longest deadline that may be asked for."""
+
+
+def later_deadline(usual: Question, *, looks: int | None = None, interval_seconds: float | None = None) -> float:
+    """Return when a verdict is due if nobody said so: later than usual where looks are to be many or far apart."""
+    interval = usual.interval_seconds if interval_seconds is None else interval_seconds
+    pauses = interval * ((usual.looks if looks is None else looks) - 1)
+    extra = pauses - usual.interval_seconds * (usual.looks - 1)
+    return max(usual.deadline_seconds, min(MOST_SECONDS, usual.deadline_seconds + extra))
+
+
 class Stage(StrEnum):
     """The steps of a sweep."""
 

@@ -1,6 +1,7 @@
 """Run the collector until a signal."""
 
 import logging
+import os
 import socket
 from contextlib import nullcontext
 
@@ -11,8 +12,9 @@ from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
 from shared.errors import InvalidSettings
 from shared.server.addresses import Address, parse_address
+from shared.server.lifecycle.service_manager import ServiceManager
+from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.run import Server, open_guard, service_config
-from shared.server.stop_signals import StopSignals
 from shared.server.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
@@ -24,18 +26,19 @@ def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
     `stop` notes signals already; without it they are noted from here on.
     """
     with StopSignals() if stop is None else nullcontext(stop) as noting:
+        manager = ServiceManager.of_process(os.environ)
         app = create_app(settings)
         guard = open_guard(settings, app.state.audit)
         _check(settings)
         noting.check()
         listening = _bind(settings.listen)
-        config = service_config(app, guard, log_config=None)
+        config = service_config(app, guard, manager, log_config=None)
         _log_to_stderr()
         garbage.set_up()
         noting.check()
         _log.info("serving on %s://%s", guard.scheme, Address(*listening.getsockname()[:2]))
         with listening:
-            Server(config, noting).run(sockets=[listening])
+            Server(config, noting, manager).run(sockets=[listening])
 
 
 def _log_to_stderr() -> None:
@@ -51,6 +54,8 @@ def _check(settings: CollectorSettings) -> None:
     for file in (settings.token_file, settings.agent_token_file):
         if file is not None:
             TokenFile(file).tokens()
+    if settings.registration_token_file is not None:
+        TokenFile(settings.registration_token_file, may_bind=False).tokens()
     agent_tls(settings)
     Store(settings.store).close()
 

@@ -14,6 +14,7 @@ import httpx
 from collector.agents.add_places import Known, join
 from collector.agents.directory import Directory, SourceMetrics
 from collector.agents.from_settings import make_directory
+from collector.agents.pods_of_ranks import namespaces_of
 from collector.agents.registered_store import shared_leases
 from collector.concurrency.gc_pauses import Garbage
 from collector.concurrency.threads import run_in_thread
@@ -38,6 +39,7 @@ from shared.errors import quoted
 from shared.server.tls import ClientTls, TlsFiles
 from shared.server.tokens import TokenFile, require_token
 from shared.wire.debug_output import DeepLook, How
+from shared.wire.job_names import is_of
 from shared.wire.snapshot import RankList
 
 _log = logging.getLogger(__name__)
@@ -99,10 +101,10 @@ class Service:
             survey_above=self.settings.survey_above,
         )
 
-    async def start(self, question: Question) -> Run:
+    async def start(self, question: Question, *, asked: bool = True) -> Run:
         """Start a diagnosis, or join the one under way for the same job, here or at a replica. Raises Busy."""
         now = time.time_ns()
-        return await self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now)))
+        return await self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now), asked=asked))
 
     @property
     def digest_seconds(self) -> float | None:
@@ -110,7 +112,7 @@ class Service:
         return None if self.watcher is None else DIGEST_SECONDS
 
     async def _diagnose_unasked(self, job: str) -> Diagnosis:
-        run = await self.start(self.question(job))
+        run = await self.start(self.question(job), asked=False)
         while (diagnosis := await run.within(_UNASKED_SECONDS)) is None:
             pass
         return diagnosis
@@ -167,7 +169,7 @@ class Service:
                 nodes_of=self.inventory.nodes_of,
             )
             made = await run_in_thread(join, made, Known.of(self.inventory, made.diagnosis.job))
-            diagnosis = await self._keep(made, run.id)
+            diagnosis = await self._keep(made, run)
         except BaseException:
             self.counters.diagnosis_failed()
             raise
@@ -183,11 +185,20 @@ class Service:
         )
         return diagnosis
 
-    async def _keep(self, made: Sweep, id: str) -> Diagnosis:
+    async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""
+        id, looks = run.id, made.snapshots
         diagnosis = made.diagnosis.model_copy(update={"id": id})
         try:
-            await self.async_store.keep(self.store.save, diagnosis, made.expected, made.snapshots, packed=made.packed)
+            await self.async_store.keep(
+                self.store.save,
+                diagnosis,
+                made.expected,
+                looks,
+                packed=made.packed,
+                asked=run.asked,
+                namespaces=self._namespaces_of(made),
+            )
         except StoreTrouble as trouble:
             _log.error("diagnosis %s is not kept: %s", id, trouble)
             self.counters.diagnosis_not_kept()
@@ -196,6 +207,20 @@ class Service:
             while len(self._unkept) > _UNKEPT:
                 self._unkept.popitem(last=False)
         return diagnosis
+
+    def _namespaces_of(self, made: Sweep) -> frozenset[str]:
+        """Return where all pods of the job run; nothing where that of one rank is not known."""
+        job, user = made.diagnosis.job, made.diagnosis.user
+        seen = (rank.identity for look in made.snapshots for rank in look.ranks)
+        ranks = (identity for identity in seen if job is None or is_of(identity, job, user))
+        found = namespaces_of(ranks, self.inventory.pods)
+        known = frozenset(namespace for namespace in found if namespace is not None)
+        return known if len(known) == len(found) else frozenset()
+
+    @property
+    def remembered(self) -> Mapping[str, RankList]:
+        """The lists of ranks that agents gave last, by their URLs."""
+        return self._lists
 
     def _remember(self, lists: Mapping[str, RankList]) -> None:
         if len(self._lists) > _FORGET_AFTER:
@@ -231,7 +256,10 @@ async def open_service(
     inventory = make_inventory(settings)
     auth = None if settings.agent_token_file is None else AgentToken(settings.agent_token_file)
     retention = Retention(
-        most_diagnoses=settings.keep_diagnoses, most_days=settings.keep_days, most_bytes=settings.keep_bytes
+        most_diagnoses=settings.keep_diagnoses,
+        most_unasked=settings.keep_unasked_diagnoses,
+        most_days=settings.keep_days,
+        most_bytes=settings.keep_bytes,
     )
     store = await run_in_thread(
         partial(Store, settings.store, retention=retention, lease_seconds=settings.lease_seconds)

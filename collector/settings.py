@@ -130,6 +130,11 @@ class CollectorSettings(AccessSettings):
         description="How long a collector may be silent before others take over the jobs that it diagnoses.",
     )
     keep_diagnoses: int = Field(default=1000, ge=1, description="How many diagnoses are kept; the oldest go first.")
+    keep_unasked_diagnoses: int = Field(
+        default=500,
+        ge=1,
+        description="How many of those are kept that nobody asked for, besides those that incidents rest on.",
+    )
     keep_days: float = Field(default=30.0, gt=0.0, description="For how many days a diagnosis is kept.")
     keep_bytes: int = Field(
         default=2 * 1024**3, ge=1, description="How many bytes the diagnoses and their snapshots may take, compressed."

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shared.server.stop_signals import StopSignals
+from shared.server.lifecycle.stop_signals import StopSignals
 
 
 @click.command(

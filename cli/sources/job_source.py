@@ -10,7 +10,7 @@ from pydantic import Field
 from collector.align.expected import Expected, Unanswered
 from collector.gather.jobs import JobSummary, summarise_jobs
 from collector.keep.kept import Kept
-from collector.question import PATIENCE_SECONDS, Progress, Question
+from collector.question import PATIENCE_SECONDS, Progress, Question, later_deadline
 from collector.show.views import View, only
 from shared.answer.diagnosis import Diagnosis
 from shared.value import Value
@@ -28,10 +28,6 @@ class JobNames(Value):
     unread: tuple[str, ...] = Field(default=(), description="What could not be read, and launchers that wait.")
 
 
-_MOST_SECONDS = 3600.0
-"""The longest deadline that may be asked for."""
-
-
 @dataclass(frozen=True)
 class Wanted:
     """How to diagnose. None: as the source sees fit."""
@@ -44,30 +40,27 @@ class Wanted:
     patience_seconds: float | None = None
 
     def given(self) -> dict[str, object]:
-        """Return what was said, by the names that questions use."""
+        """Return what was said, by the names that questions use: what follows from it, a collector knows itself."""
         names = {
             "looks": self.looks,
             "interval_seconds": self.interval_seconds,
-            "deadline_seconds": self.deadline_seconds,
+            "deadline_seconds": self.timeout_seconds,
             "native": self.native,
             "patience_seconds": self.patience_seconds,
         }
         return {name: value for name, value in names.items() if value is not None}
 
     @property
-    def deadline_seconds(self) -> float | None:
+    def deadline_seconds(self) -> float:
         """When the verdict is due: as was said, else later than by default where looks are to be many or far apart."""
         if self.timeout_seconds is not None:
             return self.timeout_seconds
-        usual = Question()
-        interval = usual.interval_seconds if self.interval_seconds is None else self.interval_seconds
-        pauses = interval * ((usual.looks if self.looks is None else self.looks) - 1)
-        extra = pauses - usual.interval_seconds * (usual.looks - 1)
-        return min(_MOST_SECONDS, usual.deadline_seconds + extra) if extra > 0 else None
+        return later_deadline(Question(), looks=self.looks, interval_seconds=self.interval_seconds)
 
     def question(self) -> Question:
         """Return the question to put to agents."""
-        return Question.model_validate({"job": self.job, "patience_seconds": self.usual_patience, **self.given()})
+        usual = {"deadline_seconds": self.deadline_seconds, "patience_seconds": self.usual_patience}
+        return Question.model_validate({"job": self.job, **usual, **self.given()})
 
     @property
     def usual_patience(self) -> float:

@@ -72,8 +72,11 @@ class Remote:
 
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Have a diagnosis made, and wait for it."""
-        seconds = wanted.timeout_seconds or max(_DIAGNOSIS_SECONDS, wanted.deadline_seconds or 0.0)
-        deadline = time.monotonic() + seconds + (wanted.patience_seconds or 0.0) + _GRACE_SECONDS
+        patience = wanted.usual_patience if wanted.patience_seconds is None else wanted.patience_seconds
+        seconds = wanted.deadline_seconds + patience
+        if wanted.timeout_seconds is None:
+            seconds = max(_DIAGNOSIS_SECONDS, seconds)
+        deadline = time.monotonic() + seconds + _GRACE_SECONDS
         path = f"/v1/jobs/{segment(self._choose(wanted.job))}/diagnoses"
         wait = _WAIT_AT_ONCE if progress is None else 0.0
         answer = self._waiting("POST", path, min(deadline, time.monotonic() + wait), json=wanted.given() or None)

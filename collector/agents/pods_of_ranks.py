@@ -64,6 +64,12 @@ def places_of(ranks: Iterable[Identity], pods: Mapping[str, PodPlace]) -> JobPla
     return JobPlaces(found, others, whole and bool(found))
 
 
+def namespaces_of(ranks: Iterable[Identity], pods: Mapping[str, PodPlace]) -> frozenset[str | None]:
+    """Return the namespaces of the pods in which these ranks run; None is one of them where a pod is not known."""
+    places = (None if rank.pod_uid is None else pods.get(rank.pod_uid) for rank in ranks)
+    return frozenset(None if place is None else place.namespace for place in places)
+
+
 def pods_of(ranks: Iterable[Identity], pods: Mapping[str, PodPlace]) -> tuple[JobPod, ...]:
     """Return the pods of the job that `ranks` are of: those with ranks, and their siblings that have none.
 

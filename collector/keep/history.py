@@ -6,6 +6,7 @@ from collector.keep.store import Listed, Store
 from shared.answer.diagnosis import Contract, Culprit
 from shared.answer.words import Cause, Certainty, Kind
 from shared.rank_sets import FoldedRanks
+from shared.server.rights import UNBOUND, Access
 from shared.value import Value
 
 MOST_READ = 1000
@@ -66,14 +67,16 @@ class PastPage(NamedTuple):
     next: str | None
 
 
-def search(store: Store, wanted: PastWanted, *, limit: int = 50, before: str | None = None) -> PastPage:
+def search(
+    store: Store, wanted: PastWanted, *, limit: int = 50, before: str | None = None, seen_by: Access = UNBOUND
+) -> PastPage:
     """Return the newest diagnoses that fit, at most `limit`. Raises StoreTrouble.
 
     Where few fit, it ends after a thousand that do not; `next` goes on from there.
     """
     found: list[HistoryRow] = []
     for _ in range(MOST_READ // _AT_ONCE):
-        rows = store.list(job=wanted.job, limit=_AT_ONCE, before=before)
+        rows = store.list(job=wanted.job, limit=_AT_ONCE, before=before, seen_by=seen_by)
         told = store.excerpts([row.id for row in rows], PastFindings)
         for row in rows:
             findings = told[row.id].findings if row.id in told else ()

@@ -14,11 +14,21 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from collector.gather.judge_and_stamp import new_id
 from collector.keep.database import Database
-from collector.keep.tables import events, host_key, incident_diagnoses, incident_hosts, incidents, job_key, plain
+from collector.keep.seen import diagnoses_seen_by
+from collector.keep.tables import (
+    diagnoses,
+    events,
+    host_key,
+    incident_diagnoses,
+    incident_hosts,
+    incidents,
+    job_key,
+    plain,
+)
 from shared.answer.incidents import (
     LIVE_STATES,
     Incident,
@@ -28,6 +38,7 @@ from shared.answer.incidents import (
     IncidentState,
 )
 from shared.errors import InvalidInput, InvalidSettings, NotFound, quoted
+from shared.server.rights import UNBOUND, Access
 from shared.value import Value
 
 V = TypeVar("V", bound=Value)
@@ -107,9 +118,12 @@ class Incidents:
         host: str | None = None,
         limit: int = 50,
         before: str | None = None,
+        seen_by: Access = UNBOUND,
     ) -> tuple[Incident, ...]:
         """Return the newest first: in one of `states` (none: in any), of one job, with a culprit on `host`."""
         wanted = select(incidents.c.body)
+        if seen_by.is_bound:
+            wanted = wanted.where(incidents.c.id.in_(_seen_by(seen_by)))
         if states := tuple(states):
             wanted = wanted.where(incidents.c.state.in_([state.value for state in states]))
         if job is not None:
@@ -122,6 +136,14 @@ class Incidents:
         with self._database.read() as connection:
             bodies = connection.execute(wanted.order_by(incidents.c.id.desc()).limit(limit)).scalars().all()
         return tuple(_read(body, Incident) for body in bodies)
+
+    def seen(self, ids: Iterable[str], access: Access) -> frozenset[str]:
+        """Return which of these incidents a caller may know of."""
+        wanted = select(incidents.c.id).where(incidents.c.id.in_(sorted(map(plain, ids))))
+        if access.is_bound:
+            wanted = wanted.where(incidents.c.id.in_(_seen_by(access)))
+        with self._database.read() as connection:
+            return frozenset(connection.execute(wanted).scalars())
 
     def live(self) -> tuple[Incident, ...]:
         """Return all that are not over."""
@@ -222,6 +244,12 @@ class Incidents:
         connection.execute(insert(events).values(body=_json(event), **row))
         connection.execute(delete(events).where(events.c.id <= number - MOST_EVENTS))
         return now
+
+
+def _seen_by(access: Access) -> Select[tuple[str]]:
+    """Select the incidents that rest on a kept diagnosis which the caller may see: all of one job's are alike."""
+    same = incident_diagnoses.c.diagnosis == diagnoses.c.id
+    return select(incident_diagnoses.c.incident).join(diagnoses, same).where(*diagnoses_seen_by(access))
 
 
 def _row(incident: Incident, now_ms: int) -> dict[str, object]:

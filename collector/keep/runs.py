@@ -51,6 +51,8 @@ class Run:
     id: str
     question: Question
     started_at: str
+    asked: bool = True
+    """False: made because the collector watches the job, until somebody asks for it as well."""
     step: Step = field(default_factory=lambda: Step(stage=Stage.FINDING))
     task: "asyncio.Task[Diagnosis] | None" = None
     placed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,6 +103,7 @@ class Runs:
             under_way = self._by_job[run.question.job] = run
             run.task = asyncio.create_task(self._see_through(run), name=f"diagnosis {run.id}")
             run.task.add_done_callback(lambda task: self._end(run, task))
+        under_way.asked = under_way.asked or run.asked
         await under_way.placed.wait()
         return under_way
 

@@ -46,7 +46,7 @@ class Silences:
                 id = wanted.id
                 changed = connection.execute(update(silences).where(silences.c.id == plain(id)).values(row))
                 if changed.rowcount != 1:
-                    raise _no_such(id)
+                    raise no_such_silence(id)
         return _silence(id, wanted, starts_ms=_ms(starts), ends_ms=_ms(ends), updated_ms=now_ms, now_ms=now_ms)
 
     def expire(self, id: str) -> None:
@@ -55,7 +55,7 @@ class Silences:
         with self._database.write() as connection:
             known = connection.execute(select(silences.c.id).where(silences.c.id == plain(id))).one_or_none()
             if known is None:
-                raise _no_such(id)
+                raise no_such_silence(id)
             running = (silences.c.id == plain(id)) & (silences.c.ends_ms > now_ms)
             connection.execute(update(silences).where(running).values(ends_ms=now_ms, updated_ms=now_ms))
 
@@ -63,7 +63,7 @@ class Silences:
         """Return one. Raises NotFound."""
         found = [silence for silence in self.list() if silence.id == id]
         if not found:
-            raise _no_such(id)
+            raise no_such_silence(id)
         return found[0]
 
     def list(self) -> tuple[Silence, ...]:
@@ -127,5 +127,6 @@ def _shown(ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _no_such(id: str) -> NotFound:
+def no_such_silence(id: str) -> NotFound:
+    """Return the error for an unknown id."""
     return NotFound(f"there is no silence {quoted(id)}", advice="GET /v1/silences lists them")

@@ -6,9 +6,9 @@ All calls block; a service makes them in threads.
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 from sqlalchemy import Connection, delete, func, insert, select
@@ -23,14 +23,17 @@ from collector.keep.kept import Kept
 from collector.keep.migrate import migrate
 from collector.keep.registrations import Registrations
 from collector.keep.run_ledger import Ledger, RunState, end_run
+from collector.keep.seen import diagnoses_seen_by
 from collector.keep.silences import Silences
-from collector.keep.tables import diagnoses, incident_diagnoses, job_key, marks, plain, snapshots
+from collector.keep.tables import diagnoses, incident_diagnoses, job_key, marks, plain, snapshots, watches
 from collector.keep.url import StorePlace, parse_store_place
 from collector.keep.watches import Watches
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.errors import InvalidSettings, NotFound, UnhangError, quoted
+from shared.server.rights import UNBOUND, Access
 from shared.value import Value
+from shared.wire.job_names import qualified
 from shared.wire.snapshot import NodeSnapshot
 
 T = TypeVar("T", bound=Value)
@@ -52,6 +55,8 @@ class Retention(Value):
     """How much is kept. Whichever bound is reached first, the oldest go; the newest always stays."""
 
     most_diagnoses: int = Field(default=1000, ge=1)
+    most_unasked: int = Field(default=500, ge=1)
+    """Of those that nobody asked for: they push out only one another, and take a quarter of the bytes at most."""
     most_days: float = Field(default=30.0, gt=0.0)
     most_bytes: int = Field(default=2 * 1024**3, ge=1)
 
@@ -101,10 +106,13 @@ class Store:
         looks: Sequence[NodeSnapshot],
         *,
         packed: Sequence[bytes] = (),
+        asked: bool = True,
+        namespaces: Iterable[str] = (),
     ) -> None:
         """Store a diagnosis, then delete the oldest if a limit is reached. Raises StoreTrouble.
 
         `packed` holds the looks as agents sent them, compressed, if they are at hand: packing them takes long.
+        `asked`: somebody wanted it. `namespaces`: all in which pods of the job run; none where that is not known.
         """
         verdict_blob, expected_blob = _pack(diagnosis), _pack(expected)
         blobs = packed or [_pack(look) for look in looks]
@@ -118,6 +126,9 @@ class Store:
             "headline": plain(diagnosis.headline),
             "body": verdict_blob,
             "expected": expected_blob,
+            "unasked": int(not asked),
+            "owner": None if diagnosis.user is None else plain(diagnosis.user),
+            "namespaces": ",".join(sorted(namespaces)),
             "size_bytes": len(verdict_blob) + len(expected_blob) + sum(map(len, blobs)),
         }
         looked = [
@@ -131,11 +142,15 @@ class Store:
             end_run(connection, diagnosis.id)
         self._let_go(now_ms=_milliseconds(diagnosis.id))
 
-    def list(self, *, job: str | None = None, limit: int = 50, before: str | None = None) -> tuple[Listed, ...]:
+    def list(
+        self, *, job: str | None = None, limit: int = 50, before: str | None = None, seen_by: Access = UNBOUND
+    ) -> tuple[Listed, ...]:
         """Return the newest diagnoses first, at most `limit`, of one `job` where given, older than the id `before`."""
         wanted = select(diagnoses.c.id, diagnoses.c.job, diagnoses.c.made_at, diagnoses.c.verdict, diagnoses.c.headline)
+        wanted = wanted.where(*diagnoses_seen_by(seen_by))
         if job is not None:
-            wanted = wanted.where(diagnoses.c.job_key == job_key(job))
+            names = {job} | {qualified(job, user) for user in seen_by.users or ()}
+            wanted = wanted.where(diagnoses.c.job_key.in_(sorted(map(job_key, names))))
         if before is not None:
             wanted = wanted.where(diagnoses.c.id < plain(before))
         with self._database.read() as connection:
@@ -147,6 +162,12 @@ class Store:
         with self._database.read() as connection:
             row = _one(connection, id)
         return _unpack(row["body"], Diagnosis)
+
+    def is_seen_by(self, id: str, access: Access) -> bool:
+        """Is there such a diagnosis, and may its job be known to the caller?"""
+        wanted = select(diagnoses.c.id).where(diagnoses.c.id == plain(id), *diagnoses_seen_by(access))
+        with self._database.read() as connection:
+            return connection.execute(wanted).first() is not None
 
     def excerpts(self, ids: Sequence[str], kind: type[T]) -> dict[str, T]:
         """Return of each diagnosis that is kept what `kind` has fields for. Raises StoreTrouble."""
@@ -203,26 +224,38 @@ class Store:
     def _forget(self, connection: Connection, *, now_ms: int) -> int:
         """Delete what the retention no longer covers, oldest first.
 
-        The newest stays, however large it is, and so does what an incident rests on.
+        The newest of each kind stays, however large it is, and so does what an incident rests on or will rest on.
         """
         keep = self._retention
         oldest_ms = now_ms - int(keep.most_days * 86_400_000)
         held = select(incident_diagnoses.c.diagnosis)
-        rows = connection.execute(
-            select(diagnoses.c.id, diagnoses.c.made_at_ms, diagnoses.c.size_bytes)
-            .where(diagnoses.c.id.not_in(held))
+        suspected = select(watches.c.suspect_diagnosis).where(watches.c.suspect_diagnosis.is_not(None))
+        found = connection.execute(
+            select(diagnoses.c.id, diagnoses.c.made_at_ms, diagnoses.c.size_bytes, diagnoses.c.unasked)
+            .where(diagnoses.c.id.not_in(held), diagnoses.c.id.not_in(suspected))
             .order_by(diagnoses.c.id.desc())
-        )
-        total, gone = 0, []
-        for count, row in enumerate(rows):
-            total += row.size_bytes
-            if count > 0 and (count >= keep.most_diagnoses or total > keep.most_bytes or row.made_at_ms < oldest_ms):
-                gone.append(row.id)
+        ).all()
+        ours = [row for row in found if row.unasked]
+        unasked, taken = _beyond(ours, keep.most_unasked, keep.most_bytes // 4, oldest_ms)
+        theirs = [row for row in found if not row.unasked]
+        asked, _ = _beyond(theirs, keep.most_diagnoses, keep.most_bytes - taken, oldest_ms)
+        gone = unasked + asked
         for first in range(0, len(gone), 500):
             some = gone[first : first + 500]
             connection.execute(delete(snapshots).where(snapshots.c.diagnosis.in_(some)))
             connection.execute(delete(diagnoses).where(diagnoses.c.id.in_(some)))
         return len(gone)
+
+
+def _beyond(rows: Sequence[Any], most: int, most_bytes: int, oldest_ms: int) -> tuple[list[str], int]:
+    """Return which of these rows, newest first, are beyond a bound, and how many bytes the others take."""
+    total, gone = 0, []
+    for count, row in enumerate(rows):
+        if count and (count >= most or total + row.size_bytes > most_bytes or row.made_at_ms < oldest_ms):
+            gone += [each.id for each in rows[count:]]
+            break
+        total += row.size_bytes
+    return gone, total
 
 
 def _open(place: StorePlace) -> Database:

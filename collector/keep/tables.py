@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
-REVISION = "4"
+REVISION = "6"
 """Version of these tables: the newest of `collector/keep/migrations/versions/`."""
 
 metadata = MetaData()
@@ -28,6 +28,9 @@ diagnoses = Table(
     Column("expected", LargeBinary, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("job_key", String(32), nullable=False, server_default=""),
+    Column("unasked", Integer, nullable=False, server_default="0"),  # made because the collector watches
+    Column("owner", Text, nullable=True),  # the job's user, as agents report it
+    Column("namespaces", Text, nullable=False, server_default=""),  # of its pods, sorted, with commas
     Index("diagnoses_by_job_key", "job_key", "id"),
 )
 

@@ -17,9 +17,10 @@ from shared.server.audit import AuditLog
 from shared.server.authorize import MOST_HEAD_BYTES
 from shared.server.connection_limits import Connections, affordable
 from shared.server.connections import ConnectionGuard, protocol_of
+from shared.server.lifecycle.service_manager import ServiceManager
+from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.origins import Names, Origins
 from shared.server.overload import Crowded
-from shared.server.stop_signals import StopSignals
 from shared.server.tls import TlsFiles, server_tls
 from shared.server.tokens import require_safe_binding
 
@@ -105,8 +106,10 @@ def open_guard(settings: AccessSettings, audit: AuditLog) -> ConnectionGuard:
     return ConnectionGuard(audit, tls, parse_networks(settings.allow_clients), names, connections)
 
 
-def service_config(app: FastAPI, guard: ConnectionGuard, **more: Any) -> uvicorn.Config:
-    """Return the configuration of a service. `more` is uvicorn's."""
+def service_config(app: FastAPI, guard: ConnectionGuard, manager: ServiceManager, **more: Any) -> uvicorn.Config:
+    """Return the configuration of a service, whose event loop tells `manager` that it turns. `more` is uvicorn's."""
+    if manager.sign_seconds is not None:
+        more |= {"callback_notify": manager.alive, "timeout_notify": manager.sign_seconds}
     config = uvicorn.Config(
         Crowded(Origins(app, names=guard.names, audit=guard.audit), guard),
         http=protocol_of(guard),
@@ -127,12 +130,13 @@ def service_config(app: FastAPI, guard: ConnectionGuard, **more: Any) -> uvicorn
 
 
 class Server(uvicorn.Server):
-    """A server that ends, too, by a signal that came while the service was being started."""
+    """A server that ends, too, by a signal that came while the service was being started, and says when it serves."""
 
-    def __init__(self, config: uvicorn.Config, stop: StopSignals) -> None:
+    def __init__(self, config: uvicorn.Config, stop: StopSignals, manager: ServiceManager) -> None:
         """`stop` has taken note of signals since the service began."""
         super().__init__(config)
         self._stop = stop
+        self._manager = manager
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -146,3 +150,10 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(_BACKLOG)
+        if self.started:
+            self._manager.serving()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End as asked: the service manager waits for that and gives no alarm."""
+        self._manager.ending()
+        await super().shutdown(sockets)

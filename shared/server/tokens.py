@@ -1,4 +1,4 @@
-"""Bearer tokens of a service: kept in a file, one a line, read again whenever the file changes.
+"""Bearer tokens of a service: kept in a file, one a line with what it may do, read again whenever the file changes.
 
 Several may be valid at once, so that one is changed without an outage: write the new one beside the old one, give it
 to the callers, take the old one out.
@@ -15,6 +15,7 @@ from fastapi import Request
 
 from shared.errors import InvalidSettings, UnhangError
 from shared.server.addresses import parse_address
+from shared.server.rights import UNBOUND, Access, parse_token_line
 from shared.server.secret_files import Stamp, read_secret, stamp_of
 from shared.server.sessions import cookie_of, token_of_cookie
 
@@ -28,11 +29,13 @@ class Unauthorized(UnhangError):
 class TokenFile:
     """The tokens of one file. Empty lines and lines that begin with `#` do not count."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, may_bind: bool = True) -> None:
+        """`may_bind`: its tokens may be for some jobs alone; without, a file with such a token is refused."""
         self._path = path
+        self._may_bind = may_bind
         self._seen: Stamp | None = None
         self._tokens: tuple[bytes, ...] = ()
-        self._digests: tuple[bytes, ...] = ()
+        self._rights: tuple[tuple[bytes, Access], ...] = ()
 
     def tokens(self) -> tuple[bytes, ...]:
         """Return the tokens that are in the file now.
@@ -44,9 +47,17 @@ class TokenFile:
 
     def knows(self, token: bytes) -> bool:
         """Is `token` one of ours? Takes as long for a wrong token as for a right one."""
+        return self.access_of(token) is not None
+
+    def access_of(self, token: bytes) -> Access | None:
+        """Return what the holder of `token` may do; None where it is none of ours, after as long as for one of ours.
+
+        A token that stands there twice may do what the first line says.
+        """
         self._refresh()
         digest = _digest(token)
-        return sum(hmac.compare_digest(digest, own) for own in self._digests) > 0
+        found = [access for own, access in self._rights if hmac.compare_digest(digest, own)]
+        return found[0] if found else None
 
     def _refresh(self) -> None:
         try:
@@ -60,18 +71,24 @@ class TokenFile:
         if stamp == self._seen:
             return
         self._forget()
-        self._tokens = _parse(read_secret(self._path, WHAT))
-        self._digests = tuple(map(_digest, self._tokens))
+        lines = _parse(read_secret(self._path, WHAT))
+        if not self._may_bind and any(access != UNBOUND for _, access in lines):
+            raise InvalidSettings(
+                f"{WHAT} {self._path} binds a token to some jobs, and this service cannot hold it to that",
+                advice="bind tokens in the collector's token_file, and nowhere else",
+            )
+        self._tokens = tuple(token for token, _ in lines)
+        self._rights = tuple((_digest(token), access) for token, access in lines)
         self._seen = stamp
 
     def _forget(self) -> None:
         """Stop accepting the tokens that the file held before."""
-        self._seen, self._tokens, self._digests = None, (), ()
+        self._seen, self._tokens, self._rights = None, (), ()
 
 
-def _parse(data: bytes) -> tuple[bytes, ...]:
+def _parse(data: bytes) -> tuple[tuple[bytes, Access], ...]:
     lines = (line.strip() for line in data.splitlines())
-    return tuple(line for line in lines if line and not line.startswith(b"#"))
+    return tuple(parse_token_line(line) for line in lines if line and not line.startswith(b"#"))
 
 
 def _digest(token: bytes) -> bytes:
@@ -109,28 +126,37 @@ def token_of(request: Request) -> bytes | None:
 def require_token(token_file: Path | None, *, sessions: bool = False) -> Callable[[Request], Awaitable[None]]:
     """Return a FastAPI dependency that lets only requests with a known bearer token pass; None lets all pass.
 
-    With `sessions`, a cookie that was given for such a token does as well.
+    With `sessions`, a cookie that was given for such a token does as well, and tokens may be bound to some jobs:
+    whoever asks for sessions holds each route against `access_of`.
     """
-    tokens = None if token_file is None else TokenFile(token_file)
+    tokens = None if token_file is None else TokenFile(token_file, may_bind=sessions)
 
     async def check(request: Request) -> None:
         if tokens is None:
             return
         token = token_of(request)
         if token is None and sessions and (signed_in := _by_cookie(request, tokens)) is not None:
-            request.state.signed_in_with = signed_in
-            return
-        if token is None or not _known(tokens, token):
+            token = request.state.signed_in_with = signed_in
+        access = None if token is None else _access(tokens, token)
+        if access is None:
             raise Unauthorized(
                 "this service requires a bearer token", advice="send the header `Authorization: Bearer TOKEN`"
             )
+        request.state.access = access
 
     return check
 
 
-def _known(tokens: TokenFile, token: bytes) -> bool:
+def access_of(request: Request) -> Access:
+    """Return what the sender of a request that was let in may do; everything where no token is asked for."""
+    access = getattr(request.state, "access", UNBOUND)
+    assert isinstance(access, Access)
+    return access
+
+
+def _access(tokens: TokenFile, token: bytes) -> Access | None:
     with _trouble_is_ours():
-        return tokens.knows(token)
+        return tokens.access_of(token)
 
 
 def _by_cookie(request: Request, tokens: TokenFile) -> bytes | None:

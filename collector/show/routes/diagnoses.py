@@ -14,12 +14,14 @@ from collector.keep.bundle import bundle_name, write_bundle
 from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
-from collector.question import NativePolicy, Question
+from collector.question import NativePolicy, Question, later_deadline
 from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer
 from collector.show.routes.report_pages import pages_of
+from collector.show.routes.rights import SightDependency
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
+from shared.errors import UnhangError
 from shared.server.problem_handlers import problems
 from shared.value import JSON_INTEGER, Value
 
@@ -72,7 +74,11 @@ class Options(Value):
         default=None, description="Last records asked per group."
     )
     deadline_seconds: float | None = Field(
-        default=None, strict=True, gt=0.0, le=3600.0, description="When the verdict is due; then without patience."
+        default=None,
+        strict=True,
+        gt=0.0,
+        le=3600.0,
+        description="When the verdict is due; then without patience. By default later where looks are far apart.",
     )
     patience_seconds: float | None = Field(
         default=None,
@@ -103,6 +109,7 @@ async def diagnose_job(
     job: JobName,
     service: ServiceDependency,
     request: Request,
+    sight: SightDependency,
     wait: Annotated[
         float, Query(ge=0.0, le=600.0, description="Seconds to wait for the verdict before answering 202.")
     ] = 0.0,
@@ -117,20 +124,29 @@ async def diagnose_job(
     agent knows such a job.
     """
     media = choose_media(accept, _MEDIA)
-    run = await service.start(_with(service.question(job), options))
-    diagnosis = await run.within(wait)
-    return _pending(run.state) if diagnosis is None else await _ready(diagnosis, media, request)
+    run = await service.start(with_options(service.question(await sight.job(job)), options))
+    try:
+        diagnosis = await run.within(wait)
+    except UnhangError as error:
+        raise sight.unknown(job, error) from None
+    if diagnosis is None:
+        return _pending(run.state)
+    await sight.made(diagnosis, job)
+    return await _ready(diagnosis, media, request)
 
 
 @router.get("/v1/diagnoses", response_model=DiagnosisList, summary="List diagnoses, newest first")
 async def list_diagnoses(
     service: ServiceDependency,
+    sight: SightDependency,
     job: Annotated[str | None, Query(description="Only of this job.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
     before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
 ) -> Response:
     """Return what is kept, a page at a time. Those being made are not listed."""
-    rows = await service.async_store.ask(service.store.list, job=job, limit=limit + 1, before=before)
+    rows = await service.async_store.ask(
+        service.store.list, job=job, limit=limit + 1, before=before, seen_by=sight.access
+    )
     more = rows[limit - 1].id if len(rows) > limit else None
     return json_answer(DiagnosisList(diagnoses=rows[:limit], next=more))
 
@@ -141,16 +157,14 @@ async def list_diagnoses(
     responses={200: _READY, 202: _PENDING, **_FAILED},
     response_model=None,
 )
-async def get_diagnosis(
-    id: DiagnosisId, service: ServiceDependency, request: Request, accept: Accept = None
-) -> Response:
+async def get_diagnosis(id: DiagnosisId, sight: SightDependency, request: Request, accept: Accept = None) -> Response:
     """Return the diagnosis as JSON, Markdown, plain text, or a page in one file that needs no network.
 
     202 while it is being made, by this collector or another. What ended it if it failed; 410 if the collector that made
     it ended before it was ready.
     """
     media = choose_media(accept, _MEDIA)
-    found = await service.fetch(id)
+    found = await sight.fetch(id)
     return await _ready(found, media, request) if isinstance(found, Diagnosis) else _pending(found)
 
 
@@ -163,19 +177,24 @@ async def get_diagnosis(
     },
     response_class=StreamingResponse,
 )
-async def get_bundle(id: DiagnosisId, service: ServiceDependency) -> Response:
+async def get_bundle(id: DiagnosisId, service: ServiceDependency, sight: SightDependency) -> Response:
     """Return the diagnosis and its snapshots as one archive; `unhang diagnose --from FILE` judges them again."""
+    await sight.diagnosis(id)
     kept = await service.async_store.ask(service.store.kept, id)
     file = await asyncio.to_thread(_bundle, kept)
     disposition = f'attachment; filename="{bundle_name(kept)}"'
     return StreamingResponse(_chunks(file), media_type="application/gzip", headers={"Content-Disposition": disposition})
 
 
-def _with(question: Question, options: Options | None) -> Question:
+def with_options(question: Question, options: Options | None) -> Question:
+    """Return the question as the caller wants it: who sets a deadline means it, and gets no patience unasked."""
     if options is None:
         return question
     given = options.model_dump(exclude_none=True)
-    if options.deadline_seconds is not None:
+    if options.deadline_seconds is None:
+        later = later_deadline(question, looks=options.looks, interval_seconds=options.interval_seconds)
+        given["deadline_seconds"] = later
+    else:
         given.setdefault("patience_seconds", 0.0)
     return Question.model_validate({**question.model_dump(), **given})
 

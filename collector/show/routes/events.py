@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from collector.keep.database import StoreTrouble
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency
+from collector.show.routes.rights import Sight, SightDependency
 from shared.answer.incidents import JobState, WatchedJob
 
 router = APIRouter(prefix="/v1/events", tags=["incidents"])
@@ -31,6 +32,7 @@ _States = dict[tuple[str, str | None], tuple[JobState, str | None]]
 )
 async def follow(
     service: ServiceDependency,
+    sight: SightDependency,
     after: Annotated[
         int | None,
         Query(ge=0, le=_MOST_NUMBER, description="Begin behind the event of that number; by default with what is new."),
@@ -49,16 +51,16 @@ async def follow(
     if begin is None:
         begin = await service.async_store.ask(service.store.incidents.last_event)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(service, begin, seconds), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_stream(service, sight, begin, seconds), media_type="text/event-stream", headers=headers)
 
 
-async def _stream(service: Service, after: int, seconds: float) -> AsyncIterator[str]:
+async def _stream(service: Service, sight: Sight, after: int, seconds: float) -> AsyncIterator[str]:
     until, wrote = time.monotonic() + seconds, time.monotonic()
     states: _States = {}
     yield "retry: 2000\n\n"
     while True:
-        lines, after = await _incidents(service, after)
-        lines += _jobs(service, states)
+        lines, after = await _incidents(service, sight, after)
+        lines += _jobs(service, sight, states)
         if lines or time.monotonic() - wrote >= _BEAT_SECONDS:
             wrote = time.monotonic()
             yield "".join(lines) or ": nothing new\n\n"
@@ -67,18 +69,20 @@ async def _stream(service: Service, after: int, seconds: float) -> AsyncIterator
         await asyncio.sleep(min(_POLL_SECONDS, max(0.0, until - time.monotonic())))
 
 
-async def _incidents(service: Service, after: int) -> tuple[list[str], int]:
+async def _incidents(service: Service, sight: Sight, after: int) -> tuple[list[str], int]:
     try:
         new = await service.async_store.ask(service.store.incidents.events, after=after)
+        known = await sight.incidents(event.incident.id for event in new) if sight.access.is_bound else None
     except StoreTrouble:
         return [], after
-    lines = [f"id: {event.id}\nevent: incident\ndata: {event.model_dump_json(by_alias=True)}\n\n" for event in new]
+    told = [event for event in new if known is None or event.incident.id in known]
+    lines = [f"id: {event.id}\nevent: incident\ndata: {event.model_dump_json(by_alias=True)}\n\n" for event in told]
     return lines, new[-1].id if new else after
 
 
-def _jobs(service: Service, states: _States) -> list[str]:
+def _jobs(service: Service, sight: Sight, states: _States) -> list[str]:
     """Return the jobs whose state has changed, and note it."""
-    jobs = () if service.watcher is None else service.watcher.watched()
+    jobs = () if service.watcher is None else sight.watched(service.watcher.watched())
     lines = []
     for job in jobs:
         now = (job.state, job.incident)

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from collector.detect.silences import silenced_by
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency, json_answer
+from collector.show.routes.rights import SightDependency
 from shared.answer.incidents import Incident, IncidentState, WatchedJob
 from shared.server.problem_handlers import problems
 from shared.value import Value
@@ -50,15 +51,17 @@ class WatchedJobs(Value):
 
 
 @router.get("/watched-jobs", response_model=WatchedJobs, summary="List the jobs that are watched")
-async def list_watched(service: ServiceDependency) -> Response:
+async def list_watched(service: ServiceDependency, sight: SightDependency) -> Response:
     """Return the state of each job as its agents' digests show it. No agent is asked for it."""
     watcher = service.watcher
-    return json_answer(WatchedJobs(jobs=() if watcher is None else watcher.watched(), is_watching=watcher is not None))
+    jobs = () if watcher is None else sight.watched(watcher.watched())
+    return json_answer(WatchedJobs(jobs=jobs, is_watching=watcher is not None))
 
 
 @router.get("/incidents", response_model=IncidentList, summary="List incidents, newest first")
 async def list_incidents(
     service: ServiceDependency,
+    sight: SightDependency,
     state: Annotated[
         list[IncidentState] | None, Query(max_length=8, description="Only in this state; may be repeated.")
     ] = None,
@@ -69,7 +72,13 @@ async def list_incidents(
 ) -> Response:
     """Return what is kept, a page at a time."""
     rows = await service.async_store.ask(
-        service.store.incidents.list, states=state or (), job=job, host=host, limit=limit + 1, before=before
+        service.store.incidents.list,
+        states=state or (),
+        job=job,
+        host=host,
+        limit=limit + 1,
+        before=before,
+        seen_by=sight.access,
     )
     more = rows[limit - 1].id if len(rows) > limit else None
     return json_answer(IncidentList(incidents=await _with_silences(service, rows[:limit]), next=more))
@@ -81,8 +90,9 @@ async def list_incidents(
     summary="Fetch one incident",
     responses=problems(HTTPStatus.NOT_FOUND),
 )
-async def get_incident(id: IncidentId, service: ServiceDependency) -> Response:
+async def get_incident(id: IncidentId, service: ServiceDependency, sight: SightDependency) -> Response:
     """Return the incident with its history. Its `diagnoses` are fetched from `/v1/diagnoses/{id}`."""
+    await sight.incident(id)
     found = await service.async_store.ask(service.store.incidents.get, id)
     (told,) = await _with_silences(service, (found,))
     return json_answer(told)
@@ -95,9 +105,13 @@ async def get_incident(id: IncidentId, service: ServiceDependency) -> Response:
     responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND),
 )
 async def acknowledge(
-    id: IncidentId, service: ServiceDependency, remark: Annotated[Remark | None, Body()] = None
+    id: IncidentId,
+    service: ServiceDependency,
+    sight: SightDependency,
+    remark: Annotated[Remark | None, Body()] = None,
 ) -> Response:
     """Acknowledge an incident; one that is acknowledged already stays as it is. 400 where it is over."""
+    await sight.incident(id)
     said = remark or Remark()
     changed = await service.async_store.note(service.store.incidents.acknowledge, id, by=said.by, note=said.note)
     return json_answer(changed)
@@ -110,12 +124,16 @@ async def acknowledge(
     responses=problems(HTTPStatus.NOT_FOUND),
 )
 async def false_alarm(
-    id: IncidentId, service: ServiceDependency, remark: Annotated[Remark | None, Body()] = None
+    id: IncidentId,
+    service: ServiceDependency,
+    sight: SightDependency,
+    remark: Annotated[Remark | None, Body()] = None,
 ) -> Response:
     """End an incident as a false alarm.
 
     The same fault is no incident again for a day, and a pause as long as this one is usual for jobs of that name.
     """
+    await sight.incident(id)
     said = remark or Remark()
     changed = await service.async_store.note(service.store.incidents.false_alarm, id, by=said.by, note=said.note)
     return json_answer(changed)

@@ -14,6 +14,7 @@ from collector.gather.namesakes import lists_apart, user_of
 from collector.keep.store import Listed
 from collector.service import Service
 from collector.show.routes.common import JobName, ServiceDependency, json_answer
+from collector.show.routes.rights import SightDependency
 from shared.errors import NotFound, quoted
 from shared.server.problem_handlers import problems
 from shared.value import Value
@@ -54,18 +55,18 @@ class JobDetail(Value):
 
 
 @router.get("", response_model=RunningJobs, summary="List the jobs")
-async def list_jobs(service: ServiceDependency) -> Response:
+async def list_jobs(service: ServiceDependency, sight: SightDependency) -> Response:
     """Ask every agent which ranks it sees, within five seconds, and put the jobs together from that."""
-    found = await service.find()
+    found = sight.lists(await service.find())
     lists = tuple(found.lists.values())
     jobs = tuple(_with_state(job, service) for job in summarise_jobs(lists))
     return json_answer(RunningJobs(jobs=jobs, unanswered=_unanswered(found), unread=unread_by(lists)))
 
 
 @last_router.get("/{job:path}", response_model=JobDetail, summary="Describe one job")
-async def describe_job(job: JobName, service: ServiceDependency) -> Response:
+async def describe_job(job: JobName, service: ServiceDependency, sight: SightDependency) -> Response:
     """Tell where each rank of the job is, and what was diagnosed lately. 404 where no agent knows the job."""
-    found = await service.find()
+    found = sight.lists(await service.find())
     choose_job(job, found.lists.values(), some_silent=False)
     lists = lists_apart(found.lists.values(), job, user_of(job, found.lists.values()))
     summary = next((each for each in summarise_jobs(lists) if each.name == job), None)
@@ -82,7 +83,7 @@ async def describe_job(job: JobName, service: ServiceDependency) -> Response:
         job=_with_state(summary, service),
         ranks=tuple(sorted(ranks, key=lambda rank: (rank.rank, rank.attempt, rank.pid or 0))),
         exited=tuple(exited),
-        diagnoses=await service.async_store.ask(service.store.list, job=job, limit=10),
+        diagnoses=await service.async_store.ask(service.store.list, job=job, limit=10, seen_by=sight.access),
         unanswered=_unanswered(found),
         pods=pods_of(ranks, service.inventory.pods),
         nodes=tuple(sorted(service.inventory.nodes_of(plain_name(job)) or ())),

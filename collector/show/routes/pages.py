@@ -17,6 +17,7 @@ from collector.show.html.compare import comparison
 from collector.show.html.page import Site, headers, render
 from collector.show.routes.common import JobName, ServiceDependency
 from collector.show.routes.report_pages import pages_of
+from collector.show.routes.rights import Sight, SightDependency
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Kind
 from shared.errors import NotFound, UnhangError, quoted
@@ -54,12 +55,12 @@ Text = Annotated[str, Query(max_length=300)]
 
 
 @router.get("/")
-async def show_jobs(request: Request, service: ServiceDependency) -> Response:
+async def show_jobs(request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
     """Show the jobs that run, what is known of each, and the latest diagnoses."""
-    found = await service.find()
+    found = sight.lists(await service.find())
     lists = tuple(found.lists.values())
     try:
-        latest = await service.async_store.ask(service.store.list, limit=200)
+        latest = await service.async_store.ask(service.store.list, limit=200, seen_by=sight.access)
     except StoreTrouble:
         latest = ()
     last = {each.job: each for each in reversed(latest)}
@@ -69,7 +70,7 @@ async def show_jobs(request: Request, service: ServiceDependency) -> Response:
         here="jobs",
         title="Jobs",
         jobs=summarise_jobs(lists),
-        runs=service.runs.under_way(),
+        runs={job: run for job, run in service.runs.under_way().items() if sight.sees_run(run)},
         last=last,
         latest=latest[:10],
         silent=[silent.unanswered() for silent in found.silent],
@@ -79,9 +80,9 @@ async def show_jobs(request: Request, service: ServiceDependency) -> Response:
 
 
 @router.post("/jobs/{job:path}/diagnose")
-async def diagnose_now(job: JobName, service: ServiceDependency) -> Response:
+async def diagnose_now(job: JobName, service: ServiceDependency, sight: SightDependency) -> Response:
     """Start a diagnosis, or join the one under way, and show it."""
-    run = await service.start(service.question(job))
+    run = await service.start(service.question(await sight.job(job)))
     return RedirectResponse(f"/diagnoses/{run.id}", status_code=HTTPStatus.SEE_OTHER)
 
 
@@ -89,6 +90,7 @@ async def diagnose_now(job: JobName, service: ServiceDependency) -> Response:
 async def show_history(
     request: Request,
     service: ServiceDependency,
+    sight: SightDependency,
     job: Text = "",
     node: Text = "",
     kind: Text = "",
@@ -102,7 +104,9 @@ async def show_history(
         Kind(kind) if kind in set(Kind) else None,
         Cause(cause) if cause in set(Cause) else None,
     )
-    past = await service.async_store.ask(search, service.store, wanted, limit=_PER_PAGE, before=before)
+    past = await service.async_store.ask(
+        search, service.store, wanted, limit=_PER_PAGE, before=before, seen_by=sight.access
+    )
     return page(
         request,
         "history.html",
@@ -112,23 +116,25 @@ async def show_history(
         wanted={"job": job, "node": node, "kind": kind, "cause": cause},
         kinds=tuple(Kind),
         causes=tuple(Cause),
-        runs=[] if before else list(service.runs.under_way().values()),
+        runs=[] if before else [run for run in service.runs.under_way().values() if sight.sees_run(run)],
     )
 
 
 @router.get("/diagnoses/{id}")
-async def show_diagnosis(id: DiagnosisId, request: Request, service: ServiceDependency) -> Response:
+async def show_diagnosis(id: DiagnosisId, request: Request, sight: SightDependency) -> Response:
     """Show one diagnosis, or how far it is."""
-    found = await service.fetch(id)
+    found = await sight.fetch(id)
     if isinstance(found, Diagnosis):
         return await pages_of(request).answer(found, site_of(request, "diagnoses"))
     return page(request, "run.html", HTTPStatus.ACCEPTED, here="diagnoses", title="Diagnosing", run=found)
 
 
 @router.get("/compare")
-async def compare(request: Request, service: ServiceDependency, left: Text = "", right: Text = "") -> Response:
+async def compare(
+    request: Request, service: ServiceDependency, sight: SightDependency, left: Text = "", right: Text = ""
+) -> Response:
     """Show two diagnoses side by side; while one is named, what it can be compared with."""
-    chosen = [await _ready(service, id) for id in (left, right) if id]
+    chosen = [await _ready(sight, id) for id in (left, right) if id]
     if len(chosen) == 2:
         reports = [await pages_of(request).report(each) for each in chosen]
         return page(
@@ -140,14 +146,14 @@ async def compare(request: Request, service: ServiceDependency, left: Text = "",
             rows=comparison(*reports),
         )
     job = chosen[0].job if chosen else None
-    others = await service.async_store.ask(service.store.list, job=job, limit=_TO_CHOOSE_FROM)
+    others = await service.async_store.ask(service.store.list, job=job, limit=_TO_CHOOSE_FROM, seen_by=sight.access)
     return page(
         request, "choose.html", here="diagnoses", title="Compare", chosen=next(iter(chosen), None), others=others
     )
 
 
-async def _ready(service: ServiceDependency, id: str) -> Diagnosis:
-    found = await service.fetch(id)
+async def _ready(sight: Sight, id: str) -> Diagnosis:
+    found = await sight.fetch(id)
     if not isinstance(found, Diagnosis):
         raise NotFound(f"the diagnosis {quoted(id)} is still being made", advice="try again in a moment")
     return found

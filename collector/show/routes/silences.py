@@ -8,8 +8,12 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.detect.silences import parse_pattern
+from collector.keep.silences import no_such_silence
+from collector.service import Service
 from collector.show.routes.common import ServiceDependency, json_answer
+from collector.show.routes.rights import Sight, SightDependency
 from shared.answer.incidents import NewSilence, Silence
+from shared.errors import NotPermitted
 from shared.server.problem_handlers import problems
 from shared.value import Value
 
@@ -31,9 +35,10 @@ class SilenceKept(Value):
 
 
 @router.get("", response_model=SilenceList, summary="List silences")
-async def list_silences(service: ServiceDependency) -> Response:
+async def list_silences(service: ServiceDependency, sight: SightDependency) -> Response:
     """Return the silences, those first that end last."""
-    return json_answer(SilenceList(silences=await service.async_store.ask(service.store.silences.list)))
+    kept = await service.async_store.ask(service.store.silences.list)
+    return json_answer(SilenceList(silences=tuple(each for each in kept if sight.sees_silence(each))))
 
 
 @router.post(
@@ -42,7 +47,7 @@ async def list_silences(service: ServiceDependency) -> Response:
     summary="Silence incidents for a while",
     responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND),
 )
-async def put_silence(wanted: NewSilence, service: ServiceDependency) -> Response:
+async def put_silence(wanted: NewSilence, service: ServiceDependency, sight: SightDependency) -> Response:
     """Keep a silence, or replace the one of its `id`.
 
     Matchers compare labels of incidents: `alertname`, `job`, `user`, `kind`, `cause`, `certainty`, `host`, `rank`,
@@ -51,18 +56,33 @@ async def put_silence(wanted: NewSilence, service: ServiceDependency) -> Respons
     for matcher in wanted.matchers:
         if matcher.isRegex:
             parse_pattern(matcher.value)
+    if not sight.sees_silence(wanted):
+        raise NotPermitted(
+            "this token silences the jobs of its own users alone", advice="add a matcher for one, e.g. user=1001"
+        )
+    if wanted.id is not None:
+        await _seen(wanted.id, service, sight)
     kept = await service.async_store.note(service.store.silences.put, wanted)
     return json_answer(SilenceKept(silenceID=kept.id))
 
 
 @router.get("/{id}", response_model=Silence, summary="Fetch one silence", responses=problems(HTTPStatus.NOT_FOUND))
-async def get_silence(id: SilenceId, service: ServiceDependency) -> Response:
+async def get_silence(id: SilenceId, service: ServiceDependency, sight: SightDependency) -> Response:
     """Return one silence."""
-    return json_answer(await service.async_store.ask(service.store.silences.get, id))
+    return json_answer(await _seen(id, service, sight))
 
 
 @router.delete("/{id}", response_model=Silence, summary="End a silence", responses=problems(HTTPStatus.NOT_FOUND))
-async def expire_silence(id: SilenceId, service: ServiceDependency) -> Response:
+async def expire_silence(id: SilenceId, service: ServiceDependency, sight: SightDependency) -> Response:
     """End a silence now, and return it; one that has expired stays as it is."""
+    await _seen(id, service, sight)
     await service.async_store.note(service.store.silences.expire, id)
     return json_answer(await service.async_store.ask(service.store.silences.get, id))
+
+
+async def _seen(id: str, service: Service, sight: Sight) -> Silence:
+    """Return a silence. Raises NotFound where there is none that the caller may know of."""
+    kept = await service.async_store.ask(service.store.silences.get, id)
+    if not sight.sees_silence(kept):
+        raise no_such_silence(id)
+    return kept

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from collector.align.expected import Expected
 from collector.question import NativePolicy, Question, Scope
 from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
+from collector.show.routes.rights import Sight, SightDependency
 from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
 from collector.show.timeline import TimelineView, view_timeline
 from collector.show.views import (
@@ -70,6 +71,7 @@ class SequenceFormat(StrEnum):
 
 async def _looked(
     service: ServiceDependency,
+    sight: Sight,
     job: str,
     ranks: frozenset[int] | None,
     diagnosis: str | None,
@@ -83,12 +85,15 @@ async def _looked(
     `brief`: a survey does where the job is large; else `ranks` must say who is to be looked at (InvalidInput).
     """
     if diagnosis is not None:
+        await sight.diagnosis(diagnosis)
         kept = await service.async_store.ask(service.store.kept, diagnosis)
-        if kept.diagnosis.job != job:
+        if not sight.goes_by(kept.diagnosis, job):
             raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
         return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected
+    sight.require_look()
+    asked = await sight.job(job)
     question = Question(
-        job=job,
+        job=asked,
         looks=1,
         native=NativePolicy.ALL if native else NativePolicy.NEVER,
         stacks="plain" if stacks else "none",
@@ -97,7 +102,11 @@ async def _looked(
         scope=Scope.NOBODY if brief and not native else Scope.RANKS,
         ranks=fold(ranks or ()),
     )
-    gathered = await service.look(question)
+    try:
+        gathered = await service.look(question)
+    except NotFound as error:
+        raise sight.unknown(job, error) from None
+    sight.check_looked(asked, gathered.snapshots)
     seen = native_only(gathered.snapshots) if native else gathered.snapshots
     return only(seen, gathered.expected, ranks=ranks), gathered.expected
 
@@ -105,25 +114,32 @@ async def _looked(
 async def _with_stacks(
     job: JobName,
     service: ServiceDependency,
+    sight: SightDependency,
     ranks: Ranks,
     diagnosis: Earlier = None,
     native: Annotated[
         bool, Query(description="C and C++ frames too; this stops each rank of the job for about a second.")
     ] = False,
 ) -> Looked:
-    return await _looked(service, job, ranks, diagnosis, stacks=True, native=native, brief=True)
+    return await _looked(service, sight, job, ranks, diagnosis, stacks=True, native=native, brief=True)
 
 
-async def _without_stacks(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
-    return await _looked(service, job, ranks, diagnosis, stacks=False)
+async def _without_stacks(
+    job: JobName, service: ServiceDependency, sight: SightDependency, ranks: Ranks, diagnosis: Earlier = None
+) -> Looked:
+    return await _looked(service, sight, job, ranks, diagnosis, stacks=False)
 
 
-async def _briefly(job: JobName, service: ServiceDependency, ranks: Ranks, diagnosis: Earlier = None) -> Looked:
-    return await _looked(service, job, ranks, diagnosis, stacks=False, brief=True)
+async def _briefly(
+    job: JobName, service: ServiceDependency, sight: SightDependency, ranks: Ranks, diagnosis: Earlier = None
+) -> Looked:
+    return await _looked(service, sight, job, ranks, diagnosis, stacks=False, brief=True)
 
 
-async def _every_rank(job: JobName, service: ServiceDependency, diagnosis: Earlier = None) -> Looked:
-    return await _looked(service, job, None, diagnosis, stacks=False, brief=True)
+async def _every_rank(
+    job: JobName, service: ServiceDependency, sight: SightDependency, diagnosis: Earlier = None
+) -> Looked:
+    return await _looked(service, sight, job, None, diagnosis, stacks=False, brief=True)
 
 
 WithStacks = Annotated[Looked, Depends(_with_stacks)]
@@ -204,6 +220,7 @@ async def get_deep_look(
     job: JobName,
     rank: Annotated[int, Path(ge=0, le=1_048_576, description="The global rank.")],
     service: ServiceDependency,
+    sight: SightDependency,
     how: Annotated[
         How,
         Query(
@@ -214,7 +231,11 @@ async def get_deep_look(
     child: Annotated[int | None, Query(ge=1, description="Look at this child process of the rank instead.")] = None,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it. Agents refuse unless they are set to allow it."""
-    return json_answer(await service.look_closely(job, rank, how, seconds=seconds, child=child))
+    asked = await sight.job(job)
+    try:
+        return json_answer(await service.look_closely(asked, rank, how, seconds=seconds, child=child))
+    except NotFound as error:
+        raise sight.unknown(job, error) from None
 
 
 @router.get(

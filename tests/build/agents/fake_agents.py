@@ -13,6 +13,7 @@ from fastapi import FastAPI, Query, Response
 from collector.hostlists import AgentAddress
 from shared.formats.recorder.dump import parse_dump
 from shared.missing import Missing, Reason
+from shared.wire.job_names import goes_by
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, Process, RankList, RankSnapshot
 from shared.wire.stacks import Frame, Stacks, Thread
 from shared.wire.survey_write import survey_of
@@ -36,12 +37,21 @@ def make_rank(
     recorder: Trace | Missing | None = None,
     attempt: int = 0,
     pid: int | None = None,
+    user: str | None = None,
 ) -> RankSnapshot:
     """One rank that sleeps, as an agent would show it."""
     pid = 1000 + rank if pid is None else pid
     nothing = Missing(source="fake", reason=Reason.NOT_ENABLED, detail="a test")
     identity = Identity(
-        job=job, rank=rank, local_rank=rank, world_size=WORLD, attempt=attempt, host=host, pid=pid, started_at=1.0
+        job=job,
+        user=user,
+        rank=rank,
+        local_rank=rank,
+        world_size=WORLD,
+        attempt=attempt,
+        host=host,
+        pid=pid,
+        started_at=1.0,
     )
     stacks = Stacks(
         pid=pid,
@@ -134,14 +144,14 @@ class FakeAgent:
         if self.before_snapshot is not None:
             await self.before_snapshot(self.looks)
         await asyncio.sleep(self.delay_seconds)
-        others = [rank.identity for rank in self.ranks if rank.identity.job != job]
+        others = [rank.identity for rank in self.ranks if job is None or not goes_by(rank.identity, job)]
         return _json(survey_of(self._seen(job, None), others))
 
     def _seen(self, job: str | None, pids: Sequence[int] | None) -> NodeSnapshot:
         ranks = tuple(
             rank
             for rank in self.ranks
-            if (job is None or rank.identity.job == job) and (pids is None or rank.identity.pid in pids)
+            if (job is None or goes_by(rank.identity, job)) and (pids is None or rank.identity.pid in pids)
         )
         return NodeSnapshot(
             host=self.host,

@@ -15,6 +15,7 @@ from fastapi import Body, FastAPI, Request
 from shared.server.audit import AuditLog
 from shared.server.authorize import Gate, who_asks
 from shared.server.connections import ConnectionGuard
+from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.problem_handlers import install_problem_handlers
 from shared.server.run import AccessSettings, open_guard, service_config
 
@@ -97,7 +98,7 @@ def running(app: FastAPI, settings: AccessSettings, audit: AuditLog) -> Iterator
 
 @contextmanager
 def _running(app: FastAPI, guard: ConnectionGuard, listener: socket.socket) -> Iterator[None]:
-    server = uvicorn.Server(service_config(app, guard, log_config=None))
+    server = uvicorn.Server(service_config(app, guard, ServiceManager(), log_config=None))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

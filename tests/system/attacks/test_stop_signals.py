@@ -15,7 +15,7 @@ from tests.build.processes.ports import free_port
 
 _PROGRAM = """
 import gc, os, signal, sys, time, weakref
-from shared.server.stop_signals import StopSignals
+from shared.server.lifecycle.stop_signals import StopSignals
 
 class Thing:
     pass

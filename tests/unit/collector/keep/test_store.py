@@ -244,3 +244,34 @@ def test_looks_are_kept_as_agents_sent_them(opened: Opener) -> None:
     whole, brief = store.kept(diagnosis.id).snapshots
     assert whole == look
     assert brief == SurveyReader().snapshot_of(survey_of(look))
+
+
+def test_those_that_nobody_asked_for_push_out_none_that_somebody_did(opened: Opener) -> None:
+    """Each kind has its own bound, and what waits to become an incident stays whatever else comes."""
+    store = opened(retention=Retention(most_diagnoses=3, most_unasked=2))
+    asked = save(store, NOW_NS, NOW_NS + 1_000_000)
+    suspected = made(NOW_NS + 2_000_000)
+    store.save(suspected, Expected(), [], asked=False)
+    assert store.watches.hold("a@1001")
+    store.watches.suspect("a@1001", "0" * 32, suspected.id)
+    unasked = [made(NOW_NS + (3 + at) * 1_000_000) for at in range(6)]
+    for diagnosis in unasked:
+        store.save(diagnosis, Expected(), [], asked=False)
+    assert [each.id for each in store.list()] == [unasked[5].id, unasked[4].id, suspected.id, *reversed(asked)]
+    more = save(store, *(NOW_NS + at * 1_000_000 for at in range(20, 24)))
+    left = [each.id for each in store.list()]
+    assert left == [*reversed(more[1:]), unasked[5].id, unasked[4].id, suspected.id]
+
+
+def test_bytes_that_unasked_ones_take_are_a_quarter_at_most(opened: Opener) -> None:
+    """Large jobs that are watched leave room for what people ask."""
+    store = opened()
+    ids = save(store, *(NOW_NS + at * 1_000_000 for at in range(8)))
+    count, size = store.size()
+    store.close()
+    store = opened(retention=Retention(most_bytes=size // count * 12))
+    for at in range(8, 20):
+        store.save(made(NOW_NS + at * 1_000_000), Expected(), [], asked=False)
+    left = [each.id for each in store.list()]
+    assert left[-8:] == list(reversed(ids))
+    assert len(left) in (10, 11)

@@ -1,0 +1,1 @@
+"""How a service begins and ends: signals, and what it tells the service manager that started it."""
