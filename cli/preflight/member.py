@@ -65,7 +65,10 @@ class MemberNode:
     async def serve(self) -> None:
         """Say what this node is, and do what is asked until the coordinator is done. Raises Unreachable before that."""
         try:
-            await self._send(await self._hello())
+            await self._send({"here": self._place.node, "host": socket.gethostname()})
+            hello = await self._hello()
+            await self._send({"report_bytes": len(json.dumps(hello))})
+            await self._send(hello)
             while (message := await self._channel.receive()).get("do") != "end_all":
                 if len(self._tasks) < _MOST_TASKS:
                     self._keep(self._answer(message))

@@ -49,6 +49,10 @@ class PreflightKind(StrEnum):
     LINK_FAILS = "link_fails"
     """Both ends work with other nodes."""
     LINK_SLOW = "link_slow"
+    NETWORK_DIVIDED = "network_divided"
+    """Nodes of each side work with one another, and with none of the other side."""
+    SAME_ADDRESS = "same_address"
+    """Several nodes have one address."""
     PATH_FAILS = "path_fails"
     """One interface or port of the node cannot be reached, or reaches nobody."""
     PATH_LINK_FAILS = "path_link_fails"
@@ -56,6 +60,8 @@ class PreflightKind(StrEnum):
     """Many nodes together fail; all parts of them that were tried work."""
     COMES_AND_GOES = "comes_and_goes"
     """The same nodes failed once, and passed once."""
+    CLOCK_DIFFERS = "clock_differs"
+    """The clock of the node is not that of the others. It accuses nobody."""
     NOT_TOLD_APART = "not_told_apart"
     """These nodes work with no others, and there are too few others to say whose fault it is."""
 
@@ -65,6 +71,9 @@ class PreflightFinding(Value):
 
     kind: PreflightKind
     hosts: tuple[str, ...] = Field(description="The bad node; both ends of a link; all nodes of a fault at scale.")
+    sides: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="Of a divided network: the nodes of each side, the largest first."
+    )
     path: str = Field(default="", description="The interface, port or GPU, where it is known.")
     text: str = Field(description="One sentence.")
     evidence: tuple[str, ...] = Field(default=(), description="Trials, and what they said.")

@@ -8,6 +8,7 @@ from statistics import median_high
 from cli.preflight.board import Board
 from cli.preflight.conduct import Outcome
 from cli.preflight.search.proof import Members, Proof, Tried, at_scale
+from cli.preflight.search.rounds import Breadth
 from cli.preflight.stages.searching import search
 from cli.preflight.stages.tcp import shared_interfaces
 from shared.answer.preflight import PreflightKind
@@ -53,7 +54,7 @@ async def measure(board: Board) -> float | None:
             stage.outcome, stage.text = "skipped", "fewer than two nodes work together"
             return None
         grades = Grades(board)
-        proof = await search(board, nodes, [], grades.attempt, stage=stage, largest=2)
+        proof = await search(board, nodes, [], grades.attempt, stage=stage, breadth=Breadth.NEAR_PAIRS)
         await _accuse(board, proof, grades)
         if proof.bad or proof.bad_links or proof.unknown:
             stage.outcome = "failed"
@@ -143,6 +144,11 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
         evidence, diagnosis = _evidence(board, link)
         text = f"{named} do not work together; both work with other nodes"
         board.accuse(PreflightKind.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
+    if proof.split:
+        near = min(proof.split[1])
+        path, hint = await _closer(board, near, proof, grades)
+        evidence, diagnosis = _evidence(board, [near])
+        board.divide(proof.split, evidence=evidence, diagnosis=diagnosis, hint=hint if path else _HINT_LINK)
     await _accuse_nobody(board, proof)
 
 
@@ -181,7 +187,8 @@ def _named(board: Board, members: Sequence[int]) -> str:
 
 async def _closer(board: Board, node: int, proof: Proof, grades: Grades) -> tuple[str, str]:
     """Try a bad node with one that works, by interface and by GPU; return the path that is at fault, and a hint."""
-    witness = min(proof.sound, key=lambda each: abs(each - node))
+    sound = proof.islands[0] - {node}
+    witness = min(sound, key=lambda each: abs(each - node))
     for interface in shared_interfaces(board):
         if board.links[node].hello.facts.address_of(interface):
             plan = replace(board.plan((witness, node)), interface=interface, look=False)
