@@ -24,6 +24,7 @@ ACCUSES_NODE = frozenset(
         PreflightKind.NODE_FAILS_ALONE,
         PreflightKind.NODE_DIFFERS,
         PreflightKind.NODE_FAILS,
+        PreflightKind.NODE_UNSTEADY,
         PreflightKind.NODE_SLOW,
         PreflightKind.PATH_FAILS,
     }
@@ -40,7 +41,8 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     if board.late:
         board.untested.append(f"not all trials fit into the deadline of {board.limits.deadline_seconds:.0f} s")
     bad = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
-    findings = [each for each in board.findings if not (each.kind in _ACCUSES_LINK and bad & set(each.hosts))]
+    explained = _ACCUSES_LINK | {PreflightKind.COMES_AND_GOES}
+    findings = [each for each in board.findings if not (each.kind in explained and bad & set(each.hosts))]
     if board.names[0] in bad and len(board.names) > 1:
         board.untested.append(f"{board.names[0]} is bad and coordinated: test again with another first node")
     out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, greet
-from cli.preflight.node_facts import NodeReport
+from cli.preflight.node_facts import MOST_GREETED, NodeReport
 from shared.errors import InvalidSettings, NotPermitted, UnhangError, Unreachable
 from shared.value import Value
 
@@ -33,6 +33,7 @@ class Arrival(Value):
 
     here: int = Field(ge=0)
     host: str = Field(default="", max_length=_LONGEST_NAME)
+    addresses: Mapping[str, str] = Field(default={}, max_length=MOST_GREETED, description="By interface.")
     report_bytes: int | None = None
     """Of the report that follows; None: the node is still importing PyTorch."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, introduce
-from cli.preflight.node_facts import read_facts
+from cli.preflight.node_facts import job_addresses, read_facts
 from cli.preflight.place import NodePlace
 from cli.preflight.reach import Listeners, Target, connect_all
 from cli.preflight.runner_process import Figures, RunnerProcess
@@ -65,7 +65,8 @@ class MemberNode:
     async def serve(self) -> None:
         """Say what this node is, and do what is asked until the coordinator is done. Raises Unreachable before that."""
         try:
-            await self._send({"here": self._place.node, "host": socket.gethostname()})
+            own = {"host": socket.gethostname(), "addresses": job_addresses()}
+            await self._send({"here": self._place.node, **own})
             hello = await self._hello()
             await self._send({"report_bytes": len(json.dumps(hello))})
             await self._send(hello)

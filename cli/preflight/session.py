@@ -7,6 +7,7 @@ from cli.preflight.board import Board, Limits, Tell
 from cli.preflight.conclude import conclude
 from cli.preflight.coordinator import Arrival, Reception
 from cli.preflight.stages.alone import compare, try_devices, try_nodes
+from cli.preflight.stages.compare_facts import same_addresses
 from cli.preflight.stages.tcp import shared_interfaces, try_tcp
 from cli.preflight.stages.together import measure, try_all
 from shared.answer.preflight import PreflightKind, PreflightReport
@@ -37,6 +38,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Preflig
         board.unnamed = (
             frozenset(range(len(names), len(board.names))) - reception.links.keys() - reception.arrivals.keys()
         )
+        _accuse_same_address(board, reception)
         _accuse_absent(board, reception)
         stage.text = f"{len(reception.links)} of {len(board.names)}"
         stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"
@@ -76,6 +78,13 @@ def _names(reception: Reception, names: Sequence[str]) -> list[str]:
     return found
 
 
+def _accuse_same_address(board: Board, reception: Reception) -> None:
+    addresses = {node: each.addresses for node, each in reception.arrivals.items() if node < reception.nodes}
+    for name, address, nodes in same_addresses(addresses):
+        text = f"{board.few(nodes)} have the same address {address} on {name}"
+        board.accuse(PreflightKind.SAME_ADDRESS, nodes, text, path=name, hint=_HINT_ADDRESS, out=True)
+
+
 def _accuse_absent(board: Board, reception: Reception) -> None:
     absent = [node for node in range(len(board.names)) if node not in board.links]
     if len(absent) * 2 >= len(board.names) and len(absent) > 1:
@@ -84,7 +93,7 @@ def _accuse_absent(board: Board, reception: Reception) -> None:
         )
         board.accuse(PreflightKind.NOT_TOLD_APART, range(len(board.names)), text, hint=_HINT_ABSENT)
         return
-    for node in absent:
+    for node in set(absent) - board.out:
         text, hint = _why_absent(board, node, reception.arrivals.get(node))
         board.accuse(PreflightKind.NODE_ABSENT, [node], text, hint=hint, out=True)
 
@@ -98,10 +107,14 @@ def _why_absent(board: Board, node: int, arrival: Arrival | None) -> tuple[str, 
         return f"{name} connected to the coordinator on {first}, and did not get PyTorch imported", _HINT_IMPORT
     size = arrival.report_bytes
     text = f"{name} connected to the coordinator on {first}, but its report of {size} bytes did not arrive"
-    return text, _HINT_LARGE
+    return text, _HINT_LARGE if size > _SMALL_BYTES else _HINT_ABSENT
 
 
 _HINT_IMPORT = "import torch there by hand: its file system may hang"
+_HINT_ADDRESS = "give each node an address of its own; until then packets for one reach the other"
+_SMALL_BYTES = 1000
+"""Fits into a single packet of any network."""
+
 _HINT_LARGE = (
     "small packets pass and large ones do not: compare the MTU of its interface, of its switch port and of the others"
 )

@@ -44,6 +44,8 @@ class PreflightKind(StrEnum):
     """It lacks what the other nodes have: a GPU, an active port of an RDMA device."""
     NODE_FAILS = "node_fails"
     """It works with no other node."""
+    NODE_UNSTEADY = "node_unsteady"
+    """It fails with other nodes at times, and they do not without it."""
     NODE_SLOW = "node_slow"
     """It is slow with every node that is fast with others."""
     LINK_FAILS = "link_fails"

@@ -7,7 +7,9 @@ A trial is a small job of some nodes that use all links between them. So:
    two work. Each of these pairs may have failed for its link, but not all of them.
 3. A link is bad whose two ends work, and that failed as a pair twice and never passed.
 4. The network is divided where nodes that work with one another fail with the others as bad nodes would.
-5. All else is not known: two nodes that failed with each other alone, and what was never tried.
+5. A node is unsteady that failed in pairs with three nodes that work, and passed with two of these another time; each
+   of them failed with fewer. What loses some packets is so.
+6. All else is not known: two nodes that failed with each other alone, and what was never tried.
 """
 
 from collections import Counter
@@ -33,6 +35,8 @@ MOST_ISLANDS = 8
 SPLIT_SAMPLE = 8
 SPLIT_FAILURES = 6
 """Of so many nodes of one side of a divided network each fails with the other side, and they so often together."""
+
+LEAST_FLAKY = 2
 
 LINK_FAILURES = 2
 """A single failure of a pair whose ends work may have passed by itself."""
@@ -165,9 +169,26 @@ class Proof:
         """Are its ends on two sides of a divided network?"""
         return sum(1 for side in self.split if side & pair) > 1
 
+    @cached_property
+    def unsteady(self) -> frozenset[int]:
+        """Step 5: nodes that work at times."""
+        failed: dict[int, set[int]] = {}
+        for pair in self.failures:
+            if len(pair) == 2 and pair <= self.sound and not self._is_across(pair):
+                for node in pair:
+                    failed.setdefault(node, set()).update(pair - {node})
+        again = Counter(node for each in self.flaky if len(each) == 2 for node in each)
+        return frozenset(
+            node
+            for node, others in failed.items()
+            if len(others) >= WITNESSES
+            and again[node] >= LEAST_FLAKY
+            and all(len(failed[other]) < WITNESSES for other in others)
+        )
+
     @property
     def unknown(self) -> frozenset[int]:
-        """Step 5: nodes that are proved neither to work nor to be bad."""
+        """Step 6: nodes that are proved neither to work nor to be bad."""
         return frozenset(self.nodes) - self.sound - self.bad
 
     @cached_property
@@ -217,7 +238,8 @@ class Proof:
 
         Of a divided network they are all on the largest side.
         """
-        left, links = set(self.sound).difference(*self.split[1:]), set(self.bad_links)
+        left = set(self.sound).difference(self.unsteady, *self.split[1:])
+        links = {link for link in self.bad_links if left.issuperset(link)}
         while links:
             ends = Counter(node for link in links for node in link)
             worst = max(ends, key=lambda node: (ends[node], node))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cli.preflight.board import Board, StageNotes
 from cli.preflight.conduct import Outcome
-from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking, same_addresses
+from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
 from collector.align.thresholds import is_majority
 from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
@@ -22,7 +22,6 @@ _HINT_SHM = (
     "check the size of /dev/shm (df -h /dev/shm); in a container, raise it (--shm-size, or a medium: Memory volume)"
 )
 _HINT_PYTHON = "name the Python that the job runs with, and that has its PyTorch, by --python"
-_HINT_ADDRESS = "give each node an address of its own; until then packets for one reach the other"
 _HINT_CLOCK = "start its time service (chronyc tracking, timedatectl): tokens and certificates expire, and logs mislead"
 _HINT_NODE = "read its kernel log (dmesg, Xid lines) and nvidia-smi -q"
 
@@ -38,9 +37,6 @@ def compare(board: Board) -> None:
             board.checks = checks_of(facts)
             for node, what in lacking(facts):
                 board.accuse(PreflightKind.NODE_DIFFERS, [node], f"{board.names[node]}: {what}", hint=_HINT_NODE)
-            for name, address, nodes in same_addresses(facts):
-                text = f"{board.few(nodes)} have the same address {address} on {name}"
-                board.accuse(PreflightKind.SAME_ADDRESS, nodes, text, path=name, hint=_HINT_ADDRESS, out=True)
             _note(board, facts)
         stage.outcome = "failed" if board.findings else "passed"
         stage.text = f"{len(facts)} of {len(board.names)} nodes"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from cli.preflight.node_facts import NOT_FOR_JOBS, NodeReport
+from cli.preflight.node_facts import NodeReport
 from collector.align.expected import Expected
 from collector.align.thresholds import is_majority
 from collector.checks.all import check_job
@@ -58,13 +58,12 @@ def _faults(gpu: Gpu) -> Iterator[str]:
         yield f"has {gpu.ecc_uncorrected} uncorrectable memory errors"
 
 
-def same_addresses(facts: Mapping[int, NodeReport]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def same_addresses(addresses: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield interface, address and nodes where several have one address, and most have one of their own."""
     found: dict[str, dict[str, list[int]]] = {}
-    for node, each in sorted(facts.items()):
-        for nic in each.nics:
-            if nic.up and nic.address and not nic.name.startswith(NOT_FOR_JOBS):
-                found.setdefault(nic.name, {}).setdefault(nic.address, []).append(node)
+    for node, each in sorted(addresses.items()):
+        for name, address in each.items():
+            found.setdefault(name, {}).setdefault(address, []).append(node)
     for name, nodes in found.items():
         alone = sum(1 for each in nodes.values() if len(each) == 1)
         for address, sharing in nodes.items():

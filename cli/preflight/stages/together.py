@@ -56,7 +56,7 @@ async def measure(board: Board) -> float | None:
         grades = Grades(board)
         proof = await search(board, nodes, [], grades.attempt, stage=stage, breadth=Breadth.NEAR_PAIRS)
         await _accuse(board, proof, grades)
-        if proof.bad or proof.bad_links or proof.unknown:
+        if proof.bad or proof.unsteady or proof.bad_links or proof.unknown:
             stage.outcome = "failed"
         if grades.median is None:
             stage.text = "too few pairs to compare"
@@ -134,6 +134,12 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
         evidence, diagnosis = _evidence(board, [node])
         board.accuse(
             PreflightKind.NODE_FAILS, [node], text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint
+        )
+    for node in sorted(proof.unsteady):
+        text = f"{board.names[node]} works with other nodes at times only; these work with one another"
+        evidence, diagnosis = _evidence(board, [node])
+        board.accuse(
+            PreflightKind.NODE_UNSTEADY, [node], text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_UNSTEADY
         )
     for link in sorted(proof.bad_links):
         named = " and ".join(board.hosts(link))
@@ -240,6 +246,9 @@ def in_words(bytes_per_second: float) -> str:
 
 
 _HINT_NODE = "check its cable, switch port, address, firewall and the driver of its network device"
+_HINT_UNSTEADY = (
+    "count errors and drops of its network device and switch port (ethtool -S, perfquery); reseat its cable"
+)
 _HINT_LINK = "check routes, firewalls, cables and switches between the two"
 _HINT_SLOW = "check the speed and errors of its network device (ethtool, ibstat), its MTU, and what else uses it"
 _HINT_SCALE = (

@@ -148,3 +148,12 @@ def test_both_sides_of_a_divided_network_are_named(breadth: Breadth, side: Seque
 def test_far_pairs_find_a_link_that_near_pairs_do_not_use() -> None:
     """Nodes 3 and 7 are at a distance of four."""
     assert Search(Cluster(16, links=frozenset({(3, 7)})), Breadth.FAR_PAIRS).run().bad_links == {(3, 7)}
+
+
+def test_a_node_that_works_at_times_is_named() -> None:
+    """It failed with three, and passed with two of them the next time; with one of them it failed twice."""
+    tried = [Tried((0, 1, 2, 3, 4), False), Tried((0, 1), True), Tried((2, 3), True), Tried((0, 2), True)]
+    tried += [Tried(pair, ok) for pair in ((0, 4), (1, 4)) for ok in (False, True)]
+    assert Proof.of(range(5), tried).unsteady == frozenset()
+    proof = Proof.of(range(5), [*tried, Tried((3, 4), False), Tried((3, 4), False)])
+    assert (proof.unsteady, proof.bad, proof.without_bad_links()) == ({4}, frozenset(), (0, 1, 2, 3))
