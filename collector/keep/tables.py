@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
-REVISION = "4"
+REVISION = "5"
 """Version of these tables: the newest of `collector/keep/migrations/versions/`."""
 
 metadata = MetaData()
@@ -140,6 +140,16 @@ watches = Table(
     Column("seen_ms", BigInteger, nullable=False),
 )
 """Who watches a job, what it was found hung with once, and how long jobs of that name usually pause."""
+
+preflights = Table(
+    "preflights",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kept_ms", BigInteger, nullable=False),  # of the database's clock
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # JSON of the result, deflated
+)
+"""What `unhang preflight` found, as whoever ran it has sent it."""
 
 
 def job_key(job: str | None) -> str:
