@@ -32,6 +32,9 @@ ACCUSES_NODE = frozenset(
 _ACCUSES_SEVERAL = frozenset({PreflightKind.NETWORK_DIVIDED, PreflightKind.SAME_ADDRESS})
 _ACCUSES_LINK = frozenset({PreflightKind.LINK_FAILS, PreflightKind.LINK_SLOW, PreflightKind.PATH_LINK_FAILS})
 _OPEN = frozenset({PreflightKind.FAILS_AT_SCALE, PreflightKind.NOT_TOLD_APART})
+_BROKEN = frozenset({PreflightKind.NODE_FAILS, PreflightKind.NODE_UNSTEADY, PreflightKind.NODE_LOST})
+"""That one of its paths fails, too, is no news."""
+
 _REASON = "preflight"
 
 
@@ -41,8 +44,10 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     if board.late:
         board.untested.append(f"not all trials fit into the deadline of {board.limits.deadline_seconds:.0f} s")
     bad = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
+    broken = {host for each in board.findings if each.kind in _BROKEN and not each.path for host in each.hosts}
     explained = _ACCUSES_LINK | {PreflightKind.COMES_AND_GOES}
     findings = [each for each in board.findings if not (each.kind in explained and bad & set(each.hosts))]
+    findings = [each for each in findings if not (each.kind is PreflightKind.PATH_FAILS and broken & set(each.hosts))]
     if board.names[0] in bad and len(board.names) > 1:
         board.untested.append(f"{board.names[0]} is bad and coordinated: test again with another first node")
     out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])

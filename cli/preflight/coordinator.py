@@ -34,6 +34,7 @@ class Arrival(Value):
     here: int = Field(ge=0)
     host: str = Field(default="", max_length=_LONGEST_NAME)
     addresses: Mapping[str, str] = Field(default={}, max_length=MOST_GREETED, description="By interface.")
+    time_ns: int = 0
     report_bytes: int | None = None
     """Of the report that follows; None: the node is still importing PyTorch."""
 
@@ -64,7 +65,6 @@ class NodeLink:
         """Where other nodes reach it."""
         self.host = hello.facts.host[:_LONGEST_NAME]
         """What it calls itself, until somebody knows better."""
-        self.clock_ahead_seconds = (hello.facts.time_ns - time.time_ns()) / 1e9
         self.lost = ""
         """Why it no longer answers; empty while it does."""
         self._channel = channel
@@ -151,6 +151,8 @@ class Reception:
         self.nodes = nodes
         self.arrivals: dict[int, Arrival] = {}
         """Nodes that have connected, by what they called themselves; also those whose report never came."""
+        self.clocks_ahead: dict[int, tuple[float, float]] = {}
+        """By how many seconds each node's clock is ahead of ours at least and at most: messages take time."""
         self._token = token
         self._is_over = False
         self._strangers = 0
@@ -225,11 +227,19 @@ class Reception:
 
     async def _hello(self, channel: Channel) -> Hello:
         """Read what a node says of itself: who it is first, then how long its report is, and the report."""
+        before = time.time_ns()
         arrival = Arrival.model_validate(await channel.receive())
         self.arrivals.setdefault(arrival.here, arrival)
+        self.clocks_ahead[arrival.here] = (
+            (arrival.time_ns - time.time_ns()) / 1e9,
+            (arrival.time_ns - before) / 1e9,
+        )
         size = Announced.model_validate(await channel.receive()).report_bytes
         self.arrivals[arrival.here] = arrival.model_copy(update={"report_bytes": size})
-        return Hello.model_validate(await channel.receive())
+        hello = Hello.model_validate(await channel.receive())
+        if hello.node != arrival.here:
+            raise NotPermitted(f"{arrival.host} came as node {arrival.here} and reports as node {hello.node}")
+        return hello
 
     def refuse(self, error: Exception) -> None:
         """Remember why somebody was turned away, a few times."""

@@ -6,6 +6,7 @@ What can be asked is fixed: listen, connect, run this node's part of a trial, en
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
@@ -65,7 +66,7 @@ class MemberNode:
     async def serve(self) -> None:
         """Say what this node is, and do what is asked until the coordinator is done. Raises Unreachable before that."""
         try:
-            own = {"host": socket.gethostname(), "addresses": job_addresses()}
+            own = {"host": socket.gethostname(), "addresses": job_addresses(), "time_ns": time.time_ns()}
             await self._send({"here": self._place.node, **own})
             hello = await self._hello()
             await self._send({"report_bytes": len(json.dumps(hello))})

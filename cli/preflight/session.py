@@ -7,7 +7,7 @@ from cli.preflight.board import Board, Limits, Tell
 from cli.preflight.conclude import conclude
 from cli.preflight.coordinator import Arrival, Reception
 from cli.preflight.stages.alone import compare, try_devices, try_nodes
-from cli.preflight.stages.compare_facts import same_addresses
+from cli.preflight.stages.compare_facts import clocks_apart, same_addresses
 from cli.preflight.stages.tcp import shared_interfaces, try_tcp
 from cli.preflight.stages.together import measure, try_all
 from shared.answer.preflight import PreflightKind, PreflightReport
@@ -40,6 +40,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Preflig
         )
         _accuse_same_address(board, reception)
         _accuse_absent(board, reception)
+        _note_clocks(board, reception)
         stage.text = f"{len(reception.links)} of {len(board.names)}"
         stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"
         board.untested += [f"a connection was refused: {why}" for why in reception.refused]
@@ -85,6 +86,12 @@ def _accuse_same_address(board: Board, reception: Reception) -> None:
         board.accuse(PreflightKind.SAME_ADDRESS, nodes, text, path=name, hint=_HINT_ADDRESS, out=True)
 
 
+def _note_clocks(board: Board, reception: Reception) -> None:
+    for node, seconds in clocks_apart({node: reception.clocks_ahead[node] for node in reception.links}):
+        text = f"the clock of {board.names[node]} differs from the others' by {seconds:+.0f} s"
+        board.accuse(PreflightKind.CLOCK_DIFFERS, [node], text, hint=_HINT_CLOCK)
+
+
 def _accuse_absent(board: Board, reception: Reception) -> None:
     absent = [node for node in range(len(board.names)) if node not in board.links]
     if len(absent) * 2 >= len(board.names) and len(absent) > 1:
@@ -112,6 +119,7 @@ def _why_absent(board: Board, node: int, arrival: Arrival | None) -> tuple[str, 
 
 _HINT_IMPORT = "import torch there by hand: its file system may hang"
 _HINT_ADDRESS = "give each node an address of its own; until then packets for one reach the other"
+_HINT_CLOCK = "start its time service (chronyc tracking, timedatectl): tokens and certificates expire, and logs mislead"
 _SMALL_BYTES = 1000
 """Fits into a single packet of any network."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cli.preflight.board import Board, StageNotes
 from cli.preflight.conduct import Outcome
-from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
+from cli.preflight.stages.compare_facts import busy_gpus, checks_of, lacking
 from collector.align.thresholds import is_majority
 from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
@@ -22,7 +22,6 @@ _HINT_SHM = (
     "check the size of /dev/shm (df -h /dev/shm); in a container, raise it (--shm-size, or a medium: Memory volume)"
 )
 _HINT_PYTHON = "name the Python that the job runs with, and that has its PyTorch, by --python"
-_HINT_CLOCK = "start its time service (chronyc tracking, timedatectl): tokens and certificates expire, and logs mislead"
 _HINT_NODE = "read its kernel log (dmesg, Xid lines) and nvidia-smi -q"
 
 
@@ -58,9 +57,6 @@ def _note(board: Board, facts: Iterable[int]) -> None:
     board.untested += [
         f"{board.names[n]}: {what}" for n, what in busy_gpus({n: e.hello.facts for n, e in links.items()})
     ]
-    for node, seconds in clocks_apart({node: each.clock_ahead_seconds for node, each in links.items()}):
-        text = f"the clock of {board.names[node]} differs from the others' by {seconds:+.0f} s"
-        board.accuse(PreflightKind.CLOCK_DIFFERS, [node], text, hint=_HINT_CLOCK)
     without = [n for n, each in links.items() if isinstance(each.hello.facts.gpus, Missing) and board.backend != "gloo"]
     if without:
         named = ", ".join(board.hosts(without))

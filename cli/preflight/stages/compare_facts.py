@@ -107,10 +107,11 @@ def _setup(facts: NodeReport) -> Setup:
     return facts.setup.model_copy(update={"variables": variables})
 
 
-def clocks_apart(ahead: Mapping[int, float]) -> Iterator[tuple[int, float]]:
-    """Yield the nodes whose clock differs from the median by more than seconds, and by how much."""
-    ordered = sorted(ahead.values())
+def clocks_apart(ahead: Mapping[int, tuple[float, float]]) -> Iterator[tuple[int, float]]:
+    """Yield the nodes whose clock differs from the median by more than seconds, and by how much at least."""
+    ordered = sorted((least + most) / 2 for least, most in ahead.values())
     middle = ordered[len(ordered) // 2] if ordered else 0.0
-    for node, seconds in sorted(ahead.items()):
-        if abs(seconds - middle) > CLOCK_SECONDS:
-            yield node, seconds - middle
+    for node, (least, most) in sorted(ahead.items()):
+        seconds = max(0.0, least - middle) or min(0.0, most - middle)
+        if abs(seconds) > CLOCK_SECONDS:
+            yield node, seconds

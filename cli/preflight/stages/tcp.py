@@ -137,7 +137,7 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
     counts = Counter(node for _, proof in found for node in proof.bad)
     tried = Counter(node for path, _ in found for node in path.places)
     everywhere = {node for node, count in counts.items() if count == tried[node]}
-    for node in sorted(everywhere):
+    for node in sorted(node for node in everywhere if not board.lost(node)):
         evidence = [line for path, _ in found for line in _evidence(board, path, node)]
         text, hint = f"{board.names[node]} exchanges TCP with no other node, on no interface", _HINT_NODE
         if evidence and all(_SMALL_PASSES in line for line in evidence):
@@ -145,7 +145,7 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
         board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=evidence, hint=hint, out=True)
     _divide(board, found)
     for path, proof in found:
-        for node in sorted(proof.bad - everywhere):
+        for node in sorted(node for node in proof.bad - everywhere if not board.lost(node)):
             ways = _ways(path, node)
             text = f"{board.names[node]} {ways} on {path.name}, and works on other interfaces or ports"
             hint = _HINT_PORT if path.is_port else _HINT_NODE

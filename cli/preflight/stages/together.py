@@ -25,7 +25,7 @@ async def try_all(board: Board) -> None:
     nodes = board.members
     with board.stage("all nodes together") as stage:
         if len(nodes) < 2:
-            stage.outcome, stage.text = "skipped", "fewer than two nodes are left"
+            stage.outcome, stage.text = "skipped", _too_few(board)
             board.together = frozenset(nodes)
             return
         stage.trials = 1
@@ -51,7 +51,7 @@ async def measure(board: Board) -> float | None:
     nodes = sorted(board.together)
     with board.stage("bandwidth of pairs") as stage:
         if len(nodes) < 2:
-            stage.outcome, stage.text = "skipped", "fewer than two nodes work together"
+            stage.outcome, stage.text = "skipped", _too_few(board)
             return None
         grades = Grades(board)
         proof = await search(board, nodes, [], grades.attempt, stage=stage, breadth=Breadth.NEAR_PAIRS)
@@ -235,6 +235,10 @@ async def _with_interface(board: Board, nodes: Sequence[int]) -> str:
             name = "GLOO_SOCKET_IFNAME" if board.backend == "gloo" else "NCCL_SOCKET_IFNAME"
             return f"all of them work with {name}={interface}: set it for the job"
     return ""
+
+
+def _too_few(board: Board) -> str:
+    return "there is one node" if len(board.names) == 1 else "fewer than two nodes are left"
 
 
 def in_words(bytes_per_second: float) -> str:

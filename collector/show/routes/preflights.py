@@ -36,7 +36,6 @@ class PreflightList(Value):
 @router.post(
     "",
     response_model=KeptPreflight,
-    status_code=HTTPStatus.CREATED,
     summary="Keep what a preflight found",
     responses=problems(HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
@@ -46,7 +45,7 @@ async def put_preflight(found: PreflightResult, service: ServiceDependency) -> R
     It is kept as it is sent and decides nothing. The newest 500 are kept, and at most 64 MiB.
     """
     kept = await service.async_store.note(service.store.preflights.save, found)
-    return json_answer(kept, status=HTTPStatus.CREATED)
+    return json_answer(kept)
 
 
 @router.get("", response_model=PreflightList, summary="List preflights, newest first")

@@ -23,7 +23,7 @@ async def test_what_is_sent_is_listed(tmp_path: Path) -> None:
     """With its states; of one node, how often it was bad."""
     async with client_of(settings(tmp_path)) as client:
         sent = [await client.post("/v1/preflights", json=body(headline=f"number {at}")) for at in range(3)]
-        assert [answer.status_code for answer in sent] == [201] * 3
+        assert [answer.status_code for answer in sent] == [200] * 3
         await client.post("/v1/preflights", json=body(hosts={"good": ["n2"]}))
         page = (await client.get("/v1/preflights", params={"host": "n2", "limit": 3})).json()
         assert page["node"] == {"host": "n2", "preflights": 3, "states": {"good": 1, "bad": 2}}
@@ -40,7 +40,7 @@ async def test_no_token_no_preflight(tmp_path: Path) -> None:
     async with client_of(settings(tmp_path, token_file=token, audit_log=audit)) as client:
         assert (await client.post("/v1/preflights", json=body())).status_code == 401
         let_in = {"Authorization": "Bearer a-token-of-this-test-0123456789"}
-        assert (await client.post("/v1/preflights", json=body(), headers=let_in)).status_code == 201
+        assert (await client.post("/v1/preflights", json=body(), headers=let_in)).status_code == 200
         assert len((await client.get("/v1/preflights", headers=let_in)).json()["preflights"]) == 1
     assert '"POST /v1/preflights"' in audit.read_text()
 
@@ -71,7 +71,7 @@ async def test_hostile_text_is_text(tmp_path: Path) -> None:
     async with client_of(settings(tmp_path)) as client:
         hosts = {NodeState.BAD.value: [HOSTILE]}
         sent = await client.post("/v1/preflights", json=body(headline=HOSTILE, hosts=hosts))
-        assert sent.status_code == 201, sent.text
+        assert sent.status_code == 200, sent.text
         (kept,) = (await client.get("/v1/preflights", params={"host": HOSTILE})).json()["preflights"]
         assert (kept["headline"], kept["hosts"]["bad"]) == (HOSTILE, [HOSTILE])
 
@@ -80,6 +80,6 @@ async def test_thousands_of_nodes_fit_and_more_than_that_does_not(tmp_path: Path
     """Other routes take 64 KiB as before."""
     names = [f"node-of-a-large-cluster-{number:05}" for number in range(16_384)]
     async with client_of(settings(tmp_path)) as client:
-        assert (await client.post("/v1/preflights", json=body(hosts={"good": names}))).status_code == 201
+        assert (await client.post("/v1/preflights", json=body(hosts={"good": names}))).status_code == 200
         assert (await client.post("/v1/preflights", content=b" " * 1_048_577)).status_code == 413
         assert (await client.post("/v1/silences", content=b" " * 65_537)).status_code == 413
