@@ -53,10 +53,8 @@ def source_options(command: F) -> F:
 
 def collector_options(command: F) -> F:
     """Add the options that say which collector to ask, if any."""
+    command = collector_tls_options(command)
     for option in (
-        _tls_option("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
-        _tls_option("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
-        _tls_option("--cacert", "UNHANG_CACERT", "CA certificates to trust for the collector."),
         click.option(
             "--token-file",
             type=click.Path(path_type=Path, dir_okay=False),
@@ -69,6 +67,17 @@ def collector_options(command: F) -> F:
             envvar="UNHANG_COLLECTOR",
             help="Ask the collector there, e.g. http://head:8470. [env: UNHANG_COLLECTOR]",
         ),
+    ):
+        command = option(command)
+    return command
+
+
+def collector_tls_options(command: F) -> F:
+    """Add the files for a connection to the collector."""
+    for option in (
+        _tls_option("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
+        _tls_option("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
+        _tls_option("--cacert", "UNHANG_CACERT", "CA certificates to trust for the collector."),
     ):
         command = option(command)
     return command

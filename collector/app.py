@@ -25,6 +25,7 @@ from collector.show.routes import (
     incidents,
     jobs,
     pages,
+    preflights,
     sign_in,
     silences,
     views,
@@ -42,7 +43,16 @@ from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
 
-_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences", "/jobs", "/diagnoses", "/compare")
+_OF_JOBS = (
+    "/v1/jobs",
+    "/v1/diagnoses",
+    "/v1/incidents",
+    "/v1/silences",
+    "/v1/preflights",
+    "/jobs",
+    "/diagnoses",
+    "/compare",
+)
 _LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
@@ -106,6 +116,7 @@ def create_app(
         incidents.router,
         events.router,
         silences.router,
+        preflights.router,
         jobs.last_router,
     ):
         app.include_router(router, dependencies=guards)

@@ -2,15 +2,16 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cli.options import hosts_and_way, json_option, ssh_options
+from cli.options import choose_collector, collector_tls_options, hosts_and_way, json_option, ssh_options
 from cli.terminal import emit, emit_json, note, width
 
 if TYPE_CHECKING:
     from cli.preflight.place import NodePlace
+    from cli.sources.remote import Remote
     from shared.answer.preflight import PreflightReport
 
 STATUS = {"sound": 0, "bad_nodes": 10, "cannot_tell": 12}
@@ -94,6 +95,19 @@ Status: 0 sound, 10 bad nodes named, 12 cannot tell, 1 failed, 2 usage. Other no
     metavar="DIR",
     help="Write good_nodes, bad_nodes and report.json there.",
 )
+@click.option(
+    "--collector",
+    metavar="URL",
+    envvar="UNHANG_COLLECTOR",
+    help="Send the result to the collector there, for `unhang history`. [env: UNHANG_COLLECTOR]",
+)
+@click.option(
+    "--collector-token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="UNHANG_TOKEN_FILE",
+    help="File with the collector's bearer token. [env: UNHANG_TOKEN_FILE]",
+)
+@collector_tls_options
 @click.option("--over-stdio", is_flag=True, hidden=True, help="Be coordinated through the standard streams.")
 @json_option
 @ssh_options
@@ -113,6 +127,8 @@ def preflight(
     size: int | None,
     slow_factor: float,
     out: Path | None,
+    collector: str | None,
+    collector_token_file: Path | None,
     over_stdio: bool,
     as_json: bool,
 ) -> None:
@@ -130,10 +146,15 @@ def preflight(
     limits = Limits(deadline, trial_seconds, min(start_seconds, deadline), size, slow_factor)
     wanted = PreflightPlan(backend, master_port or _master_port(), limits)
     over = hosts_and_way()
+
+    def ending() -> _Ending:
+        return _Ending(out, None if collector is None else choose_collector(collector, collector_token_file), as_json)
+
     if over is not None:
         hosts, way = over
         remote = ["preflight", "--over-stdio", *(["--python", python] if python else [])]
-        _finish(context, over_ssh(hosts, way, remote, wanted), out, as_json=as_json)
+        last = ending()
+        _finish(context, over_ssh(hosts, way, remote, wanted), last)
         return
     if over_stdio:
         serve_over_stdio(_told_place(node, nodes), python or default_python())
@@ -142,9 +163,18 @@ def preflight(
     if place.spare:
         return
     token = read_token(os.environ, token_file, alone=place.nodes == 1)
+    final = ending() if place.coordinates else None
     report = take_part(Launch(place, python or default_python(), token), wanted)
-    if report is not None:
-        _finish(context, report, out, as_json=as_json)
+    if report is not None and final is not None:
+        _finish(context, report, final)
+
+
+class _Ending(NamedTuple):
+    """What is done with the report."""
+
+    out: Path | None
+    collector: "Remote | None"
+    as_json: bool
 
 
 def _told_place(node: int | None, nodes: int | None) -> "NodePlace":
@@ -162,16 +192,29 @@ def _master_port() -> int:
     return int(said) if said.isascii() and said.isdecimal() and 0 < int(said) < 65_536 else DEFAULT_MASTER_PORT
 
 
-def _finish(context: click.Context, report: "PreflightReport", out: Path | None, *, as_json: bool) -> None:
+def _finish(context: click.Context, report: "PreflightReport", ending: _Ending) -> None:
     from cli.tables.preflight import render_preflight
 
-    if out is not None:
-        _write(report, out)
-    if as_json:
+    if ending.out is not None:
+        _write(report, ending.out)
+    if ending.collector is not None:
+        _send(report, ending.collector)
+    if ending.as_json:
         emit_json(report)
     else:
         emit(render_preflight(report, width=width()))
     context.exit(STATUS[report.verdict.value])
+
+
+def _send(report: "PreflightReport", collector: "Remote") -> None:
+    """Send the result; where that fails, the report is still printed, and the status is still its."""
+    from cli.sources.incidents import keep_preflight
+    from shared.errors import UnhangError
+
+    try:
+        note(f"kept by the collector as preflight {keep_preflight(collector, report)}")
+    except UnhangError as error:
+        note(f"the collector does not keep the result: {error}")
 
 
 def _write(report: "PreflightReport", out: Path) -> None:

@@ -84,19 +84,40 @@ class Board:
             return 0.0
         return left
 
+    def few(self, nodes: Iterable[int]) -> str:
+        """Return their names in a sentence, the first of them where they are many."""
+        names = self.hosts(nodes)
+        return f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+
+    def divide(
+        self, sides: Sequence[frozenset[int]], *, path: str = "", evidence: Sequence[str] = (), hint: str = "",
+        diagnosis: str = "", out: bool = False,
+    ) -> None:  # fmt: skip
+        """Add the finding that the network between these is at fault; `out`: only the largest side is tried further."""
+        where = f" on {path}" if path else ""
+        named = " and ".join(f"{{{self.few(side)}}}" for side in sides)
+        text = f"the network between {named} does not work{where}; the nodes of each side work with one another"
+        nodes = sorted(node for side in sides for node in side)
+        self.accuse(
+            PreflightKind.NETWORK_DIVIDED, nodes, text, path=path, evidence=evidence, hint=hint, diagnosis=diagnosis,
+            sides=sides,
+        )  # fmt: skip
+        if out:
+            self.out.update(*sides[1:])
+
     def hosts(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """Return their names."""
         return tuple(self.names[node] for node in sorted(nodes))
 
     def accuse(
         self, kind: PreflightKind, nodes: Sequence[int], text: str, *, path: str = "", evidence: Sequence[str] = (),
-        diagnosis: str = "", hint: str = "", out: bool = False,
+        diagnosis: str = "", hint: str = "", out: bool = False, sides: Sequence[Iterable[int]] = (),
     ) -> None:  # fmt: skip
         """Add a finding; `out`: its nodes are not tried any more."""
         self.findings.append(
             PreflightFinding(
                 kind=kind, hosts=self.hosts(nodes), path=path, text=text, evidence=tuple(evidence)[:8],
-                diagnosis=diagnosis, hint=hint,
+                diagnosis=diagnosis, hint=hint, sides=tuple(self.hosts(side) for side in sides),
             )
         )  # fmt: skip
         if out:

@@ -24,12 +24,17 @@ ACCUSES_NODE = frozenset(
         PreflightKind.NODE_FAILS_ALONE,
         PreflightKind.NODE_DIFFERS,
         PreflightKind.NODE_FAILS,
+        PreflightKind.NODE_UNSTEADY,
         PreflightKind.NODE_SLOW,
         PreflightKind.PATH_FAILS,
     }
 )
+_ACCUSES_SEVERAL = frozenset({PreflightKind.NETWORK_DIVIDED, PreflightKind.SAME_ADDRESS})
 _ACCUSES_LINK = frozenset({PreflightKind.LINK_FAILS, PreflightKind.LINK_SLOW, PreflightKind.PATH_LINK_FAILS})
 _OPEN = frozenset({PreflightKind.FAILS_AT_SCALE, PreflightKind.NOT_TOLD_APART})
+_BROKEN = frozenset({PreflightKind.NODE_FAILS, PreflightKind.NODE_UNSTEADY, PreflightKind.NODE_LOST})
+"""That one of its paths fails, too, is no news."""
+
 _REASON = "preflight"
 
 
@@ -39,10 +44,14 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     if board.late:
         board.untested.append(f"not all trials fit into the deadline of {board.limits.deadline_seconds:.0f} s")
     bad = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
-    findings = [each for each in board.findings if not (each.kind in _ACCUSES_LINK and bad & set(each.hosts))]
+    broken = {host for each in board.findings if each.kind in _BROKEN and not each.path for host in each.hosts}
+    explained = _ACCUSES_LINK | {PreflightKind.COMES_AND_GOES}
+    findings = [each for each in board.findings if not (each.kind in explained and bad & set(each.hosts))]
+    findings = [each for each in findings if not (each.kind is PreflightKind.PATH_FAILS and broken & set(each.hosts))]
     if board.names[0] in bad and len(board.names) > 1:
         board.untested.append(f"{board.names[0]} is bad and coordinated: test again with another first node")
     out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])
+    out |= {host for each in findings if each.kind in _ACCUSES_SEVERAL for host in _without_largest(each)}
     nodes = tuple(_node(board, node, bad, out) for node in range(len(board.names)))
     verdict = _verdict(nodes, findings)
     findings.sort(key=lambda each: list(PreflightKind).index(each.kind))
@@ -65,11 +74,12 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
 
 def _accuse_lost(board: Board) -> None:
     """Accuse nodes that stopped answering; but not where the coordinator's own node is bad, or most are lost."""
-    accused = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
+    accusing = ACCUSES_NODE | {PreflightKind.SAME_ADDRESS}
+    accused = {host for each in board.findings if each.kind in accusing for host in each.hosts}
     lost = [node for node, link in sorted(board.links.items()) if link.lost and board.names[node] not in accused]
     first = board.names[0]
     if lost and (first in accused or len(lost) * 2 >= len(board.links)):
-        text = f"{_few(board.hosts(lost))} stopped answering the coordinator on {first}, which may itself be at fault"
+        text = f"{board.few(lost)} stopped answering the coordinator on {first}, which may itself be at fault"
         board.accuse(PreflightKind.NOT_TOLD_APART, lost, text, hint="test again with another first node")
         return
     for node in lost:
@@ -85,6 +95,11 @@ def _left_out(findings: Sequence[PreflightFinding]) -> set[str]:
         out.add(worst)
         links = [link for link in links if worst not in link]
     return out
+
+
+def _without_largest(finding: PreflightFinding) -> set[str]:
+    """Return the nodes of all sides but the largest; of nodes with one address, all."""
+    return set(finding.hosts) - set(*finding.sides[:1])
 
 
 def _node(board: Board, node: int, bad: set[str], out: set[str]) -> NodeResult:
@@ -112,7 +127,7 @@ def _verdict(nodes: Sequence[NodeResult], findings: Sequence[PreflightFinding]) 
     states = {node.state for node in nodes}
     if states == {NodeState.GOOD} and not any(each.kind in _OPEN for each in findings):
         return Soundness.SOUND
-    if NodeState.BAD in states or any(each.kind in _ACCUSES_LINK for each in findings):
+    if NodeState.BAD in states or any(each.kind in _ACCUSES_LINK | _ACCUSES_SEVERAL for each in findings):
         return Soundness.BAD_NODES
     return Soundness.CANNOT_TELL
 
@@ -128,7 +143,8 @@ def _headline(verdict: Soundness, nodes: Sequence[NodeResult], findings: Sequenc
         links = [each for each in findings if each.kind in _ACCUSES_LINK]
         named = f"{counted(len(bad), 'bad node')} of {len(nodes)}: {_few(bad)}" if bad else ""
         linked = f"bad links: {_few(['–'.join(each.hosts) for each in links])}" if links else ""
-        text = "; ".join(part for part in (named, linked) if part)
+        divided = next((each.text for each in findings if each.kind in _ACCUSES_SEVERAL), "")
+        text = "; ".join(part for part in (named, linked, divided) if part)
         return f"{text[0].upper()}{text[1:]}{rest}"
     first = next((each.text for each in findings if each.kind in _OPEN), "not all trials could be made")
     which = f" which of {count} is at fault" if len(nodes) > 1 else ""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, greet
-from cli.preflight.node_facts import NodeReport
+from cli.preflight.node_facts import MOST_GREETED, NodeReport
 from shared.errors import InvalidSettings, NotPermitted, UnhangError, Unreachable
 from shared.value import Value
 
@@ -28,8 +28,25 @@ _HAS_TIME = frozenset({"listen", "connect", "trial"})
 """What is waited for long enough that silence says something of the node."""
 
 
+class Arrival(Value):
+    """The first message of a node, before it imports PyTorch: so short that any network carries it."""
+
+    here: int = Field(ge=0)
+    host: str = Field(default="", max_length=_LONGEST_NAME)
+    addresses: Mapping[str, str] = Field(default={}, max_length=MOST_GREETED, description="By interface.")
+    time_ns: int = 0
+    report_bytes: int | None = None
+    """Of the report that follows; None: the node is still importing PyTorch."""
+
+
+class Announced(Value):
+    """The second message of a node, when its report follows."""
+
+    report_bytes: int = Field(ge=0)
+
+
 class Hello(Value):
-    """The first message of a node."""
+    """The third message of a node: its report."""
 
     node: int = Field(ge=0)
     nodes: int
@@ -48,7 +65,6 @@ class NodeLink:
         """Where other nodes reach it."""
         self.host = hello.facts.host[:_LONGEST_NAME]
         """What it calls itself, until somebody knows better."""
-        self.clock_ahead_seconds = (hello.facts.time_ns - time.time_ns()) / 1e9
         self.lost = ""
         """Why it no longer answers; empty while it does."""
         self._channel = channel
@@ -133,7 +149,12 @@ class Reception:
         self.refused: list[str] = []
         """Why others that connected were turned away."""
         self.nodes = nodes
+        self.arrivals: dict[int, Arrival] = {}
+        """Nodes that have connected, by what they called themselves; also those whose report never came."""
+        self.clocks_ahead: dict[int, tuple[float, float]] = {}
+        """By how many seconds each node's clock is ahead of ours at least and at most: messages take time."""
         self._token = token
+        self._is_over = False
         self._strangers = 0
         self._coming = 0
         """Nodes that have proved that they know the token, and import PyTorch."""
@@ -166,12 +187,18 @@ class Reception:
             ) from error
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until all nodes are here, at most so long; for those that are just introducing themselves, longer."""
+    async def wait(self, seconds: float, *, most: float) -> None:
+        """Wait until all nodes are here, at most so long; for those that have connected, at most `most`.
+
+        Who comes later is turned away.
+        """
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._all_here.wait()
-        await self._nobody_comes.wait()
+            async with asyncio.timeout(most):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._all_here.wait()
+                await self._nobody_comes.wait()
+        self._is_over = True
 
     async def admit(self, channel: Channel) -> None:
         """Take a node in by its first message."""
@@ -179,7 +206,9 @@ class Reception:
         self._nobody_comes.clear()
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
-                hello = Hello.model_validate(await channel.receive())
+                hello = await self._hello(channel)
+            if self._is_over:
+                raise NotPermitted(f"{hello.facts.host} reported when the preflight had begun")
             if hello.nodes != self.nodes or hello.node >= self.nodes:
                 raise NotPermitted(f"{hello.facts.host} says that it is node {hello.node} of {hello.nodes}")
             if hello.node in self.links:
@@ -195,6 +224,22 @@ class Reception:
         self.links[hello.node] = NodeLink(channel, hello)
         if len(self.links) == self.nodes:
             self._all_here.set()
+
+    async def _hello(self, channel: Channel) -> Hello:
+        """Read what a node says of itself: who it is first, then how long its report is, and the report."""
+        before = time.time_ns()
+        arrival = Arrival.model_validate(await channel.receive())
+        self.arrivals.setdefault(arrival.here, arrival)
+        self.clocks_ahead[arrival.here] = (
+            (arrival.time_ns - time.time_ns()) / 1e9,
+            (arrival.time_ns - before) / 1e9,
+        )
+        size = Announced.model_validate(await channel.receive()).report_bytes
+        self.arrivals[arrival.here] = arrival.model_copy(update={"report_bytes": size})
+        hello = Hello.model_validate(await channel.receive())
+        if hello.node != arrival.here:
+            raise NotPermitted(f"{arrival.host} came as node {arrival.here} and reports as node {hello.node}")
+        return hello
 
     def refuse(self, error: Exception) -> None:
         """Remember why somebody was turned away, a few times."""

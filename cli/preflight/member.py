@@ -6,6 +6,7 @@ What can be asked is fixed: listen, connect, run this node's part of a trial, en
 import asyncio
 import json
 import socket
+import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, introduce
-from cli.preflight.node_facts import read_facts
+from cli.preflight.node_facts import job_addresses, read_facts
 from cli.preflight.place import NodePlace
 from cli.preflight.reach import Listeners, Target, connect_all
 from cli.preflight.runner_process import Figures, RunnerProcess
@@ -65,7 +66,11 @@ class MemberNode:
     async def serve(self) -> None:
         """Say what this node is, and do what is asked until the coordinator is done. Raises Unreachable before that."""
         try:
-            await self._send(await self._hello())
+            own = {"host": socket.gethostname(), "addresses": job_addresses(), "time_ns": time.time_ns()}
+            await self._send({"here": self._place.node, **own})
+            hello = await self._hello()
+            await self._send({"report_bytes": len(json.dumps(hello))})
+            await self._send(hello)
             while (message := await self._channel.receive()).get("do") != "end_all":
                 if len(self._tasks) < _MOST_TASKS:
                     self._keep(self._answer(message))

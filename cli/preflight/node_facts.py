@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,7 @@ from shared.wire.setup import Setup, Versions
 
 _INFINIBAND = Path("/sys/class/infiniband")
 _MOST = 128
+MOST_GREETED = 12
 _LONGEST_VALUE = 300
 _GPU_SECONDS = 5.0
 
@@ -68,6 +70,12 @@ class NodeReport(Value):
     def variable(self, name: str) -> str:
         """Return the value of a variable of this node's environment; empty where it is not set."""
         return self.setup.variables.get(name, "")
+
+
+def job_addresses() -> dict[str, str]:
+    """Return the addresses of the interfaces that jobs may use, by interface; a few, for a short message."""
+    usable = (nic for nic in _nics() if nic.up and nic.address and not nic.name.startswith(NOT_FOR_JOBS))
+    return {nic.name: nic.address for nic in islice(usable, MOST_GREETED)}
 
 
 def read_facts(versions: dict[str, object]) -> NodeReport:

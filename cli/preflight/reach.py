@@ -10,6 +10,8 @@ from typing import NamedTuple
 ECHO_SECONDS = 5.0
 _MOST_VISITORS = 64
 _NONCE_BYTES = 16
+_LARGE_BYTES = 65_536
+"""Many packets of the largest size: where some device on the way drops these, nothing smaller shows it."""
 
 
 class Target(NamedTuple):
@@ -50,8 +52,9 @@ class Listeners:
         try:
             if self._visitors <= _MOST_VISITORS:
                 async with asyncio.timeout(ECHO_SECONDS):
-                    writer.write(await reader.readexactly(_NONCE_BYTES))
-                    await writer.drain()
+                    for size in (_NONCE_BYTES, _LARGE_BYTES):
+                        writer.write(await reader.readexactly(size))
+                        await writer.drain()
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
             pass
         finally:
@@ -69,17 +72,21 @@ async def connect_all(targets: Iterable[Target], seconds: float) -> dict[str, st
 async def _connect(target: Target, seconds: float) -> str:
     writer = None
     began = time.monotonic()
+    small = False
     try:
         async with asyncio.timeout(seconds):
             own = (target.own, 0) if target.own else None
             reader, writer = await asyncio.open_connection(target.address, target.port, local_addr=own)
             if target.echoes:
-                nonce = secrets.token_bytes(_NONCE_BYTES)
-                writer.write(nonce)
-                if await reader.readexactly(_NONCE_BYTES) != nonce:
+                if not await _is_echoed(reader, writer, _NONCE_BYTES):
                     return "something else answered there"
+                small = True
+                if not await _is_echoed(reader, writer, _LARGE_BYTES):
+                    return "what came back has changed"
             return ""
     except TimeoutError:
+        if small:
+            return f"{_NONCE_BYTES} bytes came back, {_LARGE_BYTES} did not within {time.monotonic() - began:.0f} s"
         return f"no answer within {time.monotonic() - began:.0f} s"
     except asyncio.IncompleteReadError:
         return "the connection was closed"
@@ -91,3 +98,10 @@ async def _connect(target: Target, seconds: float) -> str:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(0.2):
                     await writer.wait_closed()
+
+
+async def _is_echoed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size: int) -> bool:
+    sent = secrets.token_bytes(size)
+    writer.write(sent)
+    await writer.drain()
+    return await reader.readexactly(size) == sent

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from cli.preflight.board import Board, Limits, Tell
 from cli.preflight.conclude import conclude
-from cli.preflight.coordinator import Reception
+from cli.preflight.coordinator import Arrival, Reception
 from cli.preflight.stages.alone import compare, try_devices, try_nodes
+from cli.preflight.stages.compare_facts import clocks_apart, same_addresses
 from cli.preflight.stages.tcp import shared_interfaces, try_tcp
 from cli.preflight.stages.together import measure, try_all
 from shared.answer.preflight import PreflightKind, PreflightReport
@@ -31,10 +32,15 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Preflig
     """
     board = Board([], reception.links, wanted.limits, tell)
     with board.stage("waiting for nodes") as stage:
-        await reception.wait(min(wanted.limits.start_seconds, board.seconds_left))
+        start = min(wanted.limits.start_seconds, board.seconds_left)
+        await reception.wait(start, most=start + (board.seconds_left - start) * _SHARE_FOR_ARRIVALS)
         board.names += _names(reception, names)
-        board.unnamed = frozenset(range(len(names), len(board.names))) - reception.links.keys()
-        _accuse_absent(board)
+        board.unnamed = (
+            frozenset(range(len(names), len(board.names))) - reception.links.keys() - reception.arrivals.keys()
+        )
+        _accuse_same_address(board, reception)
+        _accuse_absent(board, reception)
+        _note_clocks(board, reception)
         stage.text = f"{len(reception.links)} of {len(board.names)}"
         stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"
         board.untested += [f"a connection was refused: {why}" for why in reception.refused]
@@ -64,7 +70,8 @@ def _names(reception: Reception, names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for node in range(reception.nodes):
         link = reception.links.get(node)
-        own = f"node {node}" if link is None else link.host
+        arrival = reception.arrivals.get(node)
+        own = link.host if link is not None else (arrival.host if arrival is not None else "") or f"node {node}"
         name = names[node] if node < len(names) else own
         found.append(name if name not in found else f"{name} (node {node})")
         if link is not None:
@@ -72,7 +79,20 @@ def _names(reception: Reception, names: Sequence[str]) -> list[str]:
     return found
 
 
-def _accuse_absent(board: Board) -> None:
+def _accuse_same_address(board: Board, reception: Reception) -> None:
+    addresses = {node: each.addresses for node, each in reception.arrivals.items() if node < reception.nodes}
+    for name, address, nodes in same_addresses(addresses):
+        text = f"{board.few(nodes)} have the same address {address} on {name}"
+        board.accuse(PreflightKind.SAME_ADDRESS, nodes, text, path=name, hint=_HINT_ADDRESS, out=True)
+
+
+def _note_clocks(board: Board, reception: Reception) -> None:
+    for node, seconds in clocks_apart({node: reception.clocks_ahead[node] for node in reception.links}):
+        text = f"the clock of {board.names[node]} differs from the others' by {seconds:+.0f} s"
+        board.accuse(PreflightKind.CLOCK_DIFFERS, [node], text, hint=_HINT_CLOCK)
+
+
+def _accuse_absent(board: Board, reception: Reception) -> None:
     absent = [node for node in range(len(board.names)) if node not in board.links]
     if len(absent) * 2 >= len(board.names) and len(absent) > 1:
         text = (
@@ -80,11 +100,34 @@ def _accuse_absent(board: Board) -> None:
         )
         board.accuse(PreflightKind.NOT_TOLD_APART, range(len(board.names)), text, hint=_HINT_ABSENT)
         return
-    for node in absent:
-        waited = board.limits.start_seconds
-        text = f"{board.names[node]} did not report to the coordinator on {board.names[0]} within {waited:.0f} s"
-        board.accuse(PreflightKind.NODE_ABSENT, [node], text, hint=_HINT_ABSENT)
+    for node in set(absent) - board.out:
+        text, hint = _why_absent(board, node, reception.arrivals.get(node))
+        board.accuse(PreflightKind.NODE_ABSENT, [node], text, hint=hint, out=True)
 
+
+def _why_absent(board: Board, node: int, arrival: Arrival | None) -> tuple[str, str]:
+    name, first = board.names[node], board.names[0]
+    if arrival is None:
+        waited = board.limits.start_seconds
+        return f"{name} did not report to the coordinator on {first} within {waited:.0f} s", _HINT_ABSENT
+    if arrival.report_bytes is None:
+        return f"{name} connected to the coordinator on {first}, and did not get PyTorch imported", _HINT_IMPORT
+    size = arrival.report_bytes
+    text = f"{name} connected to the coordinator on {first}, but its report of {size} bytes did not arrive"
+    return text, _HINT_LARGE if size > _SMALL_BYTES else _HINT_ABSENT
+
+
+_HINT_IMPORT = "import torch there by hand: its file system may hang"
+_HINT_ADDRESS = "give each node an address of its own; until then packets for one reach the other"
+_HINT_CLOCK = "start its time service (chronyc tracking, timedatectl): tokens and certificates expire, and logs mislead"
+_SMALL_BYTES = 1000
+"""Fits into a single packet of any network."""
+
+_HINT_LARGE = (
+    "small packets pass and large ones do not: compare the MTU of its interface, of its switch port and of the others"
+)
+_SHARE_FOR_ARRIVALS = 0.4
+"""Of what is left of the deadline after `--wait`: for nodes that have connected and are importing PyTorch."""
 
 _HINT_ABSENT = "check that it is up, that its task was started, and that it reaches the coordinator's port"
 

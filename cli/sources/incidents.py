@@ -9,13 +9,17 @@ from pydantic import Field, ValidationError
 
 from cli.sources.remote import Remote, segment
 from shared.answer.incidents import Incident, IncidentEvent, Silence
+from shared.answer.preflight import KeptPreflight, NodeState, PreflightReport
 from shared.answer.words import Verdict
-from shared.errors import UnhangError, Unreachable
+from shared.errors import NotFound, UnhangError, Unreachable
 from shared.value import Value
 
 REPEATED = 4
 """So often a node's ranks must have been culprits until that is said: the same jobs run on the same nodes."""
 _PAGE = 500
+_MOST_PREFLIGHTS = 100
+_NEWEST = 5
+"""Preflights that say what a node is like now."""
 _MOST_PAGES = 20
 _LOST_SECONDS = 120.0
 _PAUSE_SECONDS = 2.0
@@ -53,11 +57,29 @@ class RepeatedNode(Value):
     kinds: tuple[str, ...] = Field(default=(), description="What they were found with, most frequent first.")
 
 
+class PreflightPage(Value):
+    """As `GET /v1/preflights` gives it."""
+
+    preflights: tuple[KeptPreflight, ...]
+    next: str | None = None
+
+
+class TestedNode(Value):
+    """A node that preflights found bad."""
+
+    host: str
+    bad: int = Field(description="In so many of the newest preflights in which it took part.")
+    preflights: int = Field(description="So many these were, at most five.")
+    newest: str = Field(description="What the newest of them says of it.")
+
+
 class History(Value):
     """What was found in some days, newest first."""
 
     days: float
     repeated: tuple[RepeatedNode, ...] = ()
+    tested: tuple[TestedNode, ...] = ()
+    preflights: tuple[KeptPreflight, ...] = ()
     incidents: tuple[Incident, ...] = ()
     diagnoses: tuple[PastDiagnosis, ...] = ()
 
@@ -128,12 +150,21 @@ def read_history(remote: Remote, *, job: str | None, host: str | None, days: flo
             break
     parameters = [("limit", str(_PAGE)), *([("job", job)] if job is not None else [])]
     diagnoses = remote.fetch("/v1/diagnoses", _DiagnosisPage, parameters).diagnoses
+    preflights = _preflights(remote, host, since) if job is None else ()
     return History(
         days=days,
         repeated=_repeated(incidents),
+        tested=_tested(preflights, host),
+        preflights=preflights,
         incidents=tuple(incidents),
         diagnoses=tuple(each for each in diagnoses if _is_since(each.made_at, since)),
     )
+
+
+def keep_preflight(remote: Remote, report: PreflightReport) -> str:
+    """Send what a preflight found; returns its id."""
+    body = report.result().model_dump(mode="json")
+    return remote.post("/v1/preflights", KeptPreflight, body).id
 
 
 def follow_events(remote: Remote) -> Iterator[IncidentEvent]:
@@ -154,6 +185,29 @@ def follow_events(remote: Remote) -> Iterator[IncidentEvent]:
             if time.monotonic() - lost_since > _LOST_SECONDS:
                 raise
         time.sleep(_PAUSE_SECONDS)
+
+
+def _preflights(remote: Remote, host: str | None, since: datetime) -> tuple[KeptPreflight, ...]:
+    """Return what is kept; none where the collector is older than preflights that are kept."""
+    parameters = [("limit", str(_MOST_PREFLIGHTS)), *([("host", host)] if host is not None else [])]
+    try:
+        page = remote.fetch("/v1/preflights", PreflightPage, parameters)
+    except NotFound:
+        return ()
+    return tuple(each for each in page.preflights if _is_since(each.kept_at, since))
+
+
+def _tested(preflights: Sequence[KeptPreflight], host: str | None) -> tuple[TestedNode, ...]:
+    """Say of each node that was bad, in how many of the newest preflights that it took part in."""
+    counts = Counter(name for each in preflights for name in each.hosts.get(NodeState.BAD, ()))
+    found = []
+    for name in counts if host is None else {host} & counts.keys():
+        newest = [each for each in preflights if each.state_of(name) is not None][:_NEWEST]
+        bad = [each for each in newest if each.state_of(name) is NodeState.BAD]
+        said = (finding.text for each in bad for finding in each.findings if name in finding.hosts)
+        if bad:
+            found.append(TestedNode(host=name, bad=len(bad), preflights=len(newest), newest=next(said, "")))
+    return tuple(sorted(found, key=lambda each: (-each.bad, each.host)))
 
 
 def _repeated(incidents: Sequence[Incident]) -> tuple[RepeatedNode, ...]:

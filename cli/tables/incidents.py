@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from cli.sources.incidents import History, RepeatedNode
+from cli.sources.incidents import History, RepeatedNode, TestedNode
 from cli.tables.table import table, text
 from collector.show.text.printable import printable
 from shared.answer.incidents import Incident, IncidentEvent, Silence, SilenceMatcher
+from shared.plural import counted
 
 _HEADS = ("ID", "OPENED", "STATE", "JOB", "HEADLINE")
 _SILENCE_HEADS = ("ID", "STATE", "ENDS", "BY", "MATCHERS", "COMMENT")
+_PREFLIGHT_HEADS = ("ID", "KEPT", "VERDICT", "HEADLINE")
 _DIAGNOSIS_HEADS = ("ID", "MADE", "VERDICT", "JOB", "HEADLINE")
 
 
@@ -40,11 +42,15 @@ def silences_table(silences: Sequence[Silence]) -> str:
 def history_table(history: History) -> str:
     """Return the nodes that are at fault again and again, then incidents, then diagnoses."""
     lines = [_repeated(node, history.days) for node in history.repeated]
+    lines += [_tested(node) for node in history.tested]
     if history.incidents:
         lines += ["Incidents", *table(_HEADS, [_row(each) for each in history.incidents], indent=2)]
     if history.diagnoses:
         rows = [(d.id, _minute(d.made_at), d.verdict.value, d.job or "-", d.headline) for d in history.diagnoses]
         lines += ["Diagnoses", *table(_DIAGNOSIS_HEADS, rows, indent=2)]
+    if history.preflights:
+        tests = [(p.id, _minute(p.kept_at), p.verdict.value, p.headline) for p in history.preflights]
+        lines += ["Preflights", *table(_PREFLIGHT_HEADS, tests, indent=2)]
     return text(lines or [f"nothing was kept in the last {history.days:g} days"])
 
 
@@ -58,6 +64,11 @@ def event_line(event: IncidentEvent) -> str:
 def _repeated(node: RepeatedNode, days: float) -> str:
     kinds = ", ".join(node.kinds)
     return printable(f"{node.host} had culprits in {node.incidents} incidents in {days:g} days ({kinds}): check it")
+
+
+def _tested(node: TestedNode) -> str:
+    how_often = f"{node.host} was bad in {node.bad} of the last {counted(node.preflights, 'preflight')}"
+    return printable(f"{how_often} that it took part in: {node.newest}")
 
 
 def _row(incident: Incident) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from collector.keep.database import Database, StoreTrouble, create_private, firs
 from collector.keep.incidents import Incidents
 from collector.keep.kept import Kept
 from collector.keep.migrate import migrate
+from collector.keep.preflights import Preflights
 from collector.keep.registrations import Registrations
 from collector.keep.run_ledger import Ledger, RunState, end_run
 from collector.keep.seen import diagnoses_seen_by
@@ -76,7 +77,7 @@ _ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
 
 
 class Store:
-    """The diagnoses in one database; its parts keep what is in progress, the agents, incidents and silences."""
+    """The diagnoses in one database; its parts keep runs, agents, incidents, silences and preflights."""
 
     def __init__(
         self, place: Path | str, *, retention: Retention | None = None, lease_seconds: float = LEASE_SECONDS
@@ -88,6 +89,7 @@ class Store:
         self.registrations = Registrations(self._database)
         self.incidents = Incidents(self._database)
         self.silences = Silences(self._database)
+        self.preflights = Preflights(self._database)
         self.watches = Watches(self._database, lease_seconds=lease_seconds)
 
     def close(self) -> None:

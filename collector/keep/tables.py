@@ -144,6 +144,16 @@ watches = Table(
 )
 """Who watches a job, what it was found hung with once, and how long jobs of that name usually pause."""
 
+preflights = Table(
+    "preflights",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kept_ms", BigInteger, nullable=False),  # of the database's clock
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # JSON of the result, deflated
+)
+"""What `unhang preflight` found, as whoever ran it has sent it."""
+
 
 def job_key(job: str | None) -> str:
     """Return a key for a job's name in an index: names may be longer than an index takes, or hold any byte."""

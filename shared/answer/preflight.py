@@ -1,6 +1,8 @@
 """What a preflight found. Its words are API, as those of a diagnosis are."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -44,11 +46,17 @@ class PreflightKind(StrEnum):
     """It lacks what the other nodes have: a GPU, an active port of an RDMA device."""
     NODE_FAILS = "node_fails"
     """It works with no other node."""
+    NODE_UNSTEADY = "node_unsteady"
+    """It fails with other nodes at times, and they do not without it."""
     NODE_SLOW = "node_slow"
     """It is slow with every node that is fast with others."""
     LINK_FAILS = "link_fails"
     """Both ends work with other nodes."""
     LINK_SLOW = "link_slow"
+    NETWORK_DIVIDED = "network_divided"
+    """Nodes of each side work with one another, and with none of the other side."""
+    SAME_ADDRESS = "same_address"
+    """Several nodes have one address."""
     PATH_FAILS = "path_fails"
     """One interface or port of the node cannot be reached, or reaches nobody."""
     PATH_LINK_FAILS = "path_link_fails"
@@ -56,6 +64,8 @@ class PreflightKind(StrEnum):
     """Many nodes together fail; all parts of them that were tried work."""
     COMES_AND_GOES = "comes_and_goes"
     """The same nodes failed once, and passed once."""
+    CLOCK_DIFFERS = "clock_differs"
+    """The clock of the node is not that of the others. It accuses nobody."""
     NOT_TOLD_APART = "not_told_apart"
     """These nodes work with no others, and there are too few others to say whose fault it is."""
 
@@ -65,6 +75,9 @@ class PreflightFinding(Value):
 
     kind: PreflightKind
     hosts: tuple[str, ...] = Field(description="The bad node; both ends of a link; all nodes of a fault at scale.")
+    sides: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="Of a divided network: the nodes of each side, the largest first."
+    )
     path: str = Field(default="", description="The interface, port or GPU, where it is known.")
     text: str = Field(description="One sentence.")
     evidence: tuple[str, ...] = Field(default=(), description="Trials, and what they said.")
@@ -122,3 +135,46 @@ class PreflightReport(Value):
     def hosts(self, state: NodeState) -> tuple[str, ...]:
         """Return the hosts in a state, in the order of their nodes."""
         return tuple(node.host for node in self.nodes if node.state is state)
+
+    def result(self) -> "PreflightResult":
+        """Return what a collector keeps of it."""
+        return PreflightResult(
+            made_at=self.made_at[:_LONGEST_WORD],
+            took_seconds=self.took_seconds,
+            verdict=self.verdict,
+            headline=self.headline[:_LONGEST_LINE],
+            backend=self.backend[:_LONGEST_WORD],
+            hosts={state: tuple(each[:_LONGEST_HOST] for each in self.hosts(state)) for state in NodeState},
+            findings=self.findings[:MOST_FINDINGS],
+        )
+
+
+MOST_FINDINGS = 200
+_LONGEST_HOST, _LONGEST_LINE, _LONGEST_WORD = 300, 4000, 64
+_MOST_HOSTS = 16_384
+_Host = Annotated[str, Field(max_length=_LONGEST_HOST)]
+
+
+class PreflightResult(Value):
+    """What a collector keeps of a preflight: what became of each node, and why."""
+
+    made_at: str = Field(max_length=_LONGEST_WORD, description="When it ended, RFC 3339, by its first node.")
+    took_seconds: float = Field(default=0.0, ge=0, le=1e9)
+    verdict: Soundness
+    headline: str = Field(max_length=_LONGEST_LINE)
+    backend: str = Field(default="", max_length=_LONGEST_WORD)
+    hosts: Mapping[NodeState, Annotated[tuple[_Host, ...], Field(max_length=_MOST_HOSTS)]] = Field(
+        description="The hosts in each state."
+    )
+    findings: tuple[PreflightFinding, ...] = Field(default=(), max_length=MOST_FINDINGS)
+
+    def state_of(self, host: str) -> NodeState | None:
+        """Return what it found a host to be; None where the host took no part."""
+        return next((state for state, hosts in self.hosts.items() if host in hosts), None)
+
+
+class KeptPreflight(PreflightResult):
+    """A preflight that a collector has kept."""
+
+    id: str = Field(description="For `GET /v1/preflights/{id}`; ids sort by time.")
+    kept_at: str = Field(description="When the collector was told, RFC 3339, UTC.")

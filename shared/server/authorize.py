@@ -20,7 +20,11 @@ from shared.server.sessions import SIGN_IN, is_for_people, local_target
 from shared.server.tokens import Unauthorized, fingerprint, require_token, token_of
 
 MOST_BODY_BYTES = 65_536
-"""The largest body that any route takes is a handful of options."""
+"""The largest body that most routes take is a handful of options."""
+
+MOST_RESULT_BYTES = 1_048_576
+TAKES_RESULTS = frozenset({"/v1/preflights"})
+"""Paths that take what was found on thousands of nodes."""
 
 MOST_HEAD_BYTES = 65_536
 """What is longer and comes in pieces is refused before it is whole (`connections.py`), in one piece here."""
@@ -98,16 +102,20 @@ class Gate:
         # Not that of `request.url`, which old Starlette makes of the Host header, too (CVE-2026-48710).
         if request.scope["path"] not in self._open:
             await self._check(request)
-        if _declared(request) == 0:
+        if _declared(request, _most_body(request)) == 0:
             return b""
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                return await _read(receive)
+                return await _read(receive, _most_body(request))
         except TimeoutError as error:
             raise TooSlow(f"the body did not arrive within {_BODY_SECONDS:.0f} s") from error
 
 
-async def _read(receive: Receive) -> bytes:
+def _most_body(request: Request) -> int:
+    return MOST_RESULT_BYTES if request.scope["path"] in TAKES_RESULTS else MOST_BODY_BYTES
+
+
+async def _read(receive: Receive, most: int) -> bytes:
     body = bytearray()
     more = True
     while more:
@@ -115,8 +123,8 @@ async def _read(receive: Receive) -> bytes:
         if message["type"] == "http.disconnect":
             break
         body += message.get("body", b"")
-        if len(body) > MOST_BODY_BYTES:
-            raise RequestTooLarge(f"the body is larger than {MOST_BODY_BYTES} bytes")
+        if len(body) > most:
+            raise RequestTooLarge(f"the body is larger than {most} bytes")
         more = message.get("more_body", False)
     return bytes(body)
 
@@ -136,14 +144,14 @@ def _head_bytes(scope: Scope) -> int:
     return headers + len(scope.get("raw_path") or b"") + len(scope["query_string"])
 
 
-def _declared(request: Request) -> int:
+def _declared(request: Request, most: int) -> int:
     """Bytes that the head promises; 1 where it promises some and not how many. Raises TooLarge."""
     if "transfer-encoding" in request.headers:
         return 1
     length = request.headers.get("content-length", "0")
-    declared = int(length) if length.isdecimal() and len(length) < 20 else MOST_BODY_BYTES + 1
-    if declared > MOST_BODY_BYTES:
-        raise RequestTooLarge(f"the body is larger than {MOST_BODY_BYTES} bytes")
+    declared = int(length) if length.isdecimal() and len(length) < 20 else most + 1
+    if declared > most:
+        raise RequestTooLarge(f"the body is larger than {most} bytes")
     return declared
 
 

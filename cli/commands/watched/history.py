@@ -18,14 +18,15 @@ Examples:
 @collector_options
 @json_option
 @click.option("--job", help="Only of this job.")
-@click.option("--host", help="Only incidents with a culprit on this node.")
+@click.option("--host", help="Only incidents with a culprit on this node, and preflights it took part in.")
 @click.option("--days", type=click.FloatRange(0.01, 365), default=30.0, show_default=True, help="How far back.")
 def history(
     collector: str | None, token_file: Path | None, as_json: bool, job: str | None, host: str | None, days: float
 ) -> None:
-    """Show the incidents and diagnoses that a collector has kept.
+    """Show the incidents, diagnoses and preflights that a collector has kept.
 
-    Nodes whose ranks were culprits four times or more are named first: look at their hardware.
+    Nodes whose ranks were culprits four times or more are named first, and nodes that preflights found bad: look at
+    their hardware. With --job, preflights are left out: they are of nodes.
     """
     remote = choose_collector(collector, token_file)
     from cli.sources.incidents import read_history

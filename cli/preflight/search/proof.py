@@ -6,13 +6,17 @@ A trial is a small job of some nodes that use all links between them. So:
 2. A node is bad that has passed with nobody, and failed in pairs with three nodes that work; with both, where only
    two work. Each of these pairs may have failed for its link, but not all of them.
 3. A link is bad whose two ends work, and that failed as a pair twice and never passed.
-4. All else is not known: two nodes that failed with each other alone, and what was never tried.
+4. The network is divided where nodes that work with one another fail with the others as bad nodes would.
+5. A node is unsteady that failed in pairs with three nodes that work, and passed with two of these another time; each
+   of them failed with fewer. What loses some packets is so.
+6. All else is not known: two nodes that failed with each other alone, and what was never tried.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 Members = tuple[int, ...]
 """Nodes of one trial, by index. Their order says how to halve them."""
@@ -24,6 +28,16 @@ WITNESSES = 3
 """Nodes that work and that a bad node must fail with: fewer could each have a bad link to it."""
 
 LEAST_WITNESSES = 2
+
+MOST_ISLANDS = 8
+"""Sets of nodes that were never tried together, between which a division is looked for."""
+
+SPLIT_SAMPLE = 8
+SPLIT_FAILURES = 6
+"""Of so many nodes of one side of a divided network each fails with the other side, and they so often together."""
+
+LEAST_FLAKY = 2
+
 LINK_FAILURES = 2
 """A single failure of a pair whose ends work may have passed by itself."""
 
@@ -113,9 +127,68 @@ class Proof:
             if node not in self.sound and len(self.failed_with.get(node, ())) >= self.witnesses_needed
         )
 
+    @cached_property
+    def islands(self) -> tuple[frozenset[int], ...]:
+        """The nodes that work, joined by the sets that passed; the largest island first."""
+        joined: list[int] = []
+        for mask in self.passing:
+            apart = [each for each in joined if not each & mask]
+            for each in joined:
+                if each & mask:
+                    mask |= each
+            joined = [*apart, mask]
+        found = [frozenset(node for node in self.nodes if mask >> node & 1) for mask in joined]
+        return tuple(sorted(found, key=lambda island: (-len(island), min(island))))
+
+    @cached_property
+    def split(self) -> tuple[frozenset[int], ...]:
+        """Step 4: the sides of a divided network, the largest first; none where it is not divided."""
+        if not 1 < len(self.islands) <= MOST_ISLANDS or self.unmet_islands:
+            return ()
+        largest, *others = self.islands
+        apart = [each for each in others if not any(self.crossings_left(each).values())]
+        return (largest, *apart) if apart else ()
+
+    @cached_property
+    def unmet_islands(self) -> tuple[tuple[frozenset[int], frozenset[int]], ...]:
+        """Two islands each of which no node has met one of the other."""
+        home = {node: at for at, island in enumerate(self.islands) for node in island}
+        met = {
+            frozenset(home[node] for node in pair) for pair in self.failures if len(pair) == 2 and pair <= self.sound
+        }
+        pairs = combinations(range(len(self.islands)), 2)
+        return tuple((self.islands[one], self.islands[other]) for one, other in pairs if {one, other} not in met)
+
+    def crossings_left(self, island: frozenset[int]) -> dict[int, int]:
+        """By node of an island: with how many more nodes of the largest it must fail until these are two sides."""
+        largest, sample = self.islands[0], sorted(island)[:SPLIT_SAMPLE]
+        wanted = min(WITNESSES, len(largest), -(-SPLIT_FAILURES // len(sample)))
+        return {node: max(0, wanted - len(self.failed_with.get(node, frozenset()) & largest)) for node in sample}
+
+    def _is_across(self, pair: frozenset[int]) -> bool:
+        """Are its ends on two sides of a divided network?"""
+        return sum(1 for side in self.split if side & pair) > 1
+
+    @cached_property
+    def unsteady(self) -> frozenset[int]:
+        """Step 5: nodes that work at times."""
+        failed: dict[int, set[int]] = {}
+        for pair in self.failures:
+            if len(pair) == 2 and pair <= self.sound and not self._is_across(pair):
+                for node in pair:
+                    failed.setdefault(node, set()).update(pair - {node})
+        again = Counter(node for each in self.flaky if len(each) == 2 for node in each)
+        return frozenset(
+            node
+            for node, others in failed.items()
+            if len(others) >= WITNESSES
+            and again[node] >= LEAST_FLAKY
+            and all(len(failed[other]) < WITNESSES for other in others)
+        )
+
     @property
     def unknown(self) -> frozenset[int]:
-        """Step 4: nodes that are proved neither to work nor to be bad."""
+        """Step 6: nodes that are proved neither to work nor to be bad."""
         return frozenset(self.nodes) - self.sound - self.bad
 
     @cached_property
@@ -127,10 +200,15 @@ class Proof:
             if len(pair) == 2 and pair <= self.sound and not self.is_proved(pair)
         }
 
+    @cached_property
+    def lone_links(self) -> dict[Link, int]:
+        """Of these the ones that no division of the network explains."""
+        return {link: count for link, count in self.failed_links.items() if not self._is_across(frozenset(link))}
+
     @property
     def bad_links(self) -> frozenset[Link]:
         """Step 3: links that do not work."""
-        return frozenset(link for link, count in self.failed_links.items() if count >= LINK_FAILURES)
+        return frozenset(link for link, count in self.lone_links.items() if count >= LINK_FAILURES)
 
     @property
     def flaky(self) -> tuple[frozenset[int], ...]:
@@ -156,8 +234,12 @@ class Proof:
         return [each for each in left if not any(set(other) < set(each) for other in left)]
 
     def without_bad_links(self) -> Members:
-        """Return nodes that work with no bad link between them: of each such link the end that has most is left out."""
-        left, links = set(self.sound), set(self.bad_links)
+        """Return nodes that work with no bad link between them: of each such link the end that has most is left out.
+
+        Of a divided network they are all on the largest side.
+        """
+        left = set(self.sound).difference(self.unsteady, *self.split[1:])
+        links = {link for link in self.bad_links if left.issuperset(link)}
         while links:
             ends = Counter(node for link in links for node in link)
             worst = max(ends, key=lambda node: (ends[node], node))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cli.preflight.board import Board, StageNotes
 from cli.preflight.conduct import Outcome
-from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
+from cli.preflight.stages.compare_facts import busy_gpus, checks_of, lacking
 from collector.align.thresholds import is_majority
 from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
@@ -57,8 +57,6 @@ def _note(board: Board, facts: Iterable[int]) -> None:
     board.untested += [
         f"{board.names[n]}: {what}" for n, what in busy_gpus({n: e.hello.facts for n, e in links.items()})
     ]
-    for node, seconds in clocks_apart({node: each.clock_ahead_seconds for node, each in links.items()}):
-        board.untested.append(f"the clock of {board.names[node]} differs from the others' by {seconds:+.0f} s")
     without = [n for n, each in links.items() if isinstance(each.hello.facts.gpus, Missing) and board.backend != "gloo"]
     if without:
         named = ", ".join(board.hosts(without))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from cli.preflight.node_facts import NodeReport
 from collector.align.expected import Expected
+from collector.align.thresholds import is_majority
 from collector.checks.all import check_job
 from shared.answer.checks import Check, CheckId
 from shared.missing import Missing, Reason
@@ -57,6 +58,19 @@ def _faults(gpu: Gpu) -> Iterator[str]:
         yield f"has {gpu.ecc_uncorrected} uncorrectable memory errors"
 
 
+def same_addresses(addresses: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Yield interface, address and nodes where several have one address, and most have one of their own."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for node, each in sorted(addresses.items()):
+        for name, address in each.items():
+            found.setdefault(name, {}).setdefault(address, []).append(node)
+    for name, nodes in found.items():
+        alone = sum(1 for each in nodes.values() if len(each) == 1)
+        for address, sharing in nodes.items():
+            if len(sharing) > 1 and is_majority(alone, sum(map(len, nodes.values()))):
+                yield name, address, tuple(sharing)
+
+
 def busy_gpus(facts: Mapping[int, NodeReport]) -> Iterator[tuple[int, str]]:
     """Yield a node and a sentence for each GPU that another process uses."""
     for node, each in sorted(facts.items()):
@@ -93,10 +107,11 @@ def _setup(facts: NodeReport) -> Setup:
     return facts.setup.model_copy(update={"variables": variables})
 
 
-def clocks_apart(ahead: Mapping[int, float]) -> Iterator[tuple[int, float]]:
-    """Yield the nodes whose clock differs from the median by more than seconds, and by how much."""
-    ordered = sorted(ahead.values())
+def clocks_apart(ahead: Mapping[int, tuple[float, float]]) -> Iterator[tuple[int, float]]:
+    """Yield the nodes whose clock differs from the median by more than seconds, and by how much at least."""
+    ordered = sorted((least + most) / 2 for least, most in ahead.values())
     middle = ordered[len(ordered) // 2] if ordered else 0.0
-    for node, seconds in sorted(ahead.items()):
-        if abs(seconds - middle) > CLOCK_SECONDS:
-            yield node, seconds - middle
+    for node, (least, most) in sorted(ahead.items()):
+        seconds = max(0.0, least - middle) or min(0.0, most - middle)
+        if abs(seconds) > CLOCK_SECONDS:
+            yield node, seconds

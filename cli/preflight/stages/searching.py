@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from cli.preflight.board import Board, StageNotes
 from cli.preflight.search.proof import Members, Proof, Tried
-from cli.preflight.search.rounds import next_round, waves
+from cli.preflight.search.rounds import Breadth, next_round, waves
 
 Attempt = Callable[[tuple[Members, ...]], Awaitable[Sequence[bool | None]]]
 """Makes the trials of one wave and says of each whether it passed; None: it could not be made."""
@@ -20,11 +20,11 @@ async def search(
     *,
     stage: StageNotes,
     what: str = "",
-    largest: int | None = None,
+    breadth: Breadth = Breadth.ALL_SIZES,
 ) -> Proof:
-    """Try until nothing more can be proved; `tried` grows. `largest`: the most nodes of a trial."""
+    """Try until nothing more can be proved; `tried` grows."""
     for _ in range(MOST_ROUNDS):
-        trials = [each for each in next_round(nodes, tried) if largest is None or len(each) <= largest]
+        trials = next_round(nodes, tried, breadth)
         if not trials:
             break
         stage.rounds += 1

@@ -8,12 +8,14 @@ from cli.preflight.board import Board, StageNotes
 from cli.preflight.channel import Message
 from cli.preflight.node_facts import NOT_FOR_JOBS
 from cli.preflight.search.proof import Members, Proof
+from cli.preflight.search.rounds import Breadth
 from cli.preflight.stages.searching import search
 from shared.answer.preflight import PreflightKind
 from shared.errors import UnhangError
 
 CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 15.0
+_SMALL_PASSES = "bytes came back"
 _IN_USE = "in use"
 _ADDRESS_IN_USE = "address already in use"
 
@@ -98,7 +100,9 @@ async def _search(board: Board, path: TcpPath, stage: StageNotes) -> Proof:
         return list(await asyncio.gather(*(_both_ways(board, path, pair) for pair in wave)))
 
     own = StageNotes()
-    proof = await search(board, sorted(path.places), [], attempt, stage=own, what=f"{path.name}: ", largest=2)
+    proof = await search(
+        board, sorted(path.places), [], attempt, stage=own, what=f"{path.name}: ", breadth=Breadth.FAR_PAIRS
+    )
     stage.trials += own.trials
     stage.rounds = max(stage.rounds, own.rounds)
     return proof
@@ -133,12 +137,15 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
     counts = Counter(node for _, proof in found for node in proof.bad)
     tried = Counter(node for path, _ in found for node in path.places)
     everywhere = {node for node, count in counts.items() if count == tried[node]}
-    for node in sorted(everywhere):
+    for node in sorted(node for node in everywhere if not board.lost(node)):
         evidence = [line for path, _ in found for line in _evidence(board, path, node)]
-        text = f"{board.names[node]} exchanges TCP with no other node, on no interface"
-        board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=evidence, hint=_HINT_NODE, out=True)
+        text, hint = f"{board.names[node]} exchanges TCP with no other node, on no interface", _HINT_NODE
+        if evidence and all(_SMALL_PASSES in line for line in evidence):
+            text, hint = f"{board.names[node]} exchanges little with other nodes, and nothing large", _HINT_LARGE
+        board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=evidence, hint=hint, out=True)
+    _divide(board, found)
     for path, proof in found:
-        for node in sorted(proof.bad - everywhere):
+        for node in sorted(node for node in proof.bad - everywhere if not board.lost(node)):
             ways = _ways(path, node)
             text = f"{board.names[node]} {ways} on {path.name}, and works on other interfaces or ports"
             hint = _HINT_PORT if path.is_port else _HINT_NODE
@@ -154,12 +161,22 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
             text = f"{', '.join(board.hosts(unknown))} do not exchange TCP on {path.name}"
             evidence = [line for node in unknown for line in _evidence(board, path, node)]
             board.accuse(PreflightKind.NOT_TOLD_APART, unknown, text, path=path.name, evidence=evidence)
-    if any(proof.bad or proof.bad_links or proof.unknown for _, proof in found):
+    if any(proof.bad or proof.bad_links or proof.unknown or proof.split for _, proof in found):
         stage.outcome = "failed"
     elif not found:
         stage.outcome = "skipped"
         board.untested.append("TCP: the nodes have no address at which they could listen")
     stage.text = ", ".join(path.name for path, _ in found)
+
+
+def _divide(board: Board, found: list[tuple[TcpPath, Proof]]) -> None:
+    """Name the sides of a divided network; where it is so on all paths, once, and only one side is tried further."""
+    divided = [(path, proof.split) for path, proof in found if proof.split]
+    everywhere = len(divided) == len(found) and len({frozenset(sides) for _, sides in divided}) == 1
+    for path, sides in divided[:1] if everywhere else divided:
+        evidence = [line for node in sorted(sides[1]) for line in _evidence(board, path, node)]
+        name = "" if everywhere else path.name
+        board.divide(sides, path=name, evidence=evidence[:4], hint=_HINT_SIDES, out=everywhere)
 
 
 def _ways(path: TcpPath, node: int) -> str:
@@ -179,5 +196,10 @@ def _evidence(board: Board, path: TcpPath, node: int, peer: int | None = None) -
 
 
 _HINT_NODE = "check its cable, switch port, address and firewall"
+_HINT_LARGE = (
+    "small packets pass and large ones do not: compare the MTU of its interface, of its switch port and of the others; "
+    "it may also lose many packets"
+)
 _HINT_PORT = "check its firewall, and what else uses the port; MASTER_PORT can be another one"
+_HINT_SIDES = "check what is between the sides: an uplink, a spine switch, a route, a VLAN, a firewall between racks"
 _HINT_LINK = "check routes, VLANs and firewalls between the two, and the switches on the way"

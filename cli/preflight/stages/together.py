@@ -8,6 +8,7 @@ from statistics import median_high
 from cli.preflight.board import Board
 from cli.preflight.conduct import Outcome
 from cli.preflight.search.proof import Members, Proof, Tried, at_scale
+from cli.preflight.search.rounds import Breadth
 from cli.preflight.stages.searching import search
 from cli.preflight.stages.tcp import shared_interfaces
 from shared.answer.preflight import PreflightKind
@@ -24,7 +25,7 @@ async def try_all(board: Board) -> None:
     nodes = board.members
     with board.stage("all nodes together") as stage:
         if len(nodes) < 2:
-            stage.outcome, stage.text = "skipped", "fewer than two nodes are left"
+            stage.outcome, stage.text = "skipped", _too_few(board)
             board.together = frozenset(nodes)
             return
         stage.trials = 1
@@ -50,12 +51,12 @@ async def measure(board: Board) -> float | None:
     nodes = sorted(board.together)
     with board.stage("bandwidth of pairs") as stage:
         if len(nodes) < 2:
-            stage.outcome, stage.text = "skipped", "fewer than two nodes work together"
+            stage.outcome, stage.text = "skipped", _too_few(board)
             return None
         grades = Grades(board)
-        proof = await search(board, nodes, [], grades.attempt, stage=stage, largest=2)
+        proof = await search(board, nodes, [], grades.attempt, stage=stage, breadth=Breadth.NEAR_PAIRS)
         await _accuse(board, proof, grades)
-        if proof.bad or proof.bad_links or proof.unknown:
+        if proof.bad or proof.unsteady or proof.bad_links or proof.unknown:
             stage.outcome = "failed"
         if grades.median is None:
             stage.text = "too few pairs to compare"
@@ -134,6 +135,12 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
         board.accuse(
             PreflightKind.NODE_FAILS, [node], text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint
         )
+    for node in sorted(proof.unsteady):
+        text = f"{board.names[node]} works with other nodes at times only; these work with one another"
+        evidence, diagnosis = _evidence(board, [node])
+        board.accuse(
+            PreflightKind.NODE_UNSTEADY, [node], text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_UNSTEADY
+        )
     for link in sorted(proof.bad_links):
         named = " and ".join(board.hosts(link))
         if grades.only_slow(link):
@@ -143,6 +150,11 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
         evidence, diagnosis = _evidence(board, link)
         text = f"{named} do not work together; both work with other nodes"
         board.accuse(PreflightKind.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
+    if proof.split:
+        near = min(proof.split[1])
+        path, hint = await _closer(board, near, proof, grades)
+        evidence, diagnosis = _evidence(board, [near])
+        board.divide(proof.split, evidence=evidence, diagnosis=diagnosis, hint=hint if path else _HINT_LINK)
     await _accuse_nobody(board, proof)
 
 
@@ -181,7 +193,8 @@ def _named(board: Board, members: Sequence[int]) -> str:
 
 async def _closer(board: Board, node: int, proof: Proof, grades: Grades) -> tuple[str, str]:
     """Try a bad node with one that works, by interface and by GPU; return the path that is at fault, and a hint."""
-    witness = min(proof.sound, key=lambda each: abs(each - node))
+    sound = proof.islands[0] - {node}
+    witness = min(sound, key=lambda each: abs(each - node))
     for interface in shared_interfaces(board):
         if board.links[node].hello.facts.address_of(interface):
             plan = replace(board.plan((witness, node)), interface=interface, look=False)
@@ -224,6 +237,10 @@ async def _with_interface(board: Board, nodes: Sequence[int]) -> str:
     return ""
 
 
+def _too_few(board: Board) -> str:
+    return "there is one node" if len(board.names) == 1 else "fewer than two nodes are left"
+
+
 def in_words(bytes_per_second: float) -> str:
     """Return a bandwidth for people."""
     for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
@@ -233,6 +250,9 @@ def in_words(bytes_per_second: float) -> str:
 
 
 _HINT_NODE = "check its cable, switch port, address, firewall and the driver of its network device"
+_HINT_UNSTEADY = (
+    "count errors and drops of its network device and switch port (ethtool -S, perfquery); reseat its cable"
+)
 _HINT_LINK = "check routes, firewalls, cables and switches between the two"
 _HINT_SLOW = "check the speed and errors of its network device (ethtool, ibstat), its MTU, and what else uses it"
 _HINT_SCALE = (

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cli.preflight.search.proof import Link, Members, Proof, Tried, link_of
-from cli.preflight.search.rounds import next_round, waves
+from cli.preflight.search.rounds import Breadth, next_round, waves
 
 MOST_ROUNDS = 200
 """A search that goes on for longer than any does would never end."""
@@ -20,6 +20,8 @@ class Cluster:
     links: frozenset[Link] = frozenset()
     fails_from: int | None = None
     """Trials of as many nodes fail, whichever they are."""
+    side: frozenset[int] = frozenset()
+    """Nodes that work with one another, and with no other."""
 
     @property
     def nodes(self) -> Members:
@@ -30,7 +32,9 @@ class Cluster:
         """Does a trial of these nodes pass, in which each uses its links to all others?"""
         inside = frozenset(members)
         too_large = self.fails_from is not None and len(inside) >= self.fails_from
-        return not (too_large or inside & self.bad or any(a in inside and b in inside for a, b in self.links))
+        divided = bool(inside & self.side) and not inside <= self.side
+        cut = any(a in inside and b in inside for a, b in self.links)
+        return not (too_large or divided or cut or inside & self.bad)
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Search:
     """A search to its end."""
 
     cluster: Cluster
+    breadth: Breadth = Breadth.ALL_SIZES
     tried: list[Tried] = field(default_factory=list)
     rounds: int = 0
     """After the trial of all nodes."""
@@ -47,8 +52,9 @@ class Search:
 
     def run(self) -> Proof:
         """Try all nodes, then what the search asks for; return what is proved in the end."""
-        self._try([self.cluster.nodes])
-        while trials := next_round(self.cluster.nodes, self.tried):
+        if self.breadth is Breadth.ALL_SIZES:
+            self._try([self.cluster.nodes])
+        while trials := next_round(self.cluster.nodes, self.tried, self.breadth):
             assert self.rounds < MOST_ROUNDS, "the search does not end"
             self.rounds += 1
             for wave in waves(trials):

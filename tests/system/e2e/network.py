@@ -54,12 +54,17 @@ class Network:
             self.switch.ip(f"link set {_port(name)} up")
 
     @contextmanager
-    def bad_cable(self, name: str, *, loss: float = 0.0, delay_seconds: float = 0.0) -> Iterator[None]:
-        """A host whose cable loses frames, or is slow, in both directions. Its connections stay."""
+    def bad_cable(
+        self, name: str, *, loss: float = 0.0, delay_seconds: float = 0.0, largest: int = 65_536, ways: str = "both"
+    ) -> Iterator[None]:
+        """A host whose cable loses frames, all large ones, or is slow. Its connections stay.
+
+        `ways`: in which direction frames are lost, `both`, or `in` for those to the host.
+        """
         near, far, between = f"near-{name}", f"far-{name}", f"bad-{name}"
         command = self.switch.on_network(sys.executable, "-I", "-S", str(_WIRE))
         with subprocess.Popen(
-            (*command, near, far, str(loss), str(delay_seconds)),
+            (*command, near, far, str(loss), str(delay_seconds), str(largest), ways),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,8 +1,9 @@
 """A cable with a fault: carries Ethernet frames between two interfaces, late, and loses some. Standard library alone.
 
-`python wire.py NEAR FAR LOSS DELAY` makes the two interfaces in the network namespace that it runs in, says `ready`,
-and carries until its standard input closes. LOSS is a share of the frames of each direction, DELAY is in seconds, each
-way. It does in user space what `tc ... netem` does in kernels that have netem; not all have.
+`python wire.py NEAR FAR LOSS DELAY LARGEST WAYS` makes the two interfaces in the network namespace that it runs in,
+says `ready`, and carries until its standard input closes. LOSS is a share of the frames, DELAY is in seconds, each way;
+frames of more than LARGEST bytes are lost, and WAYS is `both`, or `in` where only frames to NEAR are. It does in user
+space what `tc ... netem` does in kernels that have netem; not all have.
 """
 
 import fcntl
@@ -38,7 +39,7 @@ def read_frames(tap: int) -> list[bytes]:
     return frames
 
 
-def carry(near: int, far: int, loss: float, delay_seconds: float) -> None:
+def carry(near: int, far: int, loss: float, delay_seconds: float, largest: int, ways: str) -> None:
     """Carry frames both ways until standard input closes."""
     chance = random.Random(_SEED)
     other = {near: far, far: near}
@@ -50,7 +51,9 @@ def carry(near: int, far: int, loss: float, delay_seconds: float) -> None:
             return
         for tap in ready:
             due = time.monotonic() + delay_seconds
-            under_way.extend((due, other[tap], frame) for frame in read_frames(tap) if chance.random() >= loss)
+            lost = loss if ways == "both" or tap == far else 0.0
+            frames = [frame for frame in read_frames(tap) if len(frame) <= largest and chance.random() >= lost]
+            under_way.extend((due, other[tap], frame) for frame in frames)
         while under_way and under_way[0][0] <= time.monotonic():
             _, tap, frame = under_way.popleft()
             try:
@@ -59,11 +62,11 @@ def carry(near: int, far: int, loss: float, delay_seconds: float) -> None:
                 continue
 
 
-def main(near: str, far: str, loss: str, delay_seconds: str) -> None:
+def main(near: str, far: str, loss: str, delay_seconds: str, largest: str, ways: str) -> None:
     """Make both ends, and carry."""
     ends = open_tap(near), open_tap(far)
     print("ready", flush=True)
-    carry(*ends, float(loss), float(delay_seconds))
+    carry(*ends, float(loss), float(delay_seconds), int(largest), ways)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from alembic import op
 from sqlalchemy import Column, Integer, Text
 
 revision = "6"
-down_revision = "4"
+down_revision = "5"
 
 
 def upgrade() -> None:

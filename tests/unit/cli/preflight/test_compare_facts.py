@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.preflight.node_facts import NodeReport, RdmaPort, read_facts
-from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking
+from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking, same_addresses
 from shared.answer.checks import CheckId
 from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.setup import Setup, Versions
@@ -61,7 +61,22 @@ def test_checks_of_the_settings() -> None:
 
 def test_clocks() -> None:
     """Beside the median; what all have in common is the coordinator's own."""
-    assert [node for node, _ in clocks_apart({0: 100.0, 1: 100.2, 2: 99.9, 3: 0.0})] == [3]
+    ahead = {0: (99.9, 100.0), 1: (100.1, 100.2), 2: (99.8, 99.9), 3: (0.0, 0.1)}
+    assert [node for node, _ in clocks_apart(ahead)] == [3]
+
+
+def test_a_slow_message_says_little_of_a_clock() -> None:
+    """A node whose first message took 35 s was called 35 s late."""
+    assert list(clocks_apart({0: (0.0, 0.1), 1: (-35.0, 0.1), 2: (-0.1, 0.0)})) == []
+    assert list(clocks_apart({0: (0.0, 0.1), 1: (-60.0, -25.0), 2: (0.0, 0.1)})) == [(1, -25.05)]
+
+
+def test_nodes_with_one_address() -> None:
+    """But not where all have the same, as of a bridge of containers."""
+    own = {node: {"eth0": f"10.0.0.{node}", "mgmt0": "192.168.122.1"} for node in range(4)}
+    assert list(same_addresses(own)) == []
+    twice = {**own, 4: {"eth0": "10.0.0.2"}}
+    assert list(same_addresses(twice)) == [("eth0", "10.0.0.2", (2, 4))]
 
 
 def test_this_machine_can_be_read() -> None:

@@ -30,7 +30,6 @@ class KnownNode:
     lost: str = ""
     address: str = "10.0.0.1"
     host: str = "n"
-    clock_ahead_seconds: float = 0.0
 
 
 class KnownBoard(Board):

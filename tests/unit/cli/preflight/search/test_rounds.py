@@ -1,13 +1,14 @@
 """The search on clusters of which the truth is known: who is named, when, and that nobody else is."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.preflight.search.proof import Proof, Tried, at_scale
-from cli.preflight.search.rounds import next_round, waves
+from cli.preflight.search.rounds import Breadth, next_round, waves
 from tests.build.simulation.nodes import Cluster, Search, random_cluster
 
 
@@ -111,3 +112,48 @@ def test_the_order_of_outcomes_does_not_matter(cluster: Cluster, chance: random.
 def test_waves_share_no_node() -> None:
     """Trials that need the same node run one after the other, all others at the same time."""
     assert waves([(0, 1), (2, 3), (1, 2), (4, 5)]) == (((0, 1), (2, 3), (4, 5)), ((1, 2),))
+
+
+@st.composite
+def divided(draw: st.DrawFn) -> Cluster:
+    """A network of which two nodes or more reach no others, and bad nodes on the larger side, too few to hide it."""
+    size = draw(st.integers(8, 40))
+    side = draw(st.sets(st.integers(0, size - 1), min_size=2, max_size=size // 2))
+    others = sorted(set(range(size)) - side)
+    bad = draw(st.sets(st.sampled_from(others), max_size=1))
+    return Cluster(size, frozenset(bad), side=frozenset(side))
+
+
+@pytest.mark.parametrize("breadth", [Breadth.ALL_SIZES, Breadth.FAR_PAIRS])
+@given(cluster=divided())
+def test_a_divided_network_accuses_no_side(breadth: Breadth, cluster: Cluster) -> None:
+    """Nodes that work with one another are not bad, however few; bad nodes on either side still are."""
+    proof = Search(cluster, breadth).run()
+    accused = proof.bad - cluster.bad
+    assert not accused, (cluster, proof.split)
+    assert proof.bad_links == frozenset()
+
+
+@pytest.mark.parametrize("breadth", [Breadth.ALL_SIZES, Breadth.FAR_PAIRS])
+@pytest.mark.parametrize("side", [range(8), range(0, 16, 2), (3, 6), (14, 15), (3, 7, 12), range(4, 11)])
+def test_both_sides_of_a_divided_network_are_named(breadth: Breadth, side: Sequence[int]) -> None:
+    """The larger one goes on; of two alike, the one with the first node."""
+    search = Search(Cluster(16, side=frozenset(side)), breadth)
+    proof = search.run()
+    assert {frozenset(each) for each in proof.split} == {frozenset(side), frozenset(range(16)) - frozenset(side)}
+    assert (proof.bad, proof.unknown, proof.bad_links) == (frozenset(), frozenset(), frozenset())
+    assert breadth is Breadth.FAR_PAIRS or proof.is_proved(proof.without_bad_links())
+
+
+def test_far_pairs_find_a_link_that_near_pairs_do_not_use() -> None:
+    """Nodes 3 and 7 are at a distance of four."""
+    assert Search(Cluster(16, links=frozenset({(3, 7)})), Breadth.FAR_PAIRS).run().bad_links == {(3, 7)}
+
+
+def test_a_node_that_works_at_times_is_named() -> None:
+    """It failed with three, and passed with two of them the next time; with one of them it failed twice."""
+    tried = [Tried((0, 1, 2, 3, 4), False), Tried((0, 1), True), Tried((2, 3), True), Tried((0, 2), True)]
+    tried += [Tried(pair, ok) for pair in ((0, 4), (1, 4)) for ok in (False, True)]
+    assert Proof.of(range(5), tried).unsteady == frozenset()
+    proof = Proof.of(range(5), [*tried, Tried((3, 4), False), Tried((3, 4), False)])
+    assert (proof.unsteady, proof.bad, proof.without_bad_links()) == ({4}, frozenset(), (0, 1, 2, 3))

@@ -63,7 +63,7 @@ enabled = false
 _RUN_SECONDS = 240.0
 
 _QUERIES: dict[str, dict[str, Any]] = {"deep": {"how": "gdb"}, "events": {"seconds": 0}}
-_OF_INCIDENTS = ("/v1/incidents/{id}", "/v1/silences/{id}")
+_OF_INCIDENTS = ("/v1/incidents/{id}", "/v1/silences/{id}", "/v1/preflights/{id}")
 """Of which there are none here: tests/unit/collector/test_watching.py has some."""
 
 

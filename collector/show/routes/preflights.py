@@ -1,0 +1,80 @@
+"""What preflights found, as whoever ran them has sent it. The collector runs none: a preflight runs code on nodes."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
+from pydantic import Field
+
+from collector.show.routes.common import ServiceDependency, json_answer
+from shared.answer.preflight import KeptPreflight, NodeState, PreflightResult
+from shared.server.problem_handlers import problems
+from shared.value import Value
+
+router = APIRouter(prefix="/v1/preflights", tags=["preflights"], responses=problems(HTTPStatus.SERVICE_UNAVAILABLE))
+
+PreflightId = Annotated[str, Path(description="As the list of preflights gives it.", max_length=64)]
+
+
+class NodeRecord(Value):
+    """What the preflights on one page found one node to be."""
+
+    host: str
+    preflights: int = Field(description="In so many of them it took part.")
+    states: dict[NodeState, int] = Field(description="How often it was found to be what.")
+
+
+class PreflightList(Value):
+    """One page of preflights, newest first."""
+
+    preflights: tuple[KeptPreflight, ...]
+    node: NodeRecord | None = Field(default=None, description="Of the node that was asked for.")
+    next: str | None = Field(default=None, description="Pass it as `before` for the next page; null on the last.")
+
+
+@router.post(
+    "",
+    response_model=KeptPreflight,
+    summary="Keep what a preflight found",
+    responses=problems(HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+)
+async def put_preflight(found: PreflightResult, service: ServiceDependency) -> Response:
+    """Keep the result of a preflight, which `unhang preflight --collector URL` sends when it ends.
+
+    It is kept as it is sent and decides nothing. The newest 500 are kept, and at most 64 MiB.
+    """
+    kept = await service.async_store.note(service.store.preflights.save, found)
+    return json_answer(kept)
+
+
+@router.get("", response_model=PreflightList, summary="List preflights, newest first")
+async def list_preflights(
+    service: ServiceDependency,
+    host: Annotated[str | None, Query(description="Only those in which this node took part.", max_length=300)] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="At most so many.")] = 20,
+    before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
+) -> Response:
+    """Return what is kept, a page at a time; of one node, also how often it was found to be what."""
+    rows = await service.async_store.ask(service.store.preflights.list, host=host, limit=limit + 1, before=before)
+    more = rows[limit - 1].id if len(rows) > limit else None
+    shown = rows[:limit]
+    return json_answer(PreflightList(preflights=shown, node=None if host is None else _record(host, shown), next=more))
+
+
+@router.get(
+    "/{id}",
+    response_model=KeptPreflight,
+    summary="Fetch one preflight",
+    responses=problems(HTTPStatus.NOT_FOUND),
+)
+async def get_preflight(id: PreflightId, service: ServiceDependency) -> Response:
+    """Return what one preflight found."""
+    return json_answer(await service.async_store.ask(service.store.preflights.get, id))
+
+
+def _record(host: str, shown: tuple[KeptPreflight, ...]) -> NodeRecord:
+    found = [each.state_of(host) for each in shown]
+    return NodeRecord(
+        host=host, preflights=len(shown), states={state: found.count(state) for state in NodeState if state in found}
+    )

@@ -1,0 +1,199 @@
+"""`unhang preflight` under real launchers, on hosts of our own: each finds its place by what the launcher says.
+
+Run by `make preflight`.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from shared.answer.preflight import NodeState, PreflightReport, Soundness
+from tests.needed import skip_without
+from tests.system.e2e.cluster import lacking_for_hosts
+from tests.system.e2e.network import Network
+from tests.system.live.asking import unhang
+from tests.system.preflight.nodes import TOKEN, names
+
+pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.timeout(600)]
+
+HOSTS = names(3)
+END_SECONDS = 300.0
+START_SECONDS = 60.0
+PREFLIGHT = unhang("preflight", "--json", "--python", sys.executable, "--wait", "120", "--slow", "1000")
+
+SLURM = """ClusterName=preflight
+SlurmctldHost=n00
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+NodeName=n[00-02] CPUs=1 RealMemory=1000 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    """Three hosts, new for each test."""
+    skip_without("ip")
+    lacking = lacking_for_hosts()
+    if lacking:
+        pytest.skip(f"needs namespaces of its own: {lacking}")
+    with Network(*HOSTS, directory=tmp_path) as network:
+        yield network
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """What a user has set before the launcher."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG", "MASTER"))}
+    return own | {"OMP_NUM_THREADS": "1", "UNHANG_PREFLIGHT_TOKEN": TOKEN} | variables
+
+
+def report_of(network: Network, *command: str, **variables: str) -> tuple[PreflightReport, int]:
+    """Run a launcher on the first host; return the one report in its output, and its status."""
+    done = subprocess.run(
+        network.hosts[HOSTS[0]].inside(*command),
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=END_SECONDS,
+    )
+    (line,) = [line for line in done.stdout.splitlines() if '"schema_version"' in line] or [done.stderr]
+    return PreflightReport.model_validate_json(line[line.index("{") :]), done.returncode
+
+
+@pytest.mark.needs("mpirun")
+def test_mpirun(network: Network, tmp_path: Path) -> None:
+    """Open MPI with two processes on each host: one of each takes part."""
+    agent = tmp_path / "agent"
+    known = " ".join(f"{name}) pid={host.pid};;" for name, host in network.hosts.items())
+    agent.write_text(
+        f'#!/bin/sh\nname=$1; shift\ncase $name in {known} esac\nexec nsenter --target $pid --all -- sh -c "$*"\n'
+    )
+    agent.chmod(0o700)
+    hosts = ",".join(f"{name}:2" for name in HOSTS)
+    start = ("mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", str(agent), "--host", hosts)
+    network_only = ("--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0")
+    exported = ("-x", "UNHANG_PREFLIGHT_TOKEN", "-x", "OMP_NUM_THREADS")
+    program = (*PREFLIGHT, "--coordinator", f"{HOSTS[0]}:8473")
+    report, status = report_of(network, *start, *network_only, *exported, "--map-by", "ppr:2:node", *program)
+    assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)
+
+
+def test_torchrun(network: Network, tmp_path: Path) -> None:
+    """Started on every host, with two processes on each; the rendezvous decides which host is first."""
+    launch = ("-m", "torch.distributed.run", "--nnodes", str(len(HOSTS)), "--nproc-per-node", "2", "--no-python")
+    meet = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{HOSTS[0]}:29600", "--rdzv-id", "preflight")
+    guests = [
+        network.hosts[name].start(
+            (sys.executable, *launch, *meet, *PREFLIGHT), output=tmp_path / f"{name}.log", environment=environment()
+        )
+        for name in HOSTS
+    ]
+    assert [guest._outer.wait(END_SECONDS) for guest in guests] == [0] * len(HOSTS)
+    said = [(tmp_path / f"{name}.log").read_text() for name in HOSTS]
+    (line,) = [line for text in said for line in text.splitlines() if line.startswith('{"schema_version"')]
+    report = PreflightReport.model_validate_json(line)
+    assert (report.verdict, set(report.hosts(NodeState.GOOD))) == (Soundness.SOUND, set(HOSTS))
+
+
+def test_an_indexed_kubernetes_job(network: Network, tmp_path: Path) -> None:
+    """The variables that the manifest in docs/preflight.md gives a pod: an index, MASTER_ADDR, the token."""
+    guests = [
+        network.hosts[name].start(
+            (*PREFLIGHT, "--nodes", str(len(HOSTS))),
+            output=tmp_path / f"{name}.log",
+            environment=environment(JOB_COMPLETION_INDEX=str(index), MASTER_ADDR=HOSTS[0]),
+        )
+        for index, name in enumerate(HOSTS)
+    ]
+    assert [guest._outer.wait(END_SECONDS) for guest in guests] == [0] * len(HOSTS)
+    said = (tmp_path / f"{HOSTS[0]}.log").read_text()
+    report = PreflightReport.model_validate_json(next(line for line in said.splitlines() if line.startswith("{")))
+    assert (report.verdict, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, HOSTS)
+
+
+@pytest.mark.needs("sshd")
+def test_over_a_real_sshd(network: Network, tmp_path: Path) -> None:
+    """One on each host; nothing there listens for a coordinator, and the nodes are called as they were asked for."""
+    for kind in ("host", "user"):
+        subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / kind)), check=True)
+    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
+    config = tmp_path / "sshd_config"
+    config.write_text(
+        f"HostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\nStrictModes no\nUsePAM no\n"
+        "PidFile none\nPermitRootLogin yes\n"
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    for name in HOSTS:
+        network.hosts[name].start(
+            ("/usr/sbin/sshd", "-D", "-e", "-f", str(config)),
+            output=tmp_path / f"{name}.log",
+            environment=environment(),
+        )
+    program = tmp_path / "unhang"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(repr(word) for word in unhang())} "$@"\n')
+    program.chmod(0o700)
+    options = [f"IdentityFile={tmp_path}/user", "StrictHostKeyChecking=no", f"UserKnownHostsFile={tmp_path}/known"]
+    over = [word for option in options for word in ("--ssh-option", option)]
+    asked = ("--ssh", "--hosts", "n[00-02]", *over, "--remote-command", str(program))
+    report, status = report_of(network, *PREFLIGHT, *asked)
+    assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)
+
+
+@pytest.mark.needs("slurmd")
+@pytest.mark.needs("slurmctld")
+@pytest.mark.needs("munged")
+def test_srun(network: Network, tmp_path: Path) -> None:
+    """Slurm itself: a slurmd on each host. One task on each node, two on each, and from a batch script."""
+    (tmp_path / "state").mkdir()
+    config, key = tmp_path / "slurm.conf", tmp_path / "munge.key"
+    config.write_text(SLURM.format(folder=tmp_path))
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    files = {"-S": "munge.socket", "--key-file": "munge.key", "--pid-file": "munge.pid", "--log-file": "munge.log"}
+    seed = ("--seed-file", str(tmp_path / "munge.seed"))
+    options = [word for option, file in files.items() for word in (option, str(tmp_path / file))]
+    variables = environment(SLURM_CONF=str(config))
+    with ExitStack() as stack:
+        munge = stack.enter_context(
+            subprocess.Popen(("munged", "-F", "-f", *options, *seed), stderr=subprocess.DEVNULL)
+        )
+        stack.callback(munge.terminate)
+        network.hosts["n00"].start(("slurmctld", "-D"), output=tmp_path / "ctld.log", environment=variables)
+        for name in HOSTS:
+            service = ("slurmd", "-D", "-N", name)
+            network.hosts[name].start(service, output=tmp_path / f"{name}.log", environment=variables)
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until and _idle(network, variables) < len(HOSTS):
+            time.sleep(0.5)
+        for start in (("srun", "-N3", "--ntasks-per-node=1"), ("srun", "-N3", "-n6", "--overcommit")):
+            report, status = report_of(network, *start, *PREFLIGHT, SLURM_CONF=str(config))
+            assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)
+        script, out = tmp_path / "batch", tmp_path / "preflight"
+        words = " ".join(f"'{word}'" if '"' in word else f'"{word}"' for word in (*PREFLIGHT, "--out", str(out)))
+        script.write_text(f"#!/bin/sh\nsrun --ntasks-per-node=1 {words}\n")
+        batch = network.hosts["n00"].inside("sbatch", "-W", "-N3", "-o", str(tmp_path / "said"), str(script))
+        assert subprocess.run(batch, env=variables, timeout=END_SECONDS).returncode == 0
+        assert (out / "good_nodes").read_text().split() == list(HOSTS)
+
+
+def _idle(network: Network, variables: dict[str, str]) -> int:
+    command = network.hosts["n00"].inside("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
+    return len(subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60).stdout.split())
