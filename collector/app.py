@@ -19,6 +19,7 @@ from collector.settings import CollectorSettings
 from collector.show.mcp.endpoint import PATH, McpEndpoint, is_installed
 from collector.show.routes import (
     agents,
+    deliveries,
     diagnoses,
     events,
     health,
@@ -101,6 +102,7 @@ def create_app(
         incidents.router,
         events.router,
         silences.router,
+        deliveries.router,
         jobs.last_router,
     ):
         app.include_router(router, dependencies=guards)

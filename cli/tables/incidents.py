@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from cli.sources.incidents import History, RepeatedNode
 from cli.tables.table import table, text
 from collector.show.text.printable import printable
+from shared.answer.deliveries import Delivery
 from shared.answer.incidents import Incident, IncidentEvent, Silence, SilenceMatcher
 
 _HEADS = ("ID", "OPENED", "STATE", "JOB", "HEADLINE")
 _SILENCE_HEADS = ("ID", "STATE", "ENDS", "BY", "MATCHERS", "COMMENT")
+_DELIVERY_HEADS = ("RECEIVER", "CHANGE", "STATE", "CREATED", "FAILED", "INCIDENT", "TROUBLE")
 _DIAGNOSIS_HEADS = ("ID", "MADE", "VERDICT", "JOB", "HEADLINE")
 
 
@@ -37,6 +39,25 @@ def silences_table(silences: Sequence[Silence]) -> str:
     return text(table(_SILENCE_HEADS, rows))
 
 
+def deliveries_table(deliveries: Sequence[Delivery]) -> str:
+    """Return one line per message."""
+    if not deliveries:
+        return text(["no messages"])
+    rows = [
+        (
+            each.receiver,
+            each.kind.value,
+            each.state.value,
+            _minute(each.created_at),
+            str(each.attempts),
+            each.incident,
+            each.trouble,
+        )
+        for each in deliveries
+    ]
+    return text(table(_DELIVERY_HEADS, rows))
+
+
 def history_table(history: History) -> str:
     """Return the nodes that are at fault again and again, then incidents, then diagnoses."""
     lines = [_repeated(node, history.days) for node in history.repeated]
@@ -62,6 +83,8 @@ def _repeated(node: RepeatedNode, days: float) -> str:
 
 def _row(incident: Incident) -> tuple[str, ...]:
     state = incident.state.value + (" (silenced)" if incident.silenced_by else "")
+    if incident.undelivered_to:
+        state += f" (not delivered: {', '.join(incident.undelivered_to)})"
     return incident.id, _minute(incident.opened_at), state, incident.job, incident.headline
 
 
