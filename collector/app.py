@@ -19,6 +19,7 @@ from collector.settings import CollectorSettings
 from collector.show.mcp.endpoint import PATH, McpEndpoint, is_installed
 from collector.show.routes import (
     agents,
+    deliveries,
     diagnoses,
     events,
     health,
@@ -117,6 +118,7 @@ def create_app(
         events.router,
         silences.router,
         preflights.router,
+        deliveries.router,
         jobs.last_router,
     ):
         app.include_router(router, dependencies=guards)

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from collector.app import create_app
 from collector.concurrency import gc_pauses as garbage
 from collector.keep.store import Store
+from collector.notify.receivers import read_notify_file
 from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
 from shared.errors import InvalidSettings
@@ -57,6 +58,8 @@ def _check(settings: CollectorSettings) -> None:
     if settings.registration_token_file is not None:
         TokenFile(settings.registration_token_file, may_bind=False).tokens()
     agent_tls(settings)
+    if settings.notify_file is not None:
+        read_notify_file(settings.notify_file)
     Store(settings.store).close()
 
 

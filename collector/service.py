@@ -31,6 +31,9 @@ from collector.keep.run_ledger import RunState
 from collector.keep.runs import Run, Runs
 from collector.keep.store import Retention, Store, no_such_diagnosis
 from collector.metrics import Counters
+from collector.notify.metrics import NotifyMetrics
+from collector.notify.notifier import Notifier, notifying
+from collector.notify.receivers import read_notify_file
 from collector.question import Question, Step
 from collector.settings import CollectorSettings
 from collector.watcher import DIGEST_SECONDS, Watcher, WatchMetrics, watching
@@ -78,6 +81,9 @@ class Service:
         watches = settings.detect and settings.registration_seconds > 0
         self.watcher = Watcher(self.async_store, self._diagnose_unasked) if watches else None
         self.counters.include(WatchMetrics(self.watcher))
+        notify_file = None if settings.notify_file is None else read_notify_file(settings.notify_file)
+        self.notifier = None if notify_file is None else Notifier(self.async_store, notify_file)
+        self.counters.include(NotifyMetrics(self.notifier))
         self._unkept: OrderedDict[str, Diagnosis] = OrderedDict()
         self._client = client
         self._fanout = Fanout(
@@ -277,6 +283,7 @@ async def open_service(
                 inventory.kept_fresh(),
                 shared_leases(inventory.leases, store.registrations),
                 watching(service.watcher),
+                notifying(service.notifier),
             ):
                 yield service
             await service.runs.stop()

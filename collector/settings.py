@@ -93,6 +93,10 @@ class CollectorSettings(AccessSettings):
         description="Whether to watch the jobs of registered agents, and to diagnose unasked those that stand still: "
         "what is found hung twice is an incident.",
     )
+    notify_file: Path | None = Field(
+        default=None,
+        description="A file, TOML, of receivers that are told of incidents: Alertmanager, PagerDuty, Slack, webhooks.",
+    )
     discovery_seconds: float = Field(
         default=15.0,
         ge=0.05,

@@ -21,6 +21,7 @@ from cli.commands.stacks import stacks
 from cli.commands.version import version
 from cli.commands.watched.history import history
 from cli.commands.watched.incidents import incidents
+from cli.commands.watched.notify import notify
 from cli.commands.watched.silence import silence
 from cli.commands.watched.watch import watch
 
@@ -37,6 +38,7 @@ COMMANDS: tuple[click.Command, ...] = (
     logs,
     look,
     mcp,
+    notify,
     preflight,
     probe_path,
     run,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import Field, ValidationError
 
 from cli.sources.remote import Remote, segment
+from shared.answer.deliveries import Delivery
 from shared.answer.incidents import Incident, IncidentEvent, Silence
 from shared.answer.preflight import KeptPreflight, NodeState, PreflightReport
 from shared.answer.words import Verdict
@@ -37,6 +38,12 @@ class SilencePage(Value):
     """As `GET /v1/silences` gives it."""
 
     silences: tuple[Silence, ...]
+
+
+class DeliveryPage(Value):
+    """As `GET /v1/deliveries` gives it."""
+
+    deliveries: tuple[Delivery, ...]
 
 
 class PastDiagnosis(Value):
@@ -130,6 +137,14 @@ def put_silence(remote: Remote, matchers: Sequence[object], *, seconds: int, by:
         "comment": comment,
     }
     return remote.post("/v1/silences", _Kept, body).silenceID
+
+
+def list_deliveries(
+    remote: Remote, *, states: Sequence[str] = (), receiver: str | None = None, limit: int = 50
+) -> DeliveryPage:
+    """Return the newest messages to receivers."""
+    parameters = [("limit", str(limit)), *(("state", state) for state in states)]
+    return remote.fetch("/v1/deliveries", DeliveryPage, parameters + ([("receiver", receiver)] if receiver else []))
 
 
 def expire_silence(remote: Remote, id: str) -> None:

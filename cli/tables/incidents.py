@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from cli.sources.incidents import History, RepeatedNode, TestedNode
 from cli.tables.table import table, text
 from collector.show.text.printable import printable
+from shared.answer.deliveries import Delivery
 from shared.answer.incidents import Incident, IncidentEvent, Silence, SilenceMatcher
 from shared.plural import counted
 
 _HEADS = ("ID", "OPENED", "STATE", "JOB", "HEADLINE")
 _SILENCE_HEADS = ("ID", "STATE", "ENDS", "BY", "MATCHERS", "COMMENT")
 _PREFLIGHT_HEADS = ("ID", "KEPT", "VERDICT", "HEADLINE")
+_DELIVERY_HEADS = ("RECEIVER", "CHANGE", "STATE", "CREATED", "FAILED", "INCIDENT", "TROUBLE")
 _DIAGNOSIS_HEADS = ("ID", "MADE", "VERDICT", "JOB", "HEADLINE")
 
 
@@ -37,6 +39,25 @@ def silences_table(silences: Sequence[Silence]) -> str:
         for each in silences
     ]
     return text(table(_SILENCE_HEADS, rows))
+
+
+def deliveries_table(deliveries: Sequence[Delivery]) -> str:
+    """Return one line per message."""
+    if not deliveries:
+        return text(["no messages"])
+    rows = [
+        (
+            each.receiver,
+            each.kind.value,
+            each.state.value,
+            _minute(each.created_at),
+            str(each.attempts),
+            each.incident,
+            each.trouble,
+        )
+        for each in deliveries
+    ]
+    return text(table(_DELIVERY_HEADS, rows))
 
 
 def history_table(history: History) -> str:
@@ -73,6 +94,8 @@ def _tested(node: TestedNode) -> str:
 
 def _row(incident: Incident) -> tuple[str, ...]:
     state = incident.state.value + (" (silenced)" if incident.silenced_by else "")
+    if incident.undelivered_to:
+        state += f" (not delivered: {', '.join(incident.undelivered_to)})"
     return incident.id, _minute(incident.opened_at), state, incident.job, incident.headline
 
 

@@ -82,7 +82,7 @@ class Incidents:
             if known.state is IncidentState.ACKNOWLEDGED:
                 return known
             _require_live(known)
-            set_now = {"state": IncidentState.ACKNOWLEDGED, "acknowledged_at": _time(now_ms)}
+            set_now = {"state": IncidentState.ACKNOWLEDGED, "acknowledged_at": time_of(now_ms)}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.ACKNOWLEDGED, now_ms, by, note))
 
     def false_alarm(self, id: str, *, by: str = "", note: str = "") -> Incident:
@@ -92,7 +92,7 @@ class Incidents:
             known = _one(connection, id)
             if known.state is IncidentState.FALSE_ALARM:
                 return known
-            set_now = {"state": IncidentState.FALSE_ALARM, "resolved_at": known.resolved_at or _time(now_ms)}
+            set_now = {"state": IncidentState.FALSE_ALARM, "resolved_at": known.resolved_at or time_of(now_ms)}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.FALSE_ALARM, now_ms, by, note))
 
     def resolve(self, id: str, *, note: str) -> Incident:
@@ -102,8 +102,17 @@ class Incidents:
             known = _one(connection, id)
             if not known.is_live:
                 return known
-            set_now = {"state": IncidentState.RESOLVED, "resolved_at": _time(now_ms)}
+            set_now = {"state": IncidentState.RESOLVED, "resolved_at": time_of(now_ms)}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.RESOLVED, now_ms, "", note))
+
+    def say_undelivered(self, connection: Connection, id: str, note: str) -> None:
+        """Say that a receiver could not be told of it, in the transaction that gives up. One that is gone stays so."""
+        now_ms = self._begin(connection)
+        try:
+            known = _one(connection, id)
+        except NotFound:
+            return
+        self._change(connection, known, {}, _said(IncidentChangeKind.UNDELIVERED, now_ms, "", note))
 
     def get(self, id: str) -> Incident:
         """Return one incident. Raises NotFound."""
@@ -135,7 +144,7 @@ class Incidents:
             wanted = wanted.where(incidents.c.id < plain(before))
         with self._database.read() as connection:
             bodies = connection.execute(wanted.order_by(incidents.c.id.desc()).limit(limit)).scalars().all()
-        return tuple(_read(body, Incident) for body in bodies)
+        return tuple(read_stored(body, Incident) for body in bodies)
 
     def seen(self, ids: Iterable[str], access: Access) -> frozenset[str]:
         """Return which of these incidents a caller may know of."""
@@ -154,12 +163,12 @@ class Incidents:
         wanted = select(events.c.body).where(events.c.id > after).order_by(events.c.id).limit(limit)
         with self._database.read() as connection:
             bodies = connection.execute(wanted).scalars().all()
-        return tuple(_read(body, IncidentEvent) for body in bodies)
+        return tuple(read_stored(body, IncidentEvent) for body in bodies)
 
     def last_event(self) -> int:
         """Return the number of the newest event, 0 where there is none."""
         with self._database.read() as connection:
-            return _last_event(connection)
+            return last_event(connection)
 
     def _begin(self, connection: Connection) -> int:
         """Wait for other changes (step 3); return the database's time."""
@@ -172,7 +181,7 @@ class Incidents:
         row = connection.execute(same.order_by(incidents.c.live.desc(), incidents.c.id.desc()).limit(1)).one_or_none()
         if row is None:
             return None
-        known, age_seconds = _read(row.body, Incident), (now_ms - row.changed_ms) / 1000
+        known, age_seconds = read_stored(row.body, Incident), (now_ms - row.changed_ms) / 1000
         if known.state is IncidentState.FALSE_ALARM:
             return known if age_seconds < FALSE_ALARM_SECONDS else None
         return known if known.is_live or age_seconds < REOPENED_SECONDS else None
@@ -182,8 +191,8 @@ class Incidents:
             update={
                 "id": new_id(now_ms * 1_000_000),
                 "state": IncidentState.OPENED,
-                "opened_at": _time(now_ms),
-                "seen_at": _time(now_ms),
+                "opened_at": time_of(now_ms),
+                "seen_at": time_of(now_ms),
                 "hosts": found.hosts[:_MOST_HOSTS],
                 "diagnoses": diagnoses,
                 "times_seen": max(1, len(diagnoses)),
@@ -195,7 +204,7 @@ class Incidents:
         if hosts:
             connection.execute(insert(incident_hosts), [{"incident": opened.id, "host_key": key} for key in hosts])
         change = IncidentChange(
-            at=_time(now_ms), kind=IncidentChangeKind.OPENED, note=found.trigger, diagnosis=_newest(diagnoses)
+            at=time_of(now_ms), kind=IncidentChangeKind.OPENED, note=found.trigger, diagnosis=_newest(diagnoses)
         )
         told = self._change(connection, opened, {}, change)
         _forget(connection)
@@ -212,7 +221,7 @@ class Incidents:
         set_now = {
             "state": known.state if known.is_live else IncidentState.OPENED,
             "resolved_at": None,
-            "seen_at": _time(now_ms),
+            "seen_at": time_of(now_ms),
             "headline": found.headline,
             "cause": found.cause,
             "certainty": found.certainty,
@@ -221,7 +230,7 @@ class Incidents:
             "diagnoses": together,
         }
         return self._change(
-            connection, known, set_now, IncidentChange(at=_time(now_ms), kind=kind, diagnosis=_newest(diagnoses))
+            connection, known, set_now, IncidentChange(at=time_of(now_ms), kind=kind, diagnosis=_newest(diagnoses))
         )
 
     def _change(
@@ -238,7 +247,7 @@ class Incidents:
         if now.diagnoses:
             rows = [{"incident": now.id, "diagnosis": id} for id in dict.fromkeys(now.diagnoses)]
             connection.execute(insert(incident_diagnoses), rows)
-        number = _last_event(connection) + 1
+        number = last_event(connection) + 1
         event = IncidentEvent(id=number, at=change.at, kind=change.kind, incident=now)
         row = {"id": number, "at_ms": now_ms, "kind": change.kind.value, "incident": now.id}
         connection.execute(insert(events).values(body=_json(event), **row))
@@ -276,7 +285,7 @@ def _one(connection: Connection, id: str) -> Incident:
     body = connection.execute(select(incidents.c.body).where(incidents.c.id == plain(id))).scalar_one_or_none()
     if body is None:
         raise NotFound(f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are let go")
-    return _read(body, Incident)
+    return read_stored(body, Incident)
 
 
 def _require_live(incident: Incident) -> None:
@@ -284,7 +293,7 @@ def _require_live(incident: Incident) -> None:
         raise InvalidInput(f"the incident is over: {incident.state}", advice="only what is not over is acknowledged")
 
 
-def _last_event(connection: Connection) -> int:
+def last_event(connection: Connection) -> int:
     return int(connection.execute(select(func.coalesce(func.max(events.c.id), 0))).scalar_one())
 
 
@@ -293,10 +302,10 @@ def _newest(diagnoses: tuple[str, ...]) -> str | None:
 
 
 def _said(kind: IncidentChangeKind, now_ms: int, by: str, note: str) -> IncidentChange:
-    return IncidentChange(at=_time(now_ms), kind=kind, by=by, note=note)
+    return IncidentChange(at=time_of(now_ms), kind=kind, by=by, note=note)
 
 
-def _time(ms: int) -> str:
+def time_of(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -305,7 +314,7 @@ def _json(value: Value) -> str:
     return value.model_dump_json(by_alias=True)
 
 
-def _read(body: str, kind: type[V]) -> V:
+def read_stored(body: str, kind: type[V]) -> V:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:

@@ -18,6 +18,7 @@ from collector.align.expected import Expected
 from collector.gather.answers import read_kept
 from collector.gather.failures import NoAnswer
 from collector.keep.database import Database, StoreTrouble, create_private, first_line
+from collector.keep.deliveries import Deliveries
 from collector.keep.incidents import Incidents
 from collector.keep.kept import Kept
 from collector.keep.migrate import migrate
@@ -91,6 +92,7 @@ class Store:
         self.silences = Silences(self._database)
         self.preflights = Preflights(self._database)
         self.watches = Watches(self._database, lease_seconds=lease_seconds)
+        self.deliveries = Deliveries(self._database, self.incidents, lease_seconds=lease_seconds)
 
     def close(self) -> None:
         """Close the database; what SQLite has written ahead is folded into the file."""

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
-REVISION = "6"
+REVISION = "7"
 """Version of these tables: the newest of `collector/keep/migrations/versions/`."""
 
 metadata = MetaData()
@@ -129,6 +129,40 @@ silences = Table(
     Column("body", Text, nullable=False),  # JSON
     Index("silences_by_end", "ends_ms"),
 )
+
+receivers = Table(
+    "receivers",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("read_to", BigInteger, nullable=False),  # number of the last event that was looked at for it
+    Column("since", BigInteger, nullable=False),  # the newest event when it was first seen
+)
+"""Who is told of incidents, and up to which event."""
+
+_WAITING = text("state IN ('waiting', 'repeating')")
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("receiver", String(64), nullable=False),
+    Column("incident", Id, nullable=False),
+    Column("event", BigInteger, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),  # of the database's clock, as the others
+    Column("due_ms", BigInteger, nullable=False),
+    Column("ended_ms", BigInteger, nullable=True),
+    Column("owner", Text, nullable=True),  # the collector that is sending it
+    Column("until_ms", BigInteger, nullable=False),  # when its lease ends
+    Column("trouble", Text, nullable=False),
+    Column("body", Text, nullable=False),  # JSON of the event
+    Index("deliveries_once", "receiver", "event", unique=True),
+    Index("deliveries_of_incidents", "incident", "receiver"),
+    Index("deliveries_due", "due_ms", sqlite_where=_WAITING, postgresql_where=_WAITING),
+)
+"""The outbox: messages to receivers. An index enforces one per receiver and event."""
 
 watches = Table(
     "watches",

@@ -59,6 +59,8 @@ class IncidentChangeKind(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     RESOLVED = "resolved"
     FALSE_ALARM = "false_alarm"
+    UNDELIVERED = "undelivered"
+    """A receiver could not be told of it; the collector has given up."""
 
 
 class Fingerprint(Contract):
@@ -118,6 +120,9 @@ class Incident(Contract):
     )
     history: tuple[IncidentChange, ...] = Field(default=(), description="What happened to it, oldest first.")
     silenced_by: tuple[str, ...] = Field(default=(), description="Ids of the silences that match it now.")
+    undelivered_to: tuple[str, ...] = Field(
+        default=(), description="Receivers that could not be told of it; `GET /v1/deliveries` has the reasons."
+    )
 
     @property
     def is_live(self) -> bool:

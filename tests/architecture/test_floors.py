@@ -13,7 +13,7 @@ FLOORS = (
     "agent/app agent/serve collector/app collector/serve",
     "collector/show",
     "agent/agent agent/metrics agent/registration collector/metrics collector/service collector/watcher",
-    "collector/agents agent/look",
+    "collector/agents collector/notify agent/look",
     "collector/files collector/keep collector/settings agent/sources",
     "collector/gather agent/find",
     "collector/checks collector/detect collector/judge agent/tools",

@@ -81,7 +81,7 @@ async def list_incidents(
         seen_by=sight.access,
     )
     more = rows[limit - 1].id if len(rows) > limit else None
-    return json_answer(IncidentList(incidents=await _with_silences(service, rows[:limit]), next=more))
+    return json_answer(IncidentList(incidents=await _as_shown(service, rows[:limit]), next=more))
 
 
 @router.get(
@@ -94,7 +94,7 @@ async def get_incident(id: IncidentId, service: ServiceDependency, sight: SightD
     """Return the incident with its history. Its `diagnoses` are fetched from `/v1/diagnoses/{id}`."""
     await sight.incident(id)
     found = await service.async_store.ask(service.store.incidents.get, id)
-    (told,) = await _with_silences(service, (found,))
+    (told,) = await _as_shown(service, (found,))
     return json_answer(told)
 
 
@@ -139,8 +139,15 @@ async def false_alarm(
     return json_answer(changed)
 
 
-async def _with_silences(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+async def _as_shown(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+    """Add the silences that match, and the receivers that could not be told."""
     if not incidents:
         return incidents
     silences = await service.async_store.ask(service.store.silences.list)
-    return tuple(each.model_copy(update={"silenced_by": silenced_by(silences, each.labels)}) for each in incidents)
+    lost = await service.async_store.ask(service.store.deliveries.undelivered, [each.id for each in incidents])
+    return tuple(
+        each.model_copy(
+            update={"silenced_by": silenced_by(silences, each.labels), "undelivered_to": lost.get(each.id, ())}
+        )
+        for each in incidents
+    )

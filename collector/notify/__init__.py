@@ -1,0 +1,1 @@
+"""Notify: incidents to Alertmanager, PagerDuty, Slack and webhooks, through the outbox in the store."""

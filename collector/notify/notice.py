@@ -1,0 +1,173 @@
+"""What is said of an incident, before any service's own form: a sentence of our own words, and what was asked for.
+
+Without `include` a notice holds words of ours, numbers and times alone. All else comes from jobs and people: it is one
+line of bounded length without control characters, and each service's form escapes it in its own way.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from collector.notify.receivers import Include
+from shared.answer.diagnosis import Diagnosis, KernelEvidence, LogEvidence, Place
+from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent
+from shared.rank_sets import fold, unfold
+
+MOST_NAME = 200
+MOST_HEADLINE = 1_000
+_MOST_LINE = 500
+_MOST_LINES = 10
+_MOST_CLASSES = 4
+_MOST_FRAMES = 40
+
+_WORDS = {
+    IncidentChangeKind.OPENED: "Hung",
+    IncidentChangeKind.REOPENED: "Hung again",
+    IncidentChangeKind.ACKNOWLEDGED: "Acknowledged",
+    IncidentChangeKind.RESOLVED: "Resolved",
+    IncidentChangeKind.FALSE_ALARM: "False alarm",
+}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What one receiver is told of one change of an incident."""
+
+    id: str
+    """Of the message: the same however often it is sent."""
+    incident: str
+    key: str
+    change: IncidentChangeKind
+    facts: Mapping[str, str]
+    """In words of ours: kind, cause, certainty, state, how many ranks."""
+    labels: Mapping[str, str]
+    """As they were when it began, which is what Alertmanager knows it by."""
+    summary: str
+    began_at: str
+    at: str
+    ends_at: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    headline: str = ""
+    stacks: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    link: str = ""
+    is_test: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Is the incident over?"""
+        return self.change in (IncidentChangeKind.RESOLVED, IncidentChangeKind.FALSE_ALARM)
+
+
+def make_notice(
+    event: IncidentEvent,
+    opening: IncidentEvent,
+    include: frozenset[Include],
+    *,
+    diagnosis: Diagnosis | None = None,
+    page_url: str = "",
+    is_test: bool = False,
+) -> Notice:
+    """Return what to say of an event; `opening` is the event that began what the receiver knows."""
+    incident = event.incident
+    names = _names(event) if Include.NAMES in include else {}
+    facts = _facts(incident)
+    over = event.kind in (IncidentChangeKind.RESOLVED, IncidentChangeKind.FALSE_ALARM)
+    return Notice(
+        id=f"{incident.id}-{event.id}",
+        incident=incident.id,
+        key=incident.key,
+        change=event.kind,
+        facts=facts,
+        labels=_labels(opening.incident, with_names=Include.NAMES in include),
+        summary=_summary(event.kind, facts, names, is_test=is_test),
+        began_at=opening.at,
+        at=event.at,
+        ends_at=event.at if over else None,
+        names=names,
+        headline=one_line(incident.headline, most=MOST_HEADLINE) if Include.HEADLINE in include else "",
+        stacks=_stacks(diagnosis, incident) if Include.STACKS in include else (),
+        lines=_lines(diagnosis) if Include.LINES in include else (),
+        link=_link(incident, page_url),
+        is_test=is_test,
+    )
+
+
+def one_line(text: str, *, most: int = MOST_NAME) -> str:
+    """Return foreign text on one line, without characters that no one sees, cut to `most` characters."""
+    cut = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
+
+
+def cut_bytes(text: str, most: int) -> str:
+    """Return as much of a text as fits in so many bytes of UTF-8."""
+    encoded = text.encode("utf-8", "replace")
+    return text if len(encoded) <= most else encoded[: most - 3].decode("utf-8", "ignore") + "…"
+
+
+def _facts(incident: Incident) -> dict[str, str]:
+    return {
+        "kind": incident.kind.value,
+        "cause": incident.cause.value,
+        "certainty": incident.certainty.value,
+        "state": incident.state.value,
+        "ranks": one_line(incident.fingerprint.culprits),
+    }
+
+
+def _names(event: IncidentEvent) -> dict[str, str]:
+    incident, last = event.incident, event.incident.history[-1:]
+    said = {"by": last[0].by, "note": last[0].note} if last and last[0].by else {}
+    given = {
+        "job": incident.job,
+        "user": incident.user or "",
+        "host": ",".join(incident.hosts),
+        "group": incident.fingerprint.group,
+        **said,
+    }
+    return {name: one_line(value) for name, value in given.items() if value}
+
+
+def _labels(began: Incident, *, with_names: bool) -> dict[str, str]:
+    ours = ("alertname", "kind", "cause", "certainty", "rank", "key")
+    labels = {name: one_line(value) for name, value in began.labels.items() if with_names or name in ours}
+    return {name: value for name, value in labels.items() if value}
+
+
+def _summary(kind: IncidentChangeKind, facts: Mapping[str, str], names: Mapping[str, str], *, is_test: bool) -> str:
+    job = f" {names['job']}:" if "job" in names else ""
+    ranks = f", {'rank' if facts['ranks'].isdigit() else 'ranks'} {facts['ranks']}" if facts["ranks"] else ""
+    test = "TEST, nothing hangs: " if is_test else ""
+    words = _WORDS.get(kind, kind.value)
+    return f"{test}{words}:{job} {facts['kind']}{ranks} ({facts['certainty']}; cause {facts['cause']})"
+
+
+def _stacks(diagnosis: Diagnosis | None, incident: Incident) -> tuple[str, ...]:
+    if diagnosis is None:
+        return ()
+    culprits = {culprit.rank for culprit in incident.culprits}
+    found = []
+    for each in diagnosis.stack_classes:
+        if culprits.isdisjoint(unfold(each.ranks)):
+            continue
+        shared = fold(culprits & set(unfold(each.ranks)))
+        found.append("\n".join([f"ranks {one_line(shared)}", *_frames(each.frames)]))
+    return tuple(found[:_MOST_CLASSES])
+
+
+def _frames(frames: Iterable[Place]) -> list[str]:
+    inner = list(frames)[-_MOST_FRAMES:]
+    return [f"  {one_line(frame.function)} {one_line(frame.file)}:{frame.line}" for frame in inner]
+
+
+def _lines(diagnosis: Diagnosis | None) -> tuple[str, ...]:
+    if diagnosis is None or not diagnosis.findings:
+        return ()
+    evidence = diagnosis.findings[0].evidence
+    lines = [each.line for each in evidence if isinstance(each, LogEvidence | KernelEvidence)]
+    return tuple(one_line(line, most=_MOST_LINE) for line in lines[:_MOST_LINES])
+
+
+def _link(incident: Incident, page_url: str) -> str:
+    shown = incident.diagnoses[-1:]
+    return f"{page_url.rstrip('/')}/diagnoses/{quote(shown[0], safe='')}" if page_url and shown else page_url

@@ -1,0 +1,212 @@
+"""Tells receivers of incidents: events in, messages out, at least once each and mostly exactly once.
+
+1. Events are entered into the outbox for each receiver (`collector/keep/deliveries.py`).
+2. What is due is taken. What begins an incident waits as long as a silence matches; if the incident is over by then, it
+   is dropped with what follows it. What a receiver was told of already is told to its end, silenced or not.
+3. What is not delivered is tried again, later each time, and given up aloud after `give_up_hours`.
+4. Alertmanager is told again and again while an incident goes on.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from collector.concurrency.tasks import end
+from collector.detect.silences import silenced_by
+from collector.keep.async_store import AsyncStore
+from collector.keep.database import StoreTrouble
+from collector.keep.deliveries import Backlog, Claimed
+from collector.notify.notice import Notice, make_notice
+from collector.notify.places import make_receiver_client
+from collector.notify.receivers import AlertmanagerReceiver, Include, NotifyFile, Receiver
+from collector.notify.send import NotDelivered, compose, send
+from shared.answer.diagnosis import Diagnosis
+from shared.errors import InvalidSettings, UnhangError
+
+STEP_SECONDS = 0.5
+SILENCED_SECONDS = 5.0
+"""Between two looks at whether a silence still holds."""
+FIRST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 300.0
+_JITTER = 0.2
+_MOST_AT_ONCE = 8
+_BACKLOG_SECONDS = 5.0
+_COME_BACK_SECONDS = 5.0
+_STOP_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """The outbox at work, for the receivers of one notify file."""
+
+    def __init__(self, async_store: AsyncStore, file: NotifyFile) -> None:
+        """Raises InvalidSettings where a receiver's authorities cannot be used."""
+        self.sent: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.given_up: Counter[str] = Counter()
+        self.backlog: dict[str, Backlog] = {}
+        self.names = tuple(file.receivers)
+        self._async_store = async_store
+        self._store = async_store.store
+        self._file = file
+        self._places = file.places
+        self._clients = {name: make_receiver_client(self._places, r.ca_file) for name, r in file.receivers.items()}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._read_to = -1
+        self._counted = float("-inf")
+
+    async def step(self) -> None:
+        """Enter what has happened, and begin to send what is due."""
+        newest = await self._async_store.ask(self._store.incidents.last_event)
+        if newest != self._read_to:
+            for name, receiver in self._file.receivers.items():
+                while await self._async_store.note(self._store.deliveries.enter, name, receiver.changes):
+                    pass
+            self._read_to = newest
+        if (room := _MOST_AT_ONCE - len(self._sending)) > 0:
+            for claimed in await self._async_store.note(self._store.deliveries.claim, self.names, most=room):
+                task = asyncio.create_task(self._handle(claimed), name="delivery")
+                self._sending.add(task)
+                task.add_done_callback(self._end_one)
+        if time.monotonic() - self._counted >= _BACKLOG_SECONDS:
+            self.backlog = await self._async_store.ask(self._store.deliveries.backlog)
+            self._counted = time.monotonic()
+
+    async def keep_on(self) -> None:
+        """Step until cancelled."""
+        while True:
+            try:
+                await self.step()
+            except StoreTrouble as trouble:
+                _log.debug("the store cannot be used: %s", trouble)
+            except UnhangError as error:
+                _log.error("messages wait: %s", error)
+                await asyncio.sleep(_COME_BACK_SECONDS)
+            await asyncio.sleep(STEP_SECONDS)
+
+    async def stop(self) -> None:
+        """Let attempts end that are under way, for a moment; the rest is for other replicas, or the next start."""
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=_STOP_SECONDS)
+        await end(*self._sending)  # what is cut off may have arrived: it is sent again once its lease has ended
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def _handle(self, claimed: Claimed) -> None:
+        """See one message through. Where the store fails now, its lease ends, and it is sent again."""
+        receiver = self._file.receivers[claimed.receiver]
+        try:
+            if await self._is_held_back(claimed):
+                return
+            again_seconds = None
+            if isinstance(receiver, AlertmanagerReceiver) and claimed.is_opening and claimed.is_live:
+                again_seconds = receiver.resend_seconds
+            try:
+                await self._send(claimed, receiver)
+            except (NotDelivered, InvalidSettings) as error:
+                await self._note_failure(claimed, receiver, error)
+                return
+            if not claimed.is_repeat:
+                self.sent[claimed.receiver] += 1
+                _log.info(
+                    "%s was told of incident %s: %s", claimed.receiver, claimed.event.incident.id, claimed.event.kind
+                )
+            await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
+        except StoreTrouble as trouble:
+            _log.warning("how the message to %s went is not kept: %s", claimed.receiver, trouble)
+
+    async def _is_held_back(self, claimed: Claimed) -> bool:
+        """Note what is not to be sent now (step 2)."""
+        if claimed.is_repeat:
+            if not claimed.is_live:
+                await self._async_store.note(self._store.deliveries.sent, claimed)
+            return not claimed.is_live
+        if not claimed.is_opening:
+            return False
+        silences = await self._async_store.ask(self._store.silences.list)
+        ids = silenced_by(silences, (claimed.incident or claimed.event.incident).labels)
+        if not ids:
+            return False
+        why = f"silenced by {', '.join(ids)}"
+        if claimed.is_live:
+            await self._async_store.note(self._store.deliveries.postpone, claimed, SILENCED_SECONDS, why, failed=False)
+        else:
+            await self._async_store.note(self._store.deliveries.drop, claimed, f"over while {why}")
+        return True
+
+    async def _send(self, claimed: Claimed, receiver: Receiver) -> None:
+        notice = await self._notice(claimed, receiver)
+        outgoing = compose(receiver, notice, source=self._file.page_url or "/unhang")
+        await send(self._clients[claimed.receiver], outgoing, self._places, needs_tls=receiver.needs_tls)
+
+    async def _notice(self, claimed: Claimed, receiver: Receiver) -> Notice:
+        event = claimed.event
+        if claimed.is_repeat and claimed.incident is not None:
+            event = event.model_copy(update={"incident": claimed.incident})
+        diagnosis = None
+        if receiver.include & {Include.STACKS, Include.LINES}:
+            diagnosis = await self._diagnosis(event.incident.diagnoses)
+        return make_notice(event, claimed.opening, receiver.include, diagnosis=diagnosis, page_url=self._file.page_url)
+
+    async def _diagnosis(self, ids: tuple[str, ...]) -> Diagnosis | None:
+        try:
+            return await self._async_store.ask(self._store.diagnosis, ids[-1]) if ids else None
+        except UnhangError as error:
+            _log.info("a message goes without its diagnosis: %s", error)
+            return None
+
+    async def _note_failure(self, claimed: Claimed, receiver: Receiver, error: UnhangError) -> None:
+        self.failed[claimed.receiver] += 1
+        why, about = str(error), claimed.event.incident.id
+        is_final = isinstance(error, NotDelivered) and error.is_final
+        if is_final or (claimed.age_seconds > receiver.give_up_hours * 3600.0 and not claimed.is_repeat):
+            self.given_up[claimed.receiver] += 1
+            _log.error("%s cannot be told of incident %s, given up: %s", claimed.receiver, about, why)
+            await self._async_store.note(self._store.deliveries.give_up, claimed, why)
+            return
+        pause = _pause(claimed, receiver, error)
+        level = logging.WARNING if claimed.attempts == 0 else logging.INFO
+        _log.log(level, "%s was not told of incident %s, again in %.0f s: %s", claimed.receiver, about, pause, why)
+        await self._async_store.note(self._store.deliveries.postpone, claimed, pause, why, failed=True)
+
+    def _end_one(self, task: "asyncio.Task[None]") -> None:
+        self._sending.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("a delivery has failed", exc_info=error)
+
+
+def _pause(claimed: Claimed, receiver: Receiver, error: UnhangError) -> float:
+    """Return how long to wait: longer each time, or as long as the receiver says."""
+    longest = LONGEST_PAUSE_SECONDS
+    if claimed.is_repeat and isinstance(receiver, AlertmanagerReceiver):
+        longest = min(longest, receiver.resend_seconds)
+    pause = min(longest, FIRST_PAUSE_SECONDS * 2.0 ** min(claimed.attempts, 20))
+    asked = error.retry_after if isinstance(error, NotDelivered) else None
+    return max(pause * random.uniform(1 - _JITTER, 1 + _JITTER), asked or 0.0)
+
+
+@asynccontextmanager
+async def notifying(notifier: Notifier | None) -> AsyncIterator[None]:
+    """Notify until the end of the context; None: there is no notify file."""
+    if notifier is None:
+        yield
+        return
+    task = asyncio.create_task(notifier.keep_on(), name="notifying")
+    task.add_done_callback(_note_end)
+    try:
+        yield
+    finally:
+        await end(task)
+        await notifier.stop()
+
+
+def _note_end(task: "asyncio.Task[None]") -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error("notifying has ended", exc_info=error)

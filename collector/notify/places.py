@@ -1,0 +1,142 @@
+"""Where messages may go: stated hosts alone, and of these only the addresses that they may have.
+
+A name that is allowed may not lead inside: it may resolve to public addresses, and to others only where a network is
+stated. The address that was looked at is the one that is connected to, so nothing changes in between. Redirects are
+never followed.
+"""
+
+# ruff: noqa: ASYNC109 - httpcore asks for parameters with the name of `timeout`
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpcore
+import httpx
+
+from collector.concurrency.threads import run_in_thread
+from collector.gather.fanout.sockets import Backend
+from shared.errors import InvalidSettings, quoted
+from shared.server.addresses import Network, is_loopback
+
+_CONNECT_SECONDS = 5.0
+"""For each address of a host: the attempt as a whole has a deadline of its own."""
+_IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv4 addresses behind a NAT64, RFC 6052."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The hosts and networks that a notify file states."""
+
+    hosts: frozenset[str]
+    networks: tuple[Network, ...] = ()
+
+    def refused(self, host: str, address: str) -> str:
+        """Return why a host may not be reached at an address, `""` where it may."""
+        found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
+        if address == host or (is_loopback(host) and found.is_loopback):
+            return ""  # the address itself is what was stated
+        if found.is_global and not found.is_multicast:
+            return ""
+        if any(found in network for network in self.networks):
+            return ""
+        return f"it resolves to {address}, which is not public and in none of allow_networks"
+
+
+def parse_receiver_url(url: str, places: Places, *, needs_tls: bool) -> httpx.URL:
+    """Return a URL that may be sent to. Raises InvalidSettings, which names its host alone: the rest may be secret."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise InvalidSettings("its URL is not one", advice="write https://HOST/PATH") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.fragment:
+        raise InvalidSettings("its URL is not that of a receiver", advice="write https://HOST/PATH, without a user")
+    if parsed.host not in places.hosts:
+        raise InvalidSettings(
+            f"the host {quoted(parsed.host)} is not allowed", advice="state it in allow_hosts of the notify file"
+        )
+    if needs_tls and parsed.scheme != "https" and not is_loopback(parsed.host):
+        raise InvalidSettings(
+            f"the secret would go to {quoted(parsed.host)} in the clear", advice="use https://, or a loopback address"
+        )
+    return parsed
+
+
+def make_receiver_client(places: Places, ca_file: Path | None = None) -> httpx.AsyncClient:
+    """Return a client that reaches only these places. Raises InvalidSettings where the authorities cannot be used."""
+    try:
+        trusted = httpx.create_ssl_context(trust_env=False) if ca_file is None else _trusting(ca_file)
+    except OSError as error:
+        raise InvalidSettings(
+            f"the authorities in {ca_file} cannot be used: {error.strerror}",
+            advice="name a PEM file of CA certificates",
+        ) from error
+    return httpx.AsyncClient(transport=_Guarded(trusted, places), timeout=None, trust_env=False, follow_redirects=False)
+
+
+def _trusting(ca_file: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file)
+
+
+class _Guarded(httpx.AsyncHTTPTransport):
+    """httpx's transport with connections of our own, of which none is kept."""
+
+    def __init__(self, trusted: ssl.SSLContext, places: Places) -> None:
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=trusted, max_keepalive_connections=0, network_backend=_GuardedBackend(places)
+        )
+
+
+class _GuardedBackend(Backend):
+    """Looks a name up, looks at its addresses, and connects to one of them."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Return a connection. Raises httpcore.ConnectError, also where no address is allowed."""
+        if host not in self._places.hosts:
+            raise httpcore.ConnectError(f"the host {quoted(host)} is not allowed")
+        last: Exception = httpcore.ConnectError("it has no address")
+        for address in await _addresses(host, port):
+            if why := self._places.refused(host, address):
+                last = httpcore.ConnectError(why)
+                continue
+            try:
+                return await super().connect_tcp(address, port, _CONNECT_SECONDS)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                last = error
+        raise last
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    try:
+        async with asyncio.timeout(10.0):
+            found = await run_in_thread(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+    except (OSError, TimeoutError) as error:
+        raise httpcore.ConnectError(
+            f"its name does not resolve: {getattr(error, 'strerror', '') or 'no answer'}"
+        ) from error
+    return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
+
+
+def _unwrapped(address: _IP) -> _IP:
+    """Return the IPv4 address that an IPv6 address stands for, if it does."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _TRANSLATED:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)

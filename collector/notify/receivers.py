@@ -1,0 +1,270 @@
+"""Who is told of incidents: the notify file, TOML, read once; the secrets that it names are read for each message.
+
+A message leaves only for a host that `allow_hosts` states. What an error says never quotes a value: it may be a secret
+that was written into the wrong place.
+"""
+
+import base64
+import binascii
+import re
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator
+
+from collector.notify.places import Places, parse_receiver_url
+from shared.answer.incidents import IncidentChangeKind
+from shared.errors import InvalidSettings, NotFound, quoted
+from shared.server.addresses import parse_hosts, parse_networks
+from shared.server.secret_files import read_secret
+from shared.value import Value
+
+_LARGEST_FILE = 1_000_000
+_MOST_RECEIVERS = 64
+_SHORTEST_SECRET, _LONGEST_SECRET = 24, 64
+"""Bytes of a signing secret, as Standard Webhooks has it."""
+
+# pager, chat-gpu_team
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# severity; not 9lives, job-name
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+# R0123456789ABCDEF0123456789ABCDEF, without the R for the key of a service
+_ROUTING_KEY = re.compile(r"[A-Za-z0-9]{32,40}")
+
+_ALL_CHANGES = (
+    IncidentChangeKind.OPENED,
+    IncidentChangeKind.REOPENED,
+    IncidentChangeKind.ACKNOWLEDGED,
+    IncidentChangeKind.RESOLVED,
+    IncidentChangeKind.FALSE_ALARM,
+)
+
+
+class Include(StrEnum):
+    """What is left out of messages unless a receiver asks for it."""
+
+    NAMES = "names"
+    """Of the job, its user, nodes and process group, and what people say of the incident."""
+    HEADLINE = "headline"
+    """The diagnosis in one sentence: it names functions, files and process groups."""
+    STACKS = "stacks"
+    """Where the culprits are."""
+    LINES = "lines"
+    """Log lines that the diagnosis rests on."""
+
+
+class _Strict(Value):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Receiver(_Strict):
+    """What all receivers have in common."""
+
+    changes: ClassVar[tuple[IncidentChangeKind, ...]] = _ALL_CHANGES
+    """What it is told of."""
+    needs_tls: ClassVar[bool] = False
+    """Whether each message carries a secret."""
+
+    include: frozenset[Include] = frozenset()
+    ca_file: Path | None = None
+    give_up_hours: float = Field(default=24.0, gt=0.0, le=168.0)
+
+    def destination(self) -> str:
+        """Return the URL to send to. Raises InvalidSettings where a file that holds it cannot be used."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raises InvalidSettings where its secret cannot be used."""
+        self.destination()
+
+
+class AlertmanagerReceiver(_Receiver):
+    """Alertmanager, API v2. It is sent what goes on again and again, and forgets what it is not sent."""
+
+    changes = tuple(kind for kind in _ALL_CHANGES if kind is not IncidentChangeKind.ACKNOWLEDGED)
+
+    type: Literal["alertmanager"]
+    url: str
+    labels: dict[str, str] = Field(default={}, max_length=32)
+    token_file: Path | None = None
+    resend_seconds: float = Field(default=60.0, ge=1.0, le=3600.0)
+
+    @field_validator("labels")
+    @classmethod
+    def _are_labels(cls, given: dict[str, str]) -> dict[str, str]:
+        if not all(_LABEL.fullmatch(name) for name in given):
+            raise ValueError("names of labels are letters, digits and _, and begin with no digit")
+        return given
+
+    def destination(self) -> str:
+        """Return where alerts are posted."""
+        return self.url.rstrip("/") + "/api/v2/alerts"
+
+    def token(self) -> str | None:
+        """Return the bearer token, if one is configured. Raises InvalidSettings."""
+        return None if self.token_file is None else _secret(self.token_file, "token")[0]
+
+    def check(self) -> None:
+        """Raises InvalidSettings where the token cannot be used."""
+        self.token()
+
+
+class PagerDutyReceiver(_Receiver):
+    """PagerDuty, Events API v2."""
+
+    needs_tls = True
+
+    type: Literal["pagerduty"]
+    url: str = "https://events.pagerduty.com"
+    routing_key_file: Path
+    severity: Literal["critical", "error", "warning", "info"] = "critical"
+
+    def destination(self) -> str:
+        """Return where events are posted."""
+        return self.url.rstrip("/") + "/v2/enqueue"
+
+    def routing_key(self) -> str:
+        """Return the integration key. Raises InvalidSettings."""
+        key = _secret(self.routing_key_file, "routing key")[0]
+        if not _ROUTING_KEY.fullmatch(key):
+            raise InvalidSettings(f"{self.routing_key_file} holds no integration key", advice="it has 32 characters")
+        return key
+
+    def check(self) -> None:
+        """Raises InvalidSettings where the key cannot be used."""
+        self.routing_key()
+
+
+class SlackReceiver(_Receiver):
+    """Slack, an incoming webhook. Its URL is a secret."""
+
+    needs_tls = True
+
+    type: Literal["slack"]
+    url_file: Path
+
+    def destination(self) -> str:
+        """Return the webhook's URL. Raises InvalidSettings."""
+        return _secret(self.url_file, "file of the webhook's URL")[0]
+
+
+class WebhookReceiver(_Receiver):
+    """Any server: CloudEvents 1.0, signed as Standard Webhooks."""
+
+    type: Literal["webhook"]
+    url: str
+    secret_file: Path
+
+    def destination(self) -> str:
+        """Return where events are posted."""
+        return self.url
+
+    def secrets(self) -> tuple[bytes, ...]:
+        """Return the signing secrets: the new one and the old one while they are changed. Raises InvalidSettings."""
+        return tuple(_signing_secret(line, self.secret_file) for line in _secret(self.secret_file, "signing secret"))
+
+    def check(self) -> None:
+        """Raises InvalidSettings where a secret cannot be used."""
+        self.secrets()
+
+
+Receiver = Annotated[
+    AlertmanagerReceiver | PagerDutyReceiver | SlackReceiver | WebhookReceiver, Field(discriminator="type")
+]
+
+
+class NotifyFile(_Strict):
+    """The whole file."""
+
+    allow_hosts: tuple[str, ...] = ()
+    allow_networks: tuple[str, ...] = ()
+    page_url: str = Field(default="", max_length=500, pattern=r"^(https?://[^\s<>|]+)?$")
+    receivers: dict[str, Receiver] = Field(default={}, max_length=_MOST_RECEIVERS)
+
+    @field_validator("receivers")
+    @classmethod
+    def _are_named(cls, given: dict[str, Receiver]) -> dict[str, Receiver]:
+        if not all(_NAME.fullmatch(name) for name in given):
+            raise ValueError("names of receivers are lower-case letters, digits, - and _")
+        return given
+
+    @property
+    def places(self) -> Places:
+        """Where messages may go. Raises InvalidSettings."""
+        return Places(parse_hosts(" ".join(self.allow_hosts)), parse_networks(" ".join(self.allow_networks)))
+
+    def receiver(self, name: str) -> Receiver:
+        """Return one. Raises NotFound."""
+        if name not in self.receivers:
+            known = ", ".join(sorted(self.receivers)) or "none"
+            raise NotFound(f"there is no receiver {quoted(name)} in the notify file", advice=f"receivers: {known}")
+        return self.receivers[name]
+
+
+def read_notify_file(path: Path) -> NotifyFile:
+    """Return what a file says; its receivers' secrets can be used. Raises InvalidSettings, which names the place."""
+    try:
+        with path.open("rb") as opened:
+            text = opened.read(_LARGEST_FILE).decode()
+        given = tomllib.loads(text)
+    except OSError as error:
+        raise InvalidSettings(f"the notify file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidSettings(f"the notify file {path} is not TOML: {error}") from error
+    try:
+        found = _with_whole_paths(NotifyFile.model_validate(given), path.parent)
+    except ValidationError as error:
+        raise _refused(path, error) from error
+    for name, receiver in found.receivers.items():
+        try:
+            parse_receiver_url(receiver.destination(), found.places, needs_tls=receiver.needs_tls)
+            receiver.check()
+        except InvalidSettings as error:
+            raise InvalidSettings(f"the receiver {name} in {path}: {error}", advice=error.advice) from error
+    return found
+
+
+def _with_whole_paths(file: NotifyFile, folder: Path) -> NotifyFile:
+    """Paths are relative to the notify file."""
+
+    def whole(receiver: Receiver) -> Receiver:
+        paths = {name: folder / value for name, value in receiver if isinstance(value, Path)}
+        return receiver.model_copy(update=paths)
+
+    return file.model_copy(update={"receivers": {name: whole(each) for name, each in file.receivers.items()}})
+
+
+def _refused(path: Path, error: ValidationError) -> InvalidSettings:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    parts = [str(part) for part in first["loc"]]
+    if len(parts) > 2 and parts[0] == "receivers":  # pydantic names the type between the receiver and its field
+        del parts[2]
+    advice = "secrets are read from files, e.g. routing_key_file" if first["type"] == "extra_forbidden" else ""
+    return InvalidSettings(f"{quoted('.'.join(parts))} in the notify file {path}: {first['msg']}", advice=advice)
+
+
+def _secret(path: Path, what: str) -> tuple[str, ...]:
+    """Return the lines of a file of secrets; empty ones and comments do not count."""
+    try:
+        lines = [line.strip() for line in read_secret(path, what).decode("ascii").splitlines()]
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"{what} {path} holds other than ASCII characters") from error
+    found = tuple(line for line in lines if line and not line.startswith("#"))
+    if not found:
+        raise InvalidSettings(f"{what} {path} is empty", advice="write it on one line")
+    return found
+
+
+def _signing_secret(line: str, path: Path) -> bytes:
+    advice = "write `whsec_` and 32 random bytes in base64, e.g. of: openssl rand -base64 32"
+    if not line.startswith("whsec_"):
+        raise InvalidSettings(f"a secret in {path} does not begin with whsec_", advice=advice)
+    try:
+        secret = base64.b64decode(line.removeprefix("whsec_"), validate=True)
+    except binascii.Error as error:
+        raise InvalidSettings(f"a secret in {path} is not base64", advice=advice) from error
+    if not _SHORTEST_SECRET <= len(secret) <= _LONGEST_SECRET:
+        raise InvalidSettings(f"a secret in {path} has {len(secret)} bytes, not 24 to 64", advice=advice)
+    return secret

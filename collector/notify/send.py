@@ -1,0 +1,151 @@
+"""One attempt to send: the request of the receiver's kind, and what its answer means."""
+
+import asyncio
+import json
+import re
+import socket
+import ssl
+import time
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpcore
+import httpx
+
+from collector.gather.bounded_body import read_body
+from collector.gather.failures import NoAnswer
+from collector.keep.deliveries import ATTEMPT_SECONDS
+from collector.notify.alertmanager import compose_alert
+from collector.notify.notice import Notice, one_line
+from collector.notify.outgoing import Outgoing
+from collector.notify.pagerduty import compose_event
+from collector.notify.places import Places, parse_receiver_url
+from collector.notify.receivers import (
+    AlertmanagerReceiver,
+    PagerDutyReceiver,
+    Receiver,
+    SlackReceiver,
+    WebhookReceiver,
+)
+from collector.notify.slack import compose_message
+from collector.notify.webhook import compose_cloudevent
+from shared import VERSION
+from shared.errors import Unreachable
+from shared.server.tls import explain_tls
+
+SEND_SECONDS = ATTEMPT_SECONDS - 5.0
+"""For a whole attempt, so that its lease outlasts it."""
+_MOST_ANSWER = 4_096
+_MOST_RETRY_AFTER = 3_600.0
+_GONE = 410
+
+# invalid_payload, no_service
+_SLACK_WORD = re.compile(rb"[a-z_]{1,60}")
+
+
+class NotDelivered(Unreachable):
+    """A receiver did not take a message.
+
+    `retry_after`: how long it wants to be left alone; `is_final`: it wants no more.
+    """
+
+    def __init__(self, why: str, *, retry_after: float | None = None, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+        self.is_final = is_final
+
+
+def compose(receiver: Receiver, notice: Notice, *, source: str) -> Outgoing:
+    """Return the request. Raises InvalidSettings where a file of the receiver cannot be used."""
+    match receiver:
+        case AlertmanagerReceiver():
+            return compose_alert(receiver, notice, time.time())
+        case PagerDutyReceiver():
+            return compose_event(receiver, notice)
+        case SlackReceiver():
+            return compose_message(receiver, notice)
+        case WebhookReceiver():
+            return compose_cloudevent(receiver, notice, time.time(), source=source)
+
+
+async def send(client: httpx.AsyncClient, outgoing: Outgoing, places: Places, *, needs_tls: bool) -> None:
+    """Post it. Raises NotDelivered, and InvalidSettings where it may not go there."""
+    url = parse_receiver_url(outgoing.url, places, needs_tls=needs_tls)
+    headers = {"User-Agent": f"unhang/{VERSION}", "Accept-Encoding": "identity", **outgoing.headers}
+    try:
+        async with (
+            asyncio.timeout(SEND_SECONDS),
+            client.stream("POST", url, content=outgoing.body, headers=headers) as response,
+        ):
+            body = await read_body(response, most_bytes=_MOST_ANSWER, cut=True)
+    except TimeoutError as error:
+        raise NotDelivered(f"no answer within {SEND_SECONDS:.0f} s") from error
+    except NoAnswer as error:
+        raise NotDelivered(f"unreadable: {error}") from error
+    except (httpx.HTTPError, httpcore.ConnectError) as error:
+        raise NotDelivered(_why(error)) from error
+    _judge(response, bytes(body), outgoing)
+
+
+def _judge(response: httpx.Response, body: bytes, outgoing: Outgoing) -> None:
+    status = response.status_code
+    if 200 <= status < 300:
+        if outgoing.expected is not None and body.strip() != outgoing.expected:
+            raise NotDelivered(f"HTTP {status}, but not `{outgoing.expected.decode()}`: is it a server of that kind?")
+        return
+    said = _said(body)
+    raise NotDelivered(
+        f"HTTP {status}{': ' if said else ''}{said}{_meaning(status)}",
+        retry_after=_retry_after(response.headers.get("retry-after", "")),
+        is_final=status == _GONE,
+    )
+
+
+def _meaning(status: int) -> str:
+    if 300 <= status < 400:
+        return ", a redirect: these are not followed; configure the right URL"
+    return ", it wants no more" if status == _GONE else ""
+
+
+def _said(body: bytes) -> str:
+    """Return what PagerDuty and Slack say in their own forms. Nothing else of an answer is shown."""
+    if _SLACK_WORD.fullmatch(body):
+        return body.decode()
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(given, dict) or not isinstance(given.get("message"), str):
+        return ""
+    errors = given.get("errors")
+    parts = [
+        given["message"],
+        *(each for each in (errors if isinstance(errors, list) else []) if isinstance(each, str)),
+    ]
+    return one_line("; ".join(parts[:4]))
+
+
+def _retry_after(text: str) -> float | None:
+    """Read seconds or a date, RFC 9110 10.2.3."""
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        return min(_MOST_RETRY_AFTER, float(text))
+    try:
+        seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    return min(_MOST_RETRY_AFTER, max(0.0, seconds))
+
+
+def _why(error: Exception) -> str:
+    cause: BaseException | None = error
+    for _ in range(16):
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed: {explain_tls(cause)}"
+        if isinstance(cause, socket.gaierror):
+            return f"its name does not resolve: {cause.strerror}"
+        if isinstance(cause, OSError) and cause.strerror:
+            return f"no connection: {cause.strerror}"
+        if cause is None:
+            break
+        cause = cause.__cause__ or cause.__context__
+    return f"{type(error).__name__}: {one_line(str(error))}"

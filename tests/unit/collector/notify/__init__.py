@@ -1,0 +1,1 @@
+"""Tests of notifying: each service against a server of its kind."""

@@ -1,0 +1,51 @@
+"""The servers of the tests are right: the official clients are content with them, and they refuse what is wrong."""
+
+import base64
+
+import pagerduty
+import pytest
+from slack_sdk.webhook import WebhookClient
+
+from tests.build.services.incident_receivers import (
+    ROUTING_KEY,
+    SLACK_PATH,
+    PagerDutyServer,
+    SlackServer,
+    served_receiver,
+)
+
+
+def test_pagerduty_client_is_content() -> None:
+    """An alert is triggered, triggered again, acknowledged and resolved; after that it is another one."""
+    server = PagerDutyServer()
+    with served_receiver(server):
+        client = pagerduty.EventsApiV2Client(ROUTING_KEY, base_url=server.url)
+        for _ in range(2):
+            assert client.trigger("down", "node1", dedup_key="k") == "k"
+        client.acknowledge("k")
+        assert [(each["state"], len(each["triggers"])) for each in server.alerts] == [("acknowledged", 2)]
+        client.resolve("k")
+        client.trigger("down", "node1", dedup_key="k")
+        assert [each["state"] for each in server.alerts] == ["resolved", "triggered"]
+        for wrong in ({"severity": "bad"}, {"summary": "x" * 1025}, {"source": ""}):
+            with pytest.raises(pagerduty.HttpError):
+                client.trigger("down", "node1", payload=wrong)
+        with pytest.raises(pagerduty.HttpError):
+            pagerduty.EventsApiV2Client("0" * 32, base_url=server.url).trigger("down", "node1")
+        client.close()
+
+
+def test_slack_client_is_content() -> None:
+    """With text and blocks; too many, too long or unknown ones are refused."""
+    server = SlackServer()
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": "x"}}
+    with served_receiver(server):
+        client = WebhookClient(server.url + SLACK_PATH)
+        assert client.send(text="hello", blocks=[section]).body == "ok"
+        assert client.send(text="").body == "no_text"
+        assert client.send(text="x", blocks=[section] * 51).body == "invalid_blocks"
+        long = {"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3001}}
+        assert client.send(text="x", blocks=[long]).body == "invalid_blocks"
+        long = {"type": "header", "text": {"type": "plain_text", "text": "x" * 151}}
+        assert client.send(text="x", blocks=[long]).body == "invalid_blocks"
+        assert WebhookClient(server.url + "/services/" + base64.b16encode(b"x").decode()).send(text="x").status_code == 404
