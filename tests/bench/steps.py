@@ -85,7 +85,7 @@ def compare(pairs: Sequence[Pair]) -> dict[str, str]:
         f"{len(during) / len(looked):.0%}, {_percentile(during, 50):.2f} ms, {_percentile(during, 99):.2f} ms"
     )
     limit = _percentile(quiet, 99)
-    slow = [sum(each > limit for each in steps) / len(steps) for steps in (during, looked)]
+    slow = [sum(each > limit for each in steps) / len(steps) if steps else 0.0 for steps in (during, looked)]
     rows["longer than the 99th percentile without looks: of steps that overlap a look, of all steps with looks"] = (
         f"{slow[0]:.1%}, {slow[1]:.1%}"
     )
@@ -109,8 +109,11 @@ def _distance(sides: Sequence[tuple[list[float], list[float]]]) -> str:
     """Return the Kolmogorov-Smirnov distance of two sides, and how often chance alone makes one as large.
 
     Chance: the sides of each pair are swapped or not, by a coin. Steps that follow each other are alike, so that no
-    formula for independent samples would do. Taken at the percentiles of all steps.
+    formula for independent samples would do. Taken at the percentiles of all steps. Not known where a side has no
+    steps, as where looks follow each other so closely that each step meets one.
     """
+    if not all(any(side) for side in zip(*sides, strict=True)):
+        return "not known: there are no such steps"
     edges = sorted(set(quantiles(chain(*chain(*sides)), n=_BINS)))
     counted = [(_binned(one, edges), _binned(other, edges)) for one, other in sides]
     draws = random.Random(7)
@@ -134,4 +137,4 @@ def _gap(counted: Sequence[tuple[list[int], list[int]]]) -> float:
 
 
 def _percentile(values: Sequence[float], share: int) -> float:
-    return quantiles(values, n=100)[share - 1]
+    return quantiles(values, n=100)[share - 1] if len(values) > 1 else sum(values)

@@ -52,6 +52,17 @@ def test_looks_that_cost_nothing() -> None:
     assert chance(rows[_APART]) > 0.05
 
 
+def test_no_step_falls_between_looks() -> None:
+    """Looks follow each other so closely, or none met a step: the rest is compared all the same."""
+    spells, steps = a_run(pause_ns=0)
+    always = [each._replace(looks=((each.begun_ns, each.ended_ns),) if each.looked else ()) for each in spells]
+    rows = compare(pairs_of(always, steps))
+    assert rows[_APART].startswith("not known")
+    assert chance(rows[_ALL]) > 0.05
+    never = compare(pairs_of([each._replace(looks=()) for each in spells], steps))
+    assert never["steps that overlap a look: share, median, 99th percentile"].startswith("0%")
+
+
 def test_step_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
     """The rank is ended while it writes."""
     (tmp_path / "0").write_text("2000 10\n3000 10\n40")

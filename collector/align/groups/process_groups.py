@@ -2,7 +2,8 @@
 
 A group is known by its name and members. Where no dump names the members (Gloo writes none) they are inferred:
 the default group is the world, others hold the ranks that have records under that name, and sibling groups
-of one description ("tp0", "tp1") have one size and do not overlap. An inferred membership is marked as such.
+of one description ("tp0", "tp1") have one size and do not overlap. An inferred membership is marked as such. Where
+some dumps name the members and others do not, the group is one.
 """
 
 import re
@@ -128,10 +129,14 @@ def line_up(roster: Roster) -> tuple[GroupView, ...]:
     """Return every group that any trace mentions, in the order of names."""
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     told, untold = _places(traces)
+    unclear = _join(told, untold)
     inferred = _inferred(untold, told.keys(), roster)
     cutters = cutters_for(traces)
     known = roster.ranks.keys()
-    views = [_view(one.name, one.ranks, known, traces, cutters, told[one], inferred=False) for one in told]
+    views = [
+        _view(one.name, one.ranks, known, _without(traces, unclear.get(one)), cutters, told[one], inferred=False)
+        for one in told
+    ]
     views += [
         _view(name, ranks, known, traces, cutters, untold[name], inferred=True) for name, ranks in inferred.items()
     ]
@@ -157,6 +162,27 @@ def _places(traces: dict[int, Trace]) -> tuple[_Places[_Told], _Places[_Named]]:
                 ranks = known[id(group)] = untold.setdefault(name, {}) if one is None else told.setdefault(one, {})
             ranks[rank] = (*ranks[rank], index) if rank in ranks else (index,)
     return told, untold
+
+
+def _join(told: _Places[_Told], untold: _Places[_Named]) -> dict[_Told, set[int]]:
+    """Give told groups the places of members that know only the name: these have issued what stands there.
+
+    Returns the members of which it is not clear which of several groups of that name they mean.
+    """
+    by_name: dict[_Named, dict[_Told, frozenset[int]]] = defaultdict(dict)
+    for one in told if untold else ():
+        if one.name in untold:
+            by_name[one.name][one] = frozenset(one.ranks)
+    unclear: dict[_Told, set[int]] = defaultdict(set)
+    for name, members in by_name.items():
+        for rank, indices in untold[name].items():
+            own = [one for one, ranks in members.items() if rank in ranks]
+            for one in own:
+                if len(own) == 1:
+                    told[one][rank] = (*told[one].get(rank, ()), *indices)
+                else:
+                    unclear[one].add(rank)
+    return unclear
 
 
 def _inferred(
@@ -193,6 +219,10 @@ def _family_sizes(open_groups: dict[_Named, set[int]], told: Collection[_Told]) 
     for name, ranks in every:
         sizes[_family(name)] = max(sizes.get(_family(name), 0), len(ranks))
     return sizes
+
+
+def _without(traces: dict[int, Trace], ranks: Collection[int] | None) -> dict[int, Trace]:
+    return {rank: trace for rank, trace in traces.items() if rank not in ranks} if ranks else traces
 
 
 def _view(

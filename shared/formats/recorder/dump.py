@@ -35,6 +35,7 @@ from shared.formats.recorder.fields import (
     parse_text,
     parse_texts,
 )
+from shared.formats.recorder.kinds import Kinds
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.json_bounds import TooCostly, load_json
 from shared.value import narrow
@@ -87,23 +88,6 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
                 pass  # it only looked like PyTorch's layout, or is broken: read all of it to find out
     is_tree = data[:1] != b"\x80"
     return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
-
-
-class Kinds(NamedTuple):
-    """What tells records apart that one entry of a dump describes."""
-
-    order: Sequence[int]
-    """Of each record, the index of its entry."""
-    numbers: Sequence["array[int]"]
-    """Columns `_NUMBERS`, of 64 bits."""
-
-    def unfold(self, items: Sequence[Any]) -> tuple[Sequence[Any], Sequence[int]]:
-        """Return the entries, and for each record the index of the entry that describes it."""
-        return items, self.order
-
-    def weave(self, _own: Sequence[tuple[int, ...]], _order: Sequence[int]) -> Sequence["array[int]"]:
-        """Return the sequences, op ids and times of all records."""
-        return self.numbers
 
 
 def build_trace(dump: Mapping[str, Any], kinds: Kinds) -> Trace:

@@ -65,6 +65,13 @@ def test_lightning(tmp_path: Path, strategy: str) -> None:
         assert_found_and_named(job)
 
 
+def test_ignite(tmp_path: Path) -> None:
+    """`idist.Parallel` spawns the ranks itself."""
+    port = str(free_port())
+    with launched(python("ignite_parallel.py", port, packages=["pytorch-ignite"]), tmp_path) as job:
+        assert_found_and_named(job, name=f"127.0.0.1:{port}")
+
+
 @pytest.mark.needs("mpirun")
 def test_open_mpi(tmp_path: Path) -> None:
     """The real `mpirun`, whose variables the program reads itself."""
