@@ -164,10 +164,12 @@ class JobView:
 
     def idle_since(self, now: float) -> float | None:
         """Return since when no rank has done anything, where nobody's marks are known; None: some do, or they are."""
-        known = list(self.known(now))
-        if not known or any(view.still_since is not None or not view.is_idle for view in known):
-            return None
-        return max(view.idle_since for view in known if view.idle_since is not None)
+        times = []
+        for view in self.known(now):
+            if view.still_since is not None or not view.is_idle or view.idle_since is None:
+                return None
+            times.append(view.idle_since)
+        return max(times, default=None)
 
     def behind(self, now: float) -> tuple[int, int] | None:
         """Return how many ranks wait in an operation of a group, and one that has not issued it; None: nobody does."""
@@ -184,13 +186,15 @@ class JobView:
 
     def sign(self, now: float) -> NodeSign | None:
         """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""
-        if not any(view.is_still for view in self.known(now)):
+        lately = [sign for signs in self._signs.values() for sign in signs if now - sign.since <= SIGN_SECONDS]
+        if not lately or not any(view.is_still for view in self.known(now)):
             return None
-        lately = (sign for signs in self._signs.values() for sign in signs if now - sign.since <= SIGN_SECONDS)
-        return min(lately, key=lambda sign: (sign.since, sign.host, sign.name), default=None)
+        return min(lately, key=lambda sign: (sign.since, sign.host, sign.name))
 
     def spinning_since(self, now: float) -> float | None:
         """Return since when the GPUs of most ranks spin, where no rank is known to go on; None: they do not."""
+        if 2 * len(self.spins_since) <= len(self.ranks):
+            return None
         known = [(rank, view) for rank, view in self.ranks.items() if now - view.heard <= SILENT_SECONDS]
         if any(view.still_since is not None and not view.is_still for _, view in known):
             return None

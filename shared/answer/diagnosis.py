@@ -1,7 +1,4 @@
-"""The answer: a contract for bots, and what every rendering shows.
-
-The words in the enumerations are API. Adding one is a change-log entry, changing one a new schema version.
-"""
+"""The answer: a contract for bots, and what every rendering shows."""
 
 from typing import Annotated, Literal
 
@@ -336,9 +333,7 @@ class Diagnosis(Contract):
     took_seconds: float = 0.0
     verdict: Verdict
     state: Literal["running", "idle", "finished"] | None = Field(
-        default=None,
-        description="Only for `not_hung`: what the job is doing. Of a `finished` job that did not end as jobs do there "
-        "is a finding, which tells what each rank did last.",
+        default=None, description="Only for `not_hung`: what the job is doing; `finished` with a finding: it died."
     )
     headline: str
     findings: tuple[Finding, ...] = ()
