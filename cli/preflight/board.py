@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from cli.preflight.conduct import Conductor, Outcome, TrialPlan
-from cli.preflight.coordinator import NodeLink
+from cli.preflight.coordinator import PATIENCE_SECONDS, NodeLink
 from shared.answer.checks import Check
 from shared.answer.preflight import PreflightFinding, PreflightKind, StageResult
 
@@ -16,7 +16,7 @@ _LEAST_SECONDS = 3.0
 _BUSY = 0.3
 """A trial that timed out is made once more where its ranks waited that share of the time for a CPU."""
 
-_OVERHEAD_SECONDS = 12.0
+_OVERHEAD_SECONDS = 12.0 + PATIENCE_SECONDS
 """A trial ends that long after its own limit at the latest, with its last words."""
 
 Tell = Callable[[str], None]

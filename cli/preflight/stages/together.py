@@ -121,7 +121,7 @@ class Grades:
 
 
 async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
-    bad = sorted(proof.bad)
+    bad = sorted(node for node in proof.bad if not board.lost(node))
     failing = [node for node in bad if not grades.only_slow([node])]
     closer = await asyncio.gather(*(_closer(board, node, proof, grades) for node in failing[:_MOST_CLOSER]))
     found = dict(zip(failing, closer, strict=False))
