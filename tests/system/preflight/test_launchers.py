@@ -74,8 +74,9 @@ def report_of(network: Network, *command: str, **variables: str) -> tuple[Prefli
         text=True,
         timeout=END_SECONDS,
     )
-    (line,) = [line for line in done.stdout.splitlines() if '"schema_version"' in line] or [done.stderr]
-    return PreflightReport.model_validate_json(line[line.index("{") :]), done.returncode
+    assert done.stdout.count('"schema_version"') == 1, done.stdout + done.stderr
+    text = done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1]  # on a terminal, as of mpirun, indented
+    return PreflightReport.model_validate_json(text), done.returncode
 
 
 def serve_ssh(network: Network, tmp_path: Path) -> tuple[str, ...]:
