@@ -3,17 +3,20 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cli.preflight.conduct import Conductor, Outcome, TrialPlan
-from cli.preflight.coordinator import NodeLink
+from cli.preflight.coordinator import PATIENCE_SECONDS, NodeLink
 from shared.answer.checks import Check
 from shared.answer.preflight import PreflightFinding, PreflightKind, StageResult
 
 _LEAST_SECONDS = 3.0
 """With less left no trial begins."""
 
-_OVERHEAD_SECONDS = 12.0
+_BUSY = 0.3
+"""A trial that timed out is made once more where its ranks waited that share of the time for a CPU."""
+
+_OVERHEAD_SECONDS = 12.0 + PATIENCE_SECONDS
 """A trial ends that long after its own limit at the latest, with its last words."""
 
 Tell = Callable[[str], None]
@@ -131,6 +134,11 @@ class Board:
         if any(self.lost(node) for node in plan.members):
             return Outcome(plan, passed=False, said={n: self.links[n].lost for n in plan.members if self.lost(n)})
         outcome = await self.conductor.conduct(plan)
+        if not outcome.passed and outcome.cpu_wait > _BUSY and (seconds := self.seconds_for_trial()):
+            nodes = self.few(plan.members)
+            waited = f"{100 * outcome.cpu_wait:.0f} % of the time"
+            self.untested.append(f"a trial of {nodes} timed out while its ranks waited for a CPU {waited}; tried again")
+            outcome = await self.conductor.conduct(replace(plan, seconds=seconds))
         self.outcomes.append(outcome)
         return outcome
 

@@ -78,7 +78,7 @@ def _accuse_lost(board: Board) -> None:
     accused = {host for each in board.findings if each.kind in accusing for host in each.hosts}
     lost = [node for node, link in sorted(board.links.items()) if link.lost and board.names[node] not in accused]
     first = board.names[0]
-    if lost and (first in accused or len(lost) * 2 >= len(board.links)):
+    if lost and (first in accused or 0 in lost or len(lost) * 2 >= len(board.links)):
         text = f"{board.few(lost)} stopped answering the coordinator on {first}, which may itself be at fault"
         board.accuse(PreflightKind.NOT_TOLD_APART, lost, text, hint="test again with another first node")
         return

@@ -53,6 +53,8 @@ class Outcome:
     bytes_per_second: float | None = None
     multiply_seconds: Mapping[int, float] = field(default_factory=dict)
     diagnosis: str = ""
+    cpu_wait: float = 0.0
+    """Which share of the time that was measured, or of all until the timeout, its ranks waited for a CPU."""
 
     @property
     def why(self) -> str:
@@ -168,7 +170,7 @@ class Conductor:
             return []
 
     def _outcome(self, plan: TrialPlan, answers: Mapping[int, asyncio.Task[dict[str, Any]]], diagnosis: str) -> Outcome:
-        said, speeds, products = {}, [], {}
+        said, speeds, products, waits = {}, [], {}, [0.0]
         for node in plan.members:
             if node not in answers:
                 continue
@@ -179,6 +181,7 @@ class Conductor:
                 continue
             ranks = _ranks_of(answer)
             speeds += [_number(rank.get("bytes_per_second")) for rank in ranks]
+            waits.append(max([_number(answer.get("cpu_wait")), *(_number(rank.get("cpu_wait")) for rank in ranks)]))
             times = [_number(rank.get("multiply_seconds")) for rank in ranks]
             if any(times):
                 products[node] = max(times)
@@ -192,6 +195,7 @@ class Conductor:
             bytes_per_second=min(measured, default=None),
             multiply_seconds=products,
             diagnosis=diagnosis,
+            cpu_wait=min(1.0, sum(waits) if len(plan.members) == 2 else max(waits)),
         )
 
 

@@ -24,6 +24,9 @@ _LONGEST_NAME = 253
 _MOST_SILENCES = 2
 """Answers that did not come in time, one after the other, until a node is given up."""
 
+PATIENCE_SECONDS = 12.0
+"""After an answer was due: a node that is busy may still give it."""
+
 _HAS_TIME = frozenset({"listen", "connect", "trial"})
 """What is waited for long enough that silence says something of the node."""
 
@@ -97,9 +100,11 @@ class NodeLink:
                     raise Unreachable(self.lost)
                 async with self._sending:
                     await self._channel.send(message)
-                answer = await self._answers[number]
+                await asyncio.wait([self._answers[number]])
+            answer = self._answers[number].result()
         except TimeoutError as error:
-            self._silences += message["do"] in _HAS_TIME
+            if message["do"] in _HAS_TIME and (late := await self._late_answer(number)) is not None:
+                return late
             if self._silences >= _MOST_SILENCES:
                 self.lost = self.lost or "it stopped answering the coordinator"
             raise Unreachable(f"{self.host} did not answer within {seconds:.0f} s") from error
@@ -112,6 +117,26 @@ class NodeLink:
         if "error" in answer:
             raise Unreachable(str(answer["error"])[:500])
         return answer
+
+    async def _late_answer(self, number: int) -> Message | None:
+        """Return an answer that comes a little late, as from a busy node; who answers nothing at all, is counted."""
+        self._count += 1
+        ping = self._count
+        self._answers[ping] = asyncio.get_running_loop().create_future()
+        awaited = {self._answers[number], self._answers[ping]}
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                async with self._sending:
+                    await self._channel.send({"id": ping, "do": "ping"})
+                await asyncio.wait(awaited)
+        except (TimeoutError, Unreachable):
+            pass
+        finally:
+            del self._answers[ping]
+        answered = [future for future in awaited if future.done()]
+        self._silences = 0 if answered else self._silences + 1
+        answer = self._answers[number]
+        return answer.result() if answer.done() and "error" not in answer.result() else None
 
     async def close(self) -> None:
         """Tell it that all is done, and let go."""

@@ -127,11 +127,14 @@ class MemberNode:
                 return {"failed": await connect_all(targets, min(_MOST_SECONDS, float(message["seconds"])))}
             case "trial":
                 return await self._try(message)
+            case "ping":
+                return {}
             case "end":
                 self._runner.end(str(message["trial"]))
                 return {}
             case "look":
-                return {"looks": await self._look(str(message["job"]))}
+                job = str(message["job"])
+                return {"looks": await asyncio.to_thread(lambda: asyncio.run(_look(job)))}
         raise InvalidSettings("this version of unhang does not know what it was asked to do")
 
     async def _try(self, message: Message) -> Figures:
@@ -149,20 +152,21 @@ class MemberNode:
         with suppress(UnhangError):
             await self._send({"id": number, "port": await port})
 
-    async def _look(self, job: str) -> list[object]:
-        """Look at the ranks of a trial here, as `unhang diagnose` does."""
-        from cli.sources.one_box import local_client
-        from collector.gather.sweep import gather
-        from collector.hostlists import AgentAddress
-        from collector.question import NativePolicy, Question
 
-        question = Question(
-            job=job, looks=2, interval_seconds=1.0, deadline_seconds=_LOOK_SECONDS, native=NativePolicy.NEVER
-        )
-        async with local_client() as client:
-            found = await gather(question, (AgentAddress(host=socket.gethostname(), url="http://localhost"),), client)
-        looks = [look.model_dump_json(by_alias=True) for look in found.snapshots]
-        return [json.loads(look) for look in looks] if sum(map(len, looks)) < _LARGEST_LOOK else []
+async def _look(job: str) -> list[object]:
+    """Look at the ranks of a trial here, as `unhang diagnose` does; in a thread, for it keeps a CPU busy for long."""
+    from cli.sources.one_box import local_client
+    from collector.gather.sweep import gather
+    from collector.hostlists import AgentAddress
+    from collector.question import NativePolicy, Question
+
+    question = Question(
+        job=job, looks=2, interval_seconds=1.0, deadline_seconds=_LOOK_SECONDS, native=NativePolicy.NEVER
+    )
+    async with local_client() as client:
+        found = await gather(question, (AgentAddress(host=socket.gethostname(), url="http://localhost"),), client)
+    looks = [look.model_dump_json(by_alias=True) for look in found.snapshots]
+    return [json.loads(look) for look in looks] if sum(map(len, looks)) < _LARGEST_LOOK else []
 
 
 def _plain(value: object) -> Any:

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import os
-import pkgutil
 import shutil
 import signal
 import sys
 from contextlib import suppress
 from typing import Any
 
+from cli.preflight.user_python import program
 from shared.errors import InvalidSettings, Unreachable, quoted
 
 Figures = dict[str, Any]
@@ -43,10 +43,9 @@ class RunnerProcess:
     async def start(self) -> Figures:
         """Start it and return what it says of its PyTorch. Raises InvalidSettings."""
         await self.close()
-        source = pkgutil.get_data("cli.preflight.user_python", "trial_runner.py") or b""
         try:
             self._process = await asyncio.create_subprocess_exec(
-                self._python, "-u", "-c", source.decode(),
+                self._python, "-u", "-c", program(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
                 start_new_session=True, limit=_MOST_LINE,
             )  # fmt: skip

@@ -159,7 +159,7 @@ class PreflightResult(Value):
     """What a collector keeps of a preflight: what became of each node, and why."""
 
     made_at: str = Field(max_length=_LONGEST_WORD, description="When it ended, RFC 3339, by its first node.")
-    took_seconds: float = Field(default=0.0, ge=0, le=1e9)
+    took_seconds: float = Field(default=0.0, ge=0, le=1e9, strict=True)
     verdict: Soundness
     headline: str = Field(max_length=_LONGEST_LINE)
     backend: str = Field(default="", max_length=_LONGEST_WORD)

@@ -73,8 +73,10 @@ def standard_library_alone(folder: str) -> Callable[[Import], bool]:
     def may(one: Import) -> bool:
         if top(one) == "torch":
             return not one.at_load
+        if is_within(one, folder.replace("/", ".")):
+            return True
         if top(one) == "agent":
-            return is_within(one, folder.replace("/", "."))
+            return False
         return top(one) in sys.stdlib_module_names or top(one) in siblings
 
     return may

@@ -16,6 +16,7 @@ from shared.answer.preflight import PreflightKind
 _MOST_CLOSER = 8
 """Bad nodes that are tried by interface and by GPU."""
 
+_LEAST_SHARE = 0.05
 _LEAST_PAIRS = 2
 """One pair cannot be slower than the others."""
 
@@ -102,7 +103,8 @@ class Grades:
     def _is_slow(self, outcome: Outcome) -> bool:
         if len(outcome.plan.members) != 2 or self.median is None or outcome.bytes_per_second is None:
             return False
-        return outcome.bytes_per_second * self._board.limits.slow_factor < self.median
+        share = max(_LEAST_SHARE, 1.0 - outcome.cpu_wait)  # a node that is busy is no slow link
+        return outcome.bytes_per_second / share * self._board.limits.slow_factor < self.median
 
     def only_slow(self, nodes: Sequence[int]) -> bool:
         """Did all pairs pass, if slowly, of this node, or of both ends of this link?"""
@@ -119,7 +121,7 @@ class Grades:
 
 
 async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
-    bad = sorted(proof.bad)
+    bad = sorted(node for node in proof.bad if not board.lost(node))
     failing = [node for node in bad if not grades.only_slow([node])]
     closer = await asyncio.gather(*(_closer(board, node, proof, grades) for node in failing[:_MOST_CLOSER]))
     found = dict(zip(failing, closer, strict=False))

@@ -23,25 +23,21 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:  # `program` puts its source before this one
+    from cli.preflight.user_python.rank_work import Figures, collective, cpu_wait, use_device
 
 _PR_SET_PDEATHSIG = 1
 _MOST_LINE = 1 << 20
 _MOST_SAID = 2000
-_MATRIX = 1024
-_GPU_BYTES = 1 << 28
-_WARM_UP, _MEASURED = 1, 3
-_STORE_SECONDS = 5.0
 _OF_LAUNCHERS = ("TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_")
 _PARENT = os.getpid()
 
 Order = dict[str, Any]
-Figures = dict[str, Any]
 
 
-def describe() -> Figures:
+def describe() -> "Figures":
     """Return versions and the number of GPUs, asked in a child: a process that has used CUDA cannot fork any more."""
     import torch
     import torch.distributed
@@ -62,7 +58,7 @@ def describe() -> Figures:
     return {"torch": torch.__version__, "cuda": torch.version.cuda, "nccl": version, "python": python, "gpus": gpus}
 
 
-def say(answer: Figures) -> None:
+def say(answer: "Figures") -> None:
     """Answer on standard output."""
     print(json.dumps(answer), flush=True)
 
@@ -77,6 +73,7 @@ class Trial:
         self.results: dict[int, Figures] = {}
         self.pids: list[int] = []
         self.timed_out = False
+        self.cpu_wait = 0.0
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the trial
 
     def start(self, selector: selectors.BaseSelector) -> None:
@@ -104,13 +101,19 @@ class Trial:
             with contextlib.suppress(OSError):
                 os.killpg(self.pids[0], signal.SIGKILL)
 
-    def report(self) -> Figures:
+    def report(self) -> "Figures":
         """Return the answer about it."""
         size = os.fstat(self.said.fileno()).st_size
         said = os.pread(self.said.fileno(), _MOST_SAID, max(0, size - _MOST_SAID)).decode("utf-8", "replace")
         done = list(self.results.values())
         passed = all(each["passed"] for each in done)
-        return {"trial": self.name, "done": done, "timed_out": self.timed_out, "said": "" if passed else said}
+        return {
+            "trial": self.name,
+            "done": done,
+            "timed_out": self.timed_out,
+            "cpu_wait": self.cpu_wait,
+            "said": "" if passed else said,
+        }
 
 
 def _become_rank(trial: Trial, rank: int, local_rank: int, writer: int) -> NoReturn:
@@ -128,7 +131,7 @@ def _become_rank(trial: Trial, rank: int, local_rank: int, writer: int) -> NoRet
         os.dup2(trial.said.fileno(), 1)
         os.dup2(trial.said.fileno(), 2)
         _set_variables(trial.order, rank, local_rank)
-        work = _collective if trial.order["kind"] == "collective" else _device
+        work = collective if trial.order["kind"] == "collective" else use_device
         tell(passed=True, phase="done", **work(trial.order, rank, local_rank, tell))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the outcome of the trial
         text = f"{type(error).__name__}: {error}".splitlines()
@@ -158,91 +161,6 @@ def _set_variables(order: Order, rank: int, local_rank: int) -> None:
         MASTER_PORT=str(store[1]),
         **{str(name): str(value) for name, value in order.get("variables", {}).items()},
     )
-
-
-def _collective(order: Order, rank: int, local_rank: int, tell: Callable[..., None]) -> Figures:
-    """Meet the other ranks, add one number up, and then many."""
-    import torch
-    import torch.distributed as dist
-
-    tell(phase="store")
-    host, port = order.get("store") or ("localhost", 0)
-    limit = timedelta(seconds=float(order["seconds"]))
-    leads = bool(order["lead"]) and local_rank == 0
-    if leads:
-        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=limit)
-        tell(port=store.port)
-    else:
-        store = dist.TCPStore(host, int(port), is_master=False, timeout=limit)
-    tell(phase="group")
-    device = torch.device("cpu")
-    if order["backend"] != "gloo":
-        device = torch.device("cuda", order["gpus"][local_rank])
-        torch.cuda.set_device(device)
-    dist.init_process_group(order["backend"], store=store, rank=rank, world_size=order["world"], timeout=limit)
-    tell(phase="first_all_reduce")
-    began = time.monotonic()
-    one = torch.ones(1, device=device)
-    dist.all_reduce(one)
-    if one.item() != order["world"]:
-        raise RuntimeError(f"all_reduce returned {one.item()}, and {order['world']} is right")
-    took = time.monotonic() - began
-    tell(phase="bandwidth")
-    speed = _bandwidth(torch, dist, device, order)
-    dist.barrier()
-    store.add("gone", 1)
-    until = time.monotonic() + _STORE_SECONDS
-    while leads and store.add("gone", 0) < order["world"] and time.monotonic() < until:
-        time.sleep(0.01)  # the store is here, and others may still use it
-    return {"first_seconds": took, "bytes_per_second": speed}
-
-
-def _bandwidth(torch: Any, dist: Any, device: Any, order: Order) -> float | None:
-    """Return bytes per second over the slowest link, as nccl-tests count them (bus bandwidth); None for one rank."""
-    if order["world"] < 2 or not order["bytes"]:
-        return None
-    values = torch.ones(max(1, int(order["bytes"]) // 4), device=device)
-    times = []
-    for _ in range(_WARM_UP + _MEASURED):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        began = time.monotonic()
-        dist.all_reduce(values)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.monotonic() - began)
-    world = order["world"]
-    return float(values.numel() * 4 * 2 * (world - 1) / world / max(min(times[_WARM_UP:]), 1e-9))
-
-
-def _device(order: Order, rank: int, local_rank: int, tell: Callable[..., None]) -> Figures:
-    """Use one GPU, or the CPUs: allocate, multiply, copy, and compare with what is right."""
-    import torch
-
-    tell(phase="allocate")
-    on_gpu = order["backend"] != "gloo"
-    device = torch.device("cuda", order["gpus"][local_rank]) if on_gpu else torch.device("cpu")
-    left = torch.arange(_MATRIX, dtype=torch.float32, device=device).remainder(7).repeat(_MATRIX, 1)
-    tell(phase="multiply")
-    began = time.monotonic()
-    product = left @ torch.ones(_MATRIX, 1, device=device)
-    right = float(sum(number % 7 for number in range(_MATRIX)))
-    if not bool((product == right).all().item()):
-        raise RuntimeError("a product of matrices is wrong")
-    for _ in range(4):
-        left @ left
-    if on_gpu:
-        torch.cuda.synchronize()
-    figures = {"multiply_seconds": time.monotonic() - began}
-    if on_gpu:
-        tell(phase="copy")
-        there = torch.arange(_GPU_BYTES // 4, dtype=torch.int32)
-        began = time.monotonic()
-        back = there.to(device).clone().cpu()
-        figures["bytes_per_second"] = 2 * _GPU_BYTES / (time.monotonic() - began)
-        if not torch.equal(there, back):
-            raise RuntimeError("what was copied to the GPU and back has changed")
-    return figures
 
 
 class Runner:
@@ -275,6 +193,7 @@ class Runner:
                 self._take_words(key.fd, *key.data)
         for trial in [trial for trial in self.trials.values() if trial.until <= time.monotonic()]:
             trial.timed_out = True
+            trial.cpu_wait = max(map(cpu_wait, trial.pids), default=0.0) / float(trial.order["seconds"])
             trial.until = float("inf")
             trial.kill()
         return True

@@ -74,23 +74,40 @@ def report_of(network: Network, *command: str, **variables: str) -> tuple[Prefli
         text=True,
         timeout=END_SECONDS,
     )
-    (line,) = [line for line in done.stdout.splitlines() if '"schema_version"' in line] or [done.stderr]
-    return PreflightReport.model_validate_json(line[line.index("{") :]), done.returncode
+    assert done.stdout.count('"schema_version"') == 1, done.stdout + done.stderr
+    text = done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1]  # on a terminal, as of mpirun, indented
+    return PreflightReport.model_validate_json(text), done.returncode
+
+
+def serve_ssh(network: Network, tmp_path: Path) -> tuple[str, ...]:
+    """Start sshd on all hosts; return what ssh needs to come in, as its -o takes it."""
+    for kind in ("host", "user"):
+        subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / kind)), check=True)
+    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
+    config = tmp_path / "sshd_config"
+    config.write_text(
+        f"HostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\nStrictModes no\nUsePAM no\n"
+        "PidFile none\nPermitRootLogin yes\n"
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    for name in HOSTS:
+        network.hosts[name].start(
+            ("/usr/sbin/sshd", "-D", "-e", "-f", str(config)),
+            output=tmp_path / f"{name}.log",
+            environment=environment(),
+        )
+    return (f"IdentityFile={tmp_path}/user", "StrictHostKeyChecking=no", f"UserKnownHostsFile={tmp_path}/known")
 
 
 @pytest.mark.needs("mpirun")
+@pytest.mark.needs("sshd")
 def test_mpirun(network: Network, tmp_path: Path) -> None:
     """Open MPI with two processes on each host: one of each takes part."""
-    agent = tmp_path / "agent"
-    known = " ".join(f"{name}) pid={host.pid};;" for name, host in network.hosts.items())
-    agent.write_text(
-        f'#!/bin/sh\nname=$1; shift\ncase $name in {known} esac\nexec nsenter --target $pid --all -- sh -c "$*"\n'
-    )
-    agent.chmod(0o700)
+    agent = " ".join(("ssh", *(word for option in serve_ssh(network, tmp_path) for word in ("-o", option))))
     hosts = ",".join(f"{name}:2" for name in HOSTS)
-    start = ("mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", str(agent), "--host", hosts)
+    start = ("mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", agent, "--host", hosts)
     network_only = ("--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0")
-    exported = ("-x", "UNHANG_PREFLIGHT_TOKEN", "-x", "OMP_NUM_THREADS")
+    exported = ("-x", "UNHANG_PREFLIGHT_TOKEN", "-x", "OMP_NUM_THREADS", "-x", "PATH")
     program = (*PREFLIGHT, "--coordinator", f"{HOSTS[0]}:8473")
     report, status = report_of(network, *start, *network_only, *exported, "--map-by", "ppr:2:node", *program)
     assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)
@@ -132,26 +149,10 @@ def test_an_indexed_kubernetes_job(network: Network, tmp_path: Path) -> None:
 @pytest.mark.needs("sshd")
 def test_over_a_real_sshd(network: Network, tmp_path: Path) -> None:
     """One on each host; nothing there listens for a coordinator, and the nodes are called as they were asked for."""
-    for kind in ("host", "user"):
-        subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / kind)), check=True)
-    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
-    config = tmp_path / "sshd_config"
-    config.write_text(
-        f"HostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\nStrictModes no\nUsePAM no\n"
-        "PidFile none\nPermitRootLogin yes\n"
-    )
-    Path("/run/sshd").mkdir(exist_ok=True)
-    for name in HOSTS:
-        network.hosts[name].start(
-            ("/usr/sbin/sshd", "-D", "-e", "-f", str(config)),
-            output=tmp_path / f"{name}.log",
-            environment=environment(),
-        )
     program = tmp_path / "unhang"
     program.write_text(f'#!/bin/sh\nexec {" ".join(repr(word) for word in unhang())} "$@"\n')
     program.chmod(0o700)
-    options = [f"IdentityFile={tmp_path}/user", "StrictHostKeyChecking=no", f"UserKnownHostsFile={tmp_path}/known"]
-    over = [word for option in options for word in ("--ssh-option", option)]
+    over = [word for option in serve_ssh(network, tmp_path) for word in ("--ssh-option", option)]
     asked = ("--ssh", "--hosts", "n[00-02]", *over, "--remote-command", str(program))
     report, status = report_of(network, *PREFLIGHT, *asked)
     assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)

@@ -100,7 +100,7 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_it_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     """However it ends, so do its trials, and the Python that runs them."""
     mark = str(tmp_path)

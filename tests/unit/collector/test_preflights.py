@@ -54,6 +54,7 @@ async def test_no_token_no_preflight(tmp_path: Path) -> None:
         {"headline": "x" * 4001},
         {"findings": [{"kind": "node_fails", "hosts": ["n1"], "text": "x"}] * 201},
         {"took_seconds": "NaN"},
+        {"took_seconds": "3"},
         {"headline": "\ud800"},
     ],
     ids=str,

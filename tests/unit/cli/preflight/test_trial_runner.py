@@ -5,17 +5,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from cli.preflight import user_python
+from cli.preflight.user_python import program
 
 pytestmark = pytest.mark.live
 
-RUNNER = Path(user_python.__file__).with_name("trial_runner.py")
 END_SECONDS = 240.0
 LONG_SECONDS = 200.0
 
@@ -25,7 +23,7 @@ class Runner:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            (sys.executable, "-u", "-c", RUNNER.read_text()),
+            (sys.executable, "-u", "-c", program()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,0 +1,116 @@
+"""What a rank of a trial does, in the job's own Python: meet the others, or use one device."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+MATRIX = 1024
+GPU_BYTES = 1 << 28
+WARM_UP, MEASURED = 1, 3
+STORE_SECONDS = 5.0
+
+Order = dict[str, Any]
+Figures = dict[str, Any]
+
+
+def collective(order: Order, rank: int, local_rank: int, tell: Callable[..., None]) -> Figures:
+    """Meet the other ranks, add one number up, and then many."""
+    import torch
+    import torch.distributed as dist
+
+    tell(phase="store")
+    host, port = order.get("store") or ("localhost", 0)
+    limit = timedelta(seconds=float(order["seconds"]))
+    leads = bool(order["lead"]) and local_rank == 0
+    if leads:
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=limit)
+        tell(port=store.port)
+    else:
+        store = dist.TCPStore(host, int(port), is_master=False, timeout=limit)
+    tell(phase="group")
+    device = torch.device("cpu")
+    if order["backend"] != "gloo":
+        device = torch.device("cuda", order["gpus"][local_rank])
+        torch.cuda.set_device(device)
+    dist.init_process_group(order["backend"], store=store, rank=rank, world_size=order["world"], timeout=limit)
+    tell(phase="first_all_reduce")
+    began = time.monotonic()
+    one = torch.ones(1, device=device)
+    dist.all_reduce(one)
+    if one.item() != order["world"]:
+        raise RuntimeError(f"all_reduce returned {one.item()}, and {order['world']} is right")
+    took = time.monotonic() - began
+    tell(phase="bandwidth")
+    speed, waited = _bandwidth(torch, dist, device, order)
+    dist.barrier()
+    store.add("gone", 1)
+    until = time.monotonic() + STORE_SECONDS
+    while leads and store.add("gone", 0) < order["world"] and time.monotonic() < until:
+        time.sleep(0.01)  # the store is here, and others may still use it
+    return {"first_seconds": took, "bytes_per_second": speed, "cpu_wait": waited}
+
+
+def cpu_wait(pid: int | str) -> float:
+    """Return for how many seconds that thread of a process waited for a CPU which waited longest."""
+    waits = [0.0]
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                waits.append(int(file.read().split()[1]) / 1e9)
+    return max(waits)
+
+
+def _bandwidth(torch: Any, dist: Any, device: Any, order: Order) -> tuple[float | None, float]:
+    """Return bytes per second over the slowest link, as nccl-tests count them (bus bandwidth); None for one rank.
+
+    And for which share of that time this rank waited for a CPU.
+    """
+    if order["world"] < 2 or not order["bytes"]:
+        return None, 0.0
+    values = torch.ones(max(1, int(order["bytes"]) // 4), device=device)
+    times = []
+    for _ in range(WARM_UP + MEASURED):
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        began, waited = time.monotonic(), cpu_wait("self")
+        dist.all_reduce(values)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append((time.monotonic() - began, cpu_wait("self") - waited))
+    world = order["world"]
+    best, waited = min(times[WARM_UP:])
+    best = max(best, 1e-9)
+    return float(values.numel() * 4 * 2 * (world - 1) / world / best), min(1.0, max(0.0, waited / best))
+
+
+def use_device(order: Order, rank: int, local_rank: int, tell: Callable[..., None]) -> Figures:
+    """Use one GPU, or the CPUs: allocate, multiply, copy, and compare with what is right."""
+    import torch
+
+    tell(phase="allocate")
+    on_gpu = order["backend"] != "gloo"
+    device = torch.device("cuda", order["gpus"][local_rank]) if on_gpu else torch.device("cpu")
+    left = torch.arange(MATRIX, dtype=torch.float32, device=device).remainder(7).repeat(MATRIX, 1)
+    tell(phase="multiply")
+    began = time.monotonic()
+    product = left @ torch.ones(MATRIX, 1, device=device)
+    right = float(sum(number % 7 for number in range(MATRIX)))
+    if not bool((product == right).all().item()):
+        raise RuntimeError("a product of matrices is wrong")
+    for _ in range(4):
+        left @ left
+    if on_gpu:
+        torch.cuda.synchronize()
+    figures = {"multiply_seconds": time.monotonic() - began}
+    if on_gpu:
+        tell(phase="copy")
+        there = torch.arange(GPU_BYTES // 4, dtype=torch.int32)
+        began = time.monotonic()
+        back = there.to(device).clone().cpu()
+        figures["bytes_per_second"] = 2 * GPU_BYTES / (time.monotonic() - began)
+        if not torch.equal(there, back):
+            raise RuntimeError("what was copied to the GPU and back has changed")
+    return figures
