@@ -12,8 +12,6 @@ PYTEST_ARGS ?=
 WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
-# Jobs that move pause where a machine is busy, for longer than their tests allow for: these tests come last, with nothing
-# beside them. What PYTEST_ARGS chooses runs at once.
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
@@ -36,6 +34,8 @@ $(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/dev/i
 demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..., KEEP=1 leaves it running
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
+# Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, with nothing
+# beside them. What PYTEST_ARGS chooses runs at once.
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
 	$(PYTEST) -m '$(ALL)$(if $(PYTEST_ARGS),, and not steady)' $(PYTEST_ARGS)
 	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 -m '$(ALL) and steady')

@@ -1,6 +1,7 @@
 """What all tests share: which may be skipped where, and that none is skipped in silence."""
 
 import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -67,6 +68,18 @@ def pytest_configure() -> None:
     # Hundreds of processes of ours start: without compiled files each would take a second longer.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what is imported and collected out of all garbage collections: each would go through it again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 class Sharing(LoadFileScheduling):

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 FAULT_STEP = 5
 STEP_SECONDS = 0.05
+LEARNING_RATE = 1e-3
 FOR_EVER = 3600.0
 LIFETIME_SECONDS = 1800
 """Every rank ends itself after this time, should nobody end it."""
@@ -142,18 +143,22 @@ def join(fault: str, astray: int) -> Place:
     return Place(rank, world_size, tensor[rank // 2], data[rank % 2], fault, rank == astray)
 
 
-def train_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor, place: Place) -> float:
-    """Take one step: activations over the tensor group, gradients over the data group, the loss over the world."""
+def train_step(model: torch.nn.Module, batch: torch.Tensor, place: Place) -> float:
+    """Take one step: activations over the tensor group, gradients over the data group, the loss over the world.
+
+    Plain gradient descent: an optimizer of `torch.optim` imports PyTorch's compiler, a second of each rank's start.
+    """
     time.sleep(STEP_SECONDS * (20 if place.fault == "slow" and place.astray else 1))
     activations = model(batch)
     summed = activations.detach().clone()
     dist.all_reduce(summed, group=place.tensor)
     loss = (activations * summed).mean()
-    optimizer.zero_grad()
+    model.zero_grad()
     loss.backward()
-    for parameter in model.parameters():
-        dist.all_reduce(parameter.grad, group=place.data)
-    optimizer.step()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, group=place.data)
+            parameter -= LEARNING_RATE * parameter.grad
     mean = loss.detach().reshape(1)
     dist.all_reduce(mean)
     return float(mean) / place.world_size
@@ -163,12 +168,11 @@ def train(place: Place) -> None:
     """Train without end, and go astray at FAULT_STEP."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     workers = 1 if place.fault == "dataloader" else 0
     for step, batch in enumerate(DataLoader(Samples(place, batch=4), batch_size=4, num_workers=workers)):
         if step == FAULT_STEP:
             FAULTS[place.fault](place)
-        loss = train_step(model, optimizer, batch, place)
+        loss = train_step(model, batch, place)
         if place.rank == 0 or step < FAULT_STEP:
             print(f"rank {place.rank} step {step} loss {loss:.4f}\n", end="", flush=True)  # one write, one line
 

@@ -48,23 +48,20 @@ def one_rendezvous(port: int, *, forking: bool = True) -> Launch:
 
 
 def two_rendezvous(port: int) -> Launch:
-    """Return how torchrun starts an elastic job whose last node is given itself as the place to meet at.
-
-    Nothing is forked here and below, where it is how ranks were started that is told.
-    """
+    """Return how torchrun starts an elastic job whose last node is given itself as the place to meet at."""
 
     def launch(node: str, name: str) -> Iterator[Start]:
         alone = node == NODES[-1]
         few = 1 if alone else len(NODES) - 1
         place = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{node if alone else NODES[0]}:{port}")
         conf = ("--rdzv-conf", f"last_call_timeout={LAST_CALL_SECONDS}")
-        yield _torchrun(node, name, "--nnodes", f"{few}:{len(NODES)}", *place, *conf)
+        yield _torchrun(node, name, "--nnodes", f"{few}:{len(NODES)}", *place, *conf, forking=True)
 
     return launch
 
 
 def two_masters(port: int) -> Launch:
-    """Return how a script of one's own starts ranks, and gives the last node itself as the master."""
+    """Return how a script of one's own starts ranks, and gives the last node itself as the master. None is forked."""
 
     def launch(node: str, _: str) -> Iterator[Start]:
         master = node if node == NODES[-1] else NODES[0]
@@ -76,7 +73,7 @@ def two_masters(port: int) -> Launch:
     return launch
 
 
-def _torchrun(node: str, name: str, *options: str, forking: bool = False) -> Start:
+def _torchrun(node: str, name: str, *options: str, forking: bool) -> Start:
     python = (sys.executable, str(FORK_LAUNCHER), str(RANKS_PER_NODE)) if forking else (sys.executable,)
     command = (*python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS_PER_NODE))
     return Start((*command, "--rdzv-id", name, "--local-addr", node, *options), {})

@@ -9,9 +9,7 @@ from tests.system.e2e.asking import ANSWER_SECONDS
 from tests.system.e2e.cluster import NODES, Cluster
 from tests.system.e2e.jobs import ClusterJob
 
-pytestmark = [
-    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
-]  # fmt: skip
+pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("stage", [Stage.FINDING, Stage.LOOKING])

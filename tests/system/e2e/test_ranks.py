@@ -11,9 +11,7 @@ from shared.rank_sets import unfold
 from tests.system.e2e.cluster import Cluster
 from tests.system.e2e.jobs import WORLD, ClusterJob, one_rendezvous, ranks_of, two_masters, two_rendezvous
 
-pytestmark = [
-    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
-]  # fmt: skip
+pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)]
 
 CHECKPOINT = Path(__file__).with_name("checkpoint.py")
 

@@ -16,7 +16,7 @@ from shared.wire.snapshot import Fds
 from tests.system.live.jobs import Job
 from tests.system.live.truths import STATUS, Mode, Truth
 
-pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace]
+pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 
 async def surveyed(job: str, agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> Sweep:
@@ -30,8 +30,8 @@ async def surveyed(job: str, agents: Sequence[AgentAddress], client: httpx.Async
         ("rank_conditional_collective", "probe"),
         ("wrong_op", "probe"),
         ("dataloader_hang", "bare"),
-        ("slow_rank", "probe"),
-        ("healthy", "bare"),
+        pytest.param("slow_rank", "probe", marks=pytest.mark.steady),
+        pytest.param("healthy", "bare", marks=pytest.mark.steady),
     ],
 )
 def test_a_survey_of_a_real_job_tells_the_truth(program: str, mode: Mode, tmp_path: Path) -> None:

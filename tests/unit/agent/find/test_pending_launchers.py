@@ -136,6 +136,7 @@ def has_sockets(pid: int) -> bool:
     return False
 
 
+@pytest.mark.live
 def test_real_torchrun_in_rendezvous(launcher: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no process below it, whatever the kernel calls it; an agent of other users says nothing of it."""
     monkeypatch.setattr("agent.find.pending_launchers._SOON_SECONDS", 1.0)

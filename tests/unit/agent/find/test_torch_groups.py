@@ -21,7 +21,7 @@ from agent.proc.procfs import ProcFs
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, READY, rank_environment, running, until
 
-pytestmark = pytest.mark.ptrace
+pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 _IMPORTS = """
 import os, socket, sys, time

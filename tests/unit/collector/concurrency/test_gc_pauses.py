@@ -29,7 +29,6 @@ def _as_it_serves(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(garbage, "_TIDY_AFTER_SECONDS", 0.05)
     garbage.set_up()
     yield
-    gc.unfreeze()
     gc.set_threshold(*before)
 
 
