@@ -1,6 +1,6 @@
 """Two diagnoses as text: what differs first, then what does not."""
 
-from cli.sources.compared import ComparedDiagnoses
+from cli.sources.watched.compared import ComparedDiagnoses
 from cli.tables.table import table, text
 from cli.terminal import escape
 

@@ -26,7 +26,7 @@ def compare(left: str, right: str, collector: str | None, token_file: Path | Non
     A and B are each a directory or an archive, as `diagnose --from` reads it, or the id of a diagnosis that a collector
     keeps. Write a path with a slash where an id could be meant.
     """
-    from cli.sources.compared import compare_diagnoses, read_diagnosis
+    from cli.sources.watched.compared import compare_diagnoses, read_diagnosis
 
     remote = None if collector is None else choose_collector(collector, token_file)
     found = compare_diagnoses(read_diagnosis(left, remote), read_diagnosis(right, remote))

@@ -47,7 +47,7 @@ def _events(collector: str | None, token_file: Path | None, every: float) -> "It
     if over_ssh is not None:
         if click.get_current_context().get_parameter_source("collector") is ParameterSource.COMMANDLINE:
             raise click.UsageError("--ssh and --collector cannot be combined")
-        from cli.sources.watch_ssh import watch_ssh
+        from cli.sources.watched.watch_ssh import watch_ssh
 
         note("visiting the hosts; Ctrl-C ends it")
         return watch_ssh(over_ssh, note, every_seconds=every)
@@ -56,7 +56,7 @@ def _events(collector: str | None, token_file: Path | None, every: float) -> "It
 
         note(f"following {collector}; Ctrl-C ends it")
         return follow_events(choose_collector(collector, token_file))
-    from cli.sources.watch_here import watch_here
+    from cli.sources.watched.watch_here import watch_here
 
     note("watching the jobs on this machine; Ctrl-C ends it")
     return watch_here(note)
