@@ -10,6 +10,7 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from cli.sources.job_source import JobSource
     from cli.sources.remote import Remote
+    from cli.sources.ssh import Ssh
     from cli.sources.ssh_command import Way
     from shared.server.tls import TlsFiles
 
@@ -160,7 +161,7 @@ def hosts_and_way() -> "tuple[tuple[str, ...], Way] | None":
     return tuple(names), way
 
 
-def _hosts_over_ssh() -> "JobSource | None":
+def hosts_over_ssh() -> "Ssh | None":
     """Return the hosts that `--ssh` is to look at; None without it. Raises UsageError."""
     found = hosts_and_way()
     if found is None:
@@ -173,7 +174,7 @@ def _hosts_over_ssh() -> "JobSource | None":
 
 def choose_source(collector: str | None, directory: Path | None, token_file: Path | None) -> "JobSource":
     """Return what to ask. Raises UsageError where two are named."""
-    over_ssh = _hosts_over_ssh()
+    over_ssh = hosts_over_ssh()
     if over_ssh is not None:
         said = click.get_current_context().get_parameter_source("collector")
         if directory is not None or said is ParameterSource.COMMANDLINE:

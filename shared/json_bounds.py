@@ -15,6 +15,10 @@ _WEIGHTS = ((b"{", 64), (b"[", 88), (b",", 64), (b":", 90))
 """What each makes at most, in bytes: a dict, a list, a value with its place, a name with its place. Measured with
 CPython 3.11 to 3.13; the same characters within texts count as well."""
 
+_WIDEST = 8
+_MOST_OF_A_BYTE = _WIDEST + max(weight for _, weight in _WEIGHTS)
+"""What one byte of a text comes to at most."""
+
 _SMALL = 64 * 1024
 """What no text of this length can make too much of."""
 
@@ -31,8 +35,14 @@ def load_json(data: bytes, *, most_bytes: int) -> Any:
 
     Raises TooCostly, and ValueError or RecursionError where it is no JSON.
     """
-    _check(data, json_cost(data), most_bytes)
+    check_json(data, most_bytes=most_bytes)
     return json.loads(data)
+
+
+def check_json(data: bytes, *, most_bytes: int) -> None:
+    """Raise TooCostly where the parts of a JSON text may take more than `most_bytes` of memory together."""
+    if len(data) * _MOST_OF_A_BYTE > most_bytes:  # else there is nothing to count
+        _check(data, json_cost(data), most_bytes)
 
 
 def json_cost(data: bytes) -> int:
@@ -57,7 +67,7 @@ def _cost(data: bytes, weights: tuple[tuple[bytes, int], ...]) -> int:
 def _text_cost(data: bytes) -> int:
     """The text itself, and all of its strings. One wide character makes each character of its string as wide."""
     wide = not data.isascii() or b"\\u" in data
-    return (8 if wide else 2) * len(data)
+    return (_WIDEST if wide else 2) * len(data)
 
 
 def _check(data: bytes, cost: int, most_bytes: int) -> None:

@@ -19,6 +19,7 @@ from cli.commands.sequences import sequences
 from cli.commands.snapshot import snapshot
 from cli.commands.stacks import stacks
 from cli.commands.version import version
+from cli.commands.watched.compare import compare
 from cli.commands.watched.history import history
 from cli.commands.watched.incidents import incidents
 from cli.commands.watched.notify import notify
@@ -29,6 +30,7 @@ COMMANDS: tuple[click.Command, ...] = (
     agent,
     check,
     collector,
+    compare,
     core,
     diagnose,
     fds,

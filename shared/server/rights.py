@@ -55,8 +55,13 @@ UNBOUND = Access()
 
 
 def parse_token_line(line: bytes) -> tuple[bytes, Access]:
-    """Return the token of a line of a token file, and what it may do. Raises InvalidSettings, and names no token."""
+    """Return the token of a line of a token file, and what it may do. Raises InvalidSettings, and names no token.
+
+    Where no word behind the first has a `=`, all of the line is the token, as it was before there were bounds.
+    """
     token, *words = line.split()
+    if not any(b"=" in word for word in words):
+        return line, UNBOUND
     found: dict[str, frozenset[str]] = {}
     for word in words:
         match = _BOUND.fullmatch(word.decode("latin-1"))

@@ -1,11 +1,18 @@
 """`unhang watch`: say what hangs as it happens, until Ctrl-C."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from cli.options import choose_collector, collector_options
+from cli.options import choose_collector, collector_options, hosts_over_ssh, ssh_options
 from cli.terminal import emit, note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.answer.incidents import IncidentEvent
 
 
 @click.command(
@@ -14,27 +21,42 @@ from cli.terminal import emit, note
 Examples:
   unhang watch                                     the jobs on this machine
   unhang watch --collector http://head:8470        those that a collector watches
+  unhang watch --ssh --hosts 'node[01-16]'         those on some hosts, visited every minute
   unhang watch --json | jq .incident.headline""",
 )
 @collector_options
+@ssh_options
+@click.option("--every", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="With --ssh: seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line and nothing else.")
-def watch(collector: str | None, token_file: Path | None, as_json: bool) -> None:
-    """Follow the jobs on this machine, or a collector's, and print each incident with its culprit.
+def watch(collector: str | None, token_file: Path | None, every: float, as_json: bool) -> None:
+    """Follow the jobs on this machine, on hosts over ssh, or a collector's, and print each incident with its culprit.
 
     On this machine, ranks are diagnosed when none of them has gone on for half a minute, or for three times as long as
     their longest usual pause; what is found twice is printed. It needs the right to read the ranks, as `diagnose` does.
+    Over ssh each visit is a diagnosis of every job, as nothing runs there in between.
     """
     from cli.tables.incidents import event_line
 
+    for event in _events(collector, token_file, every):
+        emit(event.model_dump_json(by_alias=True) + "\n" if as_json else event_line(event))
+
+
+def _events(collector: str | None, token_file: Path | None, every: float) -> "Iterator[IncidentEvent]":
+    """Return what happens where it was asked to look, from now on."""
+    over_ssh = hosts_over_ssh()
+    if over_ssh is not None:
+        if click.get_current_context().get_parameter_source("collector") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--ssh and --collector cannot be combined")
+        from cli.sources.watched.watch_ssh import watch_ssh
+
+        note("visiting the hosts; Ctrl-C ends it")
+        return watch_ssh(over_ssh, note, every_seconds=every)
     if collector is not None:
         from cli.sources.incidents import follow_events
 
         note(f"following {collector}; Ctrl-C ends it")
-        for event in follow_events(choose_collector(collector, token_file)):
-            emit(event.model_dump_json(by_alias=True) + "\n" if as_json else event_line(event))
-        return
-    from cli.sources.watch_here import watch_here
+        return follow_events(choose_collector(collector, token_file))
+    from cli.sources.watched.watch_here import watch_here
 
     note("watching the jobs on this machine; Ctrl-C ends it")
-    for event in watch_here(note):
-        emit(event.model_dump_json(by_alias=True) + "\n" if as_json else event_line(event))
+    return watch_here(note)

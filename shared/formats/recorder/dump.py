@@ -12,10 +12,9 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 - The parts of a batch stay "scheduled"; the entry that ends it shows their state (see `coalesced`).
 """
 
-import marshal
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from shared.formats.recorder.coalesced import settle_batches
 from shared.formats.recorder.fast_path import Repeats
 from shared.formats.recorder.fields import (
     MOST_RECORDS,
-    MOST_TENSORS,
     parse_mapping,
     parse_mark,
     parse_members,
@@ -35,9 +33,11 @@ from shared.formats.recorder.fields import (
     parse_text,
     parse_texts,
 )
+from shared.formats.recorder.json_dump import Raw, read_json_dump, read_part
 from shared.formats.recorder.kinds import Kinds
 from shared.formats.recorder.safe_pickle import load_plain
-from shared.json_bounds import TooCostly, load_json
+from shared.formats.recorder.signature_key import parts_of, signature_key
+from shared.json_bounds import TooCostly
 from shared.value import narrow
 from shared.wire.stacks import Frame
 from shared.wire.trace import Group, Mark, Signature, State, Trace
@@ -107,7 +107,7 @@ def _loaded(data: bytes, most_bytes: int) -> Any:
     if data[:1] == b"\x80":
         return load_plain(data)
     try:
-        return load_json(data, most_bytes=most_bytes)
+        return read_json_dump(data, most_bytes=most_bytes)
     except TooCostly as error:
         raise UnreadableDump(str(error)) from error
     except (ValueError, RecursionError) as error:
@@ -144,8 +144,6 @@ _OF_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes"
 _MOST_WORK = 30_000_000
 """Parts of all entries: three hundred thousand of them with a hundred frames and numbers each."""
 _WORK_CHARACTERS = 8
-_PLAIN = 2
-"""The version of marshal's format in which equal values look alike: later ones note what is shared."""
 _SHARED = ("group", "signature", "call_site", "is_p2p", "state")
 _NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "completed_ns")
 
@@ -160,10 +158,10 @@ class _Builder:
         self.groups: dict[tuple[str, str], int] = {}
         self.group_values: list[Group] = []
         self.signatures: dict[Signature, int] = {}
-        self.raw_signatures: dict[bytes, tuple[int, str]] = {}
+        self.raw_signatures: dict[Hashable, tuple[int, str]] = {}
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
-        self.frames: dict[int, Frame] = {}
-        self.stacks: dict[int, int] = {}
+        self.frames: dict[tuple[Any, Any, int], Frame] = {}
+        self.stacks: dict[Hashable, int] = {}
         self.timeouts: dict[int, int] = {}
         self.work = 0
 
@@ -249,18 +247,23 @@ class _Builder:
     def _entry_group(self, entry: Mapping[str, Any], pg_id: str) -> int:
         named = entry.get("process_group")
         if isinstance(named, list | tuple) and len(named) == 2:
+            known = self.groups.get((named[0], named[1])) if type(named[0]) is type(named[1]) is str else None
+            if known is not None:
+                return known
             return self._group(parse_text(named[0]), parse_text(named[1]))
         return self._group(pg_id, "")
 
     def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
         """Return the signature's index and its backend. Thousands of entries differ little in it: read each once."""
-        if not self.is_tree:  # a small pickle may hold a list of lists of lists that is endless when written out
-            self._count(sum(map(_parts, map(entry.get, _OF_SIGNATURE))))
-            return self._new_signature(entry)
-        key = marshal.dumps([entry.get(name) for name in _OF_SIGNATURE], _PLAIN)
-        known = self.raw_signatures.get(key)
+        values = [entry.get(name) for name in _OF_SIGNATURE]
+        if not self.is_tree:  # a small pickle may hold one list in a million places
+            self._count(parts_of(values))
+        key = signature_key(values, is_tree=self.is_tree)
+        known = None if key is None else self.raw_signatures.get(key)
         if known is None:
-            known = self.raw_signatures[key] = self._new_signature(entry)
+            known = self._new_signature({name: read_part(raw) for name, raw in zip(_OF_SIGNATURE, values, strict=True)})
+            if key is not None:
+                self.raw_signatures[key] = known
         return known
 
     def _new_signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
@@ -284,32 +287,33 @@ class _Builder:
             raise UnreadableDump(f"its entries have more than {_MOST_WORK} parts in all")
 
     def _call_site(self, raw: Any) -> int:
-        """Read a stack; one that entries share, once. Like a frame it is kept alive by the dump."""
+        """Read a stack; one that entries share, once: by its text, or by its place, as the dump keeps it alive."""
         if not raw:
             return 0
-        known = self.stacks.get(id(raw))
+        key = bytes(raw) if isinstance(raw, Raw) else id(raw)
+        known = self.stacks.get(key)
         if known is None:
-            frames = parse_sequence(raw, most=MOST_FRAMES)
+            frames = parse_sequence(read_part(raw) or (), most=MOST_FRAMES)
             self._count(len(frames))
-            stack = tuple(self._frame(frame) for frame in reversed(frames))
-            known = self.stacks[id(raw)] = self.call_sites.setdefault(stack, len(self.call_sites))
+            places = tuple(map(id, frames)) if frames is raw else None
+            known = self.stacks.get(places)
+            if known is None:
+                stack = tuple(map(self._frame, reversed(frames)))
+                known = self.call_sites.setdefault(stack, len(self.call_sites))
+            self.stacks |= {key: known} if places is None else {key: known, places: known}
         return known
 
     def _frame(self, raw: Any) -> Frame:
-        """Read a frame; one that a pickle shares between entries, once. The dump keeps it alive, and its id with it."""
-        frame = self.frames.get(id(raw))
+        """Read a frame; one that many stacks have, once."""
+        fields = parse_mapping(raw)
+        name, file, line = fields.get("name", ""), fields.get("filename", ""), fields.get("line")
+        key = (name, file, line) if type(name) is type(file) is str and type(line) is int else None
+        frame = None if key is None else self.frames.get(key)
         if frame is None:
-            fields = parse_mapping(raw)
-            name, file = parse_text(fields.get("name", "")), parse_text(fields.get("filename", ""))
-            frame = self.frames[id(raw)] = Frame(name, file, parse_number(fields.get("line")))
+            frame = Frame(parse_text(name), parse_text(file), parse_number(line))
+            if key is not None:
+                self.frames[key] = frame
         return frame
-
-
-def _parts(raw: Any) -> int:
-    """Return how many numbers there are in shapes, or texts in a list."""
-    if not isinstance(raw, list | tuple) or len(raw) > MOST_TENSORS:
-        return 0
-    return len(raw) + sum(len(part) for part in raw if isinstance(part, list | tuple))
 
 
 def _created_ns(entry: Mapping[str, Any]) -> int:

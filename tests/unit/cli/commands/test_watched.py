@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from collector.app import create_app, get_service
+from collector.files.diagnose_files import diagnose_directory
 from collector.settings import CollectorSettings
 from tests.build.processes.commands import unhang
 from tests.build.services.services import running
@@ -88,3 +89,41 @@ def test_needs_a_collector() -> None:
     """But for watching, which may be of this machine."""
     for command in ("incidents", "history"):
         assert unhang(command).status == 2
+
+
+_CASES = Path(__file__).parents[3] / "data" / "cases"
+
+
+def test_two_looks_are_compared(tmp_path: Path) -> None:
+    """What differs comes first; a bundle and the files that it was made of differ in when they were judged alone."""
+    one, other = str(_CASES / "missing_rank2"), str(_CASES / "all_joined_none_done")
+    found = json.loads(asked("compare", one, other, "--json"))
+    facts = {fact["name"]: (fact["left"], fact["right"], fact["differ"]) for fact in found["facts"]}
+    assert facts["kind"] == ("rank_not_joined", "stuck_together", True)
+    assert facts["culprits"] == ("rank 2", "–", True)
+    assert facts["verdict"] == ("hung", "hung", False)
+    table = asked("compare", one, other)
+    assert table.startswith("A: Hung: rank 2 has not joined") and table.index("culprits") < table.index("the same")
+    unhang("diagnose", "--from", one, "--save", str(tmp_path))
+    (bundle,) = tmp_path.iterdir()
+    again = json.loads(asked("compare", one, str(bundle), "--json"))["facts"]
+    assert {fact["name"] for fact in again if fact["differ"]} <= {"made at"}
+
+
+def test_kept_diagnoses_are_compared_by_id(tmp_path: Path) -> None:
+    """At a collector that keeps them; an id without one is explained, and one that is not there refused."""
+    settings = CollectorSettings(agents="node9", store=str(tmp_path / "s.sqlite3"), audit_log=tmp_path / "audit.jsonl")
+    app = create_app(settings)
+    with running(app, settings, app.state.audit) as service:
+        store, url = get_service(app).store, service.plain_url("")
+        ids = []
+        for case in ("missing_rank2", "all_joined_none_done"):
+            made = diagnose_directory(_CASES / case)
+            store.save(made.diagnosis, made.expected, made.snapshots)
+            ids.append(made.diagnosis.id)
+        facts = json.loads(asked("compare", *ids, "--json", "--collector", url))["facts"]
+        assert ("kind", True) in [(fact["name"], fact["differ"]) for fact in facts]
+        refused = unhang("compare", ids[0], "0195a1c8", "--collector", url)
+        assert (refused.status, "no diagnosis" in refused.err) == (1, True)
+    alone = unhang("compare", *ids)
+    assert (alone.status, "--collector" in alone.err) == (1, True)

@@ -25,6 +25,11 @@ def test_line_says_what_its_token_may_do(line: bytes, access: Access) -> None:
     assert parse_token_line(line) == (b"tok", access)
 
 
+def test_token_of_several_words_is_the_whole_line() -> None:
+    """As it was before tokens could be bound."""
+    assert parse_token_line(b"the second") == (b"the second", UNBOUND)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -35,7 +40,7 @@ def test_line_says_what_its_token_may_do(line: bytes, access: Access) -> None:
         b"namespaces=Team_A",
         b"namespaces=a,",
         b"may=write",
-        b"# a comment",
+        b"# user=1001",
         "users=²".encode(),
     ],
 )
