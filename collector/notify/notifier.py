@@ -37,6 +37,8 @@ _MOST_AT_ONCE = 8
 _BACKLOG_SECONDS = 5.0
 _COME_BACK_SECONDS = 5.0
 _STOP_SECONDS = 2.0
+_MARKED_TIMES = 8
+_MARKED_PAUSE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -121,9 +123,19 @@ class Notifier:
                     claimed.event.incident.id,
                     claimed.event.kind,
                 )
-            await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
+            await self._mark_sent(claimed, again_seconds)
         except StoreTrouble as trouble:
             _log.warning("how the message to %s went is not kept: %s", claimed.receiver, trouble)
+
+    async def _mark_sent(self, claimed: Claimed, again_seconds: float | None) -> None:
+        """Mark it, again and again where the store fails: what is not marked is sent once more."""
+        for _ in range(_MARKED_TIMES - 1):
+            try:
+                await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
+                return
+            except StoreTrouble:
+                await asyncio.sleep(_MARKED_PAUSE_SECONDS)
+        await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
 
     async def _is_held_back(self, claimed: Claimed) -> bool:
         """Note what is not to be sent now (step 2)."""
