@@ -47,7 +47,7 @@ def measure(jobs: int) -> Mapping[str, str]:
     delays.sort()
     late = delays[max(0, -(-95 * len(delays) // 100) - 1)]
     return {
-        f"webhook has the incident of {jobs} jobs that hang, from the hang: median": f"{delays[len(delays) // 2]:.0f} s",
+        f"from the hang to the webhook, {jobs} jobs: median": f"{delays[len(delays) // 2]:.0f} s",
         "95th percentile": f"{late:.0f} s",
         "longest": f"{delays[-1]:.0f} s",
         "with another kind or culprit than the right one": str(wrong),
