@@ -95,7 +95,7 @@ class CollectorSettings(AccessSettings):
     )
     notify_file: Path | None = Field(
         default=None,
-        description="A file, TOML, of receivers that are told of incidents: Alertmanager, PagerDuty, Slack, webhooks.",
+        description="A file, TOML, of receivers of incidents: Alertmanager, PagerDuty, Slack, webhooks.",
     )
     discovery_seconds: float = Field(
         default=15.0,

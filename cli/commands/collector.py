@@ -39,7 +39,7 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
 )
 @click.option("--registration-token-file", metavar="FILE", help="Tokens with which agents may register.")
 @click.option("--detect/--no-detect", default=None, help="Watch the jobs of registered agents. [default: yes]")
-@click.option("--notify-file", metavar="FILE", help="Receivers that are told of incidents; docs/notifications.md.")
+@click.option("--notify-file", metavar="FILE", help="Receivers of incidents: docs/notifications.md.")
 @click.option("--discovery-seconds", metavar="S", help="How often agent sources are queried. [default: 15]")
 @click.option("--discovery-deadline-seconds", metavar="S", help="How long each may take. [default: 5]")
 @click.option("--token-file", metavar="FILE", help="Bearer tokens of clients; needed to listen beyond loopback.")

@@ -148,7 +148,7 @@ class Deliveries:
         """It cannot be delivered: the incident's history and an event say so, in one transaction."""
         with self._database.write() as connection:
             self._end(connection, claimed, DeliveryState.GIVEN_UP, self._now(connection), why)
-            note = f"{claimed.receiver} could not be told ({claimed.event.kind.value}): {plain(why)}"
+            note = f"{claimed.receiver} was not notified ({claimed.event.kind.value}): {plain(why)}"
             self._incidents.say_undelivered(connection, claimed.event.incident.id, note)
 
     def drop(self, claimed: Claimed, why: str) -> None:

@@ -99,12 +99,6 @@ def one_line(text: str, *, most: int = MOST_NAME) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
 
 
-def cut_bytes(text: str, most: int) -> str:
-    """Return as much of a text as fits in so many bytes of UTF-8."""
-    encoded = text.encode("utf-8", "replace")
-    return text if len(encoded) <= most else encoded[: most - 3].decode("utf-8", "ignore") + "…"
-
-
 def _facts(incident: Incident) -> dict[str, str]:
     return {
         "kind": incident.kind.value,

@@ -20,8 +20,8 @@ from collector.detect.silences import silenced_by
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from collector.keep.deliveries import Backlog, Claimed
+from collector.notify.destinations import make_receiver_client
 from collector.notify.notice import Notice, make_notice
-from collector.notify.places import make_receiver_client
 from collector.notify.receivers import AlertmanagerReceiver, Include, NotifyFile, Receiver
 from collector.notify.send import NotDelivered, compose, send
 from shared.answer.diagnosis import Diagnosis
@@ -37,6 +37,8 @@ _MOST_AT_ONCE = 8
 _BACKLOG_SECONDS = 5.0
 _COME_BACK_SECONDS = 5.0
 _STOP_SECONDS = 2.0
+_MARKED_TIMES = 8
+_MARKED_PAUSE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +56,10 @@ class Notifier:
         self._async_store = async_store
         self._store = async_store.store
         self._file = file
-        self._places = file.places
-        self._clients = {name: make_receiver_client(self._places, r.ca_file) for name, r in file.receivers.items()}
+        self._destinations = file.destinations
+        self._clients = {
+            name: make_receiver_client(self._destinations, r.ca_file) for name, r in file.receivers.items()
+        }
         self._sending: set[asyncio.Task[None]] = set()
         self._read_to = -1
         self._counted = float("-inf")
@@ -114,11 +118,24 @@ class Notifier:
             if not claimed.is_repeat:
                 self.sent[claimed.receiver] += 1
                 _log.info(
-                    "%s was told of incident %s: %s", claimed.receiver, claimed.event.incident.id, claimed.event.kind
+                    "%s was notified of incident %s: %s",
+                    claimed.receiver,
+                    claimed.event.incident.id,
+                    claimed.event.kind,
                 )
-            await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
+            await self._mark_sent(claimed, again_seconds)
         except StoreTrouble as trouble:
             _log.warning("how the message to %s went is not kept: %s", claimed.receiver, trouble)
+
+    async def _mark_sent(self, claimed: Claimed, again_seconds: float | None) -> None:
+        """Mark it, again and again where the store fails: what is not marked is sent once more."""
+        for _ in range(_MARKED_TIMES - 1):
+            try:
+                await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
+                return
+            except StoreTrouble:
+                await asyncio.sleep(_MARKED_PAUSE_SECONDS)
+        await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
 
     async def _is_held_back(self, claimed: Claimed) -> bool:
         """Note what is not to be sent now (step 2)."""
@@ -142,7 +159,7 @@ class Notifier:
     async def _send(self, claimed: Claimed, receiver: Receiver) -> None:
         notice = await self._notice(claimed, receiver)
         outgoing = compose(receiver, notice, source=self._file.page_url or "/unhang")
-        await send(self._clients[claimed.receiver], outgoing, self._places, needs_tls=receiver.needs_tls)
+        await send(self._clients[claimed.receiver], outgoing, self._destinations, needs_tls=receiver.needs_tls)
 
     async def _notice(self, claimed: Claimed, receiver: Receiver) -> Notice:
         event = claimed.event
@@ -166,12 +183,12 @@ class Notifier:
         is_final = isinstance(error, NotDelivered) and error.is_final
         if is_final or (claimed.age_seconds > receiver.give_up_hours * 3600.0 and not claimed.is_repeat):
             self.given_up[claimed.receiver] += 1
-            _log.error("%s cannot be told of incident %s, given up: %s", claimed.receiver, about, why)
+            _log.error("%s is not notified of incident %s, given up: %s", claimed.receiver, about, why)
             await self._async_store.note(self._store.deliveries.give_up, claimed, why)
             return
         pause = _pause(claimed, receiver, error)
         level = logging.WARNING if claimed.attempts == 0 else logging.INFO
-        _log.log(level, "%s was not told of incident %s, again in %.0f s: %s", claimed.receiver, about, pause, why)
+        _log.log(level, "%s was not notified of incident %s, again in %.0f s: %s", claimed.receiver, about, pause, why)
         await self._async_store.note(self._store.deliveries.postpone, claimed, pause, why, failed=True)
 
     def _end_one(self, task: "asyncio.Task[None]") -> None:

@@ -12,6 +12,8 @@ class Outgoing:
     url: str = field(repr=False)
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What is struck out of what the receiver answers."""
     expected: bytes | None = None
     """The body that means success; None: any, with a status from 200 to 299."""
 

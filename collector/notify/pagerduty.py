@@ -24,8 +24,9 @@ _ACTIONS = {
 def compose_event(receiver: PagerDutyReceiver, notice: Notice) -> Outgoing:
     """Return the request about one change."""
     action = _ACTIONS.get(notice.change, "trigger")
+    routing_key = receiver.routing_key()
     event: dict[str, object] = {
-        "routing_key": receiver.routing_key(),
+        "routing_key": routing_key,
         "event_action": action,
         "dedup_key": notice.key,
     }
@@ -35,7 +36,7 @@ def compose_event(receiver: PagerDutyReceiver, notice: Notice) -> Outgoing:
             event |= {"client_url": notice.link, "links": [{"href": notice.link, "text": "Diagnosis"}]}
     body = json_bytes(event)
     assert len(body) <= MOST_EVENT_BYTES
-    return Outgoing(receiver.destination(), body, {"Content-Type": "application/json"})
+    return Outgoing(receiver.destination(), body, {"Content-Type": "application/json"}, (routing_key,))
 
 
 def _payload(receiver: PagerDutyReceiver, notice: Notice) -> dict[str, object]:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
-from collector.notify.places import Places, parse_receiver_url
+from collector.notify.destinations import Destinations, parse_receiver_url
 from shared.answer.incidents import IncidentChangeKind
 from shared.errors import InvalidSettings, NotFound, quoted
 from shared.server.addresses import parse_hosts, parse_networks
@@ -191,9 +191,9 @@ class NotifyFile(_Strict):
         return given
 
     @property
-    def places(self) -> Places:
+    def destinations(self) -> Destinations:
         """Where messages may go. Raises InvalidSettings."""
-        return Places(parse_hosts(" ".join(self.allow_hosts)), parse_networks(" ".join(self.allow_networks)))
+        return Destinations(parse_hosts(" ".join(self.allow_hosts)), parse_networks(" ".join(self.allow_networks)))
 
     def receiver(self, name: str) -> Receiver:
         """Return one. Raises NotFound."""
@@ -219,7 +219,7 @@ def read_notify_file(path: Path) -> NotifyFile:
         raise _refused(path, error) from error
     for name, receiver in found.receivers.items():
         try:
-            parse_receiver_url(receiver.destination(), found.places, needs_tls=receiver.needs_tls)
+            parse_receiver_url(receiver.destination(), found.destinations, needs_tls=receiver.needs_tls)
             receiver.check()
         except InvalidSettings as error:
             raise InvalidSettings(f"the receiver {name} in {path}: {error}", advice=error.advice) from error

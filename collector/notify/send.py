@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import re
 import socket
 import ssl
 import time
+from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -16,10 +18,10 @@ from collector.gather.bounded_body import read_body
 from collector.gather.failures import NoAnswer
 from collector.keep.deliveries import ATTEMPT_SECONDS
 from collector.notify.alertmanager import compose_alert
+from collector.notify.destinations import Destinations, parse_receiver_url
 from collector.notify.notice import Notice, one_line
 from collector.notify.outgoing import Outgoing
 from collector.notify.pagerduty import compose_event
-from collector.notify.places import Places, parse_receiver_url
 from collector.notify.receivers import (
     AlertmanagerReceiver,
     PagerDutyReceiver,
@@ -31,6 +33,7 @@ from collector.notify.slack import compose_message
 from collector.notify.webhook import compose_cloudevent
 from shared import VERSION
 from shared.errors import Unreachable
+from shared.redaction.redact import HIDDEN
 from shared.server.tls import explain_tls
 
 SEND_SECONDS = ATTEMPT_SECONDS - 5.0
@@ -68,16 +71,17 @@ def compose(receiver: Receiver, notice: Notice, *, source: str) -> Outgoing:
             return compose_cloudevent(receiver, notice, time.time(), source=source)
 
 
-async def send(client: httpx.AsyncClient, outgoing: Outgoing, places: Places, *, needs_tls: bool) -> None:
+async def send(
+    client: httpx.AsyncHTTPTransport, outgoing: Outgoing, destinations: Destinations, *, needs_tls: bool
+) -> None:
     """Post it. Raises NotDelivered, and InvalidSettings where it may not go there."""
-    url = parse_receiver_url(outgoing.url, places, needs_tls=needs_tls)
+    url = parse_receiver_url(outgoing.url, destinations, needs_tls=needs_tls)
     headers = {"User-Agent": f"unhang/{VERSION}", "Accept-Encoding": "identity", **outgoing.headers}
     try:
-        async with (
-            asyncio.timeout(SEND_SECONDS),
-            client.stream("POST", url, content=outgoing.body, headers=headers) as response,
-        ):
-            body = await read_body(response, most_bytes=_MOST_ANSWER, cut=True)
+        async with asyncio.timeout(SEND_SECONDS):
+            request = httpx.Request("POST", url, content=outgoing.body, headers=headers)
+            async with aclosing(await client.handle_async_request(request)) as response:
+                body = await read_body(response, most_bytes=_MOST_ANSWER, cut=True)
     except TimeoutError as error:
         raise NotDelivered(f"no answer within {SEND_SECONDS:.0f} s") from error
     except NoAnswer as error:
@@ -94,6 +98,8 @@ def _judge(response: httpx.Response, body: bytes, outgoing: Outgoing) -> None:
             raise NotDelivered(f"HTTP {status}, but not `{outgoing.expected.decode()}`: is it a server of that kind?")
         return
     said = _said(body)
+    for secret in outgoing.secrets:
+        said = said.replace(secret, HIDDEN)
     raise NotDelivered(
         f"HTTP {status}{': ' if said else ''}{said}{_meaning(status)}",
         retry_after=_retry_after(response.headers.get("retry-after", "")),
@@ -143,8 +149,8 @@ def _why(error: Exception) -> str:
             return f"TLS failed: {explain_tls(cause)}"
         if isinstance(cause, socket.gaierror):
             return f"its name does not resolve: {cause.strerror}"
-        if isinstance(cause, OSError) and cause.strerror:
-            return f"no connection: {cause.strerror}"
+        if isinstance(cause, OSError) and cause.errno:
+            return f"no connection: {os.strerror(cause.errno)}"
         if cause is None:
             break
         cause = cause.__cause__ or cause.__context__

@@ -121,7 +121,7 @@ class Incident(Contract):
     history: tuple[IncidentChange, ...] = Field(default=(), description="What happened to it, oldest first.")
     silenced_by: tuple[str, ...] = Field(default=(), description="Ids of the silences that match it now.")
     undelivered_to: tuple[str, ...] = Field(
-        default=(), description="Receivers that could not be told of it; `GET /v1/deliveries` has the reasons."
+        default=(), description="Receivers that were not notified, for good; `GET /v1/deliveries` has the reasons."
     )
 
     @property

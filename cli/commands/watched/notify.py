@@ -37,7 +37,7 @@ def test(receiver: str, notify_file: Path, resolve: bool) -> None:
 
     Run it as the collector's user, on the collector's machine: it reads the same file and the same secrets.
     """
-    from cli.sources.sample_alert import send_test
+    from collector.notify.sample import send_test
 
     send_test(notify_file, receiver, resolve=resolve)
     note(f"{receiver} took the test alert" + ("'s end" if resolve else "; end it with --resolve"))

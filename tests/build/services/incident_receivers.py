@@ -6,6 +6,7 @@ clients are content with both is a test (`tests/unit/collector/notify/test_serve
 """
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
+from slack_sdk.errors import SlackObjectFormationError
 from slack_sdk.models.blocks import Block
+
+from tests.build.services.certificates import Signed
 
 ROUTING_KEY = "R0123456789ABCDEF0123456789ABCDEF"[:32]
 SLACK_PATH = "/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
@@ -83,7 +87,7 @@ class ReceiverServer:
     """Takes requests, and answers as it was told to, else as its kind does."""
 
     def __init__(self) -> None:
-        self.port = 0
+        self.port, self.scheme = 0, "http"
         self.received: list[Received] = []
         self.next_answers: list[Answer] = []
         self.before_answer: Callable[[Received], None] = lambda _: None
@@ -91,7 +95,7 @@ class ReceiverServer:
     @property
     def url(self) -> str:
         """Return its address."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def judge(self, received: Received) -> Answer:
         """Return the answer of a server of this kind."""
@@ -130,7 +134,7 @@ class PagerDutyServer(ReceiverServer):
             event = received.json()
         except ValueError:
             return 400, {}, b'{"status":"Unrecognized object","message":"JSON parse error","errors":[]}'
-        if wrong := [error.message for error in _EVENT.iter_errors(event)]:
+        if wrong := [f"{error.json_path}: {error.instance}" for error in _EVENT.iter_errors(event)]:
             said = {"status": "invalid event", "message": "Event object is invalid", "errors": wrong}
             return 400, {}, json.dumps(said).encode()
         key = event.get("dedup_key") or f"made-{len(self.alerts)}"
@@ -146,7 +150,7 @@ class PagerDutyServer(ReceiverServer):
             else:
                 self.alerts.append({"dedup_key": key, "state": "triggered", "triggers": [event["payload"]]})
         elif open_now:
-            open_now[0]["state"] = event["event_action"] + ("ed" if event["event_action"] == "acknowledge" else "d")
+            open_now[0]["state"] = f"{event['event_action']}d"
 
 
 class SlackServer(ReceiverServer):
@@ -168,7 +172,7 @@ class SlackServer(ReceiverServer):
         try:
             for block in Block.parse_all(blocks):
                 block.validate_json()
-        except Exception:
+        except (SlackObjectFormationError, TypeError, KeyError):
             return 400, {}, b"invalid_blocks"
         if any("text" in block and not 1 <= len(block["text"]["text"]) <= 3000 for block in blocks):
             return 400, {}, b"invalid_blocks"
@@ -176,8 +180,14 @@ class SlackServer(ReceiverServer):
 
 
 @contextmanager
-def served_receiver(server: ReceiverServer) -> Iterator[ReceiverServer]:
-    """Serve on loopback until the end of the block."""
+def served_receiver(server: ReceiverServer, signed: Signed | None = None) -> Iterator[ReceiverServer]:
+    """Serve on loopback until the end of the block; over TLS with a certificate."""
+
+    context = None
+    if signed is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(signed.certificate, signed.key)
+        server.scheme = "https"
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -200,6 +210,13 @@ def served_receiver(server: ReceiverServer) -> Iterator[ReceiverServer]:
 
     class Quiet(ThreadingHTTPServer):
         daemon_threads = True
+
+        def finish_request(self, request: Any, client_address: Any) -> None:
+            if context is None:
+                super().finish_request(request, client_address)
+                return
+            with context.wrap_socket(request, server_side=True) as wrapped:
+                super().finish_request(wrapped, client_address)
 
         def handle_error(self, request: object, client_address: object) -> None:
             pass  # a client that was killed

@@ -11,11 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
+from standardwebhooks import Webhook
 
 from shared.rank_sets import unfold
 from tests.build.processes.ports import free_port
+from tests.build.services.incident_receivers import Received, ReceiverServer, served_receiver
 from tests.system.live.asking import unhang
 from tests.system.live.jobs import Job
+from tests.unit.collector.notify.files import SECRET, webhook_file
 
 pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -78,14 +81,23 @@ def started(log: Path, *arguments: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+def receiver() -> Iterator[ReceiverServer]:
+    """A webhook's server."""
+    with served_receiver(ReceiverServer()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory, receiver: ReceiverServer) -> Iterator[Services]:
     """They search and beat more often than by default: that is not what takes its time here."""
     store = tmp_path_factory.mktemp("store") / "collector.sqlite3"
     store.parent.chmod(0o700)
     collector, agent = (f"127.0.0.1:{free_port()}" for _ in range(2))
     url, log = f"http://{collector}", store.with_name("log")
+    serving = ("collector", "--listen", collector, "--registration-seconds", "60", "--store", str(store))
+    notify = str(webhook_file(store.parent, receiver.url, 'include = ["names", "headline", "stacks"]'))
     with (
-        started(log, "collector", "--listen", collector, "--registration-seconds", "60", "--store", str(store)),
+        started(log, *serving, "--notify-file", notify),
         started(log, "agent", "--listen", agent, "--collectors", url, "--discover-seconds", "2", "--beat-seconds", "2"),
     ):
         found = Services(url, log)
@@ -123,6 +135,38 @@ def test_jobs_that_hang_are_incidents_and_end(services: Services, tmp_path: Path
     for job in (asleep, ring):
         over = services.until(job, lambda incident: incident["state"] == "resolved")
         assert over["history"][-1]["note"] == "the job has ended"
+
+
+@pytest.mark.steady
+def test_webhook_has_the_incident_within_75_seconds(
+    services: Services, receiver: ReceiverServer, tmp_path: Path
+) -> None:
+    """Nobody asks: the receiver is told who hangs where, once, with a signature; and that it is over."""
+    with Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True) as job:
+        hung_at = time.time()
+        found = services.until(job, lambda _: bool(told_of(receiver, job)))
+        (first,) = told_of(receiver, job)
+        data = first.json()["data"]
+        assert (data["change"], data["kind"], data["ranks"], data["cause"]) == (
+            "opened",
+            "rank_not_joined",
+            "2",
+            "user_code",
+        )
+        assert "wait_for_quota" in data["stacks"][0] and data["incident"] == found["id"]
+        Webhook(SECRET).verify(first.body, first.headers)
+        assert first.at - hung_at < 75.0
+    services.until(job, lambda incident: incident["state"] == "resolved")
+    deadline = time.monotonic() + SECONDS
+    while len(told_of(receiver, job)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert [each.json()["data"]["change"] for each in told_of(receiver, job)] == ["opened", "resolved"]
+
+
+def told_of(receiver: ReceiverServer, job: Job) -> list[Received]:
+    """What the receiver has been told of a job."""
+    return [each for each in receiver.received if each.json()["data"]["names"]["job"] == job.name]
 
 
 def test_job_that_a_killed_rank_takes_along_leaves_a_diagnosis(services: Services, tmp_path: Path) -> None:

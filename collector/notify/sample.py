@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 from collector.gather.judge_and_stamp import rfc3339
+from collector.notify.destinations import make_receiver_client
 from collector.notify.notice import make_notice
-from collector.notify.places import make_receiver_client
 from collector.notify.receivers import Include, read_notify_file
 from collector.notify.send import compose, send
 from shared.answer.diagnosis import Culprit
@@ -23,8 +23,8 @@ def send_test(file: Path, name: str, *, resolve: bool) -> None:
     outgoing = compose(receiver, notice, source=found.page_url or "/unhang")
 
     async def attempt() -> None:
-        async with make_receiver_client(found.places, receiver.ca_file) as client:
-            await send(client, outgoing, found.places, needs_tls=receiver.needs_tls)
+        async with make_receiver_client(found.destinations, receiver.ca_file) as client:
+            await send(client, outgoing, found.destinations, needs_tls=receiver.needs_tls)
 
     asyncio.run(attempt())
 

@@ -31,7 +31,7 @@ _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True)
-class Places:
+class Destinations:
     """The hosts and networks that a notify file states."""
 
     hosts: frozenset[str]
@@ -49,7 +49,7 @@ class Places:
         return f"it resolves to {address}, which is not public and in none of allow_networks"
 
 
-def parse_receiver_url(url: str, places: Places, *, needs_tls: bool) -> httpx.URL:
+def parse_receiver_url(url: str, destinations: Destinations, *, needs_tls: bool) -> httpx.URL:
     """Return a URL that may be sent to. Raises InvalidSettings, which names its host alone: the rest may be secret."""
     try:
         parsed = httpx.URL(url)
@@ -57,7 +57,7 @@ def parse_receiver_url(url: str, places: Places, *, needs_tls: bool) -> httpx.UR
         raise InvalidSettings("its URL is not one", advice="write https://HOST/PATH") from error
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.fragment:
         raise InvalidSettings("its URL is not that of a receiver", advice="write https://HOST/PATH, without a user")
-    if parsed.host not in places.hosts:
+    if parsed.host not in destinations.hosts:
         raise InvalidSettings(
             f"the host {quoted(parsed.host)} is not allowed", advice="state it in allow_hosts of the notify file"
         )
@@ -68,8 +68,11 @@ def parse_receiver_url(url: str, places: Places, *, needs_tls: bool) -> httpx.UR
     return parsed
 
 
-def make_receiver_client(places: Places, ca_file: Path | None = None) -> httpx.AsyncClient:
-    """Return a client that reaches only these places. Raises InvalidSettings where the authorities cannot be used."""
+def make_receiver_client(destinations: Destinations, ca_file: Path | None = None) -> httpx.AsyncHTTPTransport:
+    """Return what sends, and only to these destinations. Raises InvalidSettings where the authorities cannot be used.
+
+    It is httpx's transport alone: a client of httpx logs each URL, and Slack's are secret.
+    """
     try:
         trusted = httpx.create_ssl_context(trust_env=False) if ca_file is None else _trusting(ca_file)
     except OSError as error:
@@ -77,7 +80,7 @@ def make_receiver_client(places: Places, ca_file: Path | None = None) -> httpx.A
             f"the authorities in {ca_file} cannot be used: {error.strerror}",
             advice="name a PEM file of CA certificates",
         ) from error
-    return httpx.AsyncClient(transport=_Guarded(trusted, places), timeout=None, trust_env=False, follow_redirects=False)
+    return _Guarded(trusted, destinations)
 
 
 def _trusting(ca_file: Path) -> ssl.SSLContext:
@@ -87,17 +90,17 @@ def _trusting(ca_file: Path) -> ssl.SSLContext:
 class _Guarded(httpx.AsyncHTTPTransport):
     """httpx's transport with connections of our own, of which none is kept."""
 
-    def __init__(self, trusted: ssl.SSLContext, places: Places) -> None:
+    def __init__(self, trusted: ssl.SSLContext, destinations: Destinations) -> None:
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=trusted, max_keepalive_connections=0, network_backend=_GuardedBackend(places)
+            ssl_context=trusted, max_keepalive_connections=0, network_backend=_GuardedBackend(destinations)
         )
 
 
 class _GuardedBackend(Backend):
     """Looks a name up, looks at its addresses, and connects to one of them."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, destinations: Destinations) -> None:
+        self._destinations = destinations
 
     async def connect_tcp(
         self,
@@ -108,11 +111,11 @@ class _GuardedBackend(Backend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Return a connection. Raises httpcore.ConnectError, also where no address is allowed."""
-        if host not in self._places.hosts:
+        if host not in self._destinations.hosts:
             raise httpcore.ConnectError(f"the host {quoted(host)} is not allowed")
         last: Exception = httpcore.ConnectError("it has no address")
         for address in await _addresses(host, port):
-            if why := self._places.refused(host, address):
+            if why := self._destinations.refused(host, address):
                 last = httpcore.ConnectError(why)
                 continue
             try:
