@@ -22,6 +22,7 @@ from collector.show.routes import (
     diagnoses,
     events,
     health,
+    incident_pages,
     incidents,
     jobs,
     pages,
@@ -41,8 +42,9 @@ from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
 
-_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences", "/jobs", "/diagnoses", "/compare")
-_LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses")
+_API_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences")
+_OF_JOBS = (*_API_OF_JOBS, "/jobs", "/diagnoses", "/incidents", "/compare")
+_LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses", "/incidents")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
 
@@ -92,6 +94,7 @@ def create_app(
     app.include_router(sign_in.open_router)
     for router in (
         pages.router,
+        incident_pages.router,
         sign_in.router,
         health.router,
         agents.router,

@@ -8,9 +8,11 @@ from fastapi.responses import Response
 from pydantic import ConfigDict, Field
 
 from collector.detect.silences import silenced_by
+from collector.keep.history import IncidentsWanted, search_incidents
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency, json_answer
 from shared.answer.incidents import Incident, IncidentState, WatchedJob
+from shared.answer.words import Cause, Kind
 from shared.server.problem_handlers import problems
 from shared.value import Value
 
@@ -64,15 +66,15 @@ async def list_incidents(
     ] = None,
     job: Annotated[str | None, Query(description="Only of this job.")] = None,
     host: Annotated[str | None, Query(description="Only with a culprit on this node.")] = None,
+    kind: Annotated[Kind | None, Query(description="Only of this kind.")] = None,
+    cause: Annotated[Cause | None, Query(description="Only with this cause.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
     before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
 ) -> Response:
     """Return what is kept, a page at a time."""
-    rows = await service.async_store.ask(
-        service.store.incidents.list, states=state or (), job=job, host=host, limit=limit + 1, before=before
-    )
-    more = rows[limit - 1].id if len(rows) > limit else None
-    return json_answer(IncidentList(incidents=await _with_silences(service, rows[:limit]), next=more))
+    wanted = IncidentsWanted(job, host, kind, cause, tuple(state or ()))
+    found = await service.async_store.ask(search_incidents, service.store, wanted, limit=limit, before=before)
+    return json_answer(IncidentList(incidents=await with_silences(service, found.incidents), next=found.next))
 
 
 @router.get(
@@ -84,7 +86,7 @@ async def list_incidents(
 async def get_incident(id: IncidentId, service: ServiceDependency) -> Response:
     """Return the incident with its history. Its `diagnoses` are fetched from `/v1/diagnoses/{id}`."""
     found = await service.async_store.ask(service.store.incidents.get, id)
-    (told,) = await _with_silences(service, (found,))
+    (told,) = await with_silences(service, (found,))
     return json_answer(told)
 
 
@@ -121,7 +123,8 @@ async def false_alarm(
     return json_answer(changed)
 
 
-async def _with_silences(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+async def with_silences(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+    """Return the incidents, each with the silences that match it now. Raises StoreTrouble."""
     if not incidents:
         return incidents
     silences = await service.async_store.ask(service.store.silences.list)

@@ -18,6 +18,7 @@ from collector.show.html.page import Site, headers, render
 from collector.show.routes.common import JobName, ServiceDependency
 from collector.show.routes.report_pages import pages_of
 from shared.answer.diagnosis import Diagnosis
+from shared.answer.incidents import JobState, WatchedJob
 from shared.answer.words import Cause, Kind
 from shared.errors import NotFound, UnhangError, quoted
 from shared.server.problem_handlers import status_of
@@ -55,27 +56,41 @@ Text = Annotated[str, Query(max_length=300)]
 
 @router.get("/")
 async def show_jobs(request: Request, service: ServiceDependency) -> Response:
-    """Show the jobs that run, what is known of each, and the latest diagnoses."""
+    """Show the jobs that run and what is known of each, incidents that are open, and the latest diagnoses."""
     found = await service.find()
     lists = tuple(found.lists.values())
+    jobs = summarise_jobs(lists)
+    watched = () if service.watcher is None else service.watcher.watched()
+    states = {each.job: each for each in watched}
+    over = {each.job for each in watched if each.state is JobState.ENDED} | states.keys() - {job.name for job in jobs}
     try:
         latest = await service.async_store.ask(service.store.list, limit=200)
+        incidents = await service.async_store.ask(service.store.incidents.live)
     except StoreTrouble:
-        latest = ()
-    last = {each.job: each for each in reversed(latest)}
+        latest, incidents = (), ()
     return page(
         request,
         "jobs.html",
         here="jobs",
         title="Jobs",
-        jobs=summarise_jobs(lists),
+        jobs=sorted((job for job in jobs if job.name not in over), key=lambda job: _urgency(states.get(job.name))),
+        states=states,
+        ended=[each for each in watched if each.job in over],
+        is_watching=service.watcher is not None,
+        incidents=incidents,
         runs=service.runs.under_way(),
-        last=last,
+        last={each.job: each for each in reversed(latest)},
         latest=latest[:10],
         silent=[silent.unanswered() for silent in found.silent],
         unread=unread_by(lists),
         agents=len(service.inventory.addresses()),
     )
+
+
+def _urgency(watched: WatchedJob | None) -> int:
+    """Return where in the list a job stands: those that may hang come first."""
+    urgent = (JobState.HUNG, JobState.SUSPECTED, JobState.SLOW, JobState.QUIET)
+    return urgent.index(watched.state) if watched is not None and watched.state in urgent else len(urgent)
 
 
 @router.post("/jobs/{job:path}/diagnose")

@@ -23,7 +23,7 @@ from tests.build.services.services import Service, running
 from tests.system.live.jobs import Job
 from tests.system.pages.browser import Browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver")]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver", "npm")]
 
 TOKEN = "a-token-of-the-test"
 
