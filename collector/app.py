@@ -31,6 +31,7 @@ from collector.show.routes import (
     views,
 )
 from collector.show.routes.common import NotAcceptable
+from collector.show.routes.kept_views import KeptViews
 from collector.show.routes.report_pages import ReportPages
 from shared import VERSION
 from shared.errors import UnhangError
@@ -70,6 +71,7 @@ def create_app(
         async with open_service(settings, transport=transport, mounts=mounts) as service:
             app.state.service = service
             app.state.report_pages = ReportPages(service)
+            app.state.kept_views = KeptViews()
             service.counters.include(RefusalMetrics("unhang_collector_refused", app.state.audit))
             yield
         app.state.audit.close()
