@@ -126,6 +126,7 @@ def chromium() -> Iterator[Browser]:
     options = Options()
     for flag in _FLAGS:
         options.add_argument(flag)
+    options.accept_insecure_certs = True  # the tests' own authority is no browser's
     options.binary_location = shutil.which("chromium") or ""
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     with TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True) as folder:  # it leaves its socket's behind
