@@ -23,6 +23,7 @@ from collector.show.routes import (
     diagnoses,
     events,
     health,
+    incident_pages,
     incidents,
     jobs,
     pages,
@@ -32,6 +33,7 @@ from collector.show.routes import (
     views,
 )
 from collector.show.routes.common import NotAcceptable
+from collector.show.routes.kept_views import KeptViews
 from collector.show.routes.report_pages import ReportPages
 from collector.show.routes.rights import check_rule
 from shared import VERSION
@@ -44,17 +46,9 @@ from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
 
-_OF_JOBS = (
-    "/v1/jobs",
-    "/v1/diagnoses",
-    "/v1/incidents",
-    "/v1/silences",
-    "/v1/preflights",
-    "/jobs",
-    "/diagnoses",
-    "/compare",
-)
-_LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses")
+_API_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences", "/v1/preflights")
+_OF_JOBS = (*_API_OF_JOBS, "/jobs", "/diagnoses", "/incidents", "/compare")
+_LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses", "/incidents")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
 
@@ -80,6 +74,7 @@ def create_app(
         async with open_service(settings, transport=transport, mounts=mounts) as service:
             app.state.service = service
             app.state.report_pages = ReportPages(service)
+            app.state.kept_views = KeptViews()
             service.counters.include(RefusalMetrics("unhang_collector_refused", app.state.audit))
             yield
         app.state.audit.close()
@@ -108,6 +103,7 @@ def create_app(
     app.include_router(sign_in.open_router)
     for router in (
         pages.router,
+        incident_pages.router,
         sign_in.router,
         health.router,
         agents.router,

@@ -167,9 +167,15 @@ class Watcher:
 
     async def _report_waiting(self) -> None:
         """Report alarms to the store; one that it does not take waits. The store has each fingerprint once."""
-        for key, alarm in list(self._waiting.items()):
-            incident = await self._async_store.note(self._store.incidents.report, alarm.incident, alarm.diagnoses)
-            self._waiting.pop(key, None)
+        for key in list(self._waiting):
+            alarm = self._waiting.pop(key, None)
+            if alarm is None:
+                continue  # another task reports it
+            try:
+                incident = await self._async_store.note(self._store.incidents.report, alarm.incident, alarm.diagnoses)
+            except BaseException:
+                self._waiting.setdefault(key, alarm)
+                raise
             if incident.is_live:
                 self.alarms += 1
                 _log.warning("incident %s of %s: %s", incident.id, quoted(incident.job), incident.headline)

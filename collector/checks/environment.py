@@ -183,11 +183,12 @@ def timeouts(facts: JobFacts) -> Iterator[Check]:
     if long:
         milliseconds, name = max((milliseconds, name) for _, milliseconds, name in long)
         hours = milliseconds / 3_600_000
+        where = f"group {shown(name)}" if name else "a group without a name"
         yield check_of(
             CheckId.TIMEOUT_LONG,
             Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
             [facts.processes[position] for position, _, _ in long],
-            seen=f"an operation of group {shown(name)} may take {min(hours, 1e6):.0f} hours",
+            seen=f"an operation of {where} may take {min(hours, 1e6):.0f} hours",
             why="a hang blocks the whole job that long before PyTorch ends it",
             change="give init_process_group and new_group two hours at most; put slow steps in a group of their own",
         )

@@ -1,9 +1,10 @@
-"""What was wrong before: kept diagnoses by job, node, kind and cause, newest first."""
+"""What was wrong before: kept diagnoses and incidents by job, node, kind and cause, newest first."""
 
 from typing import NamedTuple
 
 from collector.keep.store import Listed, Store
 from shared.answer.diagnosis import Contract, Culprit
+from shared.answer.incidents import Incident, IncidentState
 from shared.answer.words import Cause, Certainty, Kind
 from shared.rank_sets import FoldedRanks
 from shared.server.rights import UNBOUND, Access
@@ -88,3 +89,45 @@ def search(
         if len(rows) < _AT_ONCE:
             return PastPage(tuple(found), None)
     return PastPage(tuple(found), before)
+
+
+class IncidentsWanted(NamedTuple):
+    """What an incident must have: all that is given. No state: any."""
+
+    job: str | None = None
+    node: str | None = None
+    kind: Kind | None = None
+    cause: Cause | None = None
+    states: tuple[IncidentState, ...] = ()
+
+    def fits(self, incident: Incident) -> bool:
+        """Is it of the kind and cause that are asked for? The database chooses by the rest."""
+        return self.kind in (None, incident.kind) and self.cause in (None, incident.cause)
+
+
+class FoundIncidents(NamedTuple):
+    """One page of incidents. `next`: pass it as `before` for older ones; None where there are none."""
+
+    incidents: tuple[Incident, ...]
+    next: str | None
+
+
+def search_incidents(
+    store: Store, wanted: IncidentsWanted, *, limit: int = 50, before: str | None = None, seen_by: Access = UNBOUND
+) -> FoundIncidents:
+    """Return the newest incidents that fit, at most `limit`. Raises StoreTrouble."""
+    found: list[Incident] = []
+    while len(found) <= limit:
+        rows = store.incidents.list(
+            states=wanted.states,
+            job=wanted.job,
+            host=wanted.node,
+            limit=_AT_ONCE,
+            before=before,
+            seen_by=seen_by,
+        )
+        found += filter(wanted.fits, rows)
+        if len(rows) < _AT_ONCE:
+            break
+        before = rows[-1].id
+    return FoundIncidents(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)

@@ -154,9 +154,9 @@ class Incidents:
         with self._database.read() as connection:
             return frozenset(connection.execute(wanted).scalars())
 
-    def live(self) -> tuple[Incident, ...]:
+    def live(self, *, seen_by: Access = UNBOUND) -> tuple[Incident, ...]:
         """Return all that are not over."""
-        return self.list(states=LIVE_STATES, limit=MOST_INCIDENTS)
+        return self.list(states=LIVE_STATES, limit=MOST_INCIDENTS, seen_by=seen_by)
 
     def events(self, *, after: int, limit: int = 500) -> tuple[IncidentEvent, ...]:
         """Return the events after the one of that number, oldest first."""

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from collector.show.html.standing import RankStanding, Standing
 from collector.show.text.printable import printable
+from collector.show.text.waits import ranks_text
 from shared.answer.diagnosis import GroupRef
 from shared.rank_sets import fold, unfold
 
@@ -95,8 +96,8 @@ def _by_host(places: Sequence[RankStanding]) -> tuple[Row, ...]:
         for host, here in hosts.items()
         if host is not None
     ]
-    usual = max((len(row.ranks) for row in rows), default=8)
     unknown = [place.rank for place in hosts.get(None, ())]
+    usual = max((len(row.ranks) for row in rows), default=8) if len(unknown) * 2 < len(places) else 8
     rows += [Row(None, tuple(unknown[at : at + usual])) for at in range(0, len(unknown), usual)]
     return tuple(sorted(rows, key=lambda row: min(row.ranks)))
 
@@ -180,7 +181,7 @@ def _wrapped(rows: Iterable[Row], columns: int) -> tuple[Row, ...]:
 
 
 def _name(row: Row) -> str:
-    whole = f"ranks {fold(row.ranks)}" if row.name is None else row.name
+    whole = ranks_text(fold(row.ranks)) if row.name is None else row.name
     shown = printable(whole, most=200)
     return shown if len(shown) <= _MOST_LABEL else f"…{shown[1 - _MOST_LABEL :]}"
 

@@ -16,6 +16,7 @@ from collector.show.html.grid import Sheet, draw_sheets
 from collector.show.html.lanes import GroupLanes, QuietGroups, draw_lanes
 from collector.show.html.standing import MEANINGS, RankStanding, places_of, ranks_by_standing
 from collector.show.html.wait_drawing import WaitDrawing, draw_waits
+from collector.show.html.wording import CAUSES, KINDS
 from collector.show.text.classes import culprits_of
 from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
 from collector.show.text.findings import MEANING
@@ -72,6 +73,9 @@ class ShownFinding:
 
     number: int
     finding: Finding
+    reason: str
+    """What is wrong, in plain words."""
+    cause: str
     meaning: str
     culprits: str
     shown_culprits: tuple[Culprit, ...]
@@ -162,6 +166,8 @@ def _fault(number: int, finding: Finding) -> ShownFinding:
     return ShownFinding(
         number=number,
         finding=finding,
+        reason=KINDS[finding.kind],
+        cause=CAUSES[finding.cause],
         meaning=MEANING[finding.certainty],
         culprits=fold(finding.culprit_ranks),
         shown_culprits=finding.culprits[:_MOST_CULPRITS],

@@ -8,6 +8,7 @@ from collector.keep.store import Listed
 from collector.question import Step
 from collector.show.mcp.pages import Document
 from shared.answer.diagnosis import Contract, Diagnosis
+from shared.answer.incidents import Incident, IncidentState
 from shared.answer.words import Verdict
 from shared.value import Value
 
@@ -56,5 +57,31 @@ class KeptDiagnoses(Value):
 
 class HistoryAnswer(Answer[KeptDiagnoses]):
     """What was diagnosed, newest first."""
+
+    examined: int = Field(description="How many kept diagnoses this page was chosen from.")
+
+
+class IncidentAnswer(Answer[Incident]):
+    """One incident."""
+
+    id: str = Field(description="For get_incident; people see it at `/incidents/ID` of the collector.")
+    state: IncidentState
+
+
+class IncidentsFound(Value):
+    """Incidents, newest first."""
+
+    incidents: tuple[Incident, ...]
+
+
+class FoundOnNode(Value):
+    """What named a node: incidents first, then diagnoses, each newest first."""
+
+    incidents: tuple[Incident, ...]
+    diagnoses: tuple[Listed, ...]
+
+
+class NodeAnswer(Answer[FoundOnNode]):
+    """The history of a node."""
 
     examined: int = Field(description="How many kept diagnoses this page was chosen from.")

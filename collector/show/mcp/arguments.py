@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from shared.answer.incidents import IncidentState
+from shared.answer.words import Cause, Kind
 from shared.value import Value
 
 MOST_WAIT_SECONDS = 300.0
@@ -53,6 +55,31 @@ class HistoryWanted(Arguments):
     node: str | None = Field(
         default=None, description="Only those in which a finding names a culprit or a link on this host."
     )
+    cursor: Cursor = None
+
+
+class IncidentsListed(Arguments):
+    """Incidents of some kind."""
+
+    job: str | None = Field(default=None, description="Only of this job.")
+    node: str | None = Field(default=None, description="Only those with a culprit on this host.")
+    state: IncidentState | None = Field(default=None, description="Only those in this state; null: in any.")
+    kind: Kind | None = Field(default=None, description="Only of this kind.")
+    cause: Cause | None = Field(default=None, description="Only with this cause.")
+    cursor: Cursor = None
+
+
+class IncidentWanted(Arguments):
+    """One incident."""
+
+    id: str = Field(min_length=1, max_length=64, description="As list_incidents or list_jobs gives it.")
+    cursor: Cursor = None
+
+
+class NodeWanted(Arguments):
+    """What was found on one node."""
+
+    node: str = Field(min_length=1, max_length=253, description="The host's name, as diagnoses give it.")
     cursor: Cursor = None
 
 

@@ -1,7 +1,4 @@
-"""The tools: what each takes, asks of the REST API, and answers. None changes anything.
-
-Those about incidents belong here, too, as soon as the REST API has them.
-"""
+"""The tools: what each takes, asks of the REST API, and answers. None changes anything."""
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
@@ -9,29 +6,44 @@ from typing import Any, NamedTuple, TypeVar
 
 from collector.concurrency.threads import run_in_thread
 from collector.keep.run_ledger import RunState
-from collector.show.mcp.answers import Answer, DiagnosisAnswer, HistoryAnswer
+from collector.show.mcp.answers import (
+    Answer,
+    DiagnosisAnswer,
+    HistoryAnswer,
+    IncidentAnswer,
+    IncidentsFound,
+    NodeAnswer,
+)
 from collector.show.mcp.arguments import (
     Arguments,
     AspectWanted,
     DiagnosisWanted,
     HistoryWanted,
+    IncidentsListed,
+    IncidentWanted,
     JobsWanted,
     KeptWanted,
     LogsWanted,
+    NodeWanted,
     Part,
     RanksWanted,
 )
 from collector.show.mcp.pages import MOST_CHARACTERS, Document, Page, not_a_cursor, page_of
 from collector.show.mcp.rest import Rest, Tell, segment
 from collector.show.routes.diagnoses import DiagnosisList
+from collector.show.routes.incidents import IncidentList
 from collector.show.routes.jobs import RunningJobs
 from collector.show.views import ChecksView, ClassesView, LogsView, SequencesView, View
 from shared.answer.diagnosis import Diagnosis
+from shared.answer.incidents import Incident
 from shared.errors import InvalidInput, NotFound
 from shared.value import Value
 
 _LISTED = 50
 """Kept diagnoses that one page is chosen from. For a node's history each of them is read."""
+
+_MOST_CULPRITS = 8
+"""Of one incident in a list."""
 
 _WHOLE = "some text is cut; the REST API has all of it"
 _LATER = "it is being made: call get_diagnosis with this id in some seconds"
@@ -88,6 +100,47 @@ async def _list_diagnoses(rest: Rest, wanted: HistoryWanted, _: Tell) -> Documen
     following = found.next if page.next is None else given[-1]["id"]
     answer = HistoryAnswer(next=following, advice=_advice(page), examined=len(found.diagnoses))
     return answer.with_page({"diagnoses": given})
+
+
+async def _list_incidents(rest: Rest, wanted: IncidentsListed, _: Tell) -> Document:
+    asked = {"job": wanted.job, "host": wanted.node, "state": wanted.state, "kind": wanted.kind, "cause": wanted.cause}
+    return await _incidents(rest, wanted.cursor, asked)
+
+
+async def _get_incident(rest: Rest, wanted: IncidentWanted, _: Tell) -> Document:
+    found = await rest.get(f"/v1/incidents/{segment(wanted.id)}", Incident)
+    page = await _paged(found, wanted.cursor)
+    answer = IncidentAnswer(id=found.id, state=found.state, next=page.next, advice=_advice(page))
+    return answer.with_page(page.document)
+
+
+async def _node_history(rest: Rest, wanted: NodeWanted, tell: Tell) -> Document:
+    """Incidents are walked first: the cursor says which of the two lists it is in, and where."""
+    part, _, cursor = (wanted.cursor or "incidents").partition(".")
+    if part not in ("incidents", "diagnoses"):
+        raise not_a_cursor(wanted.cursor)
+    if part == "incidents":
+        found = await _incidents(rest, cursor or None, {"host": wanted.node})
+        following = "diagnoses" if found["next"] is None else f"incidents.{found['next']}"
+        answer = NodeAnswer(next=following, advice=found["advice"], examined=0)
+        return answer.with_page({**found["untrusted"], "diagnoses": []})
+    found = await _list_diagnoses(rest, HistoryWanted(node=wanted.node, cursor=cursor or None), tell)
+    older = None if found["next"] is None else f"diagnoses.{found['next']}"
+    answer = NodeAnswer(next=older, advice=found["advice"], examined=found["examined"])
+    return answer.with_page({**found["untrusted"], "incidents": []})
+
+
+async def _incidents(rest: Rest, cursor: str | None, asked: dict[str, str | None]) -> Document:
+    """Return a page of incidents, each short enough to be on one; get_incident has all of it."""
+    found = await rest.get("/v1/incidents", IncidentList, before=cursor, limit=_LISTED, **asked)
+    page = await _paged(found.model_copy(update={"incidents": tuple(map(_in_short, found.incidents))}), None)
+    given = page.document["incidents"]
+    following = found.next if page.next is None else given[-1]["id"]
+    return Answer[IncidentsFound](next=following, advice=_advice(page)).with_page({"incidents": given})
+
+
+def _in_short(incident: Incident) -> Incident:
+    return incident.model_copy(update={"history": (), "culprits": incident.culprits[:_MOST_CULPRITS]})
 
 
 async def _show_stacks(rest: Rest, wanted: RanksWanted, _: Tell) -> Document:
@@ -210,6 +263,36 @@ TOOLS = (
         HistoryWanted,
         HistoryAnswer,
         _list_diagnoses,
+    ),
+    ReadingTool(
+        "list_incidents",
+        "List incidents",
+        _described(
+            "Lists what the collector found hung by itself, newest first: of all jobs, of one job, or of one node. "
+            f"Each is without its history and with {_MOST_CULPRITS} culprits at most; get_incident has all."
+        ),
+        IncidentsListed,
+        Answer[IncidentsFound],
+        _list_incidents,
+    ),
+    ReadingTool(
+        "get_incident",
+        "Get an incident",
+        _described("Returns one incident with its history: what was found, who has acknowledged it, when it was over."),
+        IncidentWanted,
+        IncidentAnswer,
+        _get_incident,
+    ),
+    ReadingTool(
+        "node_history",
+        "History of a node",
+        _described(
+            "Lists the incidents whose culprits ran on a node, then the diagnoses that name it. A node that is there "
+            "again and again deserves a look at its hardware."
+        ),
+        NodeWanted,
+        NodeAnswer,
+        _node_history,
     ),
     ReadingTool(
         "show_stacks",

@@ -1,12 +1,13 @@
 """What routes have in common: the service they get, the job they name, and how values become responses."""
 
 from typing import Annotated
+from urllib.parse import parse_qs
 
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from collector.service import Service
-from shared.errors import InvalidRankSet, UnhangError
+from shared.errors import InvalidInput, InvalidRankSet, UnhangError
 from shared.rank_sets import unfold
 from shared.value import Value
 
@@ -67,6 +68,16 @@ def json_answer(value: Value, *, status: int = 200, headers: dict[str, str] | No
     """Return `value` as JSON bytes; bulk is never turned into Python objects on its way out."""
     body = value.model_dump_json(by_alias=True)
     return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+async def form_of(request: Request, *, encoding: str = "utf-8") -> dict[str, str]:
+    """Return the fields of a form that a page of ours has sent; the gate has bounded its body."""
+    body = (await request.body()).decode("latin-1")
+    try:
+        given = parse_qs(body, max_num_fields=8, encoding=encoding, errors="replace")
+    except ValueError as error:
+        raise InvalidInput("the form has more fields than ours") from error
+    return {name: values[0] for name, values in given.items()}
 
 
 def choose_media(accept: str | None, offered: tuple[str, ...]) -> str:

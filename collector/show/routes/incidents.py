@@ -8,10 +8,12 @@ from fastapi.responses import Response
 from pydantic import ConfigDict, Field
 
 from collector.detect.silences import silenced_by
+from collector.keep.history import IncidentsWanted, search_incidents
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency, json_answer
 from collector.show.routes.rights import SightDependency
 from shared.answer.incidents import Incident, IncidentState, WatchedJob
+from shared.answer.words import Cause, Kind
 from shared.server.problem_handlers import problems
 from shared.value import Value
 
@@ -67,21 +69,17 @@ async def list_incidents(
     ] = None,
     job: Annotated[str | None, Query(description="Only of this job.")] = None,
     host: Annotated[str | None, Query(description="Only with a culprit on this node.")] = None,
+    kind: Annotated[Kind | None, Query(description="Only of this kind.")] = None,
+    cause: Annotated[Cause | None, Query(description="Only with this cause.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
     before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
 ) -> Response:
     """Return what is kept, a page at a time."""
-    rows = await service.async_store.ask(
-        service.store.incidents.list,
-        states=state or (),
-        job=job,
-        host=host,
-        limit=limit + 1,
-        before=before,
-        seen_by=sight.access,
+    wanted = IncidentsWanted(job, host, kind, cause, tuple(state or ()))
+    found = await service.async_store.ask(
+        search_incidents, service.store, wanted, limit=limit, before=before, seen_by=sight.access
     )
-    more = rows[limit - 1].id if len(rows) > limit else None
-    return json_answer(IncidentList(incidents=await _as_shown(service, rows[:limit]), next=more))
+    return json_answer(IncidentList(incidents=await as_shown(service, found.incidents), next=found.next))
 
 
 @router.get(
@@ -94,7 +92,7 @@ async def get_incident(id: IncidentId, service: ServiceDependency, sight: SightD
     """Return the incident with its history. Its `diagnoses` are fetched from `/v1/diagnoses/{id}`."""
     await sight.incident(id)
     found = await service.async_store.ask(service.store.incidents.get, id)
-    (told,) = await _as_shown(service, (found,))
+    (told,) = await as_shown(service, (found,))
     return json_answer(told)
 
 
@@ -139,8 +137,8 @@ async def false_alarm(
     return json_answer(changed)
 
 
-async def _as_shown(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
-    """Add the silences that match, and the receivers that could not be told."""
+async def as_shown(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+    """Add the silences that match now, and the receivers that could not be told. Raises StoreTrouble."""
     if not incidents:
         return incidents
     silences = await service.async_store.ask(service.store.silences.list)

@@ -19,6 +19,7 @@ from collector.show.routes.common import JobName, ServiceDependency
 from collector.show.routes.report_pages import pages_of
 from collector.show.routes.rights import Sight, SightDependency
 from shared.answer.diagnosis import Diagnosis
+from shared.answer.incidents import JobState, WatchedJob
 from shared.answer.words import Cause, Kind
 from shared.errors import NotFound, UnhangError, quoted
 from shared.server.problem_handlers import status_of
@@ -56,27 +57,41 @@ Text = Annotated[str, Query(max_length=300)]
 
 @router.get("/")
 async def show_jobs(request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
-    """Show the jobs that run, what is known of each, and the latest diagnoses."""
+    """Show the jobs that run and what is known of each, incidents that are open, and the latest diagnoses."""
     found = sight.lists(await service.find())
     lists = tuple(found.lists.values())
+    jobs = summarise_jobs(lists)
+    watched = () if service.watcher is None else sight.watched(service.watcher.watched())
+    states = {each.job: each for each in watched}
+    over = {each.job for each in watched if each.state is JobState.ENDED} | states.keys() - {job.name for job in jobs}
     try:
         latest = await service.async_store.ask(service.store.list, limit=200, seen_by=sight.access)
+        incidents = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
     except StoreTrouble:
-        latest = ()
-    last = {each.job: each for each in reversed(latest)}
+        latest, incidents = (), ()
     return page(
         request,
         "jobs.html",
         here="jobs",
         title="Jobs",
-        jobs=summarise_jobs(lists),
+        jobs=sorted((job for job in jobs if job.name not in over), key=lambda job: _urgency(states.get(job.name))),
+        states=states,
+        ended=[each for each in watched if each.job in over],
+        is_watching=service.watcher is not None,
+        incidents=incidents,
         runs={job: run for job, run in service.runs.under_way().items() if sight.sees_run(run)},
-        last=last,
+        last={each.job: each for each in reversed(latest)},
         latest=latest[:10],
         silent=[silent.unanswered() for silent in found.silent],
         unread=unread_by(lists),
         agents=len(service.inventory.addresses()),
     )
+
+
+def _urgency(watched: WatchedJob | None) -> int:
+    """Return where in the list a job stands: those that may hang come first."""
+    urgent = (JobState.HUNG, JobState.SUSPECTED, JobState.SLOW, JobState.QUIET)
+    return urgent.index(watched.state) if watched is not None and watched.state in urgent else len(urgent)
 
 
 @router.post("/jobs/{job:path}/diagnose")

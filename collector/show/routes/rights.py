@@ -49,6 +49,10 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/diagnoses"): Rule.CUT,
     ("GET", "/diagnoses/{id}"): Rule.CUT,
     ("GET", "/compare"): Rule.CUT,
+    ("GET", "/incidents"): Rule.CUT,
+    ("GET", "/incidents/{id}"): Rule.CUT,
+    ("POST", "/incidents/{id}/acknowledge"): Rule.LOOKS,
+    ("POST", "/incidents/{id}/false-alarm"): Rule.LOOKS,
     ("POST", "/logout"): Rule.CUT,
     ("GET", "/metrics"): Rule.ALL_JOBS,
     ("GET", "/v1/agents"): Rule.ALL_JOBS,
@@ -75,6 +79,10 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/silences"): Rule.LOOKS,
     ("GET", "/v1/silences/{id}"): Rule.CUT,
     ("DELETE", "/v1/silences/{id}"): Rule.LOOKS,
+    ("GET", "/v1/preflights"): Rule.ALL_JOBS,
+    ("POST", "/v1/preflights"): Rule.ALL_JOBS_LOOKS,
+    ("GET", "/v1/preflights/{id}"): Rule.ALL_JOBS,
+    ("GET", "/v1/deliveries"): Rule.ALL_JOBS,
 }
 
 

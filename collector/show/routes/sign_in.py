@@ -3,12 +3,11 @@
 import time
 from http import HTTPStatus
 from typing import Annotated
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from collector.show.routes.common import ServiceDependency
+from collector.show.routes.common import ServiceDependency, form_of
 from collector.show.routes.pages import PageRoute, page
 from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.authorize import who_asks
@@ -34,9 +33,9 @@ async def ask_for_token(
 @open_router.post(SIGN_IN)
 async def take_token(request: Request, service: ServiceDependency) -> Response:
     """Exchange a token for a cookie. The gate has bounded the body, and no other site's page can send one."""
-    given = parse_qs((await request.body()).decode("latin-1"), max_num_fields=8, encoding="latin-1")
-    token = given.get("token", [""])[0].strip().encode("latin-1")
-    wanted = local_target(given.get("next", ["/"])[0])
+    given = await form_of(request, encoding="latin-1")
+    token = given.get("token", "").strip().encode("latin-1")
+    wanted = local_target(given.get("next", "/"))
     file = service.settings.token_file
     if file is None:
         return RedirectResponse(wanted, status_code=HTTPStatus.SEE_OTHER)

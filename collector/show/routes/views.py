@@ -1,16 +1,21 @@
 """One aspect of a job over all its ranks, looked at now, or as it was when a diagnosis was made."""
 
-import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from collector.align.expected import Expected
+from collector.concurrency.threads import run_in_thread
 from collector.question import NativePolicy, Question, Scope
+from collector.service import Service
 from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
+from collector.show.routes.kept_views import KeptViews
 from collector.show.routes.rights import Sight, SightDependency
 from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
 from collector.show.timeline import TimelineView, view_timeline
@@ -33,6 +38,7 @@ from collector.show.views import (
 from shared.errors import NotFound, quoted
 from shared.rank_sets import fold
 from shared.server.problem_handlers import problems
+from shared.value import Value
 from shared.wire.debug_output import DeepLook, How
 from shared.wire.snapshot import NodeSnapshot
 
@@ -43,7 +49,9 @@ router = APIRouter(
 )
 _OF_MEDIA = problems(HTTPStatus.NOT_ACCEPTABLE)
 
-Looked = tuple[tuple[NodeSnapshot, ...], Expected]
+Seen = tuple[tuple[NodeSnapshot, ...], Expected]
+P = ParamSpec("P")
+V = TypeVar("V", bound=Value)
 
 _MEDIA = ("application/json", "text/plain")
 
@@ -69,8 +77,39 @@ class SequenceFormat(StrEnum):
     PERFETTO = "perfetto"
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What a view is of: a look at a job that `see` takes now, or what was seen when a diagnosis was made."""
+
+    see: Callable[[], Awaitable[Seen]]
+    views: KeptViews
+    of: tuple[str, str, frozenset[int] | None] | None = None
+    """The diagnosis, its job and the ranks; None: it is looked at now."""
+
+    async def view(self, make: Callable[Concatenate[Sequence[NodeSnapshot], Expected, P], V], **given: Any) -> V:
+        """Return one view."""
+        snapshots, expected = await self.see()
+        return await run_in_thread(partial(make, snapshots, expected, **given))
+
+    async def answer(
+        self, make: Callable[Concatenate[Sequence[NodeSnapshot], Expected, P], V], **given: Any
+    ) -> Response:
+        """Return one view as JSON; of a kept diagnosis it is made once."""
+
+        async def body() -> bytes:
+            view = await self.view(make, **given)
+            return (await run_in_thread(partial(view.model_dump_json, by_alias=True))).encode()
+
+        if self.of is None:
+            made = await body()
+        else:
+            made = await self.views.get((self.of, make.__name__, *sorted(given.items())), body)
+        return Response(made, media_type="application/json")
+
+
 async def _looked(
-    service: ServiceDependency,
+    request: Request,
+    service: Service,
     sight: Sight,
     job: str,
     ranks: frozenset[int] | None,
@@ -80,16 +119,14 @@ async def _looked(
     native: bool = False,
     brief: bool = False,
 ) -> Looked:
-    """Return what there is to see of a job, now or in a diagnosis. Raises NotFound.
+    """Return what there is to see of a job, now or in a diagnosis. Seeing it raises NotFound.
 
     `brief`: a survey does where the job is large; else `ranks` must say who is to be looked at (InvalidInput).
     """
+    views: KeptViews = request.app.state.kept_views
     if diagnosis is not None:
         await sight.diagnosis(diagnosis)
-        kept = await service.async_store.ask(service.store.kept, diagnosis)
-        if not sight.goes_by(kept.diagnosis, job):
-            raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
-        return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected
+        return Looked(partial(_see_kept, service, sight, job, ranks, diagnosis), views, (diagnosis, job, ranks))
     sight.require_look()
     asked = await sight.job(job)
     question = Question(
@@ -102,16 +139,28 @@ async def _looked(
         scope=Scope.NOBODY if brief and not native else Scope.RANKS,
         ranks=fold(ranks or ()),
     )
+    return Looked(partial(_see_now, service, sight, job, question, ranks), views)
+
+
+async def _see_kept(service: Service, sight: Sight, job: str, ranks: frozenset[int] | None, diagnosis: str) -> Seen:
+    kept = await service.async_store.ask(service.store.kept, diagnosis)
+    if not sight.goes_by(kept.diagnosis, job):
+        raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
+    return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected
+
+
+async def _see_now(service: Service, sight: Sight, job: str, question: Question, ranks: frozenset[int] | None) -> Seen:
     try:
         gathered = await service.look(question)
     except NotFound as error:
         raise sight.unknown(job, error) from None
-    sight.check_looked(asked, gathered.snapshots)
-    seen = native_only(gathered.snapshots) if native else gathered.snapshots
+    sight.check_looked(question.job or job, gathered.snapshots)
+    seen = native_only(gathered.snapshots) if question.native is NativePolicy.ALL else gathered.snapshots
     return only(seen, gathered.expected, ranks=ranks), gathered.expected
 
 
 async def _with_stacks(
+    request: Request,
     job: JobName,
     service: ServiceDependency,
     sight: SightDependency,
@@ -121,25 +170,35 @@ async def _with_stacks(
         bool, Query(description="C and C++ frames too; this stops each rank of the job for about a second.")
     ] = False,
 ) -> Looked:
-    return await _looked(service, sight, job, ranks, diagnosis, stacks=True, native=native, brief=True)
+    return await _looked(request, service, sight, job, ranks, diagnosis, stacks=True, native=native, brief=True)
 
 
 async def _without_stacks(
-    job: JobName, service: ServiceDependency, sight: SightDependency, ranks: Ranks, diagnosis: Earlier = None
+    request: Request,
+    job: JobName,
+    service: ServiceDependency,
+    sight: SightDependency,
+    ranks: Ranks,
+    diagnosis: Earlier = None,
 ) -> Looked:
-    return await _looked(service, sight, job, ranks, diagnosis, stacks=False)
+    return await _looked(request, service, sight, job, ranks, diagnosis, stacks=False)
 
 
 async def _briefly(
-    job: JobName, service: ServiceDependency, sight: SightDependency, ranks: Ranks, diagnosis: Earlier = None
+    request: Request,
+    job: JobName,
+    service: ServiceDependency,
+    sight: SightDependency,
+    ranks: Ranks,
+    diagnosis: Earlier = None,
 ) -> Looked:
-    return await _looked(service, sight, job, ranks, diagnosis, stacks=False, brief=True)
+    return await _looked(request, service, sight, job, ranks, diagnosis, stacks=False, brief=True)
 
 
 async def _every_rank(
-    job: JobName, service: ServiceDependency, sight: SightDependency, diagnosis: Earlier = None
+    request: Request, job: JobName, service: ServiceDependency, sight: SightDependency, diagnosis: Earlier = None
 ) -> Looked:
-    return await _looked(service, sight, job, None, diagnosis, stacks=False, brief=True)
+    return await _looked(request, service, sight, job, None, diagnosis, stacks=False, brief=True)
 
 
 WithStacks = Annotated[Looked, Depends(_with_stacks)]
@@ -169,26 +228,29 @@ async def get_stacks(
     """
     as_text = choose_media(accept, _MEDIA) == "text/plain"
     if format is StackFormat.CLASSES:
-        classes = await asyncio.to_thread(view_classes, *looked)
-        return PlainTextResponse(render_classes(classes.classes)) if as_text else json_answer(classes)
-    tree = await asyncio.to_thread(view_tree, *looked)
+        if not as_text:
+            return await looked.answer(view_classes)
+        return PlainTextResponse(render_classes((await looked.view(view_classes)).classes))
+    if format is StackFormat.TREE and not as_text:
+        return await looked.answer(view_tree)
+    tree = await looked.view(view_tree)
     if format is StackFormat.FOLDED:
         return PlainTextResponse(render_folded(tree.root))
     if format is StackFormat.SPEEDSCOPE:
         return JSONResponse(speedscope(tree.root, name=tree.job or ""))
-    return PlainTextResponse(render_tree(tree.root) + render_others(tree.others)) if as_text else json_answer(tree)
+    return PlainTextResponse(render_tree(tree.root) + render_others(tree.others))
 
 
 @router.get("/{job:path}/check", response_model=ChecksView, summary="Is anything wrong in how the job was started?")
 async def get_checks(looked: EveryRank) -> Response:
     """Check ranks, meeting places, ports, interfaces, devices, versions and settings; each with the line to change."""
-    return json_answer(await asyncio.to_thread(view_checks, *looked))
+    return await looked.answer(view_checks)
 
 
 @router.get("/{job:path}/fds", response_model=FdsView, summary="All ranks' open file descriptors")
 async def get_fds(looked: WithoutStacks) -> Response:
     """Sockets with peers and states, pipes and who holds the other end, devices, files by file system."""
-    return json_answer(await asyncio.to_thread(view_fds, *looked))
+    return await looked.answer(view_fds)
 
 
 @router.get(
@@ -204,10 +266,10 @@ async def get_logs(
 ) -> Response:
     """Return the ends of the logs by rank; as text, each line begins with `[host:rank]`. Secrets are taken out."""
     media = choose_media(accept, _MEDIA)
-    view = await asyncio.to_thread(view_logs, *looked, lines=lines)
     if media == "text/plain":
+        view = await looked.view(view_logs, lines=lines)
         return PlainTextResponse("".join(f"{line}\n" for line in view.lines))
-    return json_answer(view)
+    return await looked.answer(view_logs, lines=lines)
 
 
 @router.get(
@@ -251,5 +313,5 @@ async def get_sequences(
 ) -> Response:
     """Per process group: the last sequence each rank has issued and completed, and who is behind."""
     if format is SequenceFormat.PERFETTO:
-        return json_answer(await asyncio.to_thread(view_timeline, *looked))
-    return json_answer(await asyncio.to_thread(view_sequences, *looked))
+        return await looked.answer(view_timeline)
+    return await looked.answer(view_sequences)

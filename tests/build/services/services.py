@@ -26,7 +26,7 @@ class Service:
     """Where it listens, and what it has written down."""
 
     def __init__(self, port: int, audit: Path) -> None:
-        self.port, self._audit = port, audit
+        self.port, self.audit = port, audit
 
     def url(self, path: str = "/") -> str:
         """Return the address of a path, by the name that its certificate has."""
@@ -40,7 +40,7 @@ class Service:
         """Return the lines of the audit log, once there are so many."""
         until = time.monotonic() + 60.0
         while True:
-            lines = [json.loads(line) for line in self._audit.read_text("ascii").splitlines()]
+            lines = [json.loads(line) for line in self.audit.read_text("ascii").splitlines()]
             if len(lines) >= least:
                 return lines
             assert time.monotonic() < until, lines

@@ -11,6 +11,6 @@ from tests.system.pages.browser import Browser, chromium
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A browser that has been nowhere."""
-    skip_without("chromium", "chromedriver")
+    skip_without("chromium", "chromedriver", "npm")
     with chromium() as browser:
         yield browser

@@ -19,11 +19,12 @@ from collector.keep.store import Store
 from collector.settings import CollectorSettings
 from tests.build.jobs.four_ranks import TWO_NODES, looks_without
 from tests.build.jobs.simulated import LOADER, USER, Seen
-from tests.build.services.services import Service, running
+from tests.build.services.certificates import Authority
+from tests.build.services.services import Service, running, write_token
 from tests.system.live.jobs import Job
 from tests.system.pages.browser import Browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver")]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver", "npm")]
 
 TOKEN = "a-token-of-the-test"
 
@@ -112,6 +113,28 @@ def test_a_stranger_signs_in_first_and_comes_to_where_he_wanted(
     assert browser.text("h1") == "Sign in"
     asked = [line for line in service.lines() if line.get("action") in ("signed_in", "signed_out")]
     assert [line["action"] for line in asked] == ["signed_in", "signed_out"] and "token" in asked[0]
+
+
+def test_over_tls_the_cookie_is_for_tls_alone(browser: Browser, tmp_path: Path) -> None:
+    """On a real TLS listener it is `Secure`: a request without TLS does not carry it. Signing out takes it back."""
+    authority = Authority(tmp_path / "pki")
+    server = authority.sign("localhost")
+    tls = {"tls_cert_file": server.certificate, "tls_key_file": server.key}
+    files = {"store": tmp_path / "store.sqlite3", "audit_log": tmp_path / "audit.jsonl"}
+    settings = CollectorSettings(agents="127.0.0.1:9", token_file=write_token(tmp_path), **files, **tls)
+    app = create_app(settings)
+    with running(app, settings, app.state.audit) as service:
+        browser.open(service.url("/login?next=/incidents"))
+        assert browser.violations() == []
+        browser.one("#token").send_keys("right")
+        browser.press("ENTER")
+        browser.wait("location.pathname == '/incidents'")
+        (cookie,) = browser.driver.get_cookies()
+        assert (cookie["secure"], cookie["httpOnly"], cookie["sameSite"]) == (True, True, "Strict")
+        assert browser.text("h1") == "Incidents" and browser.violations() == []
+        browser.one(".bar form button").click()
+        browser.wait("location.pathname == '/login'")
+        assert browser.driver.get_cookies() == []
 
 
 def test_past_diagnoses_are_found_and_compared(signed_in: Browser, collector: tuple[Service, list[str]]) -> None:

@@ -19,7 +19,7 @@ from tests.build.jobs.simulated import LOADER, USER, Seen
 from tests.build.jobs.verdicts import SIGNED, VERDICTS
 from tests.system.pages.browser import Browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver")]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver", "npm")]
 
 _BUDGET = 150 * 1024
 

@@ -85,6 +85,7 @@ async def test_job_that_hangs_is_an_incident_that_nobody_asked_for(
         for diagnosis in found["diagnoses"]:
             assert (await client.get(f"/v1/diagnoses/{diagnosis}")).json()["verdict"] == "hung"
         assert len(found["diagnoses"]) == 2
+        assert [change["kind"] for change in found["history"]] == ["opened"]
         (watched,) = (await client.get("/v1/watched-jobs")).json()["jobs"]
         assert (watched["job"], watched["state"], watched["incident"]) == (JOB, "hung", found["id"])
         (job,) = (await client.get("/v1/jobs")).json()["jobs"]

@@ -1,25 +1,28 @@
 "use strict";
 (() => {
-  for (const button of document.querySelectorAll("button.copy")) {
-    const code = button.previousElementSibling;
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      let done = false;
-      try {
-        await navigator.clipboard.writeText(code.textContent);
-        done = true;
-      } catch {
-        const range = document.createRange();
-        range.selectNodeContents(code);
-        const selection = getSelection();
-        selection.removeAllRanges();
-        selection.addRange(range);
-        done = document.execCommand("copy");
-      }
-      button.textContent = done ? "Copied" : "Press Ctrl+C";
-      setTimeout(() => { button.textContent = "Copy"; }, 1500);
-    });
-  }
+  const offerCopies = (within) => {
+    for (const button of within.querySelectorAll("button.copy")) {
+      const code = button.previousElementSibling;
+      button.hidden = false;
+      button.addEventListener("click", async () => {
+        let done = false;
+        try {
+          await navigator.clipboard.writeText(code.textContent);
+          done = true;
+        } catch {
+          const range = document.createRange();
+          range.selectNodeContents(code);
+          const selection = getSelection();
+          selection.removeAllRanges();
+          selection.addRange(range);
+          done = document.execCommand("copy");
+        }
+        button.textContent = done ? "Copied" : "Press Ctrl+C";
+        setTimeout(() => { button.textContent = "Copy"; }, 1500);
+      });
+    }
+  };
+  offerCopies(document);
 
   const unfold = (text) => text === "" ? [] : text.split(",").flatMap((span) => {
     const [first, last = first] = span.split("-").map(Number);
@@ -94,6 +97,65 @@
       setTimeout(ask, 700);
     };
     setTimeout(ask, 300);
+  }
+
+  const live = document.querySelector("[data-live]");
+  if (live !== null) follow(1000 * Number(live.dataset.live));
+
+  // Parts of the page are asked for again when something has happened, at most once in `pause` milliseconds.
+  function follow(pause) {
+    let source = null, waiting = false, last = Date.now();
+    const refresh = async () => {
+      waiting = false;
+      last = Date.now();
+      try {
+        const answer = await fetch(location.href, {headers: {Accept: "text/html"}, cache: "no-store"});
+        if (!answer.ok || answer.redirected) {
+          location.reload();
+          return;
+        }
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+        for (const part of document.querySelectorAll("[data-live]")) {
+          const now = fresh.getElementById(part.id);
+          if (now !== null) renew(part, now);
+        }
+      } catch {
+        soon();
+      }
+    };
+    const soon = () => {
+      if (waiting) return;
+      waiting = true;
+      setTimeout(refresh, Math.max(0, last + pause - Date.now()));
+    };
+    const listen = () => {
+      source = new EventSource("/v1/events");
+      source.addEventListener("incident", soon);
+      source.addEventListener("job", (event) => {
+        const {job, state} = JSON.parse(event.data);
+        const row = [...document.querySelectorAll("[data-job]")].find((one) => one.dataset.job === job);
+        if (row?.dataset.state !== state && document.getElementById("jobs") !== null) soon();
+      });
+    };
+    document.addEventListener("visibilitychange", () => {
+      source.close();
+      if (document.hidden) return;
+      listen();
+      soon();
+    });
+    listen();
+  }
+
+  // What the user is writing in stays as it is, and so does the focus.
+  function renew(part, now) {
+    const all = "a, button, input, select, summary, code[tabindex]";
+    const at = [...part.querySelectorAll(all)].indexOf(document.activeElement);
+    if (at >= 0 && document.activeElement.matches("input, select")) return;
+    if ([...part.querySelectorAll("input")].some((one) => one.value !== one.defaultValue)) return;
+    if (part.innerHTML === now.innerHTML) return;
+    part.replaceWith(now);
+    offerCopies(now);
+    if (at >= 0) now.querySelectorAll(all)[at]?.focus();
   }
 
   function words(step) {

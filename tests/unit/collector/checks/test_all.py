@@ -337,6 +337,13 @@ SPOILT: dict[str, tuple[list[NodeSnapshot], CheckId, Severity, str, str]] = {
         "0-3",
         "group default_pg may take 100 hours",
     ),
+    "hours in a group without a name": (
+        job(rank(1, recorder=Trace(groups=(Group(name="", timeout_ms=597 * 3_600_000),)))),
+        CheckId.TIMEOUT_LONG,
+        Severity.RISKY,
+        "1",
+        "an operation of a group without a name may take 597 hours",
+    ),
     "hours for one operation": (
         job(rank(1, recorder=Trace(groups=(Group(name="7", timeout_ms=3 * 3_600_000),)))),
         CheckId.TIMEOUT_LONG,

@@ -6,36 +6,11 @@ import pytest
 
 from collector.keep.incidents import Incidents
 from collector.keep.store import Retention
-from shared.answer.diagnosis import Culprit
-from shared.answer.incidents import Fingerprint, Incident, IncidentChangeKind, IncidentState
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.incidents import IncidentChangeKind, IncidentState
 from shared.errors import InvalidInput, NotFound
+from tests.build.jobs.incidents import draft
 from tests.unit.collector.conftest import Opener
 from tests.unit.collector.keep.test_store import NOW_NS, save
-
-
-def draft(job: str = "demo", *, sequence: int = 7, host: str = "node1") -> Incident:
-    """A fault as a detector reports it."""
-    fingerprint = Fingerprint(
-        job=job, user="1000", kind=Kind.RANK_NOT_JOINED, culprits="3", group="0", sequence=sequence
-    )
-    return Incident(
-        id="",
-        job=job,
-        user="1000",
-        state=IncidentState.OPENED,
-        kind=Kind.RANK_NOT_JOINED,
-        cause=Cause.USER_CODE,
-        certainty=Certainty.PROVEN,
-        headline="Hung: rank 3",
-        fingerprint=fingerprint,
-        key=fingerprint.key,
-        culprits=(Culprit(rank=3, host=host),),
-        hosts=(host,),
-        opened_at="",
-        seen_at="",
-        trigger="no rank has gone on for 31 s",
-    )
 
 
 def kinds(incidents: Incidents) -> list[IncidentChangeKind]:

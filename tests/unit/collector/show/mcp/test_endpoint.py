@@ -15,12 +15,16 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from collector.app import create_app
+from collector.keep.store import Store
 from collector.settings import CollectorSettings
 from collector.show.mcp.answers import NOTICE
 from collector.show.mcp.pages import MOST_CHARACTERS
+from shared.answer.diagnosis import Culprit
+from shared.answer.incidents import Incident
 from shared.wire.log_events import LogFile, Logs
 from tests.build.agents.fake_agents import JOB, FakeAgent, make_rank
 from tests.build.agents.served_agents import served, whole_job
+from tests.build.jobs.incidents import draft
 from tests.build.processes.waiting import until
 from tests.build.services.mcp_clients import MODES, over_http, said, walked
 from tests.build.services.services import Service, running
@@ -71,6 +75,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
+def reported(service: Service, *found: Incident, diagnosis: str = "d1") -> Incident:
+    """Have the collector's store open incidents, and return the last."""
+    store = Store(service.audit.with_name("store.sqlite3"))
+    try:
+        return [store.incidents.report(each, [diagnosis]) for each in found][-1]
+    finally:
+        store.close()
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_same_verdict_as_rest(service: Service, mode: str) -> None:
     """What the tools give is what REST gives, of the run that the tool made; the audit log shows both alike."""
@@ -88,9 +101,10 @@ async def test_same_verdict_as_rest(service: Service, mode: str) -> None:
     assert {(line["client"], len(line["token"])) for line in asked} == {("127.0.0.1", len(asked[0]["token"]))}
 
 
-def rest_of(service: Service, path: str, **query: str | int) -> Any:
+def rest_of(service: Service, path: str, *, method: str = "GET", **query: str | int) -> Any:
     """Return what the REST API answers."""
-    answer = httpx.get(service.plain_url(path), params=query, headers=_HEADERS, timeout=60.0, trust_env=False)
+    url = service.plain_url(path)
+    answer = httpx.request(method, url, params=query, headers=_HEADERS, timeout=60.0, trust_env=False)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -101,11 +115,15 @@ async def test_every_tool_answers_and_changes_nothing(service: Service, mode: st
     async with over_http(service.plain_url(""), token=TOKEN, mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         id = (await said(client, "diagnose_job", job=JOB))["id"]
+        incident = reported(service, draft(JOB), diagnosis=id)
         arguments: dict[str, dict[str, Any]] = {
             "list_jobs": {},
             "diagnose_job": {"job": JOB, "wait_seconds": 60},
             "get_diagnosis": {"id": id},
             "list_diagnoses": {"job": JOB},
+            "list_incidents": {"job": JOB, "state": "opened", "kind": "rank_not_joined", "cause": "user_code"},
+            "get_incident": {"id": incident.id},
+            "node_history": {"node": "node1"},
             "show_stacks": {"job": JOB, "ranks": "0-1"},
             "show_sequences": {"job": JOB, "diagnosis": id},
             "show_logs": {"job": JOB, "lines": 3},
@@ -120,6 +138,10 @@ async def test_every_tool_answers_and_changes_nothing(service: Service, mode: st
         assert "untrusted" in (tool.output_schema or {})["properties"]
     assert {answer["notice"] for answer in answers.values()} == {NOTICE}
     assert answers["list_jobs"]["untrusted"] == rest_of(service, "/v1/jobs")
+    assert answers["get_incident"]["untrusted"] == rest_of(service, f"/v1/incidents/{incident.id}")
+    assert answers["get_incident"]["state"] == "opened"
+    (listed,) = answers["list_incidents"]["untrusted"]["incidents"]
+    assert (listed["id"], listed["history"]) == (incident.id, [])
     assert answers["show_sequences"]["untrusted"] == rest_of(service, f"/v1/jobs/{JOB}/sequences", diagnosis=id)
     assert answers["show_stacks"]["untrusted"]["classes"][0]["frames"]
     assert answers["check_job"]["untrusted"] == rest_of(service, f"/v1/jobs/{JOB}/check")
@@ -134,6 +156,30 @@ async def test_history_of_a_node(service: Service) -> None:
     assert [row["id"] for row in here["untrusted"]["diagnoses"]][:2] == [*reversed(made)]
     assert elsewhere["untrusted"]["diagnoses"] == []
     assert elsewhere["examined"] == here["examined"] >= 2
+
+
+async def test_incidents_of_a_node_come_before_its_diagnoses(tmp_path: Path) -> None:
+    """All of both, each once, however many pages they take; and of many culprits a list shows a few."""
+    everywhere = tuple(Culprit(rank=rank, host="node1") for rank in range(3000))
+    with serving(tmp_path, whole_job()) as (service, _):
+        made = rest_of(service, f"/v1/jobs/{JOB}/diagnoses", method="POST", wait=60)
+        found = [draft(f"job-{number:03}", headline="x" * 300) for number in range(120)]
+        large = reported(service, *found, draft("large").model_copy(update={"culprits": everywhere}))
+        async with over_http(service.plain_url("")) as client:
+            pages = await walked(client, "node_history", node="node1")
+            elsewhere = await walked(client, "node_history", node="node2")
+            listed = await walked(client, "list_incidents", node="node1")
+            whole = await walked(client, "get_incident", id=large.id)
+            refused = await client.call_tool("node_history", {"node": "node1", "cursor": "all.1"})
+    jobs = [each["job"] for page in pages for each in page["incidents"]]
+    assert jobs == ["large", *(f"job-{number:03}" for number in reversed(range(120)))]
+    assert [each["id"] for page in pages for each in page["diagnoses"]] == [made["id"]]
+    assert all(len(json.dumps(page)) <= MOST_CHARACTERS for page in [*pages, *listed, *whole])
+    assert [page["incidents"] + page["diagnoses"] for page in elsewhere] == [[], []]
+    assert [each["job"] for page in listed for each in page["incidents"]] == jobs
+    assert len(listed[0]["incidents"][0]["culprits"]) == 8
+    assert [each["rank"] for page in whole for each in page["culprits"]] == list(range(3000))
+    assert refused.is_error
 
 
 class Held:
@@ -243,12 +289,16 @@ async def test_names_that_give_orders_stand_where_they_are_marked(tmp_path: Path
     with serving(tmp_path, FakeAgent(EVIL, ranks)) as (service, _):
         async with over_http(service.plain_url("")) as client:
             made = await said(client, "diagnose_job", job=EVIL)
+            incident = reported(service, draft(EVIL, host=EVIL[:40], headline=EVIL))
             answers = [
                 made,
                 await said(client, "list_jobs"),
                 await said(client, "list_diagnoses", job=EVIL),
                 await said(client, "show_stacks", job=EVIL, diagnosis=made["id"]),
                 await said(client, "check_job", job=EVIL),
+                await said(client, "list_incidents", job=EVIL),
+                await said(client, "get_incident", id=incident.id),
+                await said(client, "node_history", node=EVIL[:40]),
             ]
             wrong = await client.call_tool("show_stacks", {"job": "another"})
     assert wrong.is_error
@@ -264,6 +314,8 @@ async def test_names_that_give_orders_stand_where_they_are_marked(tmp_path: Path
         ("show_stacks", {"job": "nowhere"}, "no agent knows job 'nowhere'"),
         ("get_diagnosis", {"id": "nothing"}, "no diagnosis"),
         ("get_diagnosis", {"id": "../../healthz"}, ""),
+        ("get_incident", {"id": "nothing"}, "no incident"),
+        ("list_incidents", {"state": "open"}, "'state' cannot be 'open'"),
         ("show_logs", {"job": JOB, "ranks": "3-1"}, "3-1"),
         ("show_logs", {"job": JOB, "lines": 0}, "'lines' cannot be '0'"),
         ("list_jobs", {"jobs": 1}, "'jobs' cannot be '1'"),

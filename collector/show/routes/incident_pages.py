@@ -1,0 +1,127 @@
+"""The pages on incidents: all that are kept, and one with its diagnoses and what a person can say to it."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
+
+from collector.align.expected import Expected
+from collector.keep.history import IncidentsWanted, search_incidents
+from collector.keep.kept import Kept
+from collector.keep.store import Listed
+from collector.service import Service
+from collector.show.html.report import Report, report_of
+from collector.show.routes.common import ServiceDependency, form_of
+from collector.show.routes.incidents import Remark, as_shown
+from collector.show.routes.pages import PageRoute, Text, page
+from collector.show.routes.rights import SightDependency
+from shared.answer.incidents import LIVE_STATES, Incident, IncidentState
+from shared.answer.words import Cause, Kind
+from shared.errors import InvalidInput, NotFound
+from shared.server.authorize import who_asks
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+_PER_PAGE = 50
+_OPEN = "open"
+"""What the form calls the states of incidents that are not over, together."""
+
+IncidentId = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/incidents")
+async def show_incidents(
+    request: Request,
+    service: ServiceDependency,
+    sight: SightDependency,
+    job: Text = "",
+    node: Text = "",
+    kind: Text = "",
+    cause: Text = "",
+    state: Text = "",
+    before: Annotated[str | None, Query(max_length=64)] = None,
+) -> Response:
+    """Show incidents by job, node, kind, cause and state."""
+    wanted = IncidentsWanted(
+        job or None,
+        node or None,
+        Kind(kind) if kind in set(Kind) else None,
+        Cause(cause) if cause in set(Cause) else None,
+        LIVE_STATES if state == _OPEN else (IncidentState(state),) if state in set(IncidentState) else (),
+    )
+    found = await service.async_store.ask(
+        search_incidents, service.store, wanted, limit=_PER_PAGE, before=before, seen_by=sight.access
+    )
+    return page(
+        request,
+        "incidents.html",
+        here="incidents",
+        title="Incidents",
+        incidents=await as_shown(service, found.incidents),
+        next=found.next,
+        wanted={"job": job, "node": node, "kind": kind, "cause": cause, "state": state},
+        kinds=tuple(Kind),
+        causes=tuple(Cause),
+        states=(_OPEN, *(each.value for each in IncidentState)),
+        is_watching=service.watcher is not None,
+    )
+
+
+@router.get("/incidents/{id}")
+async def show_incident(
+    id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency
+) -> Response:
+    """Show one incident: what its last diagnosis answers, what was said to it, and what happened."""
+    await sight.incident(id)
+    kept = await service.async_store.ask(service.store.incidents.get, id)
+    (incident,) = await as_shown(service, (kept,))
+    return page(
+        request,
+        "incident.html",
+        here="incidents",
+        title=f"{incident.state.value}: {incident.job}",
+        incident=incident,
+        report=await _last_report(service, incident),
+        diagnoses=await service.async_store.ask(service.store.excerpts, incident.diagnoses, Listed),
+        who=who_asks(request).get("certificate", ""),
+    )
+
+
+@router.post("/incidents/{id}/acknowledge")
+async def acknowledge(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
+    """Say that somebody works on it, and show it again."""
+    await sight.incident(id)
+    said = await _said(request)
+    await service.async_store.note(service.store.incidents.acknowledge, id, by=said.by, note=said.note)
+    return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
+
+
+@router.post("/incidents/{id}/false-alarm")
+async def false_alarm(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
+    """Say that nothing was wrong, and show it again."""
+    await sight.incident(id)
+    said = await _said(request)
+    await service.async_store.note(service.store.incidents.false_alarm, id, by=said.by, note=said.note)
+    return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
+
+
+async def _said(request: Request) -> Remark:
+    given = await form_of(request)
+    try:
+        return Remark(by=given.get("by", ""), note=given.get("note", ""))
+    except ValidationError as error:
+        name = error.errors(include_url=False)[0]["loc"][0]
+        raise InvalidInput(f"the {name} is too long", advice="say it in fewer words") from error
+
+
+async def _last_report(service: Service, incident: Incident) -> Report | None:
+    """Return what the newest diagnosis of an incident answers, without what it rests on; None: none is kept."""
+    for id in reversed(incident.diagnoses):
+        try:
+            diagnosis = await service.async_store.ask(service.store.diagnosis, id)
+        except NotFound:
+            continue
+        return report_of(Kept(diagnosis=diagnosis, expected=Expected(job=diagnosis.job), snapshots=()))
+    return None
