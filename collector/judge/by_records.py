@@ -4,7 +4,6 @@ Evidence is tried from the strongest to the weakest: a signature that differs, a
 graph, and an operation that everybody has joined and nobody leaves.
 """
 
-from collector.align.groups.device_queues import unfinished
 from collector.align.observations import Observations
 from collector.judge.certainty import of_mismatch
 from collector.judge.fault import Fault, kind_of
@@ -18,7 +17,6 @@ from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.diagnosis import Conflict
 from shared.answer.words import Cause, Certainty, Kind
-from shared.wire.trace import Trace
 
 _MOST_CONFLICTS = 8
 
@@ -33,8 +31,6 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     graph = WaitGraph(observations.edges, cut=convicted)
     joined = [edge for edge in observations.edges if not edge.holders]
     entered = {edge.waiter for edge in joined if edge.waiter in disputed or not left_behind(edge)}
-    queued = {rank for edge in observations.edges for rank in edge.queued}
-    entered |= _stuck_in_what_is_lost(observations) - queued
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
     programs = CallOrders(observations.groups, observations.traces)
@@ -52,25 +48,6 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, observations) for r in fault.culprits))
     # 7. All issued, none completed.
     return faults or stuck_faults(graph, observations, programs)
-
-
-def _stuck_in_what_is_lost(observations: Observations) -> set[int]:
-    """Ranks whose oldest record that is left of a group is unfinished: so may be what was before. They are no roots."""
-    known: dict[tuple[int, int], bool] = {}
-    found = set()
-    for rank, trace in observations.traces.items():
-        if trace.truncated:
-            key = id(trace.group), id(trace.state)  # ranks of one program may share their columns
-            if key not in known:
-                known[key] = _begins_unfinished(trace)
-            found |= {rank} if known[key] else set()
-    return found
-
-
-def _begins_unfinished(trace: Trace) -> bool:
-    pending = set(unfinished(trace))
-    first = {group: at for at, group in reversed(tuple(enumerate(trace.group)))} if pending else {}
-    return any(at in pending for at in first.values())
 
 
 def _stands_alone(fault: Fault) -> bool:

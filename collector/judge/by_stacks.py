@@ -184,7 +184,7 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
     odd, most = (storing, others) if few_store else (went_past(storing, others, observations), storing)
     if not odd:
         return None
-    where = f"{ranks_in_words(storing)} wait in the store, {ranks_in_words(others)} in collectives"
+    where = f"{ranks_with(storing, 'waits', 'wait')} in the store, {ranks_in_words(others)} in collectives"
     rule = "" if few_store else f"; {RULE}"
     return Fault(
         Kind.RANK_NOT_JOINED,

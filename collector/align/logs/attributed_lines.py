@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _NUMBERS = {
     **dict.fromkeys(("sequence", "numel_in", "numel_out", "group_rank", "rank", "other_rank"), _NUMBER),
     **dict.fromkeys(("waiter", "speaker", "joined", "expected", "not_joined", "unfinished", "group_id"), _NUMBER),
-    **dict.fromkeys(("elapsed_ms", "timeout_ms", "failed_rank", "local_rank"), _NUMBER),
+    **dict.fromkeys(("elapsed_ms", "timeout_ms", "failed_rank", "ended_rank", "local_rank"), _NUMBER),
     **dict.fromkeys(("enqueued", "completed"), _MARK),
 }
 """Fields that are read as numbers. A snapshot may have been written by anybody."""

@@ -5,11 +5,11 @@
 2. Whatever else fails is a fault only where others waited or lost it.
 3. A launcher that ends the rest kills who does not end in time: in torchelastic's table such a death is told some
    while after the first one.
-   Where there is such a table, what srun starts are launchers: their exit status says nothing of a rank.
+   Where there is such a table, what srun or mpirun starts are launchers: how they end says nothing of a rank.
 4. What stands behind a wait that lasted until its timeout is a consequence. The first failure that is left counts, a
    lost node before all.
 
-The rank is named where torchelastic's table tells it for a signal. Otherwise the process or the node is told.
+The rank is named where mpirun, or torchelastic's table, tells it for a signal; else the process or the node is told.
 """
 
 from collections.abc import Iterable
@@ -76,15 +76,16 @@ def _is_end(event: LogEvent) -> bool:
     if "died" in fields or "spawned" in fields or "shell" in fields:
         return True
     if "signal" in fields:
-        return "pid" in fields and fields["signal"] not in _CONSEQUENCES
+        return bool(fields.keys() & {"pid", "ended_rank"}) and fields["signal"] not in _CONSEQUENCES
     if "tasks" in fields:
         return not any(word in fields.get("what", "") for word in ("Aborted", "Terminated", "Cancelled"))
     return _is_lost_node(event) or "terminated" in fields or "Segmentation fault" in fields.get("what", "")
 
 
 def _is_status(event: LogEvent) -> bool:
-    """Is it srun's word on what one of its tasks returned?"""
-    return "tasks" in event.fields and "Exited with exit code" in event.fields.get("what", "")
+    """Is it srun's or mpirun's word on one of its tasks, which is a launcher?"""
+    fields = event.fields
+    return "ended_rank" in fields or ("tasks" in fields and "Exited with exit code" in fields.get("what", ""))
 
 
 def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
@@ -108,7 +109,8 @@ def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
 
 
 def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: Statements) -> Opinion:
-    named = tuple(sorted({int(event.fields["speaker"])} if "speaker" in event.fields else _in_table(event, told)))
+    told_rank = event.fields.get("speaker", event.fields.get("ended_rank"))
+    named = _in_table(event, told) if told_rank is None else (int(told_rank),)
     waited = tuple(sorted(statements.waited - set(named)))
     rest = f", and {ranks_in_words(waited)} waited in vain" if waited else ""
     same = [
@@ -168,7 +170,7 @@ def _who(event: LogEvent, named: tuple[int, ...]) -> str:
 def _what(event: LogEvent) -> str:
     fields = event.fields
     if _is_lost_node(event):
-        return "failed, by Slurm's account"
+        return "was lost, by mpirun's account" if "launcher" in fields else "failed, by Slurm's account"
     if event.kind is EventKind.OUT_OF_MEMORY:
         return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
     if "spawned" in fields:

@@ -10,6 +10,7 @@ from collector.judge.records.left_out_send import LeftOutSend, left_out_send
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.group_order import order_breaker
+from collector.judge.tie_breakers.sibling_sends import FewerSends, fewer_by_record
 from shared.answer.words import Cause, Certainty, Kind
 
 _MOST_TOLD = 4
@@ -20,9 +21,9 @@ _TIED = "the ranks issued the operations in different orders, and no order has a
 def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observations, programs: CallOrders) -> Fault:
     """One set of ranks that wait for each other: a deadlock, and who of them strayed from the usual order."""
     inside = tuple(e for e in observations.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
-    left_out = left_out_send(inside, observations)
-    if left_out is not None:
-        return _left_out_fault(left_out, cycle, inside, graph)
+    left_out = left_out_send(inside, observations) or fewer_by_record(inside, observations)
+    if left_out is not None and left_out.edge is not None:
+        return _left_out_fault(left_out, left_out.edge, cycle, inside, graph)
     p2p = all(edge.is_p2p for edge in inside)
     culprits, remarks = (
         _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
@@ -43,8 +44,10 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     )
 
 
-def _left_out_fault(left_out: LeftOutSend, cycle: tuple[int, ...], inside: tuple[Edge, ...], graph: WaitGraph) -> Fault:
-    """Its own habit speaks against one of the circle."""
+def _left_out_fault(
+    left_out: LeftOutSend | FewerSends, edge: Edge, cycle: tuple[int, ...], inside: tuple[Edge, ...], graph: WaitGraph
+) -> Fault:
+    """Its own habit, or that of its likes, speaks against one of the circle."""
     return Fault(
         kind=Kind.P2P_UNMATCHED,
         culprits=(left_out.rank,),
@@ -53,8 +56,8 @@ def _left_out_fault(left_out: LeftOutSend, cycle: tuple[int, ...], inside: tuple
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),
-        group=left_out.edge.group,
-        op=left_out.edge.signature.op,
+        group=edge.group,
+        op=edge.signature.op,
         remarks=(str(left_out),),
     )
 

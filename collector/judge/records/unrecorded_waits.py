@@ -14,8 +14,9 @@ from collector.judge.fault import Fault, first_edge, kind_of, left_out
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit
 from collector.judge.tie_breakers.new_group import RULE, went_past
+from collector.judge.tie_breakers.sibling_sends import fewer_by_count
 from shared.answer.words import Cause, Certainty, Kind
-from shared.rank_sets import ranks_in_words
+from shared.plural import either, ranks_with
 
 
 def waits_unrecorded(root: int, observations: Observations) -> bool:
@@ -70,15 +71,16 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
         observations.activities[rank].op in (op, None) and observations.doing(rank) is not Doing.STORE
         for rank in hidden
     )
-    remark = f"{ranks_in_words(hidden)} are inside the call and have not left it" if inside else ""
-    cause = Cause.COMMUNICATION if inside else None
-    return [replace(base, cause=cause, remarks=(remark or "its stack shows it waiting in another operation",))]
+    remark = "its stack shows it waiting in another operation"
+    if inside:
+        remark = f"{ranks_with(hidden, 'is', 'are')} inside the call and {either(hidden, 'has', 'have')} not left it"
+    return [replace(base, cause=Cause.COMMUNICATION if inside else None, remarks=(remark,))]
 
 
 def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:
     """The many wait in the store: for the few who went past a group that all must make, or for nobody knows whom."""
     odd = went_past(hidden, base.victims, observations)
-    where = f"{ranks_in_words(hidden)} wait in the store"
+    where = f"{ranks_with(hidden, 'waits', 'wait')} in the store"
     if not odd:
         everybody = tuple(sorted({*base.victims, *hidden}))
         return Fault(Kind.STUCK_TOGETHER, (), everybody, Certainty.SUSPECTED, cause=Cause.RENDEZVOUS, remarks=(where,))
@@ -101,10 +103,10 @@ def _peers_unknown(rank: int, observations: Observations) -> bool:
 
 def _unmatched_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:
     """Whom they wait for is not recorded: the one who left out what it always did, or nobody can be named."""
-    habit = broken_habit(observations)
+    habit = broken_habit(observations) or fewer_by_count(hidden, observations)
     culprits = () if habit is None or habit.rank in hidden else (habit.rank,)
     ops = {observations.activities[rank].op for rank in hidden}
-    remark = f"{ranks_in_words(hidden)} wait in operations whose peers are not recorded"
+    remark = f"{ranks_with(hidden, 'waits', 'wait')} in operations whose peers are not recorded"
     return replace(
         base,
         kind=Kind.P2P_UNMATCHED,
@@ -125,6 +127,7 @@ def _outsider_fault(
     first = first_edge(graph.edges_to(hidden))
     kinds = sorted({kind_of(rank, observations) for rank in outside}, key=lambda kind: kind is Kind.RANK_NOT_JOINED)
     worst = tuple(rank for rank in outside if kind_of(rank, observations) is kinds[0])
+    wait = ranks_with(hidden, "waits", "wait")
     return Fault(
         kind=kinds[0],
         culprits=worst,
@@ -134,5 +137,5 @@ def _outsider_fault(
         group=None if first is None else first.group,
         op=None if first is None else first.signature.op,
         sequence=None if first is None else first.sequence,
-        remarks=(f"{ranks_in_words(hidden)} wait in unrecorded operations; the stacks show no other rank free",),
+        remarks=(f"{wait} in unrecorded operations; the stacks show no other rank free",),
     )

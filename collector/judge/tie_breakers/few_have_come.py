@@ -7,7 +7,6 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
-from collector.align.wait_states import WaitState
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.skipped_call import shift_of
@@ -79,8 +78,8 @@ def _held_elsewhere(rank: int, observations: Observations) -> bool:
 
 
 def _went_on(rank: int, observations: Observations) -> bool:
+    """Has it ended well, or does it leave? Whoever waits elsewhere is no root to begin with."""
     if observations.roster.ranks[rank].presence is Presence.EXITED:
         return _ended_well(rank, observations)
     activity = observations.activities.get(rank)
-    leaves = activity is not None and activity.cause is Cause.TEARDOWN
-    return leaves or observations.state(rank) is WaitState.WAITING
+    return activity is not None and activity.cause is Cause.TEARDOWN

@@ -38,6 +38,14 @@ CONNECTIONS = (
         "Got completion with error",
         r"(?P<transport>NET/IB) : Got completion with (?P<type>error (?P<status>\d{1,6}))",
     ),
+    # [node1:42:0:51] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 …)    UCX
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Transport retry count exceeded",
+        r"^\[[^\]\s]{1,300}(?: [^\]\s]{1,40})?\] {1,10}(?P<transport>ib_mlx5)_log\.c:\d{1,6} {1,4}"
+        r"(?:FATAL: Error on (?P<interface>\w{1,40}):\d{1,3} QP \S{1,20} wqe\[\d{1,9}\]: )?"
+        r"(?P<type>Transport retry count exceeded)",
+    ),
     # socketProgress: Connection closed by remote peer node7.example<40123>      NCCL 2.16 on; before `Net : Connec…`
     row(
         EventKind.TRANSPORT_ERROR,

@@ -99,6 +99,19 @@ ENDINGS = (
     ),
     # srun: error: Node failure on node7
     row(EventKind.SIGNAL, "Node failure on", r"Node failure on (?P<host>[\w.-]{1,255})"),
+    # mpirun noticed that process rank 1 with PID 4242 on node node7 exited on signal 9 (Killed).        Open MPI
+    row(
+        EventKind.SIGNAL,
+        " noticed that process rank ",
+        r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (?P<ended_rank>\d{1,7}) with PID \S{1,20} "
+        r"on node (?P<died_on>[\w.:-]{1,255}) exited on signal (?P<signal>\d{1,3})\b",
+    ),
+    #   Remote daemon: [[4242,0],1] on node node7          below "ORTE has lost communication with a remote daemon."
+    row(
+        EventKind.SIGNAL,
+        "Remote daemon",
+        r"^ {0,4}(?P<launcher>Remote daemon) {0,2}: \[\S{1,200}\] on node (?P<host>[\w.:-]{1,255})\s*$",
+    ),
     # … check the logs for the dead worker. … Worker IP address: 10.1.2.3 Worker port: 10004 Worker PID: 4242 Worker
     #   exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2.        Ray
     row(

@@ -23,7 +23,7 @@ EVERY_DAY: dict[str, str] = {
         chain_of_victims fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted new_group_skipped
         pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
     """,
-    "memory": "crossed_groups gil_held wrong_size_larger",
+    "memory": "crossed_groups gil_held sibling_pipeline_sends wrong_size_larger",
     "bare": """
         accelerate_main_process_only barrier_against_backward blocked_pipe dataloader_hang debugger_attached
         exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread pair_barrier_skipped

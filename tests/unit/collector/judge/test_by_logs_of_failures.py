@@ -17,6 +17,17 @@ class TestWhatEnded:
         ("lines", "kind", "cause", "said"),
         [
             (["srun: error: Node failure on node7"], Kind.RANK_UNREACHABLE, Cause.UNKNOWN, "node node7 failed"),
+            (
+                [
+                    "ORTE has lost communication with a remote daemon.",
+                    "",
+                    "  HNP daemon   : [[4242,0],0] on node node1",
+                    "  Remote daemon: [[4242,0],1] on node node7",
+                ],
+                Kind.RANK_UNREACHABLE,
+                Cause.UNKNOWN,
+                "node node7 was lost, by mpirun's account",
+            ),
             (["srun: error: node7: task 13: Killed"], Kind.RANK_EXITED, Cause.SIGNAL, "task 13 on node7 ended"),
             (
                 ["slurmstepd: error: Detected 1 oom_kill event in StepId=4242.0. Some of the step tasks"],
@@ -41,9 +52,23 @@ class TestWhatEnded:
         assert (finding.kind, finding.cause, finding.culprits) == (kind, cause, ())
         assert said in finding.summary
 
+    @pytest.mark.parametrize("pid", ["0", "4242"])
+    def test_of_whom_mpirun_names_the_rank(self, pid: str) -> None:
+        line = f"mpirun noticed that process rank 3 with PID {pid} on node node7 exited on signal 9 (Killed)."
+        finding = only(judged_logs({0: ["step 1"], 3: ["step 1"]}, common=[line]))
+        assert (finding.kind, finding.culprit_ranks, finding.cause) == (Kind.RANK_EXITED, (3,), Cause.SIGNAL)
+
+    def test_what_mpirun_starts_is_a_launcher_where_torchelastic_has_a_table(self) -> None:
+        table = ["  rank      : 9 (local_rank: 1)", "  exitcode  : -11 (pid: 42)"]
+        line = "mpirun noticed that process rank 1 with PID 0 on node node7 exited on signal 9 (Killed)."
+        assert only(judged_logs({1: ["step 1"], 9: ["step 1"]}, common=[*table, line])).culprit_ranks == (9,)
+
     @pytest.mark.parametrize(
         "line",
         [
+            "mpirun noticed that process rank 3 with PID 0 on node node7 exited on signal 6 (Aborted).",
+            "mpirun noticed that process rank 3 with PID 0 on node node7 exited on signal 15 (Terminated).",
+            "  HNP daemon   : [[4242,0],0] on node node1",
             "  exitcode  : -6 (pid: 42)",
             "  exitcode  : -15 (pid: 42)",
             "  exitcode  : 1 (pid: 42)",

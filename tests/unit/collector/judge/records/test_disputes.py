@@ -3,6 +3,7 @@
 import pytest
 
 from collector.align.expected import Expected
+from collector.judge.records import unequal_sizes
 from shared.answer.words import Certainty, Kind
 from tests.build.jobs.judged import judged
 from tests.build.jobs.records import DONE, ISSUED, Row, judged_records, recorded
@@ -190,3 +191,10 @@ def test_who_expects_another_size_of_an_all_reduce_than_put_in_is_told_with_all_
     finding = judged_records(rows, {"0": range(2), "expert": ()}).findings[0]
     assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, ())
     assert finding.remarks == ("ranks 0-1 expect another size than put in",)
+
+
+def test_without_the_rule_the_case_of_torchs_own_analyser_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`match_one_event` of PyTorch's test_fr_analysis.py: sizes in and out differ, and all ranks agree."""
+    monkeypatch.delitem(unequal_sizes._FITS, "all_reduce")
+    rows = {rank: [Row("0", 1, ISSUED, inputs=[16], outputs=[20])] for rank in range(2)}
+    assert judged_records(rows, {"0": range(2)}).findings[0].kind is Kind.STUCK_TOGETHER

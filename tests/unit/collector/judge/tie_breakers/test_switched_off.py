@@ -18,7 +18,7 @@ from collector.judge import tie_breakers
 from collector.judge.verdict import diagnose
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
-from shared.wire.trace import Trace
+from shared.wire.trace import Group, Trace
 from tests.build.jobs.four_ranks import RANKS, looks_without
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.records import DONE, ISSUED, Row, recorded
@@ -56,6 +56,27 @@ def a_send_left_out() -> Case:
             looks, rank, recorder=trace.model_copy(update={"signatures": gloo, "op_id": array("q", counts)})
         )
     return looks, Expected()
+
+
+def a_send_left_out_as_no_other_pipeline_did() -> Case:
+    """Gloo, two pipelines: rank 3 receives in vain; rank 2 has sent less than rank 0, and no step is like another."""
+    looks = looks_without({3: Seen((USER, RECV))})
+    groups = tuple(Group(name=f"pp{at}", description=f"pp{at}", members=f"{2 * at}-{2 * at + 1}") for at in range(2))
+    for rank in RANKS:
+        trace = next(r.recorder for look in looks[-1:] for r in look.ranks if r.identity.rank == rank)
+        assert isinstance(trace, Trace)
+        counts = [at * (at + 3) // 2 for at in range(len(trace))]
+        counts[-1] -= rank == 2
+        gloo = tuple(signature._replace(backend="gloo") for signature in trace.signatures)
+        mine = {"signatures": gloo, "op_id": array("q", counts), "groups": (groups[rank // 2],), "marks": ()}
+        looks = with_rank(looks, rank, recorder=trace.model_copy(update=mine))
+    return looks, Expected()
+
+
+def an_all_reduce_after_the_last_step() -> Case:
+    """Three are done and wait at the end for a thread of their own; rank 1 reduces once more, as if in a `finally`."""
+    leaving = Seen((USER, Frame("_shutdown", "/usr/lib/python3.11/threading.py", 1590)))
+    return looks_without(dict.fromkeys((0, 2, 3), leaving)), Expected()
 
 
 def a_group_that_one_does_not_make() -> Case:
@@ -96,6 +117,12 @@ NEEDED = {
     ),
     "a call too many that looks like all others": Needed("skipped_call.shift_of", nothing, a_call_too_many, (1,)),
     "a send left out over Gloo": Needed("broken_habit.broken_habit", nothing, a_send_left_out, (1,)),
+    "a send left out in one of two pipelines": Needed(
+        "sibling_sends.fewer_by_record", nothing, lambda: simulated(43, "never sends"), (5,)
+    ),
+    "a send left out in one of two pipelines over Gloo": Needed(
+        "sibling_sends.fewer_by_count", nothing, a_send_left_out_as_no_other_pipeline_did, (2,)
+    ),
     "a group that one does not make": Needed("new_group.went_past", nothing, a_group_that_one_does_not_make, (2,)),
 }
 

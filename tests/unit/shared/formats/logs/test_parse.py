@@ -19,6 +19,30 @@ def events(text: str, rank: int | None = None) -> tuple[LogEvent, ...]:
 
 LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
     (
+        "mpirun noticed that process rank 1 with PID 0 on node node7 exited on signal 9 (Killed).",
+        EventKind.SIGNAL,
+        None,
+        {"ended_rank": "1", "died_on": "node7", "signal": "9"},
+    ),
+    (
+        "  Remote daemon: [[4242,0],1] on node job-worker-1",
+        EventKind.SIGNAL,
+        None,
+        {"launcher": "Remote daemon", "host": "job-worker-1"},
+    ),
+    (
+        "[node1:42:0:51] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 …)",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"transport": "ib_mlx5", "type": "Transport retry count exceeded"},
+    ),
+    (
+        "[node1:42 :0:51] ib_mlx5_log.c:115  FATAL: Error on mlx5_3:1 QP 0xe6d7 wqe[7]: Transport retry count exceeded",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"transport": "ib_mlx5", "interface": "mlx5_3", "type": "Transport retry count exceeded"},
+    ),
+    (
         "[rank3]:[E1121 09:10:11.123456789 ProcessGroupNCCL.cpp:655] [Rank 3] Watchdog caught collective operation "
         "timeout: WorkNCCL(SeqNum=812, OpType=ALLREDUCE, NumelIn=4096, NumelOut=4096, Timeout(ms)=600000) ran for "
         "600041 milliseconds before timing out.",
