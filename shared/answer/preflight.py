@@ -151,7 +151,6 @@ class PreflightReport(Value):
 
 MOST_FINDINGS = 200
 _LONGEST_HOST, _LONGEST_LINE, _LONGEST_WORD = 300, 4000, 64
-_MOST_HOSTS = 16_384
 _Host = Annotated[str, Field(max_length=_LONGEST_HOST)]
 
 
@@ -163,9 +162,7 @@ class PreflightResult(Value):
     verdict: Soundness
     headline: str = Field(max_length=_LONGEST_LINE)
     backend: str = Field(default="", max_length=_LONGEST_WORD)
-    hosts: Mapping[NodeState, Annotated[tuple[_Host, ...], Field(max_length=_MOST_HOSTS)]] = Field(
-        description="The hosts in each state."
-    )
+    hosts: Mapping[NodeState, tuple[_Host, ...]] = Field(description="The hosts in each state.")
     findings: tuple[PreflightFinding, ...] = Field(default=(), max_length=MOST_FINDINGS)
 
     def state_of(self, host: str) -> NodeState | None:
