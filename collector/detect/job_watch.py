@@ -259,7 +259,8 @@ class JobWatch:
         return "the job goes on" if now - self._going_since >= FLAP_SECONDS else ""
 
     def _over_though_ended(self, incident: OpenIncident, now: float) -> str:
-        if self.view.ranks:
+        """Does it run again, according to what agents have reported since? One may not have told of the end yet."""
+        if any(view.heard > incident.at for view in self.view.ranks.values()):
             return "the job runs again"
         return "the job has ended" if now - incident.at > FORGOTTEN_SECONDS else ""
 

@@ -84,12 +84,13 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, timeout_seconds: float |
 
 
 def _places(diagnosis: Diagnosis, finding: Finding) -> Iterator[Place]:
-    """Return the frames of the culprits."""
+    """Return the frames of the culprits; where nobody is named, those of the ranks that do not wait."""
     where = finding.where or Where()
     yield from (place for place in (where.user, where.call, where.library) if place is not None)
-    culprits = set(finding.culprit_ranks)
+    culprits, victims = set(finding.culprit_ranks), set(unfold(finding.victims))
     for each in diagnosis.stack_classes:
-        if not culprits.isdisjoint(unfold(each.ranks)):
+        ranks = unfold(each.ranks)
+        if not culprits.isdisjoint(ranks) if culprits else victims.isdisjoint(ranks):
             yield from reversed(each.frames)
 
 

@@ -52,7 +52,8 @@ def find_killed(jobs: int, *, first: int) -> int:
         alarms = watch(job, until=job.seconds + 60.0).alarms
         if len(alarms) != 1 or "when last seen" not in alarms[0][1].incident.headline or alarms[0][1].incident.culprits:
             missed += 1
-            print(f"killed and not told: seed {seed} at {job.seconds:.0f} s: {alarms}")
+            told = [alarm.incident.headline for _, alarm, _ in alarms]
+            print(f"killed and not told once: seed {seed} at {job.seconds:.0f} s: {told}")
     print(f"{jobs} killed jobs: {missed} not told")
     return missed
 

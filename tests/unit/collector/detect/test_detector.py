@@ -272,12 +272,24 @@ def test_incident_of_a_job_that_was_killed_stands() -> None:
     assert (alarm.incident.kind, alarm.incident.culprits) == (Kind.RANK_EXITED, ())
     one.detector.opened(DEMO, "i1", one.now, job_ended=True)
     assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.ENDED
-    one.tell(digest([1.0] * 4))
+    one.tell(digest([1.0] * 4), after=1.0)
     assert one.over() == "the job runs again"
     late = Watching()
     late.detector.adopt([alarm.incident.model_copy(update={"id": "i1"})], late.now)
     late.tell(digest([], exited=(ExitedRank(rank=0, signal=9),)))
     assert late.over(after=900.0) == "" and late.over(after=3000.0) == "the job has ended"
+
+
+def test_node_that_has_not_reported_the_end_yet_does_not_run_again() -> None:
+    """Its last digest is from before the job was killed: the incident is neither over nor raised a second time."""
+    one = Watching()
+    one.tell(digest([1.0] * 2), host="node1")
+    one.tell(digest([1.0] * 2, first=2), host="node2")
+    one.tell(digest([], exited=tuple(ExitedRank(rank=rank, signal=9) for rank in range(2))), host="node1", after=2.0)
+    assert one.asked(after=3.0) == "rank 0 has ended while others live"
+    assert one.answer(dead()) is not None
+    one.detector.opened(DEMO, "i1", one.now, job_ended=True)
+    assert one.over(after=20.0) == "" and one.asked(after=20.0) == ""
 
 
 def test_job_that_died_after_it_was_found_hung_once() -> None:

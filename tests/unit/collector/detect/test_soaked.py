@@ -13,7 +13,7 @@ _LATER_SECONDS = 600.0
 """What looks like a phase of a healthy job is held back for minutes."""
 
 
-@pytest.mark.parametrize("seed", [63, 124, 126, 473, 560])
+@pytest.mark.parametrize("seed", [63, 124, 126, 473, 560, 637])
 def test_healthy_job_that_pauses_for_minutes_raises_no_alarm(seed: int) -> None:
     """Checkpoints, evaluations, compilations, slow storage, a node that stands still: all raised one at some time."""
     job = draw_paused(seed)
