@@ -18,18 +18,18 @@ from collector.align.expected import Expected
 from collector.gather.answers import read_kept
 from collector.gather.failures import NoAnswer
 from collector.keep.database import Database, StoreTrouble, create_private, first_line
-from collector.keep.deliveries import Deliveries
-from collector.keep.incidents import Incidents
 from collector.keep.kept import Kept
 from collector.keep.migrate import migrate
 from collector.keep.preflights import Preflights
 from collector.keep.registrations import Registrations
 from collector.keep.run_ledger import Ledger, RunState, end_run
 from collector.keep.seen import diagnoses_seen_by
-from collector.keep.silences import Silences
 from collector.keep.tables import diagnoses, incident_diagnoses, job_key, marks, plain, snapshots, watches
 from collector.keep.url import StorePlace, parse_store_place
-from collector.keep.watches import Watches
+from collector.keep.watched.deliveries import Deliveries
+from collector.keep.watched.incidents import Incidents
+from collector.keep.watched.silences import Silences
+from collector.keep.watched.watches import Watches
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.errors import InvalidSettings, NotFound, UnhangError, quoted

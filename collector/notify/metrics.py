@@ -6,7 +6,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from collector.keep.deliveries import Backlog
+from collector.keep.watched.deliveries import Backlog
 from collector.notify.notifier import Notifier
 
 _NONE = Backlog(0, 0)

@@ -1,6 +1,6 @@
 """Tells receivers of incidents: events in, messages out, at least once each and mostly exactly once.
 
-1. Events are entered into the outbox for each receiver (`collector/keep/deliveries.py`).
+1. Events are entered into the outbox for each receiver (`collector/keep/watched/deliveries.py`).
 2. What is due is taken. What begins an incident waits as long as a silence matches; if the incident is over by then, it
    is dropped with what follows it. What a receiver was told of already is told to its end, silenced or not.
 3. What is not delivered is tried again, later each time, and given up aloud after `give_up_hours`.
@@ -19,7 +19,7 @@ from collector.concurrency.tasks import end
 from collector.detect.silences import silenced_by
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
-from collector.keep.deliveries import Backlog, Claimed
+from collector.keep.watched.deliveries import Backlog, Claimed
 from collector.notify.destinations import make_receiver_client
 from collector.notify.notice import Notice, make_notice
 from collector.notify.receivers import AlertmanagerReceiver, Include, NotifyFile, Receiver

@@ -16,7 +16,7 @@ import httpx
 
 from collector.gather.bounded_body import read_body
 from collector.gather.failures import NoAnswer
-from collector.keep.deliveries import ATTEMPT_SECONDS
+from collector.keep.watched.deliveries import ATTEMPT_SECONDS
 from collector.notify.alertmanager import compose_alert
 from collector.notify.destinations import Destinations, parse_receiver_url
 from collector.notify.notice import Notice, one_line

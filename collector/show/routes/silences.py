@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.detect.silences import parse_pattern
-from collector.keep.silences import no_such_silence
+from collector.keep.watched.silences import no_such_silence
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency, json_answer
 from collector.show.routes.rights import Sight, SightDependency

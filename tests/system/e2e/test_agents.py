@@ -9,7 +9,9 @@ from tests.system.e2e.cluster import NODES, Cluster
 from tests.system.e2e.jobs import ClusterJob
 from tests.system.e2e.judging import assert_hang_is_judged, assert_it_trains
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
+]  # fmt: skip
 
 
 def broken(cluster: Cluster, fault: str, node: str) -> AbstractContextManager[None]:

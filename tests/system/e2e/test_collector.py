@@ -9,7 +9,9 @@ from tests.system.e2e.asking import ANSWER_SECONDS
 from tests.system.e2e.cluster import NODES, Cluster
 from tests.system.e2e.jobs import ClusterJob
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("stage", [Stage.FINDING, Stage.LOOKING])

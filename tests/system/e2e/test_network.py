@@ -7,7 +7,9 @@ from tests.system.e2e.cluster import Cluster
 from tests.system.e2e.jobs import ClusterJob, ranks_of
 from tests.system.e2e.judging import assert_hang_is_judged, assert_it_trains
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
+]  # fmt: skip
 
 BAD_CABLES = {"loses 30 %": {"loss": 0.3}, "500 ms late": {"delay_seconds": 0.5}}
 

@@ -11,7 +11,9 @@ from shared.rank_sets import unfold
 from tests.system.e2e.cluster import Cluster
 from tests.system.e2e.jobs import WORLD, ClusterJob, one_rendezvous, ranks_of, two_masters, two_rendezvous
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
+]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("checkpoint.py")
 

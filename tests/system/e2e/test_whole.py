@@ -16,7 +16,9 @@ from tests.system.e2e.jobs import WORLD, ClusterJob
 from tests.system.e2e.network import Network
 from tests.system.live.truths import REPOSITORY
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.root, pytest.mark.timeout(600)
+]  # fmt: skip
 
 
 def test_a_job_that_trains_and_one_that_hangs(cluster: Cluster, training: ClusterJob, hung: ClusterJob) -> None:

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterable
 
-from collector.keep.deliveries import Claimed, Deliveries
 from collector.keep.store import Store
+from collector.keep.watched.deliveries import Claimed, Deliveries
 from collector.notify.receivers import AlertmanagerReceiver, PagerDutyReceiver
 from shared.answer.deliveries import DeliveryState
 from shared.answer.incidents import Incident, IncidentChangeKind

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from collector.keep.incidents import Incidents
 from collector.keep.store import Retention
+from collector.keep.watched.incidents import Incidents
 from shared.answer.incidents import IncidentChangeKind, IncidentState
 from shared.errors import InvalidInput, NotFound
 from tests.build.jobs.incidents import draft
