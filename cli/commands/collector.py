@@ -61,6 +61,7 @@ Each option is also a variable, e.g. UNHANG_COLLECTOR_AGENTS; the option wins.""
     "--lease-seconds", metavar="S", help="Silence after which other collectors take over a run. [default: 10]"
 )
 @click.option("--keep-diagnoses", metavar="N", help="How many to keep. [default: 1000]")
+@click.option("--keep-unasked-diagnoses", metavar="N", help="Of those made without a request. [default: 500]")
 @click.option("--keep-days", metavar="DAYS", help="For how long. [default: 30]")
 @click.option("--keep-bytes", metavar="BYTES", help="How much space they may take, compressed. [default: 2 GiB]")
 @click.option("--looks", metavar="N", help="Looks per diagnosis. [default: 2]")

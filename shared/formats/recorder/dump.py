@@ -90,7 +90,7 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
     return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
 
 
-def build_trace(dump: Mapping[str, Any], kinds: Kinds) -> Trace:
+def build_trace(dump: Mapping[str, Any], kinds: Kinds | Repeats) -> Trace:
     """Read a dump that was put together from something else than a file. Raises UnreadableDump."""
     return _build(dump, kinds, is_tree=True)
 

@@ -9,7 +9,7 @@ from collector.settings import CollectorSettings
 from tests.build.processes.commands import unhang
 from tests.build.services.incident_receivers import ROUTING_KEY, PagerDutyServer, served_receiver
 from tests.build.services.services import running
-from tests.unit.collector.keep.test_incidents import draft
+from tests.unit.collector.keep.watched.test_incidents import draft
 from tests.unit.collector.notify.files import pagerduty_file, webhook_file
 
 

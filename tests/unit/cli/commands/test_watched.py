@@ -11,7 +11,7 @@ from collector.files.diagnose_files import diagnose_directory
 from collector.settings import CollectorSettings
 from tests.build.processes.commands import unhang
 from tests.build.services.services import running
-from tests.unit.collector.keep.test_incidents import draft
+from tests.unit.collector.keep.watched.test_incidents import draft
 
 
 @pytest.fixture

@@ -23,13 +23,23 @@ def program(directory: Path, name: str, script: str) -> None:
 
 
 async def asked(directory: Path, *, seconds: float = 30.0, **environment: str) -> PolledSource:
-    """Ask once."""
-    path = f"{directory}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    """Ask once, where Slurm is not installed but for the programs of the test."""
+    path = f"{directory}{os.pathsep}{_without_slurm(directory)}"
     standing = PolledSource(
         SlurmNodes(agent_url=URL, environment={"PATH": path, **environment}), deadline_seconds=seconds
     )
     await standing.refresh()
     return standing
+
+
+def _without_slurm(directory: Path) -> Path:
+    """Return a folder with what scripts call."""
+    tools = directory / "tools"
+    tools.mkdir(exist_ok=True)
+    for name in ("sleep", "yes"):
+        if not (tools / name).exists():
+            (tools / name).symlink_to(f"/usr/bin/{name}")
+    return tools
 
 
 def nodes(standing: PolledSource) -> list[str]:

@@ -22,7 +22,7 @@ from shared.answer.incidents import IncidentState
 from tests.build.processes.nursery import Nursery
 from tests.build.processes.ports import free_port
 from tests.build.services.incident_receivers import PagerDutyServer, Received, ReceiverServer, served_receiver
-from tests.unit.collector.keep.test_incidents import draft
+from tests.unit.collector.keep.watched.test_incidents import draft
 from tests.unit.collector.notify.files import SECRET, pagerduty_file, webhook_file
 
 pytestmark = pytest.mark.slow

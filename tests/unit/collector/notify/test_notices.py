@@ -22,7 +22,7 @@ from shared.answer.diagnosis import Culprit, Diagnosis, Finding, LogEvidence, Pl
 from shared.answer.incidents import Fingerprint, Incident, IncidentChange, IncidentChangeKind, IncidentEvent
 from shared.answer.words import Certainty, Kind, Verdict
 from tests.build.services.incident_receivers import PagerDutyServer, Received, ReceiverServer, SlackServer
-from tests.unit.collector.keep.test_incidents import draft
+from tests.unit.collector.keep.watched.test_incidents import draft
 from tests.unit.collector.notify.files import (
     OLD_SECRET,
     SECRET,

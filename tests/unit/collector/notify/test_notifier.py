@@ -28,7 +28,7 @@ from tests.build.services.incident_receivers import (
     SlackServer,
     served_receiver,
 )
-from tests.unit.collector.keep.test_incidents import draft
+from tests.unit.collector.keep.watched.test_incidents import draft
 from tests.unit.collector.notify.files import (
     SECRET,
     alertmanager_file,

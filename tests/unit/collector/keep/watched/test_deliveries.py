@@ -9,7 +9,7 @@ from collector.notify.receivers import AlertmanagerReceiver, PagerDutyReceiver
 from shared.answer.deliveries import DeliveryState
 from shared.answer.incidents import Incident, IncidentChangeKind
 from tests.unit.collector.conftest import Opener
-from tests.unit.collector.keep.test_incidents import draft, kinds
+from tests.unit.collector.keep.watched.test_incidents import draft, kinds
 
 CHANGES = PagerDutyReceiver.changes
 PAGER = "pager"

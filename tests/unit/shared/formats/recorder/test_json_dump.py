@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shared.errors import UnreadableDump
 from shared.formats.recorder import dump as reader
 from shared.formats.recorder.dump import build_trace, parse_dump
+from shared.formats.recorder.fast_path import Repeats
 from shared.formats.recorder.json_dump import read_json_dump, read_part
 
 _FRAMES = [
@@ -56,7 +57,7 @@ def test_parts_say_what_the_whole_says(changes: list[dict[str, Any]]) -> None:
     """Whatever stands in a field; null counts as what is not there."""
     dump = dumped(*(entry(**change) for change in changes))
     whole = {**dump, "entries": [{k: v for k, v in each.items() if v is not None} for each in dump["entries"]]}
-    assert read(lambda: parse_dump(json.dumps(dump).encode())) == read(lambda: build_trace(whole))
+    assert read(lambda: parse_dump(json.dumps(dump).encode())) == read(lambda: build_trace(whole, Repeats()))
 
 
 @settings(max_examples=100, deadline=None)
@@ -64,7 +65,7 @@ def test_parts_say_what_the_whole_says(changes: list[dict[str, Any]]) -> None:
 def test_any_pickler_says_what_the_tree_says(changes: list[dict[str, Any]]) -> None:
     """Shared values or not."""
     dump = dumped(*(entry(**change) for change in changes))
-    assert read(lambda: parse_dump(pickle.dumps(dump, 2))) == read(lambda: build_trace(dump))
+    assert read(lambda: parse_dump(pickle.dumps(dump, 2))) == read(lambda: build_trace(dump, Repeats()))
 
 
 def test_stacks_are_left_unread() -> None:
