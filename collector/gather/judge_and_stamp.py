@@ -12,6 +12,9 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.snapshot import NodeSnapshot
 
+_NEXT_FRACTION_NS = 500
+"""More than one of the 4,096 parts into which an id divides a millisecond."""
+
 
 def judge(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
     """Diagnose, name what is found as people do, and sign the verdict with an id and the time."""
@@ -26,6 +29,15 @@ def new_id(at_ns: int) -> str:
     fraction = rest_ns * 4096 // 1_000_000
     number = (milliseconds & (1 << 48) - 1) << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
     return str(uuid.UUID(int=number))
+
+
+def id_after(newest: str | None, at_ns: int) -> str:
+    """Return an id for a time that sorts after `newest`, also where the clock has not moved on since."""
+    if newest is None:
+        return new_id(at_ns)
+    number = uuid.UUID(newest).int
+    newest_ns = (number >> 80) * 1_000_000 + (number >> 64 & 0xFFF) * 1_000_000 // 4096
+    return new_id(max(at_ns, newest_ns + _NEXT_FRACTION_NS))
 
 
 def rfc3339(at_ns: int) -> str:

@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Iterator
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
-from collector.gather.judge_and_stamp import new_id, rfc3339
+from collector.gather.judge_and_stamp import id_after, rfc3339
 from collector.keep.database import Database
 from collector.keep.tables import plain, preflights
 from shared.answer.preflight import KeptPreflight, PreflightResult
@@ -36,7 +36,8 @@ class Preflights:
         with self._database.write() as connection:
             self._database.lock(connection, "preflights")
             now_ms = int(connection.execute(select(self._database.now_ms)).scalar_one())
-            id = new_id(now_ms * 1_000_000)
+            newest = connection.execute(select(func.max(preflights.c.id))).scalar_one()
+            id = id_after(newest, now_ms * 1_000_000)
             kept = KeptPreflight(id=id, kept_at=rfc3339(now_ms * 1_000_000), **dict(found))
             body = zlib.compress(kept.model_dump_json().encode())
             row = {"id": id, "kept_ms": now_ms, "size_bytes": len(body), "body": body}
