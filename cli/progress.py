@@ -64,7 +64,7 @@ def words(step: "Step") -> str:
         case "waiting":
             if step.reason:
                 return f"waiting up to {step.seconds:.0f} s {step.reason}"
-            return f"waiting {step.seconds:g} s to see what moves"
+            return f"waiting {step.seconds:.1f} s to see what moves"
         case "looking_closer":
             return f"looking closer at suspects{so_far}"
         case "looking_deeper":

@@ -5,7 +5,8 @@ computes it. What every rank has, on every backend, is a `c10d::ProcessGroup`.
 
 1. The vtables of PyTorch's classes are exported by libtorch_cpu.so: an object of a class begins with its address.
 2. The memory that the process keeps its objects in is searched for that of `c10d::ProcessGroup`, piece by piece up to
-   where the world's group is found: the heap first, then the arenas of threads, which glibc aligns, then the rest.
+   where the world's group is found: the heap first, and of it the part that follows what importing PyTorch fills, since
+   a world is made soon after; then the arenas of threads, which glibc aligns, then the rest.
 3. What is found must be one: its store is a `PrefixStore`, its rank lies below its size. The stores behind it end at
    the one where the job met: a `TCPStore` has the address, which is the same on all nodes and no other job's meanwhile.
 4. Of several groups the world is the one that was made first, whose keys begin with `0/`; else the largest.
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.proc.memory.elf_symbols import find_vtable
-from agent.proc.memory.mappings import MemoryRegion, loaded_files, writable_data
+from agent.proc.memory.mappings import HEAP_PIECE, MemoryRegion, cut, loaded_files, writable_data
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.search import search_words
 from agent.proc.procfs import ProcFs
@@ -35,6 +36,9 @@ _FIELDS_AT = 24
 
 _PIECE = 64 * 1024 * 1024
 """glibc begins the arenas of threads at multiples of this (HEAP_MAX_SIZE in malloc/arena.c), and none is larger."""
+_IMPORTED = 64 * 1024 * 1024
+"""What the import of PyTorch 2.13 leaves in the heap; groups were found 12 to 34 MiB behind it."""
+_SOON_AFTER = 256 * 1024 * 1024
 _LARGEST_SIZE = 1 << 20
 _DEEPEST = 8
 """Stores within stores: `0/`, `default_pg/`, and torchelastic's."""
@@ -103,9 +107,13 @@ def _vtables(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> _Vtables
 
 def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
     """Step 2."""
-    for region in sorted(regions, key=lambda region: (region.path != "[heap]", region.start % _PIECE != 0)):
-        for start in range(region.start, region.end, _PIECE):
-            yield region._replace(start=start, end=min(start + _PIECE, region.end))
+    for heap in (region for region in regions if region.is_heap):
+        imported, after = (min(heap.start + size, heap.end) for size in (_IMPORTED, _SOON_AFTER))
+        for start, end in ((imported, after), (heap.start, imported), (after, heap.end)):
+            yield from cut(heap._replace(start=start, end=end), HEAP_PIECE)
+    others = (region for region in regions if not region.is_heap)
+    for region in sorted(others, key=lambda region: region.start % _PIECE != 0):
+        yield from cut(region, _PIECE)
 
 
 def _group(memory: ProcessMemory, address: int, vtables: _Vtables) -> TorchGroup | None:

@@ -46,6 +46,13 @@ _WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
 """Failures that may have been momentary, and cost no waiting."""
 
 
+_LEAST_PAUSE = 2 / 3
+"""Of the interval lies between the end of one look and the next, should the look have taken long.
+
+The interval is counted from the beginning of a look, since ranks are read in the same order each time; yet a busy node
+may read a rank late in one look and early in the next.
+"""
+
 MOST_WHOLE_LOOKS = 512
 """Ranks of a large job that are examined in full on request: about 40 MiB of answers."""
 
@@ -76,7 +83,7 @@ class SweepPlan:
         self._asking = asking
         self._due = TimeBudget(self._asking.deadline)
         self._looks = 0
-        self._looked_at = 0.0
+        self._looked_at = self._looked_until = 0.0
 
     @property
     def _deadline(self) -> RequestDeadline:
@@ -129,9 +136,11 @@ class SweepPlan:
         for _ in range(self._looks, self._question.looks):
             if self._looks and await self._think(one_look_will_do):
                 break
-            if self._looks and not await self._wait(self._question.interval_seconds):
+            if self._looks and not await self._wait(self._pause()):
                 break
+            self._looked_at = time.monotonic()
             targets = await self._look(targets)
+            self._looked_until = time.monotonic()
         await self._look_deeper()
         await self._look_further(targets)
 
@@ -179,7 +188,7 @@ class SweepPlan:
 
     async def _survey(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
         answered = await self._asking.survey(agents, *self._next_look())
-        self._looked_at = time.monotonic()
+        self._looked_at = self._looked_until = time.monotonic()
         return answered
 
     async def _look(self, agents: Sequence[AgentAddress]) -> list[AgentAddress]:
@@ -247,5 +256,7 @@ class SweepPlan:
         return True
 
     def _pause(self) -> float:
-        """Return what is left of the pause between two looks, part of which went by in thought."""
-        return max(0.0, self._question.interval_seconds - (time.monotonic() - self._looked_at))
+        """Return what is left of the pause between two looks, part of which went by in looking and in thought."""
+        interval, now = self._question.interval_seconds, time.monotonic()
+        from_begin, from_end = self._looked_at + interval, self._looked_until + _LEAST_PAUSE * interval
+        return max(0.0, from_begin - now, from_end - now)

@@ -19,6 +19,7 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _DELETED = " (deleted)"
+_HEAP = "[heap]"
 
 
 class MemoryRegion(NamedTuple):
@@ -35,9 +36,14 @@ class MemoryRegion(NamedTuple):
     """As the process sees it; `[heap]`, `[stack]` and such for what has no file, "" for plain memory."""
 
     @property
+    def is_heap(self) -> bool:
+        """Is this what malloc takes most memory from, the program break?"""
+        return self.path == _HEAP
+
+    @property
     def is_private_data(self) -> bool:
         """Can the process write here, and is it no file's content?"""
-        return self.permissions == "rw-p" and (self.path in ("", "[heap]") or self.path.startswith("[anon:"))
+        return self.permissions == "rw-p" and (self.is_heap or self.path == "" or self.path.startswith("[anon:"))
 
 
 class LoadedFile(NamedTuple):
@@ -108,4 +114,14 @@ def _loaded(regions: list[MemoryRegion]) -> LoadedFile:
 def writable_data(regions: Sequence[MemoryRegion]) -> tuple[MemoryRegion, ...]:
     """Return the memory that a process has for its own objects: the heap first, then the rest by address."""
     found = [region for region in regions if region.is_private_data]
-    return tuple(sorted(found, key=lambda region: (region.path != "[heap]", region.start)))
+    return tuple(sorted(found, key=lambda region: (not region.is_heap, region.start)))
+
+
+HEAP_PIECE = 8 * 1024 * 1024
+"""Read at once where a search may end early: a millisecond or two."""
+
+
+def cut(region: MemoryRegion, size: int) -> Iterator[MemoryRegion]:
+    """Iterate over a region in pieces of `size` bytes, the last one being what is left."""
+    for start in range(region.start, region.end, size):
+        yield region._replace(start=start, end=min(start + size, region.end))

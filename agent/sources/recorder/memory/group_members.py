@@ -1,7 +1,7 @@
 """The members of Gloo's process groups, which its recorder leaves out: from the groups' own objects.
 
-1. The objects are found by the vtable of `c10d::ProcessGroupGloo`, which libtorch_cpu.so exports: the heap first, up to
-   where all groups that are wanted have been found. That takes a tenth of a second.
+1. The objects are found by the vtable of `c10d::ProcessGroupGloo`, which libtorch_cpu.so exports: the heap first,
+   piece by piece up to where all groups that are wanted have been found.
 2. Each holds its name, its own place in the group, and options with the global ranks. The world's options name none:
    it has all ranks, in order. Since PyTorch 2.8; docs/layouts.md.
 3. A group counts only where this very rank stands at its own place in it.
@@ -15,7 +15,7 @@ from agent.deadline import Deadline
 from agent.find.choose_ranks import Rank
 from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.elf_symbols import find_vtable
-from agent.proc.memory.mappings import loaded_files, read_mappings, writable_data
+from agent.proc.memory.mappings import HEAP_PIECE, MemoryRegion, cut, loaded_files, read_mappings, writable_data
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.memory.search import search_words
@@ -47,13 +47,18 @@ def find_members(
         found: GroupTable = {}
         for library in loaded_files(regions, _LIBRARY):
             vtable = find_vtable(memory.read_some, library.base, _VTABLE)
-            for region in writable_data(regions) if vtable is not None else ():
+            for region in _in_pieces(writable_data(regions)) if vtable is not None else ():
                 result = search_words(procfs, memory, [region], [vtable or 0], most_found=_MOST_OBJECTS)
                 for word in result.found:
                     found.update(_members(memory, word.address, layouts, rank))
                 if wanted <= found.keys() or not result.is_complete:
                     break
         return {name: members for name, members in found.items() if name in wanted}
+
+
+def _in_pieces(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
+    for region in regions:
+        yield from cut(region, HEAP_PIECE if region.is_heap else region.end - region.start)
 
 
 def _members(
