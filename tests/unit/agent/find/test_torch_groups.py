@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from subprocess import Popen
 
@@ -16,7 +16,7 @@ from agent.find.processes import Lister
 from agent.find.torch_groups import TorchGroup, find_world
 from agent.look.node import Node
 from agent.proc.memory.mappings import read_mappings
-from agent.proc.memory.process_memory import open_memory
+from agent.proc.memory.process_memory import ProcessMemory, open_memory
 from agent.proc.procfs import ProcFs
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, READY, rank_environment, running, until
@@ -65,6 +65,10 @@ for line in sys.stdin:
     else:
         dist.init_process_group("gloo", init_method=line.strip(), rank=0, world_size=1)
     print("ready", flush=True)
+"""
+
+_ALONE = """
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 """
 
 _HOSTILE = """
@@ -174,14 +178,33 @@ def test_process_without_a_group_is_searched_once() -> None:
         assert not search.groups
 
 
+def test_group_is_sought_first_behind_what_the_import_fills() -> None:
+    """So that a search ends after some dozen megabytes, however much the rank has in its heap by now."""
+    filled = "kept = [bytes(1000) for _ in range(200_000)]\n"
+    with (
+        running(_IMPORTS + _ALONE + filled + READY + "time.sleep(600)\n", env={}) as process,
+        memory_of(process) as memory,
+    ):
+        regions = read_mappings(ProcFs(), process.pid)
+        (heap,) = (region for region in regions if region.is_heap)
+        assert heap.end - heap.start > 200_000_000
+        world = find_world(ProcFs(), memory, regions)
+        assert world is not None and (world.rank, world.size) == (0, 1)
+        assert memory.bytes_read < 48_000_000
+
+
 def test_memory_that_is_made_up() -> None:
     """Thousands of objects that look like groups, with stores that hold themselves: none of them is one."""
     with running(_IMPORTS + _HOSTILE, env={}) as process:
-        assert world_of(process.pid) is None
+        assert world_of(process) is None
 
 
-def world_of(pid: int) -> TorchGroup | None:
+def world_of(process: Popen[str]) -> TorchGroup | None:
     """Search the memory of one process."""
-    procfs = ProcFs()
-    with open_memory(procfs, pid, Deadline(30.0), most_bytes=1 << 34) as memory:
-        return find_world(procfs, memory, read_mappings(procfs, pid))
+    with memory_of(process) as memory:
+        return find_world(ProcFs(), memory, read_mappings(ProcFs(), process.pid))
+
+
+def memory_of(process: Popen[str]) -> AbstractContextManager[ProcessMemory]:
+    """Open the memory of one process."""
+    return open_memory(ProcFs(), process.pid, Deadline(30.0), most_bytes=1 << 34)

@@ -302,6 +302,19 @@ async def test_deadline_cuts_the_second_look() -> None:
     assert [node.looks for node in nodes] == [1, 1]
 
 
+async def test_pause_begins_with_the_look_before_it() -> None:
+    """A look that takes a while makes the pause after it shorter, by a third of the interval at most."""
+    pauses = []
+    for seconds in (0.25, 0.6):
+        nodes, steps = two_nodes(), list[Step]()
+        nodes[1].delay_seconds = seconds
+        await sweep_agents(*nodes, interval_seconds=1.2, progress=steps.append)
+        pauses += [step.seconds for step in steps if step.stage is Stage.WAITING]
+    short, long = pauses
+    assert 0.8 < short < 0.95
+    assert long == pytest.approx(0.8, abs=0.01)
+
+
 async def test_agents_are_told_how_long_they_may_take() -> None:
     """The deadline is passed down, shorter than our own, so that partial answers arrive in time."""
     (node, _) = two_nodes()
