@@ -4,7 +4,9 @@ Each job is launched once, with the probe, and looked at once. It is judged as i
 record, as a job that nobody has prepared has none.
 """
 
+import os
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,6 +72,22 @@ def test_ignite(tmp_path: Path) -> None:
     port = str(free_port())
     with launched(python("ignite_parallel.py", port, packages=["pytorch-ignite"]), tmp_path) as job:
         assert_found_and_named(job, name=f"127.0.0.1:{port}")
+
+
+def test_submitit(tmp_path: Path) -> None:
+    """Each rank is a task that runs a pickled function: its command line names no program of the user's."""
+    command = python("submitit_tasks.py", str(tmp_path / "tasks"), packages=["submitit"])
+    with launched(command, tmp_path) as job:
+        assert_found_and_named(job)
+
+
+def test_torchx(tmp_path: Path) -> None:
+    """`dist.ddp` of TorchX on its local scheduler, which runs `torchrun` by its name in a shell."""
+    ddp = ("dist.ddp", "-j", "1x2", "--script", PLAIN, "--", "env://")
+    command = (python_with("torchx"), "-m", "torchx.cli.main", "run", "--scheduler", "local_cwd", *ddp)
+    path = f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
+    with launched(command, tmp_path, env={"PATH": path}) as job:
+        assert_found_and_named(job)
 
 
 @pytest.mark.needs("mpirun")
