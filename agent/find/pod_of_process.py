@@ -15,6 +15,11 @@ _POD = re.compile(
     r"[/-]pod([0-9a-f]{8}(?:[_-][0-9a-f]{4}){3}[_-][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?"
     r"/(?:[a-z]{1,20}-){0,3}([0-9a-f]{64})(?:\.scope)?(?=/|$)"
 )
+# 0::/system.slice/docker-<64 digits>.scope/kubelet.slice/kubelet-kubepods.slice/…                      (kind's nodes)
+_KUBELET = re.compile(
+    r"\d+:[^:]*:/(?:\.\./)*(?:system\.slice/docker-[0-9a-f]{64}\.scope/|docker/[0-9a-f]{64}/)?(?:kubelet[^/]*/)?"
+    r"(?:kubelet-)?kubepods[^/]*/"
+)
 _LONGEST_LINE = 4096
 
 
@@ -28,15 +33,23 @@ class ContainerPlace(NamedTuple):
 
 def place_of(procfs: ProcFs, pid: int) -> ContainerPlace | None:
     """Return where process `pid` runs; None where it is in no pod or may not be read."""
+    line = _line_of(procfs, pid)
+    found = None if line is None else _POD.search(line)
+    return None if found is None else ContainerPlace(found[1].replace("_", "-"), found[2], _innermost_pid(procfs, pid))
+
+
+def is_kubelets(procfs: ProcFs, pid: int) -> bool:
+    """Is the control group that names the pod kubelet's from its beginning? A user may name one of their own so."""
+    return _KUBELET.match(_line_of(procfs, pid) or "") is not None
+
+
+def _line_of(procfs: ProcFs, pid: int) -> str | None:
+    """Return the line of /proc/PID/cgroup that names a pod."""
     try:
-        lines = procfs.text(pid, "cgroup").splitlines()
+        lines = [line[:_LONGEST_LINE] for line in procfs.text(pid, "cgroup").splitlines()]
     except (Gone, NotPermitted):
         return None
-    for line in lines:
-        found = _POD.search(line[:_LONGEST_LINE])
-        if found is not None:
-            return ContainerPlace(found[1].replace("_", "-"), found[2], _innermost_pid(procfs, pid))
-    return None
+    return next((line for line in lines if _POD.search(line) is not None), None)
 
 
 def _innermost_pid(procfs: ProcFs, pid: int) -> int | None:

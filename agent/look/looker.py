@@ -21,7 +21,7 @@ from agent.deadline import Deadline, Late, ThreadPool
 from agent.errors import Gone, missing_for
 from agent.find.choose_ranks import Rank
 from agent.proc.credentials import require_own
-from agent.sources.log_growth import own_log_fds, total_bytes
+from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_settled_beat
 from agent.sources.source import Answer, LookDepth, Source

@@ -18,7 +18,7 @@ from agent.look.mark_ring import MarkRing
 from agent.proc.exit_status import HeldProcess, read_status
 from agent.proc.oom_counts import OomCount, count_at, oom_counts
 from agent.proc.procfs import ProcFs
-from agent.sources.log_growth import own_log_fds, tells_timeout, total_bytes
+from agent.sources.logs.log_growth import own_log_fds, tells_timeout, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
 from agent.sources.recorder.memory.marks import GroupMark

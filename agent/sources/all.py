@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agent.deadline import ThreadPool
 from agent.sources.fds import FdsSource
-from agent.sources.logs import LogsSource
+from agent.sources.logs.logs_source import LogsSource
 from agent.sources.process import ProcessSource
 from agent.sources.recorder.recorder_source import RecorderSource
 from agent.sources.setup import SetupSource

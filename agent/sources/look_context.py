@@ -57,6 +57,11 @@ class LookContext:
                 return tuple(holder for target, holder in self._scan() if target == pipe)
             return tuple(self._held.get(pipe, ()))
 
+    def processes_named(self, name: str) -> tuple[int, ...]:
+        """Return the processes of this name, as the kernel has it: 15 bytes of it."""
+        with self._lock:
+            return tuple(self._named.get(name, ()))
+
     @cached_property
     def unix_peers(self) -> dict[int, int]:
         """The other end of each unix socket of our own network namespace, by inode; empty where we may not ask."""
@@ -68,6 +73,14 @@ class LookContext:
         for target, holder in self._scan():
             if target.startswith(("pipe:[", "socket:[")):
                 found.setdefault(target, []).append(holder)
+        return found
+
+    @cached_property
+    def _named(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for pid in self.procfs.pids():
+            with suppress(Gone, NotPermitted):
+                found.setdefault(self.procfs.text(pid, "comm", most=64).rstrip("\n"), []).append(pid)
         return found
 
     def _scan(self) -> Iterator[tuple[str, tuple[int, int]]]:

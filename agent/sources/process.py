@@ -11,7 +11,7 @@ from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import lock_holders
 from agent.proc.oom_counts import oom_kills
 from agent.proc.procfs import ProcFs, reading
-from agent.sources.log_growth import own_log_fds, total_bytes
+from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat
 from agent.sources.source import Answer, LookDepth

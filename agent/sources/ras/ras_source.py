@@ -25,7 +25,7 @@ from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
 from agent.proc.library_versions import NcclVersions
 from agent.proc.procfs import ProcFs
-from agent.sources.logs import own_pid
+from agent.sources.logs.logs_source import own_pid
 from agent.sources.look_context import LookContext
 from agent.sources.ras.client import ask_ras
 from agent.sources.ras.known_crashes import FIRST, refusal, signs_of

@@ -9,7 +9,7 @@ from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.sources.logs import own_pid
+from agent.sources.logs.logs_source import own_pid
 from shared.errors import NotPermitted
 
 _NOT_LOADED = (

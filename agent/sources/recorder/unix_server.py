@@ -15,7 +15,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
-from agent.sources.logs import own_pid
+from agent.sources.logs.logs_source import own_pid
 from shared.errors import NotPermitted
 from shared.missing import Reason
 from shared.wire.trace import Origin

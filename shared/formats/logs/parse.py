@@ -9,6 +9,7 @@ the marks that are known to name ranks in this job.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from shared.formats.logs.container_lines import printed
 from shared.formats.logs.row import Matcher
 from shared.formats.logs.rows_all import (
     FINGERPRINT,
@@ -42,7 +43,8 @@ _Found = tuple[int, EventKind, str, dict[str, str]]
 
 
 def clean_line(line: str) -> str:
-    """Return a line without colours, control characters and Ray's notes, cut to 4000 characters."""
+    """Return a line without colours, control characters, Ray's and containers' notes, cut to 4000 characters."""
+    line = printed(line)
     if line.isprintable() and "[repeated " not in line:
         return line[:LONGEST_LINE].rstrip()
     return _REPEATED.sub("", _ESCAPES.sub("", line[: 2 * LONGEST_LINE]))[:LONGEST_LINE].rstrip()

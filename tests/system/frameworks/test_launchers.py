@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.proc.procfs import ProcFs
-from agent.sources.logs import own_pid
+from agent.sources.logs.logs_source import own_pid
 from shared.wire.trace import Trace
 from tests.build.processes.ports import free_port
 from tests.system.frameworks.environments import python_with

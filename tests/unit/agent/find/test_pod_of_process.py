@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.find.pod_of_process import ContainerPlace, place_of
+from agent.find.pod_of_process import ContainerPlace, is_kubelets, place_of
 from agent.proc.oom_counts import CGROUPS
 from agent.proc.procfs import ProcFs
 
@@ -38,7 +38,18 @@ def procfs_with(tmp_path: Path, text: str) -> ProcFs:
 )
 def test_pod_and_container_are_read(tmp_path: Path, line: str) -> None:
     """Both drivers, all runtimes, nested clusters, and as seen from another control group namespace."""
-    assert place_of(procfs_with(tmp_path, f"12:cpuset:/\n{line}\n"), 7) == ContainerPlace(UID, CONTAINER)
+    procfs = procfs_with(tmp_path, f"12:cpuset:/\n{line}\n")
+    assert place_of(procfs, 7) == ContainerPlace(UID, CONTAINER)
+    assert is_kubelets(procfs, 7)
+
+
+@pytest.mark.parametrize("above", ["user.slice/user-1000.slice/user@1000.service", "system.slice/job.service", "kube"])
+def test_control_group_that_a_user_has_named_is_not_kubelets(tmp_path: Path, above: str) -> None:
+    """Whoever may make control groups below their own may call them what they like."""
+    line = f"0::/{above}/kubepods.slice/kubepods-pod{UNDER}.slice/cri-containerd-{CONTAINER}.scope\n"
+    procfs = procfs_with(tmp_path, line)
+    assert place_of(procfs, 7) is not None
+    assert not is_kubelets(procfs, 7)
 
 
 @pytest.mark.parametrize(

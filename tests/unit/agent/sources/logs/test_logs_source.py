@@ -15,7 +15,7 @@ from agent.proc.file_access import READ, Permissions, Reader
 from agent.proc.job_files import open_held, open_named, read_tail
 from agent.proc.on_behalf_of import Readers
 from agent.proc.procfs import ProcFs
-from agent.sources.logs import LogsSource, expand_nccl_path
+from agent.sources.logs.logs_source import LogsSource, expand_nccl_path
 from agent.sources.source import LookDepth
 from shared.errors import NotPermitted
 from shared.missing import Reason

@@ -1,8 +1,8 @@
 """The source `logs`: the ends of a rank's log files, and the events found in them.
 
-Looked at are the files behind descriptors 1 and 2, NCCL's debug file, and what torchrun keeps beside its
-error file. One file may be shared by all ranks of a node: then only lines that do not name another rank
-are this rank's, and a line that names none belongs to nobody in particular.
+Looked at are the files behind descriptors 1 and 2, or behind the pipes that these are (stream_ends.py, pod_logs.py),
+NCCL's debug file, and what torchrun keeps beside its error file. One file may be shared by all ranks of a node: then
+only lines that do not name another rank are this rank's, and a line that names none belongs to nobody in particular.
 """
 
 import json
@@ -19,6 +19,8 @@ from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_held, open_named, read_tail
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
+from agent.sources.logs.pod_logs import pod_logs
+from agent.sources.logs.stream_ends import STREAMS, stream_ends
 from agent.sources.look_context import LookContext
 from agent.sources.source import Answer, LookDepth
 from shared.errors import NotPermitted, UnhangError
@@ -38,7 +40,6 @@ _MOST_LINES = 2000
 _LONGEST_LINE = 2000
 _MOST_EVENTS = 200
 _MOST_NETWORKS = 16
-_STREAMS = (1, 2)
 
 
 class _Log(NamedTuple):
@@ -142,11 +143,17 @@ def _communicators(log: _Log, ends: _Ends, rank: Rank, context: LookContext) -> 
 def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
     pid, procfs = rank.stat.pid, context.procfs
     readers = readers_of(procfs, pid)
-    for fd in _STREAMS:
+    for fd in STREAMS:
         target = _held(procfs, pid, fd)
         if target is not None and target.startswith("/"):
             shared = target in _streams(procfs, rank.stat.parent_pid)
             yield _Log(redact(target), partial(open_held, procfs, pid, fd, readers), shared)
+    piped = {_held(procfs, pid, fd) for fd in STREAMS} & _streams(procfs, rank.stat.parent_pid)
+    for end in stream_ends(context, rank):
+        held = partial(open_held, procfs, end.pid, end.fd, readers)
+        yield _Log(redact(end.path), held, end.is_one_of_many or bool(piped))
+    for path, named in pod_logs(procfs, pid):
+        yield _Log(path, named, bool(piped))
     for path in _named(rank, procfs):
         yield _Log(redact(path), partial(open_named, procfs, pid, path, readers), False)
 
@@ -160,7 +167,7 @@ def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:
 
 def _streams(procfs: ProcFs, pid: int) -> set[str | None]:
     """Return where the launcher's output goes: a rank that writes there too does not write alone."""
-    return {_held(procfs, pid, fd) for fd in _STREAMS}
+    return {_held(procfs, pid, fd) for fd in STREAMS}
 
 
 def _named(rank: Rank, procfs: ProcFs) -> Iterator[str]:
