@@ -148,12 +148,12 @@ def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
         if target is not None and target.startswith("/"):
             shared = target in _streams(procfs, rank.stat.parent_pid)
             yield _Log(redact(target), partial(open_held, procfs, pid, fd, readers), shared)
-    piped = {_held(procfs, pid, fd) for fd in STREAMS} & _streams(procfs, rank.stat.parent_pid)
+    with_launcher = not _streams(procfs, pid).isdisjoint(_streams(procfs, rank.stat.parent_pid))
     for end in stream_ends(context, rank):
         held = partial(open_held, procfs, end.pid, end.fd, readers)
-        yield _Log(redact(end.path), held, end.is_one_of_many or bool(piped))
+        yield _Log(redact(end.path), held, end.is_shared or with_launcher)
     for path, named in pod_logs(procfs, pid):
-        yield _Log(path, named, bool(piped))
+        yield _Log(path, named, with_launcher)
     for path in _named(rank, procfs):
         yield _Log(redact(path), partial(open_named, procfs, pid, path, readers), False)
 
@@ -166,7 +166,7 @@ def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:
 
 
 def _streams(procfs: ProcFs, pid: int) -> set[str | None]:
-    """Return where the launcher's output goes: a rank that writes there too does not write alone."""
+    """Return where a process's output goes: a rank that writes where its launcher does, too, does not write alone."""
     return {_held(procfs, pid, fd) for fd in STREAMS}
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -109,6 +109,26 @@ def test_reader_that_is_no_filter(tmp_path: Path) -> None:
         until(lambda: own.exists() and own.read_text(), bool)
         with pytest.raises(Unavailable):
             ask_source(LogsSource(), rank_of(pid))
+
+
+def test_output_of_srun_on_this_node(tmp_path: Path) -> None:
+    """A task writes to slurmstepd, which sends it to srun: srun's own output is the task's."""
+    srun, log, other = tmp_path / "srun", tmp_path / "slurm-7.out", tmp_path / "slurm-8.out"
+    srun.symlink_to("/bin/sh")
+    sleeping = (str(srun), "-c", "read word")
+    with ExitStack() as stack:
+        for job, path in (("7", log), ("8", other)):
+            path.write_text(f"0: {LINE}\n1: step 9 of job {job}\n")
+            file = stack.enter_context(open(path, "a"))
+            variables = {**os.environ, "SLURM_JOB_ID": job}
+            stack.enter_context(
+                running(command=sleeping, env=variables, stdin=-1, stdout=file, stderr=file, wait=False)
+            )
+        process = stack.enter_context(running(stderr=subprocess.DEVNULL))
+        found = logs_of(process.pid, SLURM_JOB_ID="7")
+    assert [file.path for file in found.files] == [str(log)]
+    assert found.files[0].shared
+    assert [event.rank for event in found.events] == [0]
 
 
 def test_pipes_in_a_ring() -> None:
