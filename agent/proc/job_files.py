@@ -18,6 +18,7 @@ from agent.proc.on_behalf_of import Readers
 from agent.proc.procfs import ProcFs, reading
 from shared.errors import NotPermitted
 from shared.missing import Reason
+from shared.redaction.redact import redact
 
 _MOST_COMPONENTS = 64
 
@@ -25,10 +26,10 @@ _MOST_COMPONENTS = 64
 @contextmanager
 def open_held(procfs: ProcFs, pid: int, fd: int, readers: Readers) -> Iterator[int]:
     """Open the plain file behind a descriptor that the process holds. Raises Unavailable or NotPermitted."""
-    path = procfs.path(pid, f"fd/{fd}")
+    path, name = procfs.path(pid, f"fd/{fd}"), redact(procfs.link(pid, f"fd/{fd}"))
     with ExitStack() as opened:
         with reading(pid):
-            file = _kept(_open(_kept(hold(path), opened), readers, path), opened)
+            file = _kept(_open(_kept(hold(path), opened), readers, name), opened)
         yield file
 
 

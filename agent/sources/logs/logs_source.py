@@ -80,9 +80,13 @@ class LogsSource:
 
 
 def _nothing(refusals: list[UnhangError]) -> Unavailable:
-    """Say why there is nothing to read, first of all where a file is there and may not be read."""
+    """Say why there is nothing to read, first of all where a file is there and may not be read.
+
+    In words that are the same for all ranks whose output goes to the same place.
+    """
     forbidden = [str(error) for error in refusals if isinstance(error, NotPermitted)]
-    told = [*forbidden, *(str(error) for error in refusals if not isinstance(error, NotPermitted))]
+    unfit = [str(error) for error in refusals if not isinstance(error, NotPermitted | Gone)]
+    told = list(dict.fromkeys((*forbidden, *unfit)))
     detail = "standard output and error do not go to a readable file"
     reason = Reason.NOT_PERMITTED if forbidden else Reason.NOT_FOUND
     return Unavailable(reason, f"{detail} ({'; '.join(told[:3])})" if told else detail)
