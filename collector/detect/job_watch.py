@@ -13,6 +13,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from collector.align.stacks.phases import Phase
 from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of
 from collector.detect.job_view import JobView
 from collector.detect.limits import (
@@ -31,7 +32,7 @@ from collector.detect.limits import (
     TIMEOUT_SHARE,
     UNTOLD_SECONDS,
 )
-from collector.detect.phases import Phase, held_for, phase_of
+from collector.detect.phases import held_for, phase_of
 from collector.detect.triggers import exited, reason_to_look
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding

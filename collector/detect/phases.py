@@ -4,36 +4,13 @@ A checkpoint, a compilation or an evaluation makes the other ranks wait as a han
 long as a healthy job takes for it.
 """
 
-import re
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 
+from collector.align.stacks.phases import ALLOWED_SECONDS, Phase, phase_of_stack
 from collector.detect.limits import UNREACHABLE_SECONDS
 from shared.answer.diagnosis import Diagnosis, Finding, Place, Where
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import unfold
-
-
-class Phase(StrEnum):
-    """What a job may be busy with between its steps."""
-
-    CHECKPOINT = "checkpoint"
-    COMPILE = "compile"
-    EVALUATION = "evaluation"
-    IMPORT = "import"
-    FIRST_STEP = "first_step"
-    STORAGE = "storage"
-
-
-ALLOWED_SECONDS = {
-    Phase.CHECKPOINT: 900.0,  # hundreds of gigabytes to a shared file system
-    Phase.COMPILE: 900.0,  # torch.compile with max-autotune; graphs for inference
-    Phase.EVALUATION: 900.0,
-    Phase.IMPORT: 300.0,  # a thousand ranks import from one NFS server
-    Phase.FIRST_STEP: 600.0,  # NCCL's rendezvous, warm caches, the first compilation
-    Phase.STORAGE: 300.0,  # a shard of the data that must be fetched first
-}
-"""How long a healthy job may stand still in each."""
 
 _BY_CAUSE = {
     Cause.CHECKPOINT: Phase.CHECKPOINT,
@@ -43,11 +20,6 @@ _BY_CAUSE = {
     Cause.FILESYSTEM: Phase.STORAGE,
     Cause.DATALOADER: Phase.STORAGE,
 }
-
-# evaluate (transformers/trainer.py), validation_step (user module of Lightning), _run_eval_epoch, eval_one_epoch
-_EVALUATION = re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|validate|validation|validating)(?:_|$)", re.IGNORECASE)
-# save_checkpoint (deepspeed/runtime/engine.py), _save_checkpoint (transformers/trainer.py), save_state_dict
-_SAVING = re.compile(r"(?:^|_)(?:save|load)_(?:checkpoint|model|state|sharded)|(?:^|_)checkpoint(?:er|ing)?$")
 
 _NEVER_WORK = frozenset(
     {Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_DEADLOCK}
@@ -65,9 +37,8 @@ def phase_of(diagnosis: Diagnosis) -> Phase | None:
         if finding.kind is Kind.STARTUP_INCOMPLETE:
             return Phase.FIRST_STEP
         by_cause = _BY_CAUSE.get(finding.cause)
-        return by_cause or next(filter(None, map(_by_function, _places(diagnosis, finding))), None)
-    stacks = (place for each in diagnosis.stack_classes for place in each.frames)
-    return next(filter(None, map(_by_function, stacks)), None)
+        return by_cause or next(filter(None, map(phase_of_stack, _stacks(diagnosis, finding))), None)
+    return next(filter(None, (phase_of_stack(each.frames) for each in diagnosis.stack_classes)), None)
 
 
 def held_for(diagnosis: Diagnosis, phase: Phase | None, timeout_seconds: float | None, usual_seconds: float) -> float:
@@ -83,21 +54,12 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, timeout_seconds: float |
     return allowed if timeout_seconds is None else min(allowed, timeout_seconds)
 
 
-def _places(diagnosis: Diagnosis, finding: Finding) -> Iterator[Place]:
-    """Return the frames of the culprits; where nobody is named, those of the ranks that do not wait."""
+def _stacks(diagnosis: Diagnosis, finding: Finding) -> Iterator[Sequence[Place]]:
+    """Return the stacks of the culprits; where nobody is named, those of the ranks that do not wait."""
     where = finding.where or Where()
-    yield from (place for place in (where.user, where.call, where.library) if place is not None)
+    yield from ((place,) for place in (where.user, where.call, where.library) if place is not None)
     culprits, victims = set(finding.culprit_ranks), set(unfold(finding.victims))
     for each in diagnosis.stack_classes:
         ranks = unfold(each.ranks)
         if not culprits.isdisjoint(ranks) if culprits else victims.isdisjoint(ranks):
-            yield from reversed(each.frames)
-
-
-def _by_function(place: Place) -> Phase | None:
-    name = place.function.rpartition(".")[2]
-    if "train" in name.lower():
-        return None  # train_and_evaluate is no evaluation
-    if _EVALUATION.search(name):
-        return Phase.EVALUATION
-    return Phase.CHECKPOINT if _SAVING.search(name) else None
+            yield each.frames

@@ -26,7 +26,7 @@ D. Where C blames nobody, log lines and stacks are weighed against each other (s
 E. Where only ranks that nobody looked at are left to blame, nobody is: where to look next is the answer.
 F. Culprits that are seen go before those on silent nodes, unless more than silence names these. Who polls a lock file
    waits for the rank that holds it.
-G. A fault that may be a pause of a healthy job waits for more looks; one that is due does not wait for it.
+G. A fault that may be a pause of a healthy job (`pauses`) waits for more looks; one that is due does not wait for it.
 H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
    nobody.
 """
@@ -44,46 +44,44 @@ from collector.align.job_owner import one_users
 from collector.align.logs.attributed_lines import hear
 from collector.align.node_facts import node_facts
 from collector.align.observations import Observations
-from collector.align.progress import Motion, motion_of, written_after
+from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
-from collector.align.thresholds import BUSY_SECONDS
 from collector.checks.all import check_job
 from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
-from collector.judge.by_stacks import faults_by_stacks, may_be_slow
+from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import tempered, unproven
 from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
-from collector.judge.hardware.descriptors import under_way, with_descriptors
+from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.hardware.refine_faults import with_endings, with_nodes
+from collector.judge.pauses import doubt_of_pause
 from collector.judge.ras_lag import doubt_of, with_counts
 from collector.judge.records.disputes import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.records.wait_edges import find_edges
-from collector.judge.report.findings import cause_of, finding_of, sampled_finding, straggler_finding
+from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
 from collector.judge.report.sentences import (
     Interpretation,
     headline_of,
     settled_in_words,
     steps_to_know_more,
-    summary_of,
     waiting_for,
 )
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Conflict, Diagnosis, Finding
-from shared.answer.words import Kind, Verdict
-from shared.plural import ranks_with
+from shared.answer.words import Verdict
 from shared.rank_sets import ranks_in_words
-from shared.wire.snapshot import NodeSnapshot, RankSnapshot
+from shared.wire.snapshot import NodeSnapshot
 
 
 def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
@@ -158,7 +156,7 @@ def _read(observations: Observations) -> Interpretation:
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
         return _quiet(observations) if elsewhere is None else _unseen(elsewhere)
     faults = [with_holders(fault, observations) for fault in beside_the_seen(faults, observations)]  # F
-    doubts = [_doubt(fault, observations) for fault in faults]  # G
+    doubts = [doubt_of_pause(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
     if first is not None and not due:
@@ -254,92 +252,3 @@ def _left_unfinished(edges: list[Edge]) -> str:
     return (
         f"{what} is unfinished on {ranks_in_words(who)}, all others completed it, and no rank has issued anything since"
     )
-
-
-def _doubt(fault: Fault, observations: Observations) -> Interpretation | None:
-    """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
-    if not observations.roster.live:
-        return _doubt_of_files(fault, observations)
-    motion = observations.motion
-    suspects = tuple(sorted({*fault.culprits} or observations.activities))
-    stall = _stall(fault, observations)
-    if any(observations.activities[rank].may_be_idle for rank in suspects if rank in observations.activities):
-        return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
-    if all(map(observations.works_for_another, suspects)):
-        work = f"{ranks_with(suspects, 'is', 'are')} at work in a remote procedure call"
-        return Interpretation(Verdict.NOT_HUNG, work, state="running")
-    recorded = fault.mismatch is not None
-    at_once = fault.kind in _NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
-    busy = not recorded and _takes_time(fault, suspects, observations)
-    needed = motion.needed(busy=busy, at_once=at_once)
-    sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
-    if sent is not None or (stall >= needed and _is_unseen(fault)):
-        needed = motion.needed(busy=True)
-    if stall >= needed:
-        return None
-    if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
-        return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than usual", state="running")
-    return Interpretation(
-        Verdict.CANNOT_TELL,
-        "" if fault.culprits else summary_of(fault, cause_of(fault, observations), observations),
-        waited_for=suspects,
-        stall=stall,
-        decided_after=needed - stall,
-        sent=sent,
-    )
-
-
-def _doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:
-    """Had those who wait waited for longer than a job that runs may, when their dumps were written?
-
-    A small difference of times excuses. That a file is old accuses nobody: it may be a copy.
-    """
-    if not fault.edges or (fault.kind in _NEVER_PASSES and fault.kind is not Kind.RANK_EXITED):
-        return None
-    waits = (written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
-    waited = max((each for each in waits if each is not None), default=None)
-    needed = min(observations.motion.needed(busy=False), BUSY_SECONDS)
-    moved = observations.motion.between_files
-    if (waited is None and not moved) or (waited is not None and waited >= needed):
-        return None
-    since = "" if waited is None else f", and no rank had waited for {waited:.2f} s when the last was written"
-    if moved:
-        who = ranks_in_words(sorted(moved))
-        return Interpretation(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
-    reason = f"when the dumps were written, no rank had waited for longer than {waited:.2f} s, as in any job that runs"
-    return Interpretation(Verdict.CANNOT_TELL, reason)
-
-
-def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
-    """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
-    motions = {rank: observations.motion.by_rank[rank] for rank in suspects if rank in observations.motion.by_rank}
-    working = [rank for rank, what in motions.items() if what is Motion.BUSY and not observations.may_wait(rank)]
-    may_pass = any(observations.activities[rank].may_pass for rank in suspects if rank in observations.activities)
-    unseen = set(motions.values()) == {Motion.UNKNOWN}
-    return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, observations)
-
-
-def _is_unseen(fault: Fault) -> bool:
-    """Is all that is held against a rank that its node is silent? It may be at work there."""
-    return fault.kind is Kind.RANK_UNREACHABLE and not fault.named_by
-
-
-def _is_starting(fault: Fault) -> bool:
-    return fault.kind is Kind.STARTUP_INCOMPLETE
-
-
-def _stall(fault: Fault, observations: Observations) -> float:
-    if _is_starting(fault):
-        ages = [_age(look) for view in observations.roster.present() for look in view.looks[-1:]]
-        return min((age for age in ages if age is not None), default=observations.motion.seconds)
-    return observations.motion.stall(rank for rank in fault.victims if observations.doing(rank) is not Doing.STORE)
-
-
-def _age(look: RankSnapshot) -> float | None:
-    """Seconds since the rank's process began: a job that starts has waited no longer than its youngest rank."""
-    begun = look.identity.started_at
-    return None if begun is None or look.looked_at_ns is None else max(0.0, look.looked_at_ns / 1e9 - begun)
-
-
-_NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
-"""Kinds of faults that time does not heal: they need no stall to be told from a pause."""

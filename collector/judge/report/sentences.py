@@ -7,6 +7,7 @@ from typing import Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
+from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch, is_compared
 from collector.judge.report.advice import advice_of_lines
@@ -54,8 +55,18 @@ class Interpretation:
     """Data between those who wait that nobody has acknowledged yet; None: there is none."""
     idle: bool = False
     """Do `waited_for` look like a loop that waits for work?"""
+    phase: Phase | None = None
+    """What `waited_for` are at work on, if it may take a healthy job minutes."""
 
 
+_PHASES = {
+    Phase.CHECKPOINT: "saving or loading a checkpoint",
+    Phase.COMPILE: "compiling",
+    Phase.EVALUATION: "running the model for an evaluation",
+    Phase.IMPORT: "importing modules",
+    Phase.FIRST_STEP: "starting up",
+    Phase.STORAGE: "reading data",
+}
 _NOT_JOINED = ("has not joined", "have not joined")
 _PREDICATES = {
     Kind.RANK_NOT_JOINED: _NOT_JOINED,
@@ -115,6 +126,10 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     if reading.reason:
         again = restart_in_words(observations)
         return f"{reading.reason}; so far for {reading.stall:.1f} s{rhythm}{again and f'; {again}'}"
+    if reading.phase is not None:
+        phase = f"which {either(reading.waited_for, 'is', 'are')} {_PHASES[reading.phase]}"
+        minutes = f"{ALLOWED_SECONDS[reading.phase] / 60:.0f} minutes"
+        return f"others have waited for {reading.stall:.1f} s for {who}, {phase}; that may take {minutes}"
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"

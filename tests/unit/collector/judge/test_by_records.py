@@ -35,6 +35,9 @@ from tests.build.jobs.simulated import (
     training,
 )
 
+WITHOUT_GRADIENTS = Frame("decorate_context", "torch/utils/_contextlib.py", 120)
+MODULE = Frame("Module._call_impl", "torch/nn/modules/module.py", 1789)
+
 
 def judged_dumps(job: Job, **options: object) -> Diagnosis:
     """The verdict on bare dumps."""
@@ -212,6 +215,34 @@ def test_a_busy_root_is_not_accused_before_its_time() -> None:
     early = diagnose(live_looks(stuck_on_two(), busy, after_seconds=1.0), Expected())
     late = diagnose(live_looks(stuck_on_two(), busy, after_seconds=60.0), Expected())
     assert early.verdict is Verdict.CANNOT_TELL and early.findings == ()
+    assert late.verdict is Verdict.HUNG and late.findings[0].culprit_ranks == (2,)
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        (USER, WITHOUT_GRADIENTS, Frame("estimate", "/srv/train.py", 80), MODULE, Frame("forward", "/srv/model.py", 5)),
+        (USER, Frame("Trainer.evaluation_loop", "transformers/trainer.py", 4000), Frame("f", "/srv/data.py", 9)),
+        (USER, Frame("save_checkpoint", "deepspeed/runtime/engine.py", 3000)),
+    ],
+)
+def test_evaluation_or_checkpoint_on_one_rank_is_given_its_time(stack: tuple[Frame, ...]) -> None:
+    """While it is at work; one that stands still in it hangs as any other."""
+    at_work = ASLEEP | {2: Seen(frames=stack, state="R", cpu_share=1.0)}
+    early = diagnose(live_looks(stuck_on_two(), at_work, after_seconds=600.0), Expected())
+    late = diagnose(live_looks(stuck_on_two(), at_work, after_seconds=900.0), Expected())
+    asleep = diagnose(live_looks(stuck_on_two(), ASLEEP | {2: Seen(frames=stack)}, after_seconds=600.0), Expected())
+    assert early.verdict is Verdict.CANNOT_TELL and early.findings == ()
+    assert "rank 2, which is" in early.headline and "may take 15 minutes" in early.headline
+    for each in (late, asleep):
+        assert each.verdict is Verdict.HUNG and each.findings[0].culprit_ranks == (2,)
+
+
+def test_work_without_gradients_that_runs_no_model_is_like_any_other() -> None:
+    """An optimizer's step is decorated in the same way."""
+    stack = (USER, WITHOUT_GRADIENTS, Frame("step", "/srv/optimizer.py", 12))
+    at_work = ASLEEP | {2: Seen(frames=stack, state="R", cpu_share=1.0)}
+    late = diagnose(live_looks(stuck_on_two(), at_work, after_seconds=60.0), Expected())
     assert late.verdict is Verdict.HUNG and late.findings[0].culprit_ranks == (2,)
 
 
