@@ -37,6 +37,7 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
 	$(PYTEST) -m '$(ALL)' $(PYTEST_ARGS)
 
+test-quick: WORKERS = 3
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
 
