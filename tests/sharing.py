@@ -2,7 +2,8 @@
 
 Tests that are `steady` fail where the machine pauses for seconds, and spend most of their time waiting. So they run
 beside the others, from the start, on at most two workers (`LANES`), one after the other on each; all other workers step
-back behind these in the kernel's queue. The two help with the rest when they have no more of them.
+back behind these in the kernel's queue. The two help with the rest when they have no more of them, and one of them has
+in the end what must be alone.
 """
 
 import json
@@ -23,6 +24,9 @@ TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 
 ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
 """What workers take test by test: each takes long, and has no fixtures to share."""
+
+LAST = "tests/system/frameworks/"
+"""An agent that has just started searches every process with PyTorch, other tests' too: in the end there are none."""
 
 _STEADY = "@steady"
 """Ends the names of units of such tests."""
@@ -55,10 +59,10 @@ class Sharing(LoadFileScheduling):
         return f"{scope}{_STEADY}" if steady else scope
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        quick, steady = [], []
+        quick, steady, last = list[str](), list[str](), list[str]()
         for scope in self.workqueue:
-            (steady if scope.endswith(_STEADY) else quick).append(scope)
-        mine = steady or quick if node in self.nodes[:LANES] else quick
+            (last if scope.startswith(LAST) else steady if scope.endswith(_STEADY) else quick).append(scope)
+        mine = steady or quick or last if node in self.nodes[:LANES] else quick
         if not mine:
             node.shutdown()
             return
@@ -80,7 +84,8 @@ def prepare(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def step_back(item: pytest.Item) -> None:
     """Let a worker that has come to what is not steady stay behind those that have not, with all that it starts."""
-    if hasattr(item.config, "workerinput") and not item.get_closest_marker("steady") and not os.nice(0):
+    steady = item.get_closest_marker("steady") is not None
+    if hasattr(item.config, "workerinput") and not steady and not os.nice(0):
         os.nice(_BEHIND)
 
 
