@@ -31,7 +31,7 @@ LAST = "tests/system/frameworks/"
 _STEADY = "@steady"
 """Ends the names of units of such tests."""
 
-_BEHIND = 10
+_BEHIND = 5
 """By how much workers are nicer to the rest of the machine than those who have what is steady."""
 
 
