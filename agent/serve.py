@@ -1,6 +1,7 @@
 """Runs the agent as a service until a signal ends it."""
 
 import asyncio
+import gc
 import os
 import socket
 from contextlib import nullcontext
@@ -17,6 +18,9 @@ from shared.server.tokens import TokenFile
 
 _TICK_SECONDS = 0.5
 
+_SEARCH_AFTER = (700, 10, 10)
+"""Objects after which Python looks for garbage: its own numbers, for an agent is to stay small."""
+
 
 def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
     """Serve until SIGINT or SIGTERM. Raises InvalidSettings when it cannot listen, or must not.
@@ -30,10 +34,18 @@ def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
         make_registrars(settings)
         if settings.token_file is not None:
             TokenFile(settings.token_file, may_bind=False).tokens()
+        _keep_garbage_small()
         noting.check()
         config = service_config(app, guard, manager, log_level="error")
         with _listen(parse_address(settings.listen)) as listener:
             _Server(config, noting, manager).run(sockets=[listener])
+
+
+def _keep_garbage_small() -> None:
+    """Look for garbage as often as Python does by itself, and never among what lives as long as this process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_SEARCH_AFTER)
 
 
 class _Server(Server):

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.build.processes.parcels import pair, receive, send
-from tests.system.live.becoming import Program, become, import_torch, run
+from tests.system.live.becoming import Program, become, import_torch, run, show
 from tests.system.live.fork_launcher import with_ranks
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
@@ -87,6 +87,8 @@ def serve(line: socket.socket) -> Program:
     """Fork for each program. Returns in forks, with what is to run there; in the server, never."""
     import_torch()
     gc.freeze()
+    # Not as what agents search for a process group, all of it: 0.1 cpu seconds each time, for each server.
+    show(Program(("unhang", "fork-server"), dict(os.environ), os.getcwd()))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is to stay behind as a zombie
     assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
     while True:

@@ -34,8 +34,8 @@ JOB = f"{HERE}:{PORT}"
 
 @asynccontextmanager
 async def agent(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """Run an agent in this process, with its lifespan."""
-    app = create_app(AgentSettings(host_name="here", **settings))
+    """Run an agent in this process, with its lifespan; without a beat, which would search all of this machine."""
+    app = create_app(AgentSettings(**{"host_name": "here", "beat_seconds": 0, **settings}))
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),

@@ -1,5 +1,6 @@
 """Who connects to a service: certificates, addresses, silence and nonsense, over real sockets."""
 
+import asyncio
 import os
 import socket
 import ssl
@@ -327,3 +328,25 @@ def test_who_hangs_up_without_a_word_is_nobody(service: Service) -> None:
     with pytest.raises(httpx.TransportError):
         httpx.get(service.plain_url(), trust_env=False)
     assert [line["detail"] for line in service.lines(1)] == ["the client used plain HTTP; this service requires TLS"]
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+def test_answers_are_sent_at_once(
+    over_tls: bool, ours: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Nagle's delay: a body follows a head that nobody has acknowledged, 40 ms on a connection that is kept."""
+    options = []
+    begin = connections._Http.connection_made
+
+    def connection_made(self: connections._Http, transport: asyncio.Transport) -> None:
+        accepted = transport.get_extra_info("socket")
+        options.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        begin(self, transport)
+
+    monkeypatch.setattr(connections._Http, "connection_made", connection_made)
+    with serving(tmp_path, **(tls_of(ours) if over_tls else {})) as service:
+        if over_tls:
+            get(service.url(), ours.files(ours.sign("collector.example")))
+        else:
+            httpx.get(service.plain_url(), trust_env=False, timeout=60.0)
+    assert len(options) == 1 and options[0]

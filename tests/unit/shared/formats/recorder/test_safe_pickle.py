@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import UnreadableDump
+from shared.formats.recorder import safe_pickle
 from shared.formats.recorder.safe_pickle import load_plain
 
 PLAIN = st.recursive(
@@ -89,8 +90,15 @@ def test_nesting_of_a_million_does_not_exhaust_the_stack() -> None:
     assert time.monotonic() - began < 30
 
 
-@pytest.mark.parametrize("opcode", [b"]", b"}", b"K\0\x85", b"K\0K\0\x86"])
-def test_millions_of_empty_containers_are_refused_before_they_are_made(opcode: bytes) -> None:
+def test_millions_of_empty_containers_are_refused_before_they_are_made() -> None:
     """One byte makes a list of 56: a quarter of a gigabyte would make fourteen."""
     with pytest.raises(UnreadableDump, match="bytes of memory"):
-        load_plain(b"\x80\x02" + opcode * 45_000_001)
+        load_plain(b"\x80\x02" + b"]" * 45_000_001)
+
+
+@pytest.mark.parametrize("opcode", [b"]", b"}", b"K\0\x85", b"K\0K\0\x86"])
+def test_each_kind_of_empty_container_counts(opcode: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, with a quarter of the memory."""
+    monkeypatch.setattr(safe_pickle, "_MOST_MEMORY", safe_pickle._MOST_MEMORY // 4)
+    with pytest.raises(UnreadableDump, match="bytes of memory"):
+        load_plain(b"\x80\x02" + opcode * 11_250_001)
