@@ -148,10 +148,12 @@ def _alone_in_a_collective(
 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
-    """Where most ranks are outside and a few wait, the few may be the odd ones: then nobody is named."""
+    """Where most are outside, or have ended well, and a few wait, the few may be the odd ones: nobody is named."""
     held = all(observations.activities[rank].cause in TELLING for rank in ranks if rank in observations.activities)
+    ended = [observations.roster.ranks[rank].exited for rank in ranks]
+    well = kind is Kind.RANK_EXITED and all(one is not None and one.exit_code == 0 for one in ended)
     few_wait = len(ranks) > len(waiting)
-    return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
+    return () if few_wait and (well or (kind is Kind.RANK_NOT_JOINED and not held)) else ranks
 
 
 def _common_op(ranks: tuple[int, ...], observations: Observations) -> str | None:

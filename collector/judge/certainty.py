@@ -117,13 +117,22 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Certainty:
 
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
-    busy = any(
-        observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
-        for rank in fault.culprits
-    )
-    passing = busy or any(observations.activities[r].may_pass for r in fault.culprits if r in observations.activities)
-    weaker = (passing and fault.kind is Kind.RANK_NOT_JOINED) or _rests_on_inference(fault, observations)
+    may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)
+    weaker = may_come or _rests_on_inference(fault, observations)
     return replace(fault, certainty=unproven(fault.certainty)) if weaker else fault
+
+
+def _may_come(rank: int, observations: Observations) -> bool:
+    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?"""
+    activity = observations.activities.get(rank)
+    if activity is None:
+        return False
+    if observations.roster.live and (
+        observations.state(rank) is WaitState.UNKNOWN or observations.roster.ranks[rank].process is None
+    ):
+        return True
+    busy = observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
+    return busy or activity.may_pass
 
 
 def unproven(certainty: Certainty) -> Certainty:
