@@ -13,6 +13,7 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
+from collector.align.thresholds import is_majority
 from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, left_out
 from collector.judge.logs.vote import Opinion
@@ -38,7 +39,8 @@ def of_root(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, observatio
     if kind is Kind.RANK_UNREACHABLE:
         silent = [observations.roster.ranks[rank].unanswered for rank in culprits]
         known = all(node is not None and node.ranks for node in silent)
-        return Certainty.SUPPORTED if known else Certainty.SUSPECTED
+        most = is_majority(len(silent), len(observations.roster.ranks))  # then it is the way to them that is at fault
+        return Certainty.SUPPORTED if known and not most else Certainty.SUSPECTED
     if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
         if edge.signature.op in UNPAIRED and not edge.is_p2p:
             return Certainty.SUSPECTED  # it counts as a collective, and may have two members alone

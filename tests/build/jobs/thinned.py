@@ -4,14 +4,14 @@ What is left shows less and nothing else. So whoever was innocent stays so, nobo
 was well has not begun to hang.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
 from collector.align.expected import Expected, NodesAsked, Unanswered
-from shared.answer.diagnosis import Diagnosis
+from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
 from shared.rank_sets import fold
@@ -167,10 +167,10 @@ def _some_sets(ranks: Sequence[int], most: int, random: Random) -> list[frozense
     return [whole, *(each for pair in zip(ends, drawn, strict=False) for each in pair)]
 
 
-def surest(answer: Diagnosis) -> dict[int, Certainty]:
-    """How sure it is of each rank that it names."""
+def surest(findings: Iterable[Finding]) -> dict[int, Certainty]:
+    """How sure they are of each rank that they name."""
     sure: dict[int, Certainty] = {}
-    for finding in answer.findings:
+    for finding in findings:
         for rank in finding.culprit_ranks:
             sure[rank] = max(sure.get(rank, finding.certainty), finding.certainty, key=_ORDER.index)
     return sure
@@ -179,24 +179,23 @@ def surest(answer: Diagnosis) -> dict[int, Certainty]:
 _ORDER = (Certainty.SUSPECTED, Certainty.SUPPORTED, Certainty.PROVEN)
 
 
-def false_accusations(answer: Diagnosis, guilty: Iterable[int], taken: Thinning) -> dict[int, Certainty]:
-    """Whom it names who has done nothing. That a node's silence is suspected of a rank on it is no accusation of it."""
-    silent = taken.ranks if taken.kind.startswith("ranks") else frozenset()
+def false_accusations(answer: Diagnosis, guilty: Iterable[int], unseen: Collection[int]) -> dict[int, Certainty]:
+    """Whom it names who has done nothing; that an `unseen` rank is missing, or its node silent, may be said of it."""
     blamed = {
         rank
         for finding in answer.findings
         for rank in finding.culprit_ranks
-        if not (rank in silent and finding.kind in _OF_SILENCE and finding.certainty is not Certainty.PROVEN)
+        if not (rank in unseen and finding.kind in _OF_SILENCE and finding.certainty is not Certainty.PROVEN)
     }
-    return {rank: sure for rank, sure in surest(answer).items() if rank in blamed - frozenset(guilty)}
+    return {rank: sure for rank, sure in surest(answer.findings).items() if rank in blamed - frozenset(guilty)}
 
 
 _OF_SILENCE = frozenset({Kind.RANK_UNREACHABLE, Kind.RANK_MISSING})
 
 
 def surer(answer: Diagnosis, before: Diagnosis) -> dict[int, tuple[Certainty, Certainty]]:
-    """Of whom it is surer than with all evidence."""
-    then, now = surest(before), surest(answer)
+    """Of whom it is surer than with all evidence; that a node is silent is further evidence."""
+    then, now = surest(before.findings), surest(f for f in answer.findings if f.kind is not Kind.RANK_UNREACHABLE)
     return {
         rank: (then[rank], sure)
         for rank, sure in now.items()
