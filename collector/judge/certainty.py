@@ -146,7 +146,9 @@ def _rests_on_inference(fault: Fault, observations: Observations) -> bool:
     """Does it depend on a group whose members were inferred? The default group is the world, once its size is known."""
     if fault.kind in (Kind.RANK_STOPPED, Kind.RANK_EXITED):
         return False
-    groups = [edge.group for edge in (*fault.edges, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
+    culprits = set(fault.culprits)  # how the others wait for each other shows who is held up, and not by whom
+    told = [edge for edge in fault.edges if not culprits or culprits & set(edge.holders)]
+    groups = [edge.group for edge in (*told, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
     return any(
         group.inferred and not (group.is_default and observations.roster.world_size is not None) for group in groups
     )
