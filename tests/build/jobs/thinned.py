@@ -122,6 +122,22 @@ def _unlooked_at(case: Case, ranks: frozenset[int]) -> Case:
     return _changed(case, ranks, lambda look, at: None)
 
 
+def _unlisted(case: Case, ranks: frozenset[int]) -> Case:
+    """Later looks at the nodes of these ranks have not listed the processes there in time."""
+    begun = {}
+    for snapshot in case.snapshots:
+        begun.setdefault(snapshot.host, snapshot.taken_at_ns)
+    late_list = Missing(source="ranks", reason=Reason.TIMED_OUT, detail="listing the processes takes too long")
+    return case._replace(
+        snapshots=tuple(
+            snapshot.model_copy(update={"ranks": (), "exited": (), "missing": (*snapshot.missing, late_list)})
+            if snapshot.taken_at_ns != begun[snapshot.host] and ranks & {each.identity.rank for each in snapshot.ranks}
+            else snapshot
+            for snapshot in case.snapshots
+        )
+    )
+
+
 KINDS: Mapping[str, Callable[[Case, frozenset[int]], Case]] = MappingProxyType(
     {
         "records": _without_sources("recorder"),
@@ -142,6 +158,7 @@ KINDS: Mapping[str, Callable[[Case, frozenset[int]], Case]] = MappingProxyType(
         "all but the process": _without_sources("recorder", "marks", "stacks", "logs", "fds", "children"),
         "later looks": _by_rank(lambda look, at: look if at == 0 else None),
         "first looks": _by_rank(lambda look, at: None if at == 0 else look),
+        "later lists": _unlisted,
         "ranks that were asked": _without_ranks,
         "ranks that nobody asked": _unlooked_at,
     }
