@@ -1,6 +1,7 @@
 """This node: finds its ranks under a deadline, and keeps the watch over them."""
 
 import threading
+import time
 from functools import partial
 from typing import NamedTuple
 
@@ -23,8 +24,10 @@ _SEARCH_SECONDS, _QUICK_SEARCH_SECONDS = 2.5, 1.0
 """For process groups in memory, of which a gigabyte is searched in half a second. Who asks waits for five seconds."""
 _SEARCH_ENDS_SECONDS = 0.3
 """A search that heeds its deadline has ended so long after it; one that has not is blocked."""
+_SLOW_SECONDS, _MOMENT_SECONDS = 0.25, 0.005
+"""Reading about one process takes milliseconds, and a turn on a processor comes sooner than the first of these."""
 _MOST_AVOIDED = 64
-_TOO_LONG = "listing the processes of this machine takes too long: reading about some of them blocks"
+_TOO_LONG = "listing the processes of this machine takes too long: it is busy, or reading about some of them blocks"
 
 
 class _Found(NamedTuple):
@@ -126,10 +129,18 @@ class Node:
         return _Found(found._replace(missing=(*found.missing, *waiting)), listing, due)
 
     def _avoid_the_stuck(self) -> bool:
-        """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?"""
+        """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?
+
+        On a busy machine the thread is only slow, and soon reads about another one: that blames none of them.
+        """
         stuck = self._lister.reading
         if stuck is None or stuck in self._avoided:
             return False
+        until = time.monotonic() + _SLOW_SECONDS
+        while time.monotonic() < until:
+            time.sleep(_MOMENT_SECONDS)
+            if self._lister.reading != stuck:
+                return False
         self._avoided |= {stuck}
         self._lister = self._lister.successor()
         return True

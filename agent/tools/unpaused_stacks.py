@@ -5,14 +5,15 @@ error, and a hang may be gone with it. So nothing is stopped, and this is what a
 
 1. A thread that has not run since before the reading, by its state and its context switches, is where the reading
    says.
-2. One that has run may have been read at two moments: everything is read again. Where both readings are equal it is
-   there, too: a loop that sleeps and looks again, or C code that computes.
-3. Of one that was read in two places, only the outer frames are kept in which both readings agree, and a third one, and
-   it is said that it moves.
+2. One that has run may have been read at two moments: everything is read again. Where three readings are equal it is
+   there, too: a loop that sleeps and looks again, or C code that computes. Readings between which it got no processor,
+   by its time on one, are the same moment twice, and count as one: who waits for a processor between two frames would
+   be read there again and again, torn in the same way.
+3. Of any other only the outer frames are kept in which all readings agree, and it is said that it moves: they are a
+   sample of a thread that runs, and no evidence that it is held there.
 
-Between readings there is a moment in which it may run: one that waits for a processor between two frames would be read
-there again and again, torn in the same way. What is left is a program that calls all the time and the same: about one
-look in three hundred at such a one tells a path that it has not.
+A program that calls all the time and the same is read wrong one time in ten, and one time in thirty the same way again:
+two such readings in a row were one look in three hundred, three are one in ten thousand.
 
 Python before 3.11 does not say which kernel thread is which; but the main thread's is known: it has the process's
 number.
@@ -27,7 +28,9 @@ from agent.proc.procfs import ProcFs
 from shared.missing import Reason
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
 
-_MOST_READINGS = 3
+_AGREEING = 3
+"""Readings, at different moments, that make certain where a thread is that runs."""
+_MOST_READINGS = 4
 _MOST_FAILURES = 6
 """py-spy gives up one reading in four of a process that calls all the time: what it follows has changed meanwhile."""
 _MOMENT_SECONDS = 0.01
@@ -36,18 +39,21 @@ _SLEEPING = "SDTtI"
 
 
 class _Mark(NamedTuple):
-    """Whether a thread sleeps, how often it gave its processor up, and how often that was taken from it."""
+    """Whether a thread sleeps, how often it gave its processor up, how often that was taken from it, and its use."""
 
     asleep: bool
     voluntary: int
     involuntary: int
+    use: str
+    """Of one that does not sleep: nanoseconds on a processor and in line for one, and times that it got one."""
 
 
 class _Reading(NamedTuple):
-    """One reading, and the threads that did not run while it was taken."""
+    """One reading, the threads that did not run while it was taken, and how far each had run by then."""
 
     stacks: Stacks
     still: frozenset[int]
+    after: Mapping[int, _Mark] = {}
 
 
 def read_unpaused(procfs: ProcFs, pid: int, read: Callable[[], Stacks]) -> Stacks:
@@ -69,15 +75,23 @@ def read_unpaused(procfs: ProcFs, pid: int, read: Callable[[], Stacks]) -> Stack
             raise
         after = _marks(procfs, pid)
         still = frozenset(tid for tid, mark in before.items() if mark.asleep and after.get(tid) == mark)
-        readings.append(_Reading(_with_marks(stacks, pid, after), still))
-        if all(thread.tid in still for thread in stacks.threads) or _is_settled(readings):
+        readings.append(_Reading(_with_marks(stacks, pid, after), still, after))
+        if _is_settled(readings):
             break
     return agreed(readings)
 
 
 def _is_settled(readings: Sequence[_Reading]) -> bool:
-    """Do two readings put each thread in one place?"""
-    return len(readings) == 2 and not any(thread.moves for thread in agreed(readings).threads)
+    """Is each thread certain where it is, or would another reading tell no more than that it moves?"""
+    *earlier, last = readings
+    doubtful = [t for t in last.stacks.threads if t.tid not in last.still and _certain(t, last, earlier)[0].moves]
+    return not doubtful or (len(readings) >= _AGREEING and any(_moves_on(thread, readings) for thread in doubtful))
+
+
+def _moves_on(thread: Thread, readings: Sequence[_Reading]) -> bool:
+    """Was it read in different places, or in none?"""
+    found = {one.stacks.stack(same) for one in readings if (same := _same(thread, one)) is not None}
+    return len(found) > 1 or () in found
 
 
 def _marks(procfs: ProcFs, pid: int) -> Mapping[int, _Mark]:
@@ -90,7 +104,8 @@ def _marks(procfs: ProcFs, pid: int) -> Mapping[int, _Mark]:
         try:
             status = procfs.fields(pid, f"task/{tid}/status")
             counts = int(status["voluntary_ctxt_switches"]), int(status["nonvoluntary_ctxt_switches"])
-            found[tid] = _Mark(status["State"][:1] in _SLEEPING, *counts)
+            asleep = status["State"][:1] in _SLEEPING
+            found[tid] = _Mark(asleep, *counts, "" if asleep else procfs.text(pid, f"task/{tid}/schedstat"))
         except (Gone, KeyError, ValueError):
             continue
     return found
@@ -123,17 +138,29 @@ def _certain(thread: Thread, last: _Reading, earlier: Iterable[_Reading]) -> tup
     if thread.tid in last.still:  # 1
         return thread, frames
     ran = thread.model_copy(update={"active": None})
-    common, again = frames, False
+    common, moments = frames, [_moment(thread, last)]
     for reading in earlier:
-        same = next((t for t in reading.stacks.threads if (t.tid, t.name) == (thread.tid, thread.name)), None)
+        same = _same(thread, reading)
         if same is None:
             continue
         if same.tid in reading.still:
             return same, reading.stacks.stack(same)
-        common, again = _common(reading.stacks.stack(same), common), True
-    if again and common and common == frames:  # 2
+        common = _common(reading.stacks.stack(same), common)
+        moment = _moment(same, reading)
+        moments += [moment] if moment is None or moment not in moments else []
+    if len(moments) >= _AGREEING and common and common == frames:  # 2
         return ran, frames
-    return ran.model_copy(update={"moves": True}), common if again else ()  # 3
+    return ran.model_copy(update={"moves": True}), common if len(moments) > 1 else ()  # 3
+
+
+def _same(thread: Thread, reading: _Reading) -> Thread | None:
+    """Return the thread in another reading."""
+    return next((t for t in reading.stacks.threads if (t.tid, t.name) == (thread.tid, thread.name)), None)
+
+
+def _moment(thread: Thread, reading: _Reading) -> _Mark | None:
+    """How far it had run by the end of a reading; None where Python does not say which thread of the kernel it is."""
+    return None if thread.tid is None else reading.after.get(thread.tid)
 
 
 def _common(earlier: tuple[Frame, ...], later: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -10,7 +10,7 @@ from collector.gather.jobs import choose_job, concerns, neighbours_of, nodes_wit
 from collector.gather.namesakes import lists_apart, user_of
 from shared.missing import Missing
 from shared.wire.job_names import is_of
-from shared.wire.snapshot import Identity, NodeSnapshot, RankList
+from shared.wire.snapshot import Identity, NodeSnapshot, RankList, lists_late
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Seen:
 def see(job: str | None, visits: Sequence[HostVisit], unreadable: Sequence[Missing] = ()) -> Seen:
     """Choose the job, and sort out which hosts have to do with it. Raises as `choose_job` does."""
     lists = {visit.host: who(visit.looks) for visit in visits if visit.looks}
-    job = choose_job(job, lists.values(), some_silent=any(not visit.looks for visit in visits))
+    some_late = any(lists_late(found.missing) for found in lists.values())
+    job = choose_job(job, lists.values(), some_silent=some_late or any(not visit.looks for visit in visits))
     user = user_of(job, lists.values())
     used = [visit for visit in visits if visit.host in lists and concerns(lists[visit.host], job, user)]
     used = _without_second_names(used, lists)

@@ -69,7 +69,7 @@ def _by_elimination(
     """Place the ranks that no source names: on the node that lacks ranks, else on the one node that is silent."""
     views: dict[int, RankView] = {}
     zombies = {e.pid: e for e in exits if e.identity is None and (job is None or job in e.sibling_jobs)}
-    whole = {snapshot.host for snapshot in snapshots if snapshot.whole}
+    whole = {snapshot.host for snapshot in snapshots if snapshot.tells_absence}
     for host, ranks in _lacking(left, seen).items():
         if host not in whole and not zombies:
             continue

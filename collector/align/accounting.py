@@ -27,7 +27,7 @@ from collector.align.roster import Presence, RankView, Roster
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
 from shared.wire.log_events import LogEvent, Logs
-from shared.wire.snapshot import Exited, NodeSnapshot, Process, RankSnapshot
+from shared.wire.snapshot import Exited, NodeSnapshot, Process, RankSnapshot, lists_late
 
 
 def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Roster:
@@ -70,8 +70,15 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         communicators=logged_communicators(chosen, snapshots),
         ras=ras_view(chosen, snapshots, world_size),
         lost_by_ras=lost_processes(snapshots),
+        unlisted=_unlisted(snapshots),
         clocks_off=off,
     )
+
+
+def _unlisted(snapshots: Sequence[NodeSnapshot]) -> tuple[str, ...]:
+    shown = {each.host for each in snapshots if each.ranks}
+    late = {each.host for each in snapshots if each.host is not None and lists_late(each.missing)}
+    return tuple(sorted(host for host in late if host not in shown))
 
 
 def _size(world_size: int | None, seen: Collection[int]) -> int:
@@ -107,7 +114,7 @@ class _Node:
 
     def __init__(self, snapshots: Sequence[NodeSnapshot]) -> None:
         self._exited = [exited for snapshot in snapshots for exited in snapshot.exited]
-        self._whole = [each for each in snapshots if each.whole and each.taken_at_ns is not None]
+        self._whole = [each for each in snapshots if each.tells_absence and each.taken_at_ns is not None]
         self._newest = max(self._whole, key=lambda each: each.taken_at_ns or 0, default=None)
         self._here = {process_key(rank.identity) for rank in self._newest.ranks} if self._newest is not None else set()
 

@@ -181,6 +181,11 @@ def _stack_changed(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | N
     return moves or a.stacks.stack(threads[0]) != b.stacks.stack(threads[1])
 
 
+def ran_python(view: RankView) -> bool:
+    """Was the thread that stands for a rank at another place of its program in one look than in the one before?"""
+    return any(_stack_changed(view, a, b) for a, b in pairwise(view.looks))
+
+
 def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
     """Did the rank or one of its children work between two looks?"""
     later = {child.process.pid: child.process for child in b.children}
@@ -301,8 +306,9 @@ def _often(before: int | None, after: int | None, seconds: float) -> bool | None
 
 
 def _stall(view: RankView) -> float | None:
-    looked = max([look.looked_at_ns for look in view.looks if look.looked_at_ns is not None], default=None)
-    newest = view.newest_ns
+    """Seconds from its newest operation to the look that gave its record: what came after that is not known."""
+    telling = [look.looked_at_ns for look in view.looks if isinstance(look.recorder, Trace)]
+    looked, newest = next(reversed(telling), None), view.newest_ns
     return None if looked is None or newest == 0 else max(0.0, (looked - newest) / 1e9)
 
 

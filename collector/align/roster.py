@@ -132,6 +132,8 @@ class Roster:
     """What NCCL RAS tells of these ranks; None: nothing."""
     lost_by_ras: tuple[str, ...] = ()
     """Processes that RAS could not reach, whatever rank they are."""
+    unlisted: tuple[str, ...] = ()
+    """Nodes that had no time to list their processes, and show no rank."""
     clocks_off: Mapping[str, int] = field(default_factory=dict)
     """By how many nanoseconds nodes' clocks are ahead of most others', of those that are far off."""
 

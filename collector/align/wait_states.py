@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from collector.align.progress import ran_python
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
@@ -30,7 +31,19 @@ def wait_state(view: RankView, activity: Activity | None) -> WaitState:
         return WaitState.GONE
     if view.presence is Presence.STOPPED:
         return WaitState.ELSEWHERE
-    return WaitState.UNKNOWN if activity is None else shown_state(activity)
+    if activity is None or _may_wait_in_c(view, activity):
+        return WaitState.UNKNOWN
+    return shown_state(activity)
+
+
+def _may_wait_in_c(view: RankView, activity: Activity) -> bool:
+    """May it wait for other ranks after all, in C code that nobody has looked into, though somebody could have?
+
+    `work.wait()` leaves no Python frame but its caller's. Of bare files nobody can know more, and native frames are
+    read of main threads alone. One that has run Python meanwhile is in no such call.
+    """
+    live = bool(view.looks) and view.looks[-1].looked_at_ns is not None and view.apart is None
+    return live and activity.is_plain and activity.in_c and not activity.c_read and not ran_python(view)
 
 
 def shown_state(activity: Activity) -> WaitState:

@@ -2,8 +2,9 @@
 
 1. Digests say how far the ranks are (`job_view.py`). A trigger only asks for a diagnosis; it accuses nobody.
 2. A job that is found well, or of which nothing can be told, is asked about again when it has stood twice as long.
-3. A job that is found hung is suspected. Found hung again with the same fingerprint, and not having gone on in between,
-   it is an alarm; unless what its culprit is at work on may take longer in a healthy job (`phases.py`).
+3. A job that is found hung is suspected, and looked at again whether or not anything triggers that. Found hung again
+   with the same fingerprint, and not having gone on in between, it is an alarm; unless what its culprit is at work on
+   may take longer in a healthy job (`phases.py`). What was seen in part is looked at again soon: more may be seen.
 4. A job that has died as a whole is an alarm at once, for nothing about it changes any more. What it was found hung
    with before that is what the alarm names.
 5. It is over when the ranks that stood still go on, or the job ends or is restarted. The incident of a dead job is over
@@ -32,7 +33,7 @@ from collector.detect.limits import (
     TIMEOUT_SHARE,
     UNTOLD_SECONDS,
 )
-from collector.detect.phases import held_for, phase_of
+from collector.detect.phases import held_for, is_seen_in_part, phase_of
 from collector.detect.triggers import exited, reason_to_look
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
@@ -133,7 +134,8 @@ class JobWatch:
         if self.incident is not None:
             died = "" if self.view.ranks or self.incident.job_ended else exited(self.view, now)
             return died or ("an incident is open" if now - self._asked_at >= HUNG_AGAIN_SECONDS else "")
-        return reason_to_look(self.view, self.pauses, now)
+        suspected = self.suspected is not None and now - self.suspected.at <= SUSPICION_SECONDS
+        return reason_to_look(self.view, self.pauses, now) or ("it was found hung once" if suspected else "")
 
     # Steps 2 to 4.
 
@@ -156,7 +158,7 @@ class JobWatch:
 
     def _found_well(self, diagnosis: Diagnosis, now: float) -> None:
         if diagnosis.verdict is Verdict.CANNOT_TELL and self.suspected is not None:
-            self._next_ask = now + UNTOLD_SECONDS
+            self._next_ask = now + max(UNTOLD_SECONDS, (now - self.suspected.at) / 2)
             return
         self.suspected = None
         stood = self._still_for(now)
@@ -178,7 +180,10 @@ class JobWatch:
         id = diagnosis.id if earlier is None or not is_same else earlier.diagnosis
         self.suspected = Suspected(key, id, first, max(0.0, held))
         if earlier is None or not is_same or held > 0:
-            self._next_ask = now + min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
+            again = min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
+            self._next_ask = now + (
+                min(again, max(UNTOLD_SECONDS, now - first)) if is_seen_in_part(diagnosis) else again
+            )
             self._set_state(now)
             return None
         self._next_ask = now + HUNG_AGAIN_SECONDS

@@ -46,12 +46,19 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, timeout_seconds: float |
 
     Where ranks could not be looked at, their node may stand still for a while, and what is known of the others is less.
     """
-    finding, coverage = diagnosis.findings[0], diagnosis.coverage
+    finding = diagnosis.findings[0]
     is_work = phase is not None and finding.kind not in _NEVER_WORK
     allowed = max(ALLOWED_SECONDS[phase], usual_seconds) if is_work and phase is not None else 0.0
-    if finding.kind in _UNSEEN or coverage.answered < max(coverage.seen, coverage.expected or 0):
+    if is_seen_in_part(diagnosis):
         allowed = max(allowed, UNREACHABLE_SECONDS)
     return allowed if timeout_seconds is None else min(allowed, timeout_seconds)
+
+
+def is_seen_in_part(diagnosis: Diagnosis) -> bool:
+    """Were there ranks that could not be looked at? On a busy machine that may be otherwise the next time."""
+    coverage = diagnosis.coverage
+    unseen = any(finding.kind in _UNSEEN for finding in diagnosis.findings[:1])
+    return unseen or coverage.answered < max(coverage.seen, coverage.expected or 0)
 
 
 def _stacks(diagnosis: Diagnosis, finding: Finding) -> Iterator[Sequence[Place]]:

@@ -22,7 +22,7 @@ from collector.question import Progress, Question, Stage, Step
 from shared.json_bounds import model_cost
 from shared.missing import Missing, Reason
 from shared.wire.job_names import is_of, plain_name
-from shared.wire.snapshot import NodeSnapshot, RankList
+from shared.wire.snapshot import NodeSnapshot, RankList, lists_late
 from shared.wire.survey_read import SurveyReader
 
 _AGENT_SECONDS = (0.5, 10.0)
@@ -76,9 +76,11 @@ class AgentQueries:
     def choose(self, found: RankLists) -> None:
         """Settle on one user's job. Raises as `choose_job` does.
 
-        What silent agents reported earlier counts: another user's job is not taken for theirs meanwhile.
+        What silent agents reported earlier counts: another user's job is not taken for theirs meanwhile. An agent that
+        had no time to list the processes of its node is as good as silent.
         """
-        self.job = choose_job(self.job, found.lists.values(), some_silent=bool(found.silent))
+        some_late = any(lists_late(each.missing) for each in found.lists.values())
+        self.job = choose_job(self.job, found.lists.values(), some_silent=bool(found.silent) or some_late)
         before = [self.lists[each.address.url] for each in found.silent if each.address.url in self.lists]
         self.user = user_of(self.job, (*found.lists.values(), *before))
 

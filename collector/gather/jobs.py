@@ -17,7 +17,7 @@ from shared.rank_sets import FoldedRanks, fold
 from shared.shell_commands import listed
 from shared.value import Value
 from shared.wire.job_names import is_of, poses, qualified, was_of
-from shared.wire.snapshot import Identity, RankList
+from shared.wire.snapshot import Identity, RankList, lists_late
 
 
 class OlderAttempt(Value):
@@ -135,7 +135,9 @@ def unread_by(lists: Iterable[RankList]) -> tuple[str, ...]:
     lists = tuple(lists)
     details = {f"{each.source}: {each.detail}" for found in lists for each in found.missing if not _waits(each)}
     unread = ["some processes could not be read: " + "; ".join(sorted(details)[:3])] if details else []
-    return (*_waiting(lists), *unread)
+    late = sorted({found.host for found in lists if lists_late(found.missing) and not found.ranks})
+    slow = [f"{listed(late, most=6)} did not list the processes there in time: ask again"] if late else []
+    return (*_waiting(lists), *slow, *unread)
 
 
 def _waits(missing: Missing) -> bool:

@@ -19,7 +19,7 @@ from collector.align.thresholds import is_majority
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import of_outsiders
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
-from collector.judge.fault import TELLING, Fault, kind_of
+from collector.judge.fault import TELLING, Fault, ended_well, kind_of
 from collector.judge.records.unrecorded_waits import outsiders
 from collector.judge.tie_breakers.new_group import RULE, went_past
 from shared.answer.words import Cause, Certainty, Kind
@@ -148,10 +148,10 @@ def _alone_in_a_collective(
 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
-    """Where most ranks are outside and a few wait, the few may be the odd ones: then nobody is named."""
+    """Where most are outside, or have ended well, and a few wait, the few may be the odd ones: nobody is named."""
     held = all(observations.activities[rank].cause in TELLING for rank in ranks if rank in observations.activities)
-    few_wait = len(ranks) > len(waiting)
-    return () if kind is Kind.RANK_NOT_JOINED and few_wait and not held else ranks
+    few_wait = kind is Kind.RANK_NOT_JOINED and len(ranks) > len(waiting) and not held
+    return () if few_wait or ended_well(kind, ranks, len(waiting), observations) else ranks
 
 
 def _common_op(ranks: tuple[int, ...], observations: Observations) -> str | None:

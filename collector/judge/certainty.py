@@ -13,6 +13,7 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
+from collector.align.thresholds import is_majority
 from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, left_out
 from collector.judge.logs.vote import Opinion
@@ -38,7 +39,8 @@ def of_root(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, observatio
     if kind is Kind.RANK_UNREACHABLE:
         silent = [observations.roster.ranks[rank].unanswered for rank in culprits]
         known = all(node is not None and node.ranks for node in silent)
-        return Certainty.SUPPORTED if known else Certainty.SUSPECTED
+        most = is_majority(len(silent), len(observations.roster.ranks))  # then it is the way to them that is at fault
+        return Certainty.SUPPORTED if known and not most else Certainty.SUSPECTED
     if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
         if edge.signature.op in UNPAIRED and not edge.is_p2p:
             return Certainty.SUSPECTED  # it counts as a collective, and may have two members alone
@@ -117,13 +119,22 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Certainty:
 
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
-    busy = any(
-        observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
-        for rank in fault.culprits
-    )
-    passing = busy or any(observations.activities[r].may_pass for r in fault.culprits if r in observations.activities)
-    weaker = (passing and fault.kind is Kind.RANK_NOT_JOINED) or _rests_on_inference(fault, observations)
+    may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)
+    weaker = may_come or _rests_on_inference(fault, observations)
     return replace(fault, certainty=unproven(fault.certainty)) if weaker else fault
+
+
+def _may_come(rank: int, observations: Observations) -> bool:
+    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?"""
+    activity = observations.activities.get(rank)
+    if activity is None:
+        return False
+    if observations.roster.live and (
+        observations.state(rank) is WaitState.UNKNOWN or observations.roster.ranks[rank].process is None
+    ):
+        return True
+    busy = observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
+    return busy or activity.may_pass
 
 
 def unproven(certainty: Certainty) -> Certainty:
@@ -135,7 +146,9 @@ def _rests_on_inference(fault: Fault, observations: Observations) -> bool:
     """Does it depend on a group whose members were inferred? The default group is the world, once its size is known."""
     if fault.kind in (Kind.RANK_STOPPED, Kind.RANK_EXITED):
         return False
-    groups = [edge.group for edge in (*fault.edges, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
+    culprits = set(fault.culprits)  # how the others wait for each other shows who is held up, and not by whom
+    told = [edge for edge in fault.edges if not culprits or culprits & set(edge.holders)]
+    groups = [edge.group for edge in (*told, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
     return any(
         group.inferred and not (group.is_default and observations.roster.world_size is not None) for group in groups
     )

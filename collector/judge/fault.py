@@ -1,6 +1,6 @@
 """A finding before it is put into words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -74,6 +74,13 @@ def kind_of(root: int, observations: Observations) -> Kind:
 def left_out(ranks: Iterable[int], observations: Observations) -> bool:
     """Is any of these ranks only not where all others are? That makes it no more than suspect."""
     return any(observations.roster.ranks[rank].presence is Presence.LEFT_OUT for rank in ranks)
+
+
+def ended_well(kind: Kind, ranks: Sequence[int], waiting: int, observations: Observations) -> bool:
+    """Did they end without a fault, and are they as many as those who still wait? The few may be one call ahead."""
+    ended = [observations.roster.ranks[rank].exited for rank in ranks]
+    well = kind is Kind.RANK_EXITED and all(one is not None and one.exit_code == 0 for one in ended)
+    return well and len(ranks) >= waiting
 
 
 def first_edge(edges: Iterable[Edge]) -> Edge | None:

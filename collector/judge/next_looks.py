@@ -17,7 +17,7 @@ from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion, motion_of
 from collector.align.roster import Presence, Roster
 from collector.align.stacks.activity import Activity
-from collector.align.stacks.patterns import Doing, Told
+from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of
 from collector.align.thresholds import FROZEN_SECONDS
 from collector.judge.report.sentences import Interpretation
@@ -145,20 +145,12 @@ def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[
         if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING or view.apart is not None:
             continue  # of another thread than the main one nothing native is read
         activity = activities[view.rank]
-        if _unclear(activity) or view.native_stacks is not None:
+        if activity.in_c or activity.doing is Doing.WORK or view.native_stacks is not None:
             alike.setdefault(activity.frames, []).append((view.host, pid))
         if view.native_stacks is not None:
             known.add(activity.frames)
     asked = [who for frames, who in alike.items() if frames not in known]
     return tuple(who[0] for who in sorted(asked, key=len)[:MOST_DEEP_LOOKS])
-
-
-def _unclear(activity: Activity) -> bool:
-    """Does C code hold it that the user or an unknown library called? The name of the caller does not tell which."""
-    if activity.doing is Doing.WORK:
-        return True
-    in_c = activity.told is Told.IN_LIBRARY or (activity.user is not None and activity.frames[-1] == activity.user)
-    return activity.doing is Doing.OUTSIDE and in_c and not activity.kernel_tells
 
 
 @dataclass(frozen=True)

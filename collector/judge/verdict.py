@@ -81,6 +81,7 @@ from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, wai
 from shared.answer.diagnosis import Conflict, Diagnosis, Finding
 from shared.answer.words import Verdict
 from shared.rank_sets import ranks_in_words
+from shared.shell_commands import listed
 from shared.wire.snapshot import NodeSnapshot
 
 
@@ -175,18 +176,17 @@ def _decided_after(doubt: Interpretation) -> float:
 
 
 def _nobody_left(observations: Observations) -> Interpretation:
-    if (
-        observations.roster.live
-        and observations.roster.ranks
-        and all(v.presence is Presence.EXITED for v in observations.roster.gone())
-    ):
+    roster = observations.roster
+    if roster.live and roster.ranks and all(view.presence is Presence.EXITED for view in roster.gone()):
         return ended_job(observations)
-    if observations.roster.lost_by_ras:
-        lost = ", ".join(observations.roster.lost_by_ras)
+    if roster.lost_by_ras:
+        lost = ", ".join(roster.lost_by_ras)
         return Interpretation(
             Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; it is unknown which ranks these are"
         )
-    return Interpretation(Verdict.CANNOT_TELL, "no rank was seen")
+    late = listed(roster.unlisted, most=6)
+    why = f": {late} did not list the processes there in time" if late else ""
+    return Interpretation(Verdict.CANNOT_TELL, f"no rank was seen{why}")
 
 
 def _moves(observations: Observations) -> bool:

@@ -1,5 +1,6 @@
 """What an agent answers: one node at one moment, each source either read or `Missing` with a reason."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -308,6 +309,19 @@ class NodeSnapshot(Value):
     logs: Logs | None = Field(
         default=None, description="Log files shared by several ranks, such as a job's combined output; files only."
     )
+
+    @property
+    def tells_absence(self) -> bool:
+        """Is a rank that it does not show not there? Not where only some were asked for, or the list came too late."""
+        return self.whole and not lists_late(self.missing)
+
+
+def lists_late(missing: Iterable[Missing]) -> bool:
+    """Was there no time to list all processes of a node? Then nothing follows from who is not in the list."""
+    return any(each.source == "ranks" and each.reason in _LATE for each in missing)
+
+
+_LATE = frozenset({Reason.TIMED_OUT, Reason.REFUSED})
 
 
 class RankList(Value):

@@ -7,7 +7,8 @@ from pydantic import Field
 from collector.align.groups.lanes import NONE, Lane
 from collector.align.groups.process_groups import GroupView
 from collector.align.roster import RankView, Roster
-from collector.align.stacks.activity import activity_of, is_user_frame, place
+from collector.align.stacks.activity import activity_of, place
+from collector.align.stacks.user_frames import is_user_frame
 from shared.answer.diagnosis import Contract, GroupRef, Place
 from shared.rank_sets import FoldedRanks, fold
 from shared.wire.trace import Record, Signature

@@ -1,6 +1,5 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -20,16 +19,12 @@ from collector.align.stacks.patterns import (
     WaitsOn,
 )
 from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
+from collector.align.stacks.user_frames import is_user_frame
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
-_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
-_STANDARD = re.compile(r"/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<frozen")
-_STDLIB_SHORT = re.compile(
-    r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
-)
 _PLAIN_LABELS = {
     (True, False): "in user code",
     (True, True): "running in user code",
@@ -68,6 +63,8 @@ class Activity:
     """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
     runs_call: bool = False
     """Does it run a remote procedure call of another rank's?"""
+    c_read: bool = False
+    """Was a native stack of it read, or of a rank at the same place?"""
     keeps_gil: bool = False
     """Is the thread asleep without having let go of the interpreter, so that no other thread can run?"""
 
@@ -79,6 +76,12 @@ class Activity:
     def is_plain(self) -> bool:
         """Is it known only whose code it is in?"""
         return self.told in _PLAIN
+
+    @property
+    def in_c(self) -> bool:
+        """Does C code hold it that the user or an unknown library called? The caller's name does not tell which."""
+        called = self.told is Told.IN_LIBRARY or (self.user is not None and self.frames[-1] == self.user)
+        return self.doing is Doing.OUTSIDE and called and not self.kernel_tells
 
     @property
     def where(self) -> Where | None:
@@ -99,25 +102,6 @@ _NOT_SEEN = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen", told=Told.NOT_SEE
 
 def place(frame: Frame) -> Place:
     return Place(function=frame.function, file=frame.file, line=frame.line)
-
-
-def is_user_frame(frame: Frame) -> bool:
-    """Is the frame in the user's own code: not native, not the standard library, not an installed package?"""
-    return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
-
-
-def user_call(stack: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame of the user's own code of an operation's stack, or its innermost one; None of none.
-
-    PyTorch notes its own frames as well: every collective is called in distributed_c10d.py.
-    """
-    return next(filter(is_user_frame, reversed(stack)), stack[-1] if stack else None)
-
-
-def is_standard_frame(frame: Frame) -> bool:
-    """Is the frame in Python's own library, such as at the foot of every thread?"""
-    short = _STDLIB_SHORT.search(frame.file) is not None and not frame.file.startswith("torch/")
-    return short or _STANDARD.search(frame.file) is not None
 
 
 def runs_call(stack: Sequence[Frame]) -> bool:
@@ -244,6 +228,7 @@ def _with_native(told: Activity, native: Stacks | None) -> Activity:
     """A work handle's wait, or a lock inside C, leaves no Python frame: the native stack tells it."""
     if native is None or native.main is None or told.doing not in (Doing.OUTSIDE, Doing.WORK):
         return told
+    told = replace(told, c_read=True)
     innermost = takewhile(lambda frame: frame.native, reversed(native.stack(native.main)))
     rows = [row for frame in innermost if (row := frame_pattern(frame.function, frame.file, native=True)) is not None]
     if told.doing is Doing.WORK:  # what Python's own lock is waited for there, the Python frames have told
@@ -272,9 +257,10 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
         return _held_by_kernel(said)
     agrees = seen.doing is Doing.OUTSIDE and name not in ("", "futex") and process.state in "SRD"
     sleeps = "nanosleep" in name or (name in NO_SYSCALL and "nanosleep" in (process.wchan or ""))
-    if agrees and seen.told is Told.IN_USER_CODE and sleeps:
-        return replace(_placed(said, "asleep in user code"), kernel_agrees=True, kernel_tells=True)
-    return replace(said, kernel_agrees=agrees)
+    asleep = agrees and sleeps and seen.is_plain
+    if asleep and seen.told is Told.IN_USER_CODE:
+        said = _placed(said, "asleep in user code")
+    return replace(said, kernel_agrees=agrees, kernel_tells=asleep)
 
 
 def _by_row(seen: Activity, row: KernelPattern) -> Activity:

@@ -7,7 +7,7 @@ calls a collective, another something else.
 from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 
-from collector.align.stacks.activity import is_user_frame
+from collector.align.stacks.user_frames import is_user_frame
 from shared.wire.stacks import Frame
 
 _MOST_COMPARED = 64

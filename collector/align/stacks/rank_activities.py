@@ -47,6 +47,7 @@ def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -
             label=known.label,
             told=known.told,
             waits_on=known.waits_on,
+            c_read=known.c_read,
         )
         if (known := told.get(activity.frames)) is not None and activity.doing in (Doing.OUTSIDE, Doing.WORK)
         else activity

@@ -19,8 +19,9 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity, activity_of_thread, is_standard_frame, runs_call, waits_for_thread
+from collector.align.stacks.activity import Activity, activity_of_thread, runs_call, waits_for_thread
 from collector.align.stacks.patterns import WAITS_FOR_RANKS, Doing
+from collector.align.stacks.user_frames import is_standard_frame
 from shared.wire.stacks import Frame, Stacks, Thread
 
 _Stack = tuple[Frame, ...]

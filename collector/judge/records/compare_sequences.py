@@ -193,9 +193,11 @@ def _mismatch(
     group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[int, ...], list[int]]
 ) -> Mismatch:
     sides = sides_of(opinions)
+    silent = sum(rank not in traces for rank in group.members)
+    untied = sides.decided and 2 * len(sides.all[0][1]) > len(sides.ranks) + silent
     shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for _, ranks in sides.all)
     certain = sides.decided and is_majority(len(sides.all[0][1]), len(group.members))
-    return Mismatch(group, sequence, shown, sides.odd, certain)
+    return Mismatch(group, sequence, shown, sides.odd if untied else (), certain)
 
 
 def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:

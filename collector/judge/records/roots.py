@@ -7,12 +7,13 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import of_root
-from collector.judge.fault import Fault, first_edge, kind_of
+from collector.judge.fault import Fault, ended_well, first_edge, kind_of
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.few_have_come import turned
 from collector.judge.tie_breakers.skipped_call import shift_of
 from shared.answer.words import Cause, Certainty, Kind
+from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 
 
@@ -44,11 +45,13 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
     group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
     certainty = of_root(kind, culprits, first, observations)
+    victims = tuple(sorted(graph.victims_of(culprits)))
+    nobody = ended_well(kind, culprits, len(victims), observations)
     return Fault(
         kind=kind if begun else Kind.STUCK_TOGETHER,
-        culprits=culprits,
-        victims=tuple(sorted(graph.victims_of(culprits))),
-        certainty=certainty if begun else Certainty.SUPPORTED,
+        culprits=() if nobody else culprits,
+        victims=victims,
+        certainty=Certainty.SUSPECTED if nobody else certainty if begun else Certainty.SUPPORTED,
         edges=(*edges, *graph.edges_among(graph.victims_of(culprits))),
         group=group,
         op=op,
@@ -57,6 +60,11 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
             *_membership_remark(first),
             *(() if begun else (f"{ranks_in_words(culprits)} issued it, but the device has not started it",)),
             *_shift_remark(culprits, first, observations),
+            *(
+                (f"{ranks_with(culprits, 'has', 'have')} ended well: those who wait may be one call ahead",)
+                if nobody
+                else ()
+            ),
         ),
     )
 

@@ -12,16 +12,29 @@ from collector.align.stacks.patterns import Doing
 from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, first_edge, kind_of, left_out
 from collector.judge.records.wait_graph import WaitGraph
-from collector.judge.tie_breakers.broken_habit import broken_habit
+from collector.judge.tie_breakers.broken_habit import broken_habit, passes_unrecorded
 from collector.judge.tie_breakers.new_group import RULE, went_past
 from collector.judge.tie_breakers.sibling_sends import fewer_by_count
 from shared.answer.words import Cause, Certainty, Kind
 from shared.plural import either, ranks_with
+from shared.rank_sets import ranks_in_words
 
 
 def waits_unrecorded(root: int, observations: Observations) -> bool:
-    """Does the stack of a root say that it waits for other ranks, though its record does not?"""
-    return observations.state(root) is WaitState.WAITING
+    """Does the stack of a root say that it waits for other ranks, though its record does not?
+
+    Or may it, where its stack was not read, or not far enough to tell: ranks of its groups pass on what nobody records.
+    """
+    state = observations.state(root)
+    return state is WaitState.WAITING or (state is WaitState.UNKNOWN and _may_wait(root, observations))
+
+
+def _may_wait(root: int, observations: Observations) -> bool:
+    view = observations.roster.ranks[root]
+    looked_at = any(look.looked_at_ns is not None for look in view.looks)
+    return looked_at and any(
+        passes_unrecorded(group, observations) for group in observations.groups if root in group.lanes
+    )
 
 
 def outsiders(observations: Observations) -> tuple[int, ...]:
@@ -63,8 +76,9 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
         op=op,
         sequence=None if first is None else first.sequence,
     )
-    if any(_peers_unknown(rank, observations) for rank in hidden):
-        return [_unmatched_fault(base, hidden, observations)]
+    unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
+    if unread or any(_peers_unknown(rank, observations) for rank in hidden):
+        return [_unmatched_fault(base, hidden, observations, unread=unread)]
     if all(observations.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
         return [_group_fault(base, hidden, observations)]
     inside = all(
@@ -101,12 +115,18 @@ def _peers_unknown(rank: int, observations: Observations) -> bool:
     )
 
 
-def _unmatched_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:
+def _unmatched_fault(
+    base: Fault, hidden: tuple[int, ...], observations: Observations, *, unread: tuple[int, ...]
+) -> Fault:
     """Whom they wait for is not recorded: the one who left out what it always did, or nobody can be named."""
     habit = broken_habit(observations) or fewer_by_count(hidden, observations)
     culprits = () if habit is None or habit.rank in hidden else (habit.rank,)
+    if unread and not culprits:
+        return _unread_fault(base, unread)
     ops = {observations.activities[rank].op for rank in hidden}
     remark = f"{ranks_with(hidden, 'waits', 'wait')} in operations whose peers are not recorded"
+    if unread:
+        remark = f"{ranks_with(unread, 'may wait', 'may wait')} in operations that are not recorded"
     return replace(
         base,
         kind=Kind.P2P_UNMATCHED,
@@ -118,6 +138,20 @@ def _unmatched_fault(base: Fault, hidden: tuple[int, ...], observations: Observa
         sequence=None,
         cause=Cause.USER_CODE if culprits else Cause.UNKNOWN,
         remarks=(remark, *((str(habit),) if culprits else ())),
+    )
+
+
+def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
+    """Others wait for ranks of which the record does not tell all and the stack nothing: that accuses nobody."""
+    what = "what it does was not read" if len(unread) == 1 else "what they do was not read"
+    wait, may = ranks_with(base.victims, "waits", "wait"), either(unread, "it", "they")
+    return replace(
+        base,
+        culprits=(),
+        victims=tuple(sorted({*base.victims} - {*unread})),
+        certainty=Certainty.SUSPECTED,
+        cause=Cause.UNKNOWN,
+        said=f"{wait} for {ranks_in_words(unread)}, and {what}: {may} may wait, too, in what no recorder holds",
     )
 
 

@@ -7,6 +7,7 @@ send for its receive; the two match by peer, never by sequence, which counts per
 """
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from collector.align.groups.device_queues import Queue, queues_of
 from collector.align.groups.process_groups import GroupView, PendingP2P
 from collector.align.groups.wait_edge import Edge
 from collector.align.roster import UNKNOWN, Roster
-from collector.align.stacks.activity import Activity, user_call
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.user_frames import user_call
 from collector.align.wait_states import WaitState, wait_state
 from shared.wire.trace import Trace
 
@@ -25,8 +27,9 @@ def find_edges(
     """Return what every rank waits for, by the recorder: its oldest unfinished operation of each group and lane."""
     queues = queues_of({rank: trace for rank, trace in traces.items() if not roster.ranks[rank].gone})
     found: list[Edge] = []
+    away = frozenset(_away(roster, traces, activities))
     for group in groups:
-        silent = _silent_holders(group, roster, activities)
+        silent = tuple(rank for rank in group.unknown if rank in away)
         unseen = tuple(rank for rank in silent if roster.ranks[rank].presence in UNKNOWN)
         points: dict[int, _Point] = {}
         for rank, lane in group.lanes.items():
@@ -37,7 +40,7 @@ def find_edges(
                 point = points[sequence]
                 if point.absent or rank not in point.queued:
                     found.append(_collective_edge(group, rank, sequence, traces[rank], point, activities))
-        found.extend(_p2p_edges(group, queues, activities))
+        found.extend(_p2p_edges(group, queues, away, activities))
     return tuple(_by_common_clock(edge, roster) for edge in found) if roster.clocks_off else tuple(found)
 
 
@@ -76,13 +79,14 @@ def _point(
     return _Point(missing, queued, tuple(sorted({*missing, *queued})) if queued else missing)
 
 
-def _silent_holders(group: GroupView, roster: Roster, activities: dict[int, Activity]) -> tuple[int, ...]:
-    """Members without a trace who cannot have come: gone, stopped, or by their stack not communicating."""
-    return tuple(
-        rank
-        for rank in group.unknown
-        if wait_state(roster.ranks[rank], activities.get(rank)) in (WaitState.GONE, WaitState.ELSEWHERE)
-    )
+def _away(roster: Roster, traces: dict[int, Trace], activities: dict[int, Activity]) -> Iterable[int]:
+    """Ranks that cannot have come, whatever their records would say: gone, or stopped, or, where no record was read,
+    by their stack in no communication. Of all others without a record it is not known.
+    """
+    for rank, view in roster.ranks.items():
+        state = wait_state(view, activities.get(rank))
+        if state is WaitState.GONE or (state is WaitState.ELSEWHERE and rank not in traces):
+            yield rank
 
 
 def _collective_edge(
@@ -96,7 +100,9 @@ def _collective_edge(
     return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns, queued, begun)
 
 
-def _p2p_edges(group: GroupView, queues: dict[int, Queue], activities: dict[int, Activity]) -> list[Edge]:
+def _p2p_edges(
+    group: GroupView, queues: dict[int, Queue], away: Collection[int], activities: dict[int, Activity]
+) -> list[Edge]:
     unfinished: dict[tuple[str, int | None, int | None], list[PendingP2P]] = defaultdict(list)
     for operation in group.p2p:
         unfinished[operation.op, operation.source, operation.target].append(operation)
@@ -104,7 +110,7 @@ def _p2p_edges(group: GroupView, queues: dict[int, Queue], activities: dict[int,
     for operation in group.p2p:
         oldest.setdefault((operation.rank, operation.op, operation.peer), operation)
     edges = [
-        _p2p_edge(operation, group, unfinished[_counterpart(operation)], queues, activities)
+        _p2p_edge(operation, group, unfinished[_counterpart(operation)], queues, away, activities)
         for operation in oldest.values()
         if operation.rank in queues
     ]
@@ -116,13 +122,14 @@ def _p2p_edge(
     group: GroupView,
     counterparts: list[PendingP2P],
     queues: dict[int, Queue],
+    away: Collection[int],
     activities: dict[int, Activity],
 ) -> Edge:
     record, peer = operation.record, operation.peer
     queued = bool(counterparts) and peer in queues and queues[peer].holds_back(counterparts[0].record.position)
     return Edge(
         waiter=operation.rank,
-        holders=(peer,) if peer is not None and (queued or (not counterparts and _tells(peer, queues))) else (),
+        holders=(peer,) if peer is not None and (queued or (not counterparts and _tells(peer, queues, away))) else (),
         group=group,
         signature=record.signature,
         sequence=None,
@@ -134,10 +141,10 @@ def _p2p_edge(
     )
 
 
-def _tells(peer: int, queues: dict[int, Queue]) -> bool:
-    """Would the counterpart be on record? Not where the ring buffer has overwritten what the peer is stuck in."""
+def _tells(peer: int, queues: dict[int, Queue], away: Collection[int]) -> bool:
+    """Would the counterpart be on record? Not where none was read, nor where what it is stuck in is overwritten."""
     queue = queues.get(peer)
-    return queue is None or not (queue.trace.truncated and queue.unfinished[:1] == (0,))
+    return peer in away if queue is None else not (queue.trace.truncated and queue.unfinished[:1] == (0,))
 
 
 def _counterpart(operation: PendingP2P) -> tuple[str, int | None, int | None]:

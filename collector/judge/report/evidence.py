@@ -8,8 +8,9 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.activity import place, user_call
+from collector.align.stacks.activity import place
 from collector.align.stacks.other_threads import thread_evidence
+from collector.align.stacks.user_frames import user_call
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import (

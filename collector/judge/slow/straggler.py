@@ -22,6 +22,7 @@ from collector.align.thresholds import (
     STRAGGLER_SHARE,
     VICTIM_SECONDS,
     VICTIM_SHARE,
+    is_majority,
 )
 from collector.judge.slow.wait_times import Seconds, Waiting, waiting_of
 from shared.wire.trace import Trace
@@ -49,6 +50,9 @@ def find_straggler(
     slowest = min(waiting.share, key=lambda rank: (waiting.share[rank], rank))
     own, others = waiting.share[slowest], [share for rank, share in waiting.share.items() if rank != slowest]
     apart = min(others) - own >= LEAST_DISTANCE and min(others) >= VICTIM_SHARE / 2
+    members = {rank for group in groups for rank in group.members}
+    if slowest in waiting.untold or not is_majority(len(traces), len(members)):
+        return None  # who is not recorded may be the one that even this one waits for
     if own > STRAGGLER_SHARE or median(others) < VICTIM_SHARE or not apart or _pauses(traces[slowest]) < LEAST_PAUSES:
         return None
     return _described(slowest, groups, traces, waiting)

@@ -28,6 +28,8 @@ class Waiting:
 
     share: dict[int, float]
     in_group: Callable[[int], Seconds]
+    untold: frozenset[int] = frozenset()
+    """Ranks that may have waited for others of whom there is no record."""
 
 
 def waiting_of(
@@ -77,6 +79,7 @@ def _by_arrival(
         return None
     left: dict[int, int] = defaultdict(int)
     waited: dict[int, float] = defaultdict(float)
+    alone = frozenset(rank for group in groups if (rank := _only_recorded(group)) is not None)
     seconds: dict[int, Seconds] = defaultdict(dict)
     for (index, sequence), came in sorted(arrivals.items(), key=lambda item: (max(item[1].values()), item[0])):
         last = max(came.values())
@@ -88,10 +91,16 @@ def _by_arrival(
     times = [at for came in arrivals.values() for at in came.values()]
     span = (max(times) - min(times)) / 1e9
     return (
-        Waiting({rank: wait / span for rank, wait in waited.items()}, lambda index: seconds[index])
+        Waiting({rank: wait / span for rank, wait in waited.items()}, lambda index: seconds[index], alone)
         if span > 0
         else None
     )
+
+
+def _only_recorded(group: GroupView) -> int | None:
+    """The one member of a group, if others have no record that shows how long it waited for them."""
+    only = next(iter(group.lanes)) if len(group.lanes) == 1 else None
+    return only if group.inferred or len(group.members) > 1 else None
 
 
 def _arrivals(

@@ -3,9 +3,12 @@
 Gloo gives them numbers, and leaves these out in the records of its collectives.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from collector.align.groups.lanes import Lane
+from collector.align.groups.process_groups import GroupView
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
 from shared.wire.trace import Trace
@@ -39,6 +42,18 @@ def broken_habit(observations: Observations) -> BrokenHabit | None:
         if rank in observations.traces and (habit := _habit_of(rank, lane, observations.traces[rank])) is not None
     ]
     return found[0] if len({habit.rank for habit in found}) == 1 else None
+
+
+def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
+    """Have ranks of the group sent or received what Gloo numbers and leaves out?"""
+    lanes = ((observations.traces.get(rank), lane) for rank, lane in group.lanes.items())
+    return any(trace is not None and any(_left_out(lane, trace)) for trace, lane in lanes)
+
+
+def _left_out(lane: Lane, trace: Trace) -> Iterable[int]:
+    """How many numbers are left out before each of Gloo's operations but the first."""
+    ours = [at for at in lane.positions if trace.signatures[trace.signature[at]].backend == _COUNTS_UNRECORDED]
+    return (trace.op_id[after] - trace.op_id[before] - 1 for before, after in pairwise(ours) if lane.is_gapless)
 
 
 def _habit_of(rank: int, lane: Lane, trace: Trace) -> BrokenHabit | None:

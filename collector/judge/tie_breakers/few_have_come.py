@@ -47,10 +47,11 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     same = [other for other in alike if other is group or role_of(other, observations.groups) == role]
     come = {rank for other in same for rank, lane in other.lanes.items() if lane.issued >= sequence}
     behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
+    waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
     ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
     return len(idle) > len(come) or (
-        is_majority(len(ended), len(observations.roster.ranks)) and len(come) <= len(behind)
+        is_majority(len(ended), len(observations.roster.ranks)) and len(come | waiting) <= len(behind - waiting)
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import Facts, facts_of
-from collector.align.stacks.activity import user_call
+from collector.align.stacks.user_frames import user_call
 from collector.align.thresholds import COMPARED_FROM_SHIFT, FARTHEST_SHIFT
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace

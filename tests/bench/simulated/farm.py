@@ -19,7 +19,7 @@ from tests.build.processes.ports import free_port
 _PROCESSES = 2
 _SPARE_FILES = 1024
 """Open files beside the listeners: connections."""
-_TO_MAKE_READY_NS = 120_000_000_000
+_TO_MAKE_READY_NS = 3_600_000_000_000
 """Answers of a job that trains are made beforehand, and its records must be young still when they are asked for."""
 
 

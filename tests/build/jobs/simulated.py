@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from collector.align.stacks.user_frames import is_user_frame
 from shared.missing import Missing, Reason
 from shared.rank_sets import fold
-from shared.wire.snapshot import Beat, Identity, NodeSnapshot, Process, RankSnapshot
+from shared.wire.snapshot import Beat, Identity, NodeSnapshot, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from shared.wire.trace import COLUMNS, Group, Signature, State, Trace
 
@@ -213,6 +214,12 @@ class Seen:
     main_cpu_share: float | None = None
     bytes_per_second: int = 0
 
+    @property
+    def syscall(self) -> Syscall | None:
+        """Whoever stays away in user code sleeps there, as the kernel shows; it tells nothing of the others."""
+        asleep = any(map(is_user_frame, self.frames[-1:])) and self.state == "S" and not self.cpu_share
+        return Syscall(name="clock_nanosleep") if asleep else None
+
 
 def live_looks(
     job: Job,
@@ -274,7 +281,7 @@ def _live_rank(
             started_at=1.0,
         ),
         looked_at_ns=at_ns,
-        process=Process(pid=pid, state=seen.state, before=beat, after=beat),  # type: ignore[arg-type]
+        process=Process(pid=pid, state=seen.state, syscall=seen.syscall, before=beat, after=beat),  # type: ignore[arg-type]
         stacks=Stacks(
             pid=pid,
             frames=seen.frames,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from shared.formats.recorder.dump import parse_dump
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import Beat, Exited, Identity, NodeSnapshot, Process, RankSnapshot
+from shared.wire.snapshot import Beat, Exited, Identity, NodeSnapshot, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from shared.wire.trace import Trace
 from tests.build.simulation.dumpfile import dump_of, pickled
@@ -19,6 +19,7 @@ _LIBRARY = "/env/lib/python3.11/site-packages/torch"
 _MAIN = Frame("main", "/home/ada/train.py", 12)
 _STEP = Frame("train_step", "/home/ada/train.py", 30)
 _DEVICE = Frame("synchronize", f"{_LIBRARY}/cuda/__init__.py", 1040)
+_WAIT = Frame("c10d::Work::wait", "libtorch_cpu.so", 0, native=True)
 LOADER = Frame("_try_get_data", f"{_LIBRARY}/utils/data/dataloader.py", 1310)
 _PYTHON_NAMES = {"all_to_all": "all_to_all_single", "all_reduce_coalesced": "all_reduce"}
 
@@ -35,12 +36,31 @@ class Watched:
     attempt: int = 0
     works_with: Frame | None = None
     """What ranks do that wait for nobody; None: they compute."""
+    handles: bool = False
+    """Do ranks wait by `work.wait()`, which leaves no Python frame but the caller's?"""
 
     def looks(self, moments_ns: Sequence[int]) -> list[NodeSnapshot]:
         """One snapshot per node for each moment (by true time)."""
         ranks = self.layout.world.ranks
         nodes = [ranks[at : at + PER_NODE] for at in range(0, len(ranks), PER_NODE)]
         return [self._node(number, node, at_ns) for at_ns in moments_ns for number, node in enumerate(nodes)]
+
+    def deeper(self, at_ns: int) -> list[NodeSnapshot]:
+        """The same with native frames, as of the ranks of which the Python stacks do not tell enough."""
+        return [
+            node.model_copy(
+                update={"whole": False, "ranks": tuple(self._with_native(rank, at_ns) for rank in node.ranks)}
+            )
+            for node in self.looks([at_ns])
+        ]
+
+    def _with_native(self, look: RankSnapshot, at_ns: int) -> RankSnapshot:
+        pause = self._pause(look.identity.rank, at_ns)
+        below = (_WAIT,) if pause is not None and pause.call is not None else ()
+        frames = (*self._doing(look.identity.rank, at_ns)[0], *below)
+        pid = 1000 + look.identity.rank
+        main = Thread(tid=pid, name="MainThread", frames=tuple(range(len(frames))))
+        return look.model_copy(update={"stacks": Stacks(pid=pid, native=True, frames=frames, threads=(main,))})
 
     def _node(self, number: int, ranks: Sequence[int], at_ns: int) -> NodeSnapshot:
         clock_ns = self.recorders[ranks[0]].clock_ns
@@ -85,7 +105,7 @@ class Watched:
         return RankSnapshot(
             identity=identity,
             looked_at_ns=at_ns + clock_ns,
-            process=Process(pid=pid, state="S", before=beat, after=beat),
+            process=Process(pid=pid, state="S", syscall=self._syscall(rank, at_ns), before=beat, after=beat),
             stacks=Stacks(pid=pid, frames=frames, threads=(main,)),
             fds=nothing,
             logs=nothing,
@@ -98,11 +118,22 @@ class Watched:
         recorder = replace(self.recorders[rank], clock_ns=clock_ns)
         return parse_dump(pickled(dump_of(self.run, self.layout, rank, recorder, at_ns=at_ns)))
 
+    def _syscall(self, rank: int, at_ns: int) -> Syscall | None:
+        """Who waits for others sleeps on a futex, who stays away in user code just sleeps."""
+        if self._pause(rank, at_ns) is not None:
+            return Syscall(name="futex")
+        stays = self.run.hosts[rank] is Host.STAYS and at_ns >= self.run.ended_ns
+        return Syscall(name="clock_nanosleep") if stays else None
+
+    def _pause(self, rank: int, at_ns: int) -> Pause | None:
+        pauses = self.run.pauses[rank]
+        return next((p for p in pauses if p.from_ns <= at_ns and (p.until_ns is None or at_ns < p.until_ns)), None)
+
     def _doing(self, rank: int, at_ns: int) -> tuple[tuple[Frame, ...], float]:
         """The main thread's stack, outermost first, and its share of a CPU."""
-        for pause in self.run.pauses[rank]:
-            if pause.from_ns <= at_ns and (pause.until_ns is None or at_ns < pause.until_ns):
-                return _waiting(pause), 0.0
+        pause = self._pause(rank, at_ns)
+        if pause is not None:
+            return _waiting(pause, handles=self.handles), 0.0
         if self.run.hosts[rank] is Host.STAYS and at_ns >= self.run.ended_ns:
             step = self.run.programs[rank][self.run.reached[rank]]
             return (_MAIN, _STEP, *([LOADER] if isinstance(step, Stay) and step.where == "dataloader" else [])), 0.0
@@ -111,9 +142,11 @@ class Watched:
         return (_MAIN, _at_line(_STEP, 31 + at_ns // 1_000_000 % 5)), 0.9
 
 
-def _waiting(pause: Pause) -> tuple[Frame, ...]:
+def _waiting(pause: Pause, *, handles: bool) -> tuple[Frame, ...]:
     if pause.call is None:
         return (_MAIN, _STEP, _DEVICE)
+    if handles:
+        return (_MAIN, _at_line(_STEP, pause.call.line))
     name = _PYTHON_NAMES.get(pause.call.op, pause.call.op)
     called = Frame(name, f"{_LIBRARY}/distributed/distributed_c10d.py", 3252)
     return (_MAIN, _at_line(_STEP, pause.call.line), called)

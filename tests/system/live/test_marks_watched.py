@@ -22,12 +22,16 @@ pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 
 def test_what_a_killed_rank_issued_last_survives_it(tmp_path: Path) -> None:
-    """Nobody asked about it while it lived; the others wait in the store for its word."""
+    """Nobody asked about it while it lived; the others wait in the store for its word.
+
+    Its ranks are real interpreters: the memory of a fork is searched only once that of its parent has been, and whether
+    the server of forks gives a reason to search its own is no part of this.
+    """
     agent = Agent(AgentSettings(beat_seconds=0.2, discover_seconds=0.2))
     agent.start()
     try:
         later = {"UNHANG_TEST_KILLED_LATER": "1"}
-        with Job("killed_rank", directory=tmp_path, forked=True, recorded=True, environment=later) as job:
+        with Job("killed_rank", directory=tmp_path, recorded=True, environment=later) as job:
             pid = job.ranks[2]
             key = rank_of(pid).key
             alive = until(lambda: agent.node.watch.marks(key), lambda marks: marks is not None and marks.groups)

@@ -6,7 +6,7 @@ import pytest
 
 from collector.detect.detector import Detector, JobKey, told_of
 from collector.detect.job_watch import Alarm, Suspected
-from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, Where
+from shared.answer.diagnosis import Coverage, Culprit, Diagnosis, Finding, GroupRef, Place, Where
 from shared.answer.incidents import JobState
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.wire.registration import ExitedRank, JobDigest, NodeDigest, Sign
@@ -159,6 +159,34 @@ def test_look_that_cannot_tell_takes_nothing_back() -> None:
     assert other.asked() and other.answer(hung()) is None
     assert other.asked(after=6.0) and other.answer(well()) is None
     assert other.detector.jobs[DEMO].suspected is None
+
+
+def test_what_was_seen_in_part_is_looked_at_again_soon() -> None:
+    """A rank that was not found in time on a busy machine had the next look wait until a node might be back: 209 s."""
+    part = Coverage(expected=4, seen=3, answered=3)
+    one = stood()
+    assert one.asked() and one.answer(hung(id="d1").model_copy(update={"coverage": part})) is None
+    assert one.asked(after=9.0) == "" and one.asked(after=1.0)
+    alarm = one.answer(hung(id="d2"))
+    assert alarm is not None and alarm.diagnoses == ("d1", "d2")
+    other = stood()
+    waits = []
+    for _ in range(4):
+        began = other.now
+        while not other.asked(after=1.0):
+            assert other.now - began < 240.0
+        waits.append(round(other.now - began))
+        assert other.answer(hung().model_copy(update={"coverage": part}), after=0.0) is None
+    assert waits == [1, 10, 10, 20]  # less and less often while no more is seen
+
+
+def test_suspicion_needs_no_trigger_to_be_confirmed() -> None:
+    """What made somebody look may be gone by then: a busy agent reads marks late, and digests come late."""
+    one = stood()
+    assert one.asked() and one.answer(hung(id="d1")) is None
+    one.tell(digest([None] * 4))
+    assert one.asked(after=6.0) == "it was found hung once"
+    assert one.answer(well()) is None and one.asked(after=31.0) == ""
 
 
 def test_job_that_goes_on_between_is_no_alarm() -> None:

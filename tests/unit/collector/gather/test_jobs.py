@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.gather.jobs import choose_job, concerns, summarise_jobs
+from collector.gather.jobs import choose_job, concerns, summarise_jobs, unread_by
 from shared.errors import InvalidInput, NotFound
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.wire.snapshot import Exited, Identity, RankList
@@ -80,6 +80,13 @@ def test_choosing() -> None:
     with pytest.raises(NotFound) as caught:
         choose_job("c", [one, other], some_silent=False)
     assert "a, b" in caught.value.advice
+
+
+def test_node_that_was_too_busy_to_list_its_processes_is_named() -> None:
+    """That nobody was found there says nothing of who is there."""
+    late = Missing(source="ranks", reason=Reason.TIMED_OUT, detail="listing the processes takes too long")
+    told = unread_by([RankList(host="n7", missing=(late,)), node("n1", rank(0))])
+    assert told[0] == "n7 did not list the processes there in time: ask again"
 
 
 def test_choosing_the_only_one_that_runs() -> None:

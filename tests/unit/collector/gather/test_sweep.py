@@ -13,7 +13,7 @@ from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question, Stage, Step
 from shared.answer.words import Kind, Verdict
 from shared.errors import InvalidInput, InvalidSettings, NotFound
-from shared.missing import Reason
+from shared.missing import Missing, Reason
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued, Marks
 from tests.build.agents.asking import sweep_agents
@@ -43,6 +43,24 @@ async def test_verdict_over_two_nodes() -> None:
     assert swept.diagnosis.job == JOB
     assert swept.diagnosis.made_at.endswith("Z")
     assert swept.diagnosis.took_seconds > 0
+
+
+async def test_node_that_is_too_busy_to_list_its_processes_did_not_answer() -> None:
+    """There may be ranks on it: that is neither "no ranks were found" nor a job that has ended."""
+    late = Missing(source="ranks", reason=Reason.TIMED_OUT, detail="listing the processes takes too long")
+    swept = await sweep_agents(FakeAgent("node7", (), missing=(late,)), job=None)
+    assert swept.diagnosis.headline == "Cannot tell: no rank was seen: node7 did not list the processes there in time."
+    assert [(gap.host, gap.missing.reason) for gap in swept.diagnosis.coverage.missing] == [("node7", Reason.TIMED_OUT)]
+    busy, well = two_nodes()
+    busy.missing = (late,)
+
+    async def list_nobody(looks: int) -> None:
+        if looks > 1:
+            busy.ranks = ()
+
+    busy.before_snapshot = list_nobody
+    swept = await sweep_agents(busy, well)
+    assert all(finding.kind is not Kind.RANK_EXITED for finding in swept.diagnosis.findings)
 
 
 async def test_one_look_will_do_where_agents_have_watched_all_ranks_stand_still() -> None:

@@ -1,0 +1,31 @@
+"""Whose code a frame is: the user's, an installed package's, or Python's own library's."""
+
+import re
+from collections.abc import Sequence
+
+from shared.wire.stacks import Frame
+
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
+_STANDARD = re.compile(r"/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<frozen")
+_STDLIB_SHORT = re.compile(
+    r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
+)
+
+
+def is_user_frame(frame: Frame) -> bool:
+    """Is the frame in the user's own code: not native, not the standard library, not an installed package?"""
+    return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
+
+
+def user_call(stack: Sequence[Frame]) -> Frame | None:
+    """Return the innermost frame of the user's own code of an operation's stack, or its innermost one; None of none.
+
+    PyTorch notes its own frames as well: every collective is called in distributed_c10d.py.
+    """
+    return next(filter(is_user_frame, reversed(stack)), stack[-1] if stack else None)
+
+
+def is_standard_frame(frame: Frame) -> bool:
+    """Is the frame in Python's own library, such as at the foot of every thread?"""
+    short = _STDLIB_SHORT.search(frame.file) is not None and not frame.file.startswith("torch/")
+    return short or _STANDARD.search(frame.file) is not None

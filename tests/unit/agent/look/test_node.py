@@ -1,0 +1,52 @@
+"""Finding ranks on a machine that is slow, or on which reading about a process blocks."""
+
+import itertools
+import time
+from collections.abc import Callable
+
+import pytest
+
+import agent.look.node
+from agent.deadline import Deadline, ThreadPool
+from agent.look.node import Node
+from agent.proc.procfs import ProcFs
+from shared.missing import Reason
+from shared.wire.snapshot import lists_late
+
+FIRST, SECOND = (41, 1000), (42, 1001)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    """One whose listings must be over within a moment."""
+    monkeypatch.setattr(agent.look.node, "_FIND_SECONDS", 0.1)
+    return Node(ProcFs(), "here", ThreadPool())
+
+
+def listing_that(node: Node, reads: Callable[[], tuple[int, int]]) -> Callable[[bool], None]:
+    """A listing that is not over in time, and what it reads about meanwhile."""
+    lister = node._lister
+
+    def find(quick: bool) -> None:
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            lister.reading = reads()
+            time.sleep(0.01)
+
+    return find
+
+
+def test_machine_that_is_slow_loses_no_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it happened to read about when the time was over is left out of no later list."""
+    turns = itertools.cycle((FIRST, FIRST, FIRST, SECOND))
+    monkeypatch.setattr(node, "_find", listing_that(node, lambda: next(turns)))
+    found = node.find(Deadline(1.0))
+    assert node._avoided == frozenset()
+    assert (found.ranks, [each.reason for each in found.missing]) == ((), [Reason.TIMED_OUT])
+    assert lists_late(found.missing) and "it is busy" in found.missing[0].detail
+
+
+def test_process_that_blocks_its_reader_is_left_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "_find", listing_that(node, lambda: FIRST))
+    node.find(Deadline(1.0))
+    assert node._avoided == {FIRST}
