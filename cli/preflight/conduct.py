@@ -22,6 +22,9 @@ _LOOK_AFTER = 0.5
 
 _LOOK_SECONDS = 20.0
 _MOST_LOOKED_AT = 8
+_LONGEST_ERROR = 520
+"""As the trial runner cuts it."""
+
 MOST_LOOKS = 6
 """Trials of one preflight that are looked at: they hang alike."""
 
@@ -236,7 +239,7 @@ _PHASES = {
 def _in_words(answer: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> str:
     failed = next((rank for rank in ranks if rank.get("passed") is not True), {})
     where = _PHASES.get(str(failed.get("phase")), "before it started")
-    error = str(failed.get("error", "")).strip()[:300]
+    error = str(failed.get("error", "")).strip()[:_LONGEST_ERROR]
     if answer.get("timed_out") is True:
         return f"timed out {where}{f': {error}' if error else ''}" if ranks else str(answer.get("said", ""))[:300]
     said = [line for line in str(answer.get("said", "")).splitlines() if "WARN" in line or "rror" in line]

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cli.preflight.board import Board, StageNotes
-from cli.preflight.conduct import Outcome
+from cli.preflight.conduct import Outcome, TrialPlan
 from cli.preflight.stages.compare_facts import busy_gpus, checks_of, lacking
+from cli.preflight.stages.settings import misleading_name, setting_at_fault
+from cli.preflight.stages.tcp import shared_interfaces
 from collector.align.thresholds import is_majority
 from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
@@ -57,10 +59,19 @@ def _note(board: Board, facts: Iterable[int]) -> None:
     board.untested += [
         f"{board.names[n]}: {what}" for n, what in busy_gpus({n: e.hello.facts for n, e in links.items()})
     ]
-    without = [n for n, each in links.items() if isinstance(each.hello.facts.gpus, Missing) and board.backend != "gloo"]
-    if without:
-        named = ", ".join(board.hosts(without))
-        board.untested.append(f"ECC and NVLink counters on {named}: NVML was not read (pip install 'unhang[gpu]')")
+    by_name = [n for n in links if board.backend != "gloo" and misleading_name(board, n) is not None]
+    if by_name:
+        board.untested.append(
+            f"groups of Gloo, on the CPUs: the host names of {board.few(by_name)} lead to the loopback there, so that "
+            "these groups need GLOO_SOCKET_IFNAME"
+        )
+    if board.backend != "gloo":
+        unread: dict[str, list[int]] = {}
+        for node, each in links.items():
+            if isinstance(each.hello.facts.gpus, Missing):
+                unread.setdefault(each.hello.facts.gpus.detail, []).append(node)
+        for why, nodes in unread.items():
+            board.untested.append(f"ECC and NVLink counters on {board.few(nodes)}: {why}")
 
 
 async def try_devices(board: Board) -> None:
@@ -74,15 +85,19 @@ async def try_devices(board: Board) -> None:
 
 
 async def try_nodes(board: Board) -> None:
-    """All GPUs of a node together, where there are several; where that fails, without P2P and without SHM."""
-    several = [node for node in board.members if len(board.gpus.get(node, ())) > 1]
+    """All GPUs of a node together. NCCL also meets itself on one GPU: it starts there, and finds its interface.
+
+    Where that fails, again without P2P, without SHM, and with each interface named.
+    """
+    least = 1 if board.backend != "gloo" else 2
+    able = [node for node in board.members if len(board.gpus.get(node, ())) >= least]
     with board.stage("all GPUs of each node") as stage:
-        if not several:
+        if not able:
             stage.outcome, stage.text = "skipped", "no node has more than one GPU"
             return
-        outcomes = await _on_each(board, stage, "collective", several)
+        outcomes = await _on_each(board, stage, "collective", able)
         failed = [outcome for outcome in outcomes if outcome is not None and not outcome.passed]
-        hints = dict(await asyncio.gather(*(_without_paths(board, each) for each in failed)))
+        hints = dict(await asyncio.gather(*(_otherwise(board, each) for each in failed)))
         _accuse(board, outcomes, stage, what="does not work with all of its GPUs together", hints=hints)
 
 
@@ -95,14 +110,22 @@ async def _on_each(
     return list(await asyncio.gather(*(board.try_out(plan) for plan in plans)))
 
 
-async def _without_paths(board: Board, failed: Outcome) -> tuple[int, str]:
-    """Tell a fault of P2P from one of shared memory: which of them, switched off, makes the trial pass?"""
+async def _otherwise(board: Board, failed: Outcome) -> tuple[int, str]:
+    """Tell a fault of P2P from one of shared memory, and from a wrong interface: what makes the trial pass?"""
     (node,) = failed.plan.members
-    for variables, hint in ((_P2P, _HINT_P2P), (_SHM, _HINT_SHM)):
-        outcome = await board.try_out(replace(failed.plan, variables=variables, seconds=board.seconds_for_trial()))
-        if outcome is not None and outcome.passed:
+    several = len(board.gpus.get(node, ())) > 1
+    for variables, hint in ((_P2P, _HINT_P2P), (_SHM, _HINT_SHM)) if several else ():
+        if await _passes(board, replace(failed.plan, variables=variables)):
             return node, f"it works with {next(iter(variables))}=1: {hint}"
+    for interface in shared_interfaces(board):
+        if await _passes(board, replace(failed.plan, interface=interface)):
+            return node, setting_at_fault(board, node, interface)[1]
     return node, _HINT_NODE
+
+
+async def _passes(board: Board, plan: TrialPlan) -> bool:
+    outcome = await board.try_out(replace(plan, seconds=board.seconds_for_trial(), look=False))
+    return outcome is not None and outcome.passed
 
 
 def _accuse(
