@@ -152,7 +152,12 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
             continue
         evidence, diagnosis = _evidence(board, link)
         text = f"{named} do not work together; both work with other nodes"
-        board.accuse(PreflightKind.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
+        hint = await _with_interface(board, link) if why_another(board, link) else ""
+        path = f"{interface_variable(board)} is not set" if hint else ""
+        board.accuse(
+            PreflightKind.LINK_FAILS, link, text, path=path, evidence=evidence, diagnosis=diagnosis,
+            hint=hint or _HINT_LINK,
+        )  # fmt: skip
     if proof.split:
         near = min(proof.split[1])
         path, hint = await _closer(board, near, proof, grades)

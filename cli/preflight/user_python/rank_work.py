@@ -48,10 +48,11 @@ def collective(order: Order, rank: int, local_rank: int, tell: Callable[..., Non
     tell(phase="bandwidth")
     speed, waited = _bandwidth(torch, dist, device, order)
     dist.barrier()
-    store.add("gone", 1)
-    until = time.monotonic() + STORE_SECONDS
-    while leads and store.add("gone", 0) < order["world"] and time.monotonic() < until:
-        time.sleep(0.01)  # the store is here, and others may still use it
+    with contextlib.suppress(Exception):  # all is proved by now, and a rank that left may have taken the store with it
+        store.add("gone", 1)
+        until = time.monotonic() + STORE_SECONDS
+        while leads and store.add("gone", 0) < order["world"] and time.monotonic() < until:
+            time.sleep(0.01)  # the store is here, and others may still use it
     return {"first_seconds": took, "bytes_per_second": speed, "cpu_wait": waited}
 
 

@@ -4,7 +4,8 @@ Run by `make preflight`.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,9 @@ def divide(network: Network, *sides: Sequence[str]) -> None:
             )
 
 
-def run(network: Network, directory: Path, *flags: str) -> Ended:
-    """Run a preflight, and check what always holds."""
-    with Preflight(network, directory, "--trial", "15", "--wait", "60", *flags, deadline=DEADLINE) as preflight:
+def run(network: Network, directory: Path, *flags: str, on: Mapping[str, Mapping[str, str]] | None = None) -> Ended:
+    """Run a preflight, and check what always holds. `on`: variables of some hosts."""
+    with Preflight(network, directory, "--trial", "15", "--wait", "60", *flags, on=on, deadline=DEADLINE) as preflight:
         ended = preflight.wait()
         assert preflight.left_behind(ended=preflight.guests) == []
     assert ended.report.took_seconds <= DEADLINE, ended.said
@@ -93,3 +94,51 @@ def test_loss_in_one_direction(network: Network, tmp_path: Path, loss: float) ->
         cable.enter_context(network.bad_cable("n05", loss=loss, ways="in"))
         ended = run(network, tmp_path)
     assert (ended.bad, ended.status) == ({"n05"}, 10), ended.said
+
+
+def name_at_loopback(network: Network, directory: Path, *named: str) -> None:
+    """Write the /etc/hosts of hosts as Debian's installer does: their own names lead to 127.0.1.1 on them."""
+    for name in named:
+        others = (f"{address} {other}" for other, address in network.addresses.items() if other != name)
+        own = directory / f"hosts-of-{name}"
+        own.write_text("\n".join(("127.0.0.1 localhost", f"127.0.1.1 {name}", *others, "")))
+        subprocess.run(network.hosts[name].inside("mount", "--bind", str(own), "/etc/hosts"), check=True)
+
+
+def test_host_names_that_lead_to_the_loopback(network: Network, tmp_path: Path) -> None:
+    """Of all hosts: Gloo works nowhere. Nobody is accused, and the setting that helps is named, with the reason."""
+    name_at_loopback(network, tmp_path, *HOSTS)
+    with Preflight(network, tmp_path, "--trial", "15", "--wait", "60", deadline=DEADLINE) as preflight:
+        ended = preflight.wait()
+        assert preflight.left_behind(ended=preflight.guests) == []
+    assert (ended.bad, ended.status) == (set(), 12), ended.said
+    (finding,) = ended.report.findings
+    assert finding.kind is PreflightKind.NOT_TOLD_APART
+    assert "GLOO_SOCKET_IFNAME=eth0" in finding.hint and "n00 leads to 127.0.1.1" in finding.hint
+
+
+def test_two_host_names_that_lead_to_the_loopback(network: Network, tmp_path: Path) -> None:
+    """Those two do not work together, as 127.0.1.1 is each one's own; neither is bad, and the setting is named."""
+    name_at_loopback(network, tmp_path, "n02", "n05")
+    ended = run(network, tmp_path)
+    assert (ended.bad, ended.status) == (set(), 10), ended.said
+    (finding,) = ended.report.findings
+    assert (finding.kind, finding.hosts) == (PreflightKind.LINK_FAILS, ("n02", "n05"))
+    assert finding.path == "GLOO_SOCKET_IFNAME is not set" and "127.0.1.1" in finding.hint
+
+
+def test_clocks_that_differ(network: Network, tmp_path: Path) -> None:
+    """Of the first host by an hour, of another by two minutes: both are told, and nobody is bad for it."""
+    skip_without("cc")
+    library = tmp_path / "clock_ahead.so"
+    source = Path(__file__).with_name("clock_ahead.c")
+    subprocess.run(("cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"), check=True)
+    on = {
+        name: {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(seconds)}
+        for name, seconds in {"n00": -3600, "n05": 120}.items()
+    }
+    ended = run(network, tmp_path, on=on)
+    assert (ended.bad, ended.status) == (set(), 0), ended.said
+    found = [(each.kind, each.hosts, each.text.rpartition(" by ")[2]) for each in ended.report.findings]
+    differs = PreflightKind.CLOCK_DIFFERS
+    assert found == [(differs, ("n00",), "-3600 s"), (differs, ("n05",), "+120 s")]

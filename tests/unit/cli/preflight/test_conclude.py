@@ -99,3 +99,10 @@ def test_names_can_steer_no_terminal_and_no_shell() -> None:
     text = render_preflight(found, width=100)
     assert "\x1b" not in text and "\x07" not in text
     assert found.drain == ()
+
+
+def test_a_link_that_fails_on_several_paths_stands_once_in_the_headline() -> None:
+    """The findings tell of each path."""
+    kinds = (PreflightKind.LINK_FAILS, PreflightKind.PATH_LINK_FAILS, PreflightKind.PATH_LINK_FAILS)
+    found = report(*(accused(kind, 1, 2) for kind in kinds))
+    assert (found.headline, len(found.findings)) == ("Bad links: n1–n2", 3)
