@@ -20,6 +20,9 @@ _LAST_WORDS_SECONDS = 1.0
 _LOOK_AFTER = 0.5
 """Of a trial's time: whoever is not done then is looked at."""
 
+_TELLS_LITTLE = ("no answer", "ended by signal 9")
+"""Ranks that we have ended, for others had failed."""
+
 _LOOK_SECONDS = 20.0
 _MOST_LOOKED_AT = 8
 _LONGEST_ERROR = 520
@@ -62,8 +65,11 @@ class Outcome:
     @property
     def why(self) -> str:
         """The first thing that was said, most telling first."""
-        said = sorted(self.said.values(), key=lambda text: (not text or "no answer" in text, text))
-        return said[0] if said else ""
+
+        def little(text: str) -> bool:
+            return not text or any(each in text for each in _TELLS_LITTLE)
+
+        return min(self.said.values(), key=lambda text: (little(text), text), default="")
 
 
 class Conductor:

@@ -96,6 +96,41 @@ def test_loss_in_one_direction(network: Network, tmp_path: Path, loss: float) ->
     assert (ended.bad, ended.status) == ({"n05"}, 10), ended.said
 
 
+def answer_by_another_way(network: Network, name: str) -> None:
+    """Give all hosts a second interface, and let one host's answers to the first network leave by its second.
+
+    They come to the others' second interfaces, where these expect nothing from the first network (rp_filter 1), and
+    are dropped: what that host receives by its first interface stays without an answer.
+    """
+    network.switch.ip("link add name lan2 type bridge", "link set lan2 up")
+    for number, (each, host) in enumerate(network.hosts.items(), start=1):
+        network.switch.ip(
+            f"link add two-{each} type veth peer name eth1 netns {host.pid}", f"link set two-{each} master lan2 up"
+        )
+        host.ip(f"address add 10.77.4.{number}/24 dev eth1", "link set eth1 up")
+        strict = 0 if each == name else 1
+        write = f"for file in /proc/sys/net/ipv4/conf/*/rp_filter; do echo {strict} > $file; done"
+        subprocess.run(host.on_network("sh", "-c", write), check=True)
+    lines = ["route del 10.77.3.0/24 dev eth0"]
+    for each, host in network.hosts.items():
+        if each != name:
+            shown = subprocess.check_output(host.on_network("ip", "-br", "link", "show", "eth1"), text=True)
+            lines.append(f"neigh replace {network.addresses[each]} lladdr {shown.split()[2]} dev eth1 nud permanent")
+    lines.append(f"route add 10.77.3.0/24 dev eth1 src {network.addresses[name]}")
+    network.hosts[name].ip(*lines)
+
+
+def test_answers_that_take_another_way(network: Network, tmp_path: Path) -> None:
+    """Its first interface is named, and the one that works; the coordinator is reached by the second network."""
+    answer_by_another_way(network, "n05")
+    ended = run(network, tmp_path, "--coordinator", "10.77.4.1:8473")
+    assert (ended.bad, ended.status) == ({"n05"}, 10), ended.said
+    found = {each.kind: each for each in ended.report.findings}
+    assert {each.hosts for each in ended.report.findings} == {("n05",)}, ended.said
+    assert found[PreflightKind.PATH_FAILS].path == "eth0"
+    assert "GLOO_SOCKET_IFNAME=eth1" in found[PreflightKind.NODE_FAILS].hint
+
+
 def name_at_loopback(network: Network, directory: Path, *named: str) -> None:
     """Write the /etc/hosts of hosts as Debian's installer does: their own names lead to 127.0.1.1 on them."""
     for name in named:
