@@ -24,6 +24,9 @@ _HINT_SHM = (
     "check the size of /dev/shm (df -h /dev/shm); in a container, raise it (--shm-size, or a medium: Memory volume)"
 )
 _HINT_PYTHON = "name the Python that the job runs with, and that has its PyTorch, by --python"
+_HINT_GPUS = (
+    "check its driver (nvidia-smi), CUDA_VISIBLE_DEVICES, and that --python has a PyTorch for CUDA; or --backend gloo"
+)
 _HINT_NODE = "read its kernel log (dmesg, Xid lines) and nvidia-smi -q"
 
 
@@ -40,6 +43,7 @@ def compare(board: Board) -> None:
             for node, what in lacking(facts):
                 board.accuse(PreflightKind.NODE_DIFFERS, [node], f"{board.names[node]}: {what}", hint=_HINT_NODE)
             _note(board, facts)
+            _leave_out_without_gpus(board, facts)
         stage.outcome = "failed" if len(board.findings) > before else "passed"
         stage.text = f"{len(facts)} of {len(board.names)} nodes"
 
@@ -53,6 +57,21 @@ def _note_unable(board: Board, failed: Mapping[int, str], *, able: int) -> None:
     elif failed:
         text = f"{counted(len(failed), 'node')} cannot run trials: {next(iter(failed.values()))[:_MOST_SAID]}"
         board.accuse(PreflightKind.NOT_TOLD_APART, list(failed), text, hint=_HINT_PYTHON, out=True)
+
+
+def _leave_out_without_gpus(board: Board, nodes: Iterable[int]) -> None:
+    """Try no further where NCCL has no GPU; where most nodes have none, what they were told to use is at fault."""
+    every = list(nodes)
+    without = [] if board.backend == "gloo" else [node for node in every if not board.gpus.get(node)]
+    if is_majority(len(every) - len(without), len(every)):
+        accused = {host for each in board.findings for host in each.hosts}
+        for node in (each for each in without if board.names[each] not in accused):
+            text = f"{board.names[node]}: PyTorch sees no GPU there, and some on most nodes"
+            board.accuse(PreflightKind.NODE_DIFFERS, [node], text, hint=_HINT_NODE)
+        board.out.update(without)
+    elif without:
+        text = f"the backend is {board.backend}, and PyTorch sees no GPU on {board.few(without)}"
+        board.accuse(PreflightKind.NOT_TOLD_APART, without, text, hint=_HINT_GPUS, out=True)
 
 
 def _note(board: Board, facts: Iterable[int]) -> None:

@@ -283,6 +283,25 @@ async def test_one_node_that_sees_fewer_gpus() -> None:
     assert [(each.kind, each.hosts) for each in report.findings] == [(PreflightKind.NODE_DIFFERS, ("n1",))]
 
 
+@pytest.mark.parametrize(
+    ("without", "kind", "verdict"),
+    [
+        ({1}, PreflightKind.NODE_DIFFERS, Soundness.BAD_NODES),
+        (set(range(4)), PreflightKind.NOT_TOLD_APART, Soundness.CANNOT_TELL),
+        (set(range(8)), PreflightKind.NOT_TOLD_APART, Soundness.CANNOT_TELL),
+    ],
+)
+async def test_nodes_without_gpus_under_nccl(without: set[int], kind: PreflightKind, verdict: Soundness) -> None:
+    """NCCL needs them; a node is accused of it where most have some, and else nobody is. No trial is made there."""
+    known = board(lambda plan: 1e9)
+    for node in without:
+        known.gpus.pop(node)
+    report = await run(known)
+    assert (report.verdict, {each.kind for each in report.findings}) == (verdict, {kind})
+    assert {host for each in report.findings for host in each.hosts} == {f"n{node}" for node in without}
+    assert not any(without & set(each.plan.members) for each in known.outcomes)
+
+
 async def test_no_time_is_left() -> None:
     """Nothing is tried, and no node is called good."""
     known = board(lambda plan: 1e9)
