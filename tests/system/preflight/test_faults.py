@@ -123,7 +123,7 @@ def test_all_are_sound(network: Network, tmp_path: Path) -> None:
 def test_lossy_cables(network: Network, tmp_path: Path, bad: set[str]) -> None:
     """30 % of the frames of one, of four, and of two hosts that meet in the first round.
 
-    Most trials with such a host end by their timeout: a shorter one keeps this within five minutes.
+    Most trials with such a host end by their timeout, so that this one is shorter; four take more than five minutes.
     """
     with contextlib.ExitStack() as cables:
         for name in bad:
