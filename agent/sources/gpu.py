@@ -28,9 +28,10 @@ def read_gpus(deadline: Deadline, drivers: Sequence[Path] = _DRIVERS) -> Gpus:
     """Return the GPUs of this node. Raises Unavailable, with NOT_FOUND where there are none."""
     if not any(path.exists() for path in drivers):
         raise Unavailable(Reason.NOT_FOUND, "no NVIDIA driver on this node")
-    if importlib.util.find_spec("pynvml") is None:
+    package = importlib.util.find_spec("pynvml")
+    if package is None or package.origin is None:
         raise Unavailable(Reason.NOT_ENABLED, _NOT_INSTALLED)
-    command = [sys.executable, "-P", str(_CHILD)]
+    command = [sys.executable, "-P", str(_CHILD), str(Path(package.origin).parent)]
     limit = deadline.at_most(_SECONDS)
     output = run_bounded(command, limit, keep=("LD_LIBRARY_PATH",))
     if output.status is None:

@@ -1,7 +1,8 @@
 """Asks NVIDIA's management library about all GPUs of this machine and prints what it says, as JSON.
 
 Run on its own by `agent/sources/gpu.py`, never inside the agent: the library may crash, and where the driver is sick
-it hangs in a way that not even SIGKILL ends. It needs the package nvidia-ml-py (module pynvml) and nothing of ours.
+it hangs in a way that not even SIGKILL ends. It needs the package nvidia-ml-py (module pynvml) and nothing of ours; its
+argument is the folder of that.
 Exit status 3: there is no library, driver or GPU; the reason stands on stderr. What one GPU does not tell is null.
 """
 
@@ -143,6 +144,7 @@ def _text(value: Any) -> str | None:
 
 def main() -> None:
     """Ask, print, and leave the library again: a driver in use cannot be reset."""
+    sys.path += sys.argv[1:2]  # where the package is, if Python does not know: the archive lays it out elsewhere
     try:
         import pynvml as nvml
     except ImportError:

@@ -142,7 +142,8 @@ def _headline(verdict: Soundness, nodes: Sequence[NodeResult], findings: Sequenc
         bad = [node.host for node in nodes if node.state is NodeState.BAD]
         links = [each for each in findings if each.kind in _ACCUSES_LINK]
         named = f"{counted(len(bad), 'bad node')} of {len(nodes)}: {_few(bad)}" if bad else ""
-        linked = f"bad links: {_few(['–'.join(each.hosts) for each in links])}" if links else ""
+        ends = list(dict.fromkeys("–".join(each.hosts) for each in links))
+        linked = f"bad links: {_few(ends)}" if ends else ""
         divided = next((each.text for each in findings if each.kind in _ACCUSES_SEVERAL), "")
         text = "; ".join(part for part in (named, linked, divided) if part)
         return f"{text[0].upper()}{text[1:]}{rest}"

@@ -20,8 +20,14 @@ _LAST_WORDS_SECONDS = 1.0
 _LOOK_AFTER = 0.5
 """Of a trial's time: whoever is not done then is looked at."""
 
+_TELLS_LITTLE = ("no answer", "ended by signal 9")
+"""Ranks that we have ended, for others had failed."""
+
 _LOOK_SECONDS = 20.0
 _MOST_LOOKED_AT = 8
+_LONGEST_ERROR = 520
+"""As the trial runner cuts it."""
+
 MOST_LOOKS = 6
 """Trials of one preflight that are looked at: they hang alike."""
 
@@ -59,8 +65,11 @@ class Outcome:
     @property
     def why(self) -> str:
         """The first thing that was said, most telling first."""
-        said = sorted(self.said.values(), key=lambda text: (not text or "no answer" in text, text))
-        return said[0] if said else ""
+
+        def little(text: str) -> bool:
+            return not text or any(each in text for each in _TELLS_LITTLE)
+
+        return min(self.said.values(), key=lambda text: (little(text), text), default="")
 
 
 class Conductor:
@@ -236,7 +245,7 @@ _PHASES = {
 def _in_words(answer: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> str:
     failed = next((rank for rank in ranks if rank.get("passed") is not True), {})
     where = _PHASES.get(str(failed.get("phase")), "before it started")
-    error = str(failed.get("error", "")).strip()[:300]
+    error = str(failed.get("error", "")).strip()[:_LONGEST_ERROR]
     if answer.get("timed_out") is True:
         return f"timed out {where}{f': {error}' if error else ''}" if ranks else str(answer.get("said", ""))[:300]
     said = [line for line in str(answer.get("said", "")).splitlines() if "WARN" in line or "rror" in line]

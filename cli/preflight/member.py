@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -27,6 +28,7 @@ _MOST_TASKS = 64
 _LOOK_SECONDS = 12.0
 _LARGEST_LOOK = 2 * 1024 * 1024
 _MOST_SECONDS = 3600.0
+_OWN = "127.0.0.1"
 
 
 class TrialOrder(Value):
@@ -186,10 +188,13 @@ async def _reach(place: NodePlace, token: bytes, seconds: float) -> Channel:
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     why = ""
-    while loop.time() < until:
+    # On the first node its own name may lead elsewhere, by an /etc/hosts that is out of date.
+    for host in cycle((place.host, _OWN) if place.coordinates else (place.host,)):
+        if loop.time() >= until:
+            break
         try:
             async with asyncio.timeout(max(CONNECT_SECONDS, min(10.0, until - loop.time()))):
-                reader, writer = await asyncio.open_connection(place.host, place.port, limit=MOST_LINE_BYTES)
+                reader, writer = await asyncio.open_connection(host, place.port, limit=MOST_LINE_BYTES)
                 try:
                     return await introduce(reader, writer, token)
                 except BaseException:

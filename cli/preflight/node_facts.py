@@ -4,6 +4,7 @@ import os
 import platform
 import resource
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,6 +29,7 @@ _MOST = 128
 MOST_GREETED = 12
 _LONGEST_VALUE = 300
 _GPU_SECONDS = 5.0
+_NAME_SECONDS = 3.0
 
 NOT_FOR_JOBS = ("lo", "docker", "veth", "cali", "lxc", "virbr", "br-", "cni", "flannel", "tun", "podman")
 """How interfaces are named that lead to no other node."""
@@ -59,6 +61,11 @@ class NodeReport(Value):
     time_ns: int = 0
     memory_lock_bytes: int | None = Field(default=None, description="Memory that may be locked; None: unlimited.")
     nics: tuple[Nic, ...] = ()
+    name_address: str | None = Field(
+        default=None,
+        description="What its own host name leads to there, as Gloo takes it; empty: to no address of its own. "
+        "None: not known.",
+    )
     rdma: tuple[RdmaPort, ...] = ()
     gpus: Gpus | Missing | None = None
     setup: Setup = Setup()
@@ -90,6 +97,7 @@ def read_facts(versions: dict[str, object]) -> NodeReport:
         time_ns=time.time_ns(),
         memory_lock_bytes=None if locked == resource.RLIM_INFINITY else locked,
         nics=nics,
+        name_address=address_of_own_name(),
         rdma=rdma,
         gpus=_gpus(),
         setup=Setup(
@@ -102,6 +110,28 @@ def read_facts(versions: dict[str, object]) -> NodeReport:
             cpus=len(os.sched_getaffinity(0)),
         ),
     )
+
+
+def address_of_own_name() -> str | None:
+    """Return the address that Gloo takes where no interface is named: the first of this host's name that can be bound.
+
+    Empty where there is none: then Gloo takes the loopback. None: no name server answered in time. As PyTorch does it
+    in ProcessGroupGloo.cpp, createDefaultDevice. Debian writes 127.0.1.1 for a host's own name into its /etc/hosts.
+    """
+    found: list[str] = []
+    asking = threading.Thread(target=lambda: found.append(_bindable(socket.gethostname())), daemon=True)
+    asking.start()
+    asking.join(_NAME_SECONDS)
+    return found[0] if found else None
+
+
+def _bindable(name: str) -> str:
+    with suppress(OSError):
+        for family, kind, protocol, _, address in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
+            with suppress(OSError), socket.socket(family, kind, protocol) as own:
+                own.bind(address)
+                return str(address[0])
+    return ""
 
 
 def _text(value: object) -> str | None:

@@ -29,6 +29,9 @@ PYPROJECT = REPOSITORY / "pyproject.toml"
 _FOR_THE_STORE = ("alembic", "sqlalchemy")
 """What only the collector's store needs: looking at a node does without."""
 
+_FOR_NODES = ("nvidia-ml-py",)
+"""What is optional where pip installs, and always inside: whoever calls the archive can add nothing to it."""
+
 _AT_ONCE = 4
 """Runs of pip. Each takes a second of a core and then waits for the network."""
 
@@ -79,7 +82,8 @@ def needed() -> tuple[str, ...]:
     """Return the distributions that the sources inside import; what those need comes on top."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     names = (_NAME.match(requirement) for requirement in project["dependencies"])
-    return tuple(name for match in names if match and (name := normal(match[0])) not in _FOR_THE_STORE)
+    used = (name for match in names if match and (name := normal(match[0])) not in _FOR_THE_STORE)
+    return (*used, *_FOR_NODES)
 
 
 def pinned() -> dict[str, str]:

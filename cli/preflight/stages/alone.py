@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cli.preflight.board import Board, StageNotes
-from cli.preflight.conduct import Outcome
+from cli.preflight.conduct import Outcome, TrialPlan
 from cli.preflight.stages.compare_facts import busy_gpus, checks_of, lacking
+from cli.preflight.stages.settings import misleading_name, setting_at_fault
+from cli.preflight.stages.tcp import shared_interfaces
 from collector.align.thresholds import is_majority
 from shared.answer.preflight import PreflightKind
 from shared.missing import Missing
@@ -22,12 +24,16 @@ _HINT_SHM = (
     "check the size of /dev/shm (df -h /dev/shm); in a container, raise it (--shm-size, or a medium: Memory volume)"
 )
 _HINT_PYTHON = "name the Python that the job runs with, and that has its PyTorch, by --python"
+_HINT_GPUS = (
+    "check its driver (nvidia-smi), CUDA_VISIBLE_DEVICES, and that --python has a PyTorch for CUDA; or --backend gloo"
+)
 _HINT_NODE = "read its kernel log (dmesg, Xid lines) and nvidia-smi -q"
 
 
 def compare(board: Board) -> None:
     """What the nodes say of themselves; those are accused that lack what most have."""
     with board.stage("what the nodes report") as stage:
+        before = len(board.findings)
         facts = {node: board.links[node].hello.facts for node in board.members}
         failed = {node: said for node in facts if (said := board.links[node].hello.failed)}
         facts = {node: report for node, report in facts.items() if node not in failed}
@@ -37,7 +43,8 @@ def compare(board: Board) -> None:
             for node, what in lacking(facts):
                 board.accuse(PreflightKind.NODE_DIFFERS, [node], f"{board.names[node]}: {what}", hint=_HINT_NODE)
             _note(board, facts)
-        stage.outcome = "failed" if board.findings else "passed"
+            _leave_out_without_gpus(board, facts)
+        stage.outcome = "failed" if len(board.findings) > before else "passed"
         stage.text = f"{len(facts)} of {len(board.names)} nodes"
 
 
@@ -52,15 +59,39 @@ def _note_unable(board: Board, failed: Mapping[int, str], *, able: int) -> None:
         board.accuse(PreflightKind.NOT_TOLD_APART, list(failed), text, hint=_HINT_PYTHON, out=True)
 
 
+def _leave_out_without_gpus(board: Board, nodes: Iterable[int]) -> None:
+    """Try no further where NCCL has no GPU; where most nodes have none, what they were told to use is at fault."""
+    every = list(nodes)
+    without = [] if board.backend == "gloo" else [node for node in every if not board.gpus.get(node)]
+    if is_majority(len(every) - len(without), len(every)):
+        accused = {host for each in board.findings for host in each.hosts}
+        for node in (each for each in without if board.names[each] not in accused):
+            text = f"{board.names[node]}: PyTorch sees no GPU there, and some on most nodes"
+            board.accuse(PreflightKind.NODE_DIFFERS, [node], text, hint=_HINT_NODE)
+        board.out.update(without)
+    elif without:
+        text = f"the backend is {board.backend}, and PyTorch sees no GPU on {board.few(without)}"
+        board.accuse(PreflightKind.NOT_TOLD_APART, without, text, hint=_HINT_GPUS, out=True)
+
+
 def _note(board: Board, facts: Iterable[int]) -> None:
     links = {node: board.links[node] for node in facts}
     board.untested += [
         f"{board.names[n]}: {what}" for n, what in busy_gpus({n: e.hello.facts for n, e in links.items()})
     ]
-    without = [n for n, each in links.items() if isinstance(each.hello.facts.gpus, Missing) and board.backend != "gloo"]
-    if without:
-        named = ", ".join(board.hosts(without))
-        board.untested.append(f"ECC and NVLink counters on {named}: NVML was not read (pip install 'unhang[gpu]')")
+    by_name = [n for n in links if board.backend != "gloo" and misleading_name(board, n) is not None]
+    if by_name:
+        board.untested.append(
+            f"groups of Gloo, on the CPUs: the host names of {board.few(by_name)} lead to the loopback there, so that "
+            "these groups need GLOO_SOCKET_IFNAME"
+        )
+    if board.backend != "gloo":
+        unread: dict[str, list[int]] = {}
+        for node, each in links.items():
+            if isinstance(each.hello.facts.gpus, Missing):
+                unread.setdefault(each.hello.facts.gpus.detail, []).append(node)
+        for why, nodes in unread.items():
+            board.untested.append(f"ECC and NVLink counters on {board.few(nodes)}: {why}")
 
 
 async def try_devices(board: Board) -> None:
@@ -74,15 +105,19 @@ async def try_devices(board: Board) -> None:
 
 
 async def try_nodes(board: Board) -> None:
-    """All GPUs of a node together, where there are several; where that fails, without P2P and without SHM."""
-    several = [node for node in board.members if len(board.gpus.get(node, ())) > 1]
+    """All GPUs of a node together. NCCL also meets itself on one GPU: it starts there, and finds its interface.
+
+    Where that fails, again without P2P, without SHM, and with each interface named.
+    """
+    least = 1 if board.backend != "gloo" else 2
+    able = [node for node in board.members if len(board.gpus.get(node, ())) >= least]
     with board.stage("all GPUs of each node") as stage:
-        if not several:
+        if not able:
             stage.outcome, stage.text = "skipped", "no node has more than one GPU"
             return
-        outcomes = await _on_each(board, stage, "collective", several)
+        outcomes = await _on_each(board, stage, "collective", able)
         failed = [outcome for outcome in outcomes if outcome is not None and not outcome.passed]
-        hints = dict(await asyncio.gather(*(_without_paths(board, each) for each in failed)))
+        hints = dict(await asyncio.gather(*(_otherwise(board, each) for each in failed)))
         _accuse(board, outcomes, stage, what="does not work with all of its GPUs together", hints=hints)
 
 
@@ -95,14 +130,22 @@ async def _on_each(
     return list(await asyncio.gather(*(board.try_out(plan) for plan in plans)))
 
 
-async def _without_paths(board: Board, failed: Outcome) -> tuple[int, str]:
-    """Tell a fault of P2P from one of shared memory: which of them, switched off, makes the trial pass?"""
+async def _otherwise(board: Board, failed: Outcome) -> tuple[int, str]:
+    """Tell a fault of P2P from one of shared memory, and from a wrong interface: what makes the trial pass?"""
     (node,) = failed.plan.members
-    for variables, hint in ((_P2P, _HINT_P2P), (_SHM, _HINT_SHM)):
-        outcome = await board.try_out(replace(failed.plan, variables=variables, seconds=board.seconds_for_trial()))
-        if outcome is not None and outcome.passed:
+    several = len(board.gpus.get(node, ())) > 1
+    for variables, hint in ((_P2P, _HINT_P2P), (_SHM, _HINT_SHM)) if several else ():
+        if await _passes(board, replace(failed.plan, variables=variables)):
             return node, f"it works with {next(iter(variables))}=1: {hint}"
+    for interface in shared_interfaces(board):
+        if await _passes(board, replace(failed.plan, interface=interface)):
+            return node, setting_at_fault(board, node, interface)[1]
     return node, _HINT_NODE
+
+
+async def _passes(board: Board, plan: TrialPlan) -> bool:
+    outcome = await board.try_out(replace(plan, seconds=board.seconds_for_trial(), look=False))
+    return outcome is not None and outcome.passed
 
 
 def _accuse(

@@ -2,19 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
-from cli.preflight.node_facts import NodeReport
+from cli.preflight.node_facts import NodeReport, RdmaPort
 from collector.align.expected import Expected
 from collector.align.thresholds import is_majority
 from collector.checks.all import check_job
 from shared.answer.checks import Check, CheckId
 from shared.missing import Missing, Reason
+from shared.plural import counted
 from shared.wire.devices import Gpu, Gpus
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 
 CLOCK_SECONDS = 5.0
 """Clocks that differ by more make logs of several nodes useless, and tokens that expire."""
+
+_Value = TypeVar("_Value", int, str)
 
 _NOT_OF_NODES = frozenset({CheckId.RECORDER_OFF, CheckId.NCCL_SILENT, CheckId.ONE_PROCESS_OF_MANY, CheckId.GPUS_IDLE})
 """What a job decides, not a node."""
@@ -24,22 +28,45 @@ def lacking(facts: Mapping[int, NodeReport]) -> Iterator[tuple[int, str]]:
     """Yield a node and a sentence for what it lacks and most nodes have, and for what its GPUs report."""
     gpus = {node: each.setup.gpus or 0 for node, each in facts.items()}
     usual = _most(gpus.values())
-    ports = [port for each in facts.values() for port in each.rdma]
-    active = Counter(f"{port.device}/{port.port}" for port in ports if _is_active(port.state))
+    ports = [port for each in facts.values() for port in each.rdma if _is_active(port.state)]
+    active = Counter(_name(port) for port in ports)
+    rates = {name: _most(port.rate for port in ports if _name(port) == name) for name in active}
+    whole = _nvlinks_are_whole(facts.values())
     for node, each in sorted(facts.items()):
         if usual is not None and gpus[node] < usual:
             yield node, f"PyTorch sees {gpus[node]} GPUs there, and {usual} on most nodes"
         for port in each.rdma:
-            name = f"{port.device}/{port.port}"
+            name = _name(port)
             if not _is_active(port.state) and active[name] * 2 > len(facts):
                 yield node, f"RDMA port {name} is {port.state or 'unknown'}, and ACTIVE on most nodes"
+            elif _is_active(port.state) and _is_slower(port.rate, rates[name]):
+                yield node, f"RDMA port {name} runs at {port.rate}, and at {rates[name]} on most nodes"
         if isinstance(each.gpus, Gpus):
             for gpu in each.gpus.gpus:
-                for fault in _faults(gpu):
+                for fault in _faults(gpu, nvlinks_are_whole=whole):
                     yield node, f"GPU {gpu.index} {fault}"
 
 
-def _most(values: Iterable[int]) -> int | None:
+def _name(port: RdmaPort) -> str:
+    return f"{port.device}/{port.port}"
+
+
+def _is_slower(rate: str, usual: str | None) -> bool:
+    # 200 Gb/sec (4X HDR)
+    try:
+        return usual is not None and float(rate.split()[0]) < float(usual.split()[0])
+    except (ValueError, IndexError):
+        return False
+
+
+def _nvlinks_are_whole(facts: Iterable[NodeReport]) -> bool:
+    """Have most GPUs no NVLink that is down? Some machines leave links unused on all of them."""
+    gpus = [gpu for each in facts if isinstance(each.gpus, Gpus) for gpu in each.gpus.gpus]
+    told = [gpu.nvlinks_down for gpu in gpus if gpu.nvlinks_down is not None]
+    return is_majority(told.count(0), len(told))
+
+
+def _most(values: Iterable[_Value]) -> _Value | None:
     counts = Counter(values)
     value, count = counts.most_common(1)[0]
     return value if count * 2 > sum(counts.values()) else None
@@ -49,13 +76,15 @@ def _is_active(state: str) -> bool:
     return state.upper() == "ACTIVE"
 
 
-def _faults(gpu: Gpu) -> Iterator[str]:
+def _faults(gpu: Gpu, *, nvlinks_are_whole: bool) -> Iterator[str]:
     if gpu.fault:
         yield f"cannot be used: {gpu.fault}"
     if gpu.rows_failed:
         yield "has a row of memory that could not be remapped"
     if gpu.ecc_uncorrected:
         yield f"has {gpu.ecc_uncorrected} uncorrectable memory errors"
+    if gpu.nvlinks_down and nvlinks_are_whole:
+        yield f"has {counted(gpu.nvlinks_down, 'NVLink')} down, and most GPUs have none"
 
 
 def same_addresses(addresses: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, str, tuple[int, ...]]]:

@@ -10,6 +10,7 @@ from cli.preflight.conduct import Outcome
 from cli.preflight.search.proof import Members, Proof, Tried, at_scale
 from cli.preflight.search.rounds import Breadth
 from cli.preflight.stages.searching import search
+from cli.preflight.stages.settings import interface_variable, setting_at_fault, why_another
 from cli.preflight.stages.tcp import shared_interfaces
 from shared.answer.preflight import PreflightKind
 
@@ -151,7 +152,12 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
             continue
         evidence, diagnosis = _evidence(board, link)
         text = f"{named} do not work together; both work with other nodes"
-        board.accuse(PreflightKind.LINK_FAILS, link, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_LINK)
+        hint = await _with_interface(board, link) if why_another(board, link) else ""
+        path = f"{interface_variable(board)} is not set" if hint else ""
+        board.accuse(
+            PreflightKind.LINK_FAILS, link, text, path=path, evidence=evidence, diagnosis=diagnosis,
+            hint=hint or _HINT_LINK,
+        )  # fmt: skip
     if proof.split:
         near = min(proof.split[1])
         path, hint = await _closer(board, near, proof, grades)
@@ -202,7 +208,7 @@ async def _closer(board: Board, node: int, proof: Proof, grades: Grades) -> tupl
             plan = replace(board.plan((witness, node)), interface=interface, look=False)
             outcome = await board.try_out(plan)
             if outcome is not None and grades.works(outcome):
-                return _setting_at_fault(board, node, interface)
+                return setting_at_fault(board, node, interface)
     if len(board.gpus.get(node, ())) > 1:
         failed = [gpu for gpu in board.gpus[node] if not await _with_gpu(board, witness, node, gpu)]
         if failed and len(failed) < len(board.gpus[node]):
@@ -220,22 +226,13 @@ async def _with_gpu(board: Board, witness: int, node: int, gpu: int) -> bool:
     return outcome is None or outcome.passed
 
 
-def _setting_at_fault(board: Board, node: int, interface: str) -> tuple[str, str]:
-    facts = board.links[node].hello.facts
-    name = "GLOO_SOCKET_IFNAME" if board.backend == "gloo" else "NCCL_SOCKET_IFNAME"
-    own = facts.variable(name)
-    if own:
-        return f"{name}={own}", f"it works with {name}={interface}: correct {name}, which is {own} there"
-    return f"{name} is not set", f"it works with {name}={interface}: the interface that is chosen there is another one"
-
-
 async def _with_interface(board: Board, nodes: Sequence[int]) -> str:
     """Where nothing works as it is set: does it work with one interface named?"""
     for interface in shared_interfaces(board):
         outcome = await board.try_out(replace(board.plan(nodes), interface=interface, look=False))
         if outcome is not None and outcome.passed:
-            name = "GLOO_SOCKET_IFNAME" if board.backend == "gloo" else "NCCL_SOCKET_IFNAME"
-            return f"all of them work with {name}={interface}: set it for the job"
+            hint = f"all of them work with {interface_variable(board)}={interface}: set it for the job"
+            return hint + why_another(board, nodes)
     return ""
 
 

@@ -134,10 +134,20 @@ def _become_rank(trial: Trial, rank: int, local_rank: int, writer: int) -> NoRet
         work = collective if trial.order["kind"] == "collective" else use_device
         tell(passed=True, phase="done", **work(trial.order, rank, local_rank, tell))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the outcome of the trial
-        text = f"{type(error).__name__}: {error}".splitlines()
-        tell(passed=False, error=text[0][:500] if text else type(error).__name__)
+        tell(passed=False, error=words_of(error))
     finally:
         os._exit(0)
+
+
+def words_of(error: BaseException) -> str:
+    """Return what an error says in one line: its first one, and what PyTorch adds of NCCL's own last error."""
+    # DistBackendError: NCCL error in: …, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.29.7
+    # ncclInvalidUsage: This usually reflects invalid usage of NCCL library.
+    # Last error:
+    # Bootstrap : no socket interface found
+    first = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    last = " ".join(str(error).partition("\nLast error:\n")[2].split())[:200]
+    return f"{last} ({first})" if last else first
 
 
 def _end_with(parent: int) -> None:

@@ -13,8 +13,14 @@ from shared.wire.setup import Setup, Versions
 
 def node(number: int, *, gpus: int = 8, **fields: Any) -> NodeReport:
     """Return what a usual node says, with some of it changed."""
-    ports = (RdmaPort(device="mlx5_0", port="1", state="ACTIVE"),)
-    return NodeReport(**{"host": f"n{number}", "rdma": ports, "setup": Setup(gpus=gpus), **fields})
+    found = fields.pop("gpus_found", (Gpu(index=5, nvlinks_up=18, nvlinks_down=0),))
+    usual = {"rdma": rdma("400 Gb/sec (4X NDR)"), "setup": Setup(gpus=gpus), "gpus": Gpus(gpus=found)}
+    return NodeReport(**{"host": f"n{number}", **usual, **fields})
+
+
+def rdma(rate: str) -> tuple[RdmaPort, ...]:
+    """Return an active port of an RDMA device."""
+    return (RdmaPort(device="mlx5_0", port="1", state="ACTIVE", rate=rate),)
 
 
 DOWN = (RdmaPort(device="mlx5_0", port="1", state="DOWN"),)
@@ -25,6 +31,8 @@ DOWN = (RdmaPort(device="mlx5_0", port="1", state="DOWN"),)
     [
         (node(2, gpus=7), "7 GPUs there, and 8 on most"),
         (node(2, rdma=DOWN), "mlx5_0/1 is DOWN"),
+        (node(2, rdma=rdma("100 Gb/sec (4X EDR)")), "mlx5_0/1 runs at 100 Gb/sec (4X EDR), and at 400 Gb/sec (4X NDR)"),
+        (node(2, gpus_found=(Gpu(index=5, nvlinks_up=17, nvlinks_down=1),)), "GPU 5 has 1 NVLink down"),
     ],
 )
 def test_who_lacks_what_most_have(odd: NodeReport, what: str) -> None:
@@ -37,6 +45,16 @@ def test_where_all_differ_nobody_lacks_anything() -> None:
     """Two ports down of four are no minority; neither are counts of GPUs that are all different."""
     nodes = {number: node(number, gpus=number, rdma=DOWN if number < 2 else node(0).rdma) for number in range(4)}
     assert list(lacking(nodes)) == []
+
+
+def test_nvlinks_that_no_machine_uses() -> None:
+    """Links that are down on all are no fault of one; nor are rates that nobody can read, or that differ everywhere."""
+    unused = (Gpu(index=0, nvlinks_up=4, nvlinks_down=14),)
+    rates = ("", "unknown", "200 Gb/sec (4X HDR)", "100 Gb/sec (4X EDR)")
+    nodes = {n: node(n, gpus_found=unused, rdma=rdma(rate)) for n, rate in enumerate(rates)}
+    assert list(lacking(nodes)) == []
+    faster = {n: node(n, rdma=rdma(f"{400 if n else 800} Gb/sec")) for n in range(4)}
+    assert list(lacking(faster)) == []
 
 
 def test_what_gpus_report() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from cli.preflight.board import Board, Limits
 from cli.preflight.conclude import conclude
+from cli.preflight.conduct import Outcome, TrialPlan
 from cli.tables.preflight import render_preflight
 from shared.answer.preflight import NodeState, PreflightKind, PreflightReport, Soundness
 
@@ -99,3 +100,19 @@ def test_names_can_steer_no_terminal_and_no_shell() -> None:
     text = render_preflight(found, width=100)
     assert "\x1b" not in text and "\x07" not in text
     assert found.drain == ()
+
+
+def test_a_link_that_fails_on_several_paths_stands_once_in_the_headline() -> None:
+    """The findings tell of each path."""
+    kinds = (PreflightKind.LINK_FAILS, PreflightKind.PATH_LINK_FAILS, PreflightKind.PATH_LINK_FAILS)
+    found = report(*(accused(kind, 1, 2) for kind in kinds))
+    assert (found.headline, len(found.findings)) == ("Bad links: n1–n2", 3)
+
+
+@pytest.mark.parametrize("empty", ["", "no answer within 5 s", "failed in the first all_reduce: ended by signal 9"])
+def test_the_most_telling_words_of_a_trial(empty: str) -> None:
+    """Not those of ranks that were ended for another one had failed."""
+    plan = TrialPlan((0, 1), "gloo", 5.0)
+    told = "failed while it connected to the other ranks: Connection refused"
+    assert Outcome(plan, passed=False, said={0: empty, 1: told}).why == told
+    assert Outcome(plan, passed=False, said={0: empty}).why == empty

@@ -115,6 +115,78 @@ async def test_gpus_of_a_node_that_do_not_reach_each_other(switch: str, advice: 
     assert switch in finding.hint and advice in finding.hint
 
 
+async def test_nccl_on_nodes_of_one_gpu_each() -> None:
+    """It is tried there, too: a node on which NCCL does not start fails alone, and the wrong setting is named."""
+    variables = {"NCCL_SOCKET_IFNAME": "nonesuch0"}
+
+    def passes(plan: TrialPlan) -> float:
+        return 0.0 if 2 in plan.members and plan.kind == "collective" and plan.interface != "ib0" else 1e9
+
+    known = board(passes, **variables)
+    known.gpus = dict.fromkeys(range(8), (0,))
+    report = await run(known)
+    (finding,) = report.findings
+    assert (finding.kind, finding.hosts) == (PreflightKind.NODE_FAILS_ALONE, ("n2",))
+    assert "correct NCCL_SOCKET_IFNAME, which is nonesuch0 there" in finding.hint
+    assert not any("NCCL_P2P_DISABLE" in each.plan.variables for each in known.outcomes)
+
+
+@pytest.mark.parametrize(("address", "leads"), [("127.0.1.1", "n2 leads to 127.0.1.1"), ("", "no address of its own")])
+async def test_a_host_name_that_leads_to_the_loopback(address: str, leads: str) -> None:
+    """Gloo takes that address where no interface is named; the hint says so, and where to look."""
+    known = board(lambda plan: 0.0 if len(plan.members) > 1 and 2 in plan.members and not plan.interface else 1e9)
+    known.backend = "gloo"
+    tell_name(known, {2: address})
+    (finding,) = (await run(known)).findings
+    assert (finding.hosts, finding.path) == (("n2",), "GLOO_SOCKET_IFNAME is not set")
+    assert leads in finding.hint and "/etc/hosts" in finding.hint
+
+
+async def test_host_names_that_all_lead_to_the_loopback() -> None:
+    """Nobody is accused; the setting is named, and why it is needed."""
+    known = board(lambda plan: 0.0 if len(plan.members) > 1 and not plan.interface else 1e9, nodes=4)
+    known.backend = "gloo"
+    tell_name(known, dict.fromkeys(range(4), "127.0.1.1"))
+    report = await run(known)
+    (finding,) = report.findings
+    assert (report.verdict, finding.kind) == (Soundness.CANNOT_TELL, PreflightKind.NOT_TOLD_APART)
+    assert "GLOO_SOCKET_IFNAME=eth0" in finding.hint and "alike on n1, n2, n3" in finding.hint
+
+
+async def test_two_host_names_that_lead_to_the_loopback() -> None:
+    """Gloo connects from one of two such nodes alone, so that both work with all others: the setting is named."""
+
+    def passes(plan: TrialPlan) -> float:
+        return 0.0 if {2, 5} <= set(plan.members) and not plan.interface else 1e9
+
+    known = board(passes)
+    known.backend = "gloo"
+    tell_name(known, {2: "127.0.1.1", 5: "127.0.1.1"})
+    report = await run(known)
+    (finding,) = report.findings
+    assert (finding.kind, finding.hosts) == (PreflightKind.LINK_FAILS, ("n2", "n5"))
+    assert finding.path == "GLOO_SOCKET_IFNAME is not set" and "alike on n5" in finding.hint
+    assert report.drain == ()
+
+
+async def test_host_names_matter_to_gloo_alone() -> None:
+    """Under NCCL they are no fault, and it is said what was not tried; nor where an interface is named."""
+    known = board(lambda plan: 1e9, GLOO_SOCKET_IFNAME="eth0")
+    tell_name(known, {2: "127.0.1.1", 5: "127.0.1.1", 6: "10.0.0.6"})
+    report = await run(known)
+    assert (report.verdict, report.findings) == (Soundness.SOUND, ())
+    (line,) = [line for line in report.untested if "Gloo" in line]
+    assert "n5 lead" in line
+
+
+def tell_name(known: KnownBoard, addresses: dict[int, str]) -> None:
+    """Let the host names of these nodes lead there."""
+    for node, address in addresses.items():
+        hello = known.links[node].hello
+        facts = hello.facts.model_copy(update={"name_address": address})
+        known.links[node].hello = hello.model_copy(update={"facts": facts})
+
+
 async def test_a_gpu_that_computes_wrongly() -> None:
     """The node is bad, and takes no part in what follows."""
     known = board(lambda plan: 0.0 if plan.kind == "device" and plan.members == (5,) else 1e9)
@@ -209,6 +281,25 @@ async def test_one_node_that_sees_fewer_gpus() -> None:
     link.hello = link.hello.model_copy(update={"facts": facts})
     report = await run(known)
     assert [(each.kind, each.hosts) for each in report.findings] == [(PreflightKind.NODE_DIFFERS, ("n1",))]
+
+
+@pytest.mark.parametrize(
+    ("without", "kind", "verdict"),
+    [
+        ({1}, PreflightKind.NODE_DIFFERS, Soundness.BAD_NODES),
+        (set(range(4)), PreflightKind.NOT_TOLD_APART, Soundness.CANNOT_TELL),
+        (set(range(8)), PreflightKind.NOT_TOLD_APART, Soundness.CANNOT_TELL),
+    ],
+)
+async def test_nodes_without_gpus_under_nccl(without: set[int], kind: PreflightKind, verdict: Soundness) -> None:
+    """NCCL needs them; a node is accused of it where most have some, and else nobody is. No trial is made there."""
+    known = board(lambda plan: 1e9)
+    for node in without:
+        known.gpus.pop(node)
+    report = await run(known)
+    assert (report.verdict, {each.kind for each in report.findings}) == (verdict, {kind})
+    assert {host for each in report.findings for host in each.hosts} == {f"n{node}" for node in without}
+    assert not any(without & set(each.plan.members) for each in known.outcomes)
 
 
 async def test_no_time_is_left() -> None:
