@@ -22,6 +22,7 @@ from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, Proce
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import fold
+from shared.shell_commands import copyable
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued
 
@@ -76,9 +77,15 @@ def _finding(
             "group": None if first is None else first.group,
             "sequence": None if first is None else first.sequence,
             "lasted_seconds": None if stood is None else round(stood, 1),
-            "next_steps": (NextStep(text=_STEP),),
+            "next_steps": (_read_what_is_left(observations.roster.job),),
         }
     )
+
+
+def _read_what_is_left(job: str | None) -> NextStep:
+    """The job cannot be looked at any more; a collector that watched it has what was seen before."""
+    command = None if not job else copyable("unhang", "history", "--job", job)
+    return NextStep(text=_STEP, command=command)
 
 
 # Step 1.

@@ -15,12 +15,13 @@ from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
 from collector.question import NativePolicy, Question, later_deadline
-from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer
+from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer, source_of
 from collector.show.routes.report_pages import pages_of
 from collector.show.routes.rights import SightDependency
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
+from shared.answer.follow_up import asked_through
 from shared.errors import UnhangError
 from shared.server.problem_handlers import problems
 from shared.value import JSON_INTEGER, Value
@@ -206,14 +207,14 @@ def _pending(state: RunState) -> Response:
 
 async def _ready(diagnosis: Diagnosis, media: str, request: Request) -> Response:
     if media == "text/html":
-        return await pages_of(request).answer(diagnosis)
+        return await pages_of(request).answer(diagnosis, source=source_of(request))
     headers = {"Location": f"/v1/diagnoses/{diagnosis.id}", "Vary": "Accept"}
+    if media == "application/json":
+        return json_answer(diagnosis, headers=headers)
+    diagnosis = asked_through(diagnosis, *source_of(request))
     if media == "text/markdown":
         return PlainTextResponse(render_markdown(diagnosis), headers=headers, media_type=media)
-    if media == "text/plain":
-        text = render_text(diagnosis, colour=False, width=_TEXT_WIDTH)
-        return PlainTextResponse(text, headers=headers)
-    return json_answer(diagnosis, headers=headers)
+    return PlainTextResponse(render_text(diagnosis, colour=False, width=_TEXT_WIDTH), headers=headers)
 
 
 def _bundle(kept: Kept) -> IO[bytes]:

@@ -13,10 +13,11 @@ from collector.keep.kept import Kept
 from collector.keep.store import Listed
 from collector.service import Service
 from collector.show.html.report import Report, report_of
-from collector.show.routes.common import ServiceDependency, form_of
+from collector.show.routes.common import ServiceDependency, form_of, source_of
 from collector.show.routes.incidents import Remark, as_shown
 from collector.show.routes.pages import PageRoute, Text, page
 from collector.show.routes.rights import SightDependency
+from shared.answer.follow_up import asked_through
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState
 from shared.answer.words import Cause, Kind
 from shared.errors import InvalidInput, NotFound
@@ -83,7 +84,7 @@ async def show_incident(
         here="incidents",
         title=f"{incident.state.value}: {incident.job}",
         incident=incident,
-        report=await _last_report(service, incident),
+        report=await _last_report(service, incident, source_of(request)),
         diagnoses=await service.async_store.ask(service.store.excerpts, incident.diagnoses, Listed),
         who=who_asks(request).get("certificate", ""),
     )
@@ -116,12 +117,13 @@ async def _said(request: Request) -> Remark:
         raise InvalidInput(f"the {name} is too long", advice="say it in fewer words") from error
 
 
-async def _last_report(service: Service, incident: Incident) -> Report | None:
+async def _last_report(service: Service, incident: Incident, source: tuple[str, ...]) -> Report | None:
     """Return what the newest diagnosis of an incident answers, without what it rests on; None: none is kept."""
     for id in reversed(incident.diagnoses):
         try:
             diagnosis = await service.async_store.ask(service.store.diagnosis, id)
         except NotFound:
             continue
-        return report_of(Kept(diagnosis=diagnosis, expected=Expected(job=diagnosis.job), snapshots=()))
+        shown = asked_through(diagnosis, *source)
+        return report_of(Kept(diagnosis=shown, expected=Expected(job=diagnosis.job), snapshots=()))
     return None

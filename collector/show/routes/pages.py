@@ -15,7 +15,7 @@ from collector.keep.history import PastWanted, search
 from collector.keep.runs import Busy
 from collector.show.html.compare import comparison
 from collector.show.html.page import Site, headers, render
-from collector.show.routes.common import JobName, ServiceDependency
+from collector.show.routes.common import JobName, ServiceDependency, source_of
 from collector.show.routes.report_pages import pages_of
 from collector.show.routes.rights import Sight, SightDependency
 from shared.answer.diagnosis import Diagnosis
@@ -140,7 +140,7 @@ async def show_diagnosis(id: DiagnosisId, request: Request, sight: SightDependen
     """Show one diagnosis, or how far it is."""
     found = await sight.fetch(id)
     if isinstance(found, Diagnosis):
-        return await pages_of(request).answer(found, site_of(request, "diagnoses"))
+        return await pages_of(request).answer(found, site_of(request, "diagnoses"), source=source_of(request))
     return page(request, "run.html", HTTPStatus.ACCEPTED, here="diagnoses", title="Diagnosing", run=found)
 
 
@@ -151,7 +151,7 @@ async def compare(
     """Show two diagnoses side by side; while one is named, what it can be compared with."""
     chosen = [await _ready(sight, id) for id in (left, right) if id]
     if len(chosen) == 2:
-        reports = [await pages_of(request).report(each) for each in chosen]
+        reports = [await pages_of(request).report(each, source=source_of(request)) for each in chosen]
         return page(
             request,
             "compare.html",
