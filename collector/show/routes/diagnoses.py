@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
 from collector.keep.bundle import bundle_name, write_bundle
+from collector.keep.history import PastWanted, search
 from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
@@ -22,6 +23,7 @@ from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.follow_up import asked_through
+from shared.answer.words import Cause, Kind
 from shared.errors import UnhangError
 from shared.server.problem_handlers import problems
 from shared.value import JSON_INTEGER, Value
@@ -141,10 +143,24 @@ async def list_diagnoses(
     service: ServiceDependency,
     sight: SightDependency,
     job: Annotated[str | None, Query(description="Only of this job.")] = None,
+    host: Annotated[
+        str | None, Query(description="Only with a finding that names a culprit or a link on this node.")
+    ] = None,
+    kind: Annotated[Kind | None, Query(description="Only with a finding of this kind.")] = None,
+    cause: Annotated[Cause | None, Query(description="Only with a finding of this cause.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
     before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
 ) -> Response:
-    """Return what is kept, a page at a time. Those being made are not listed."""
+    """Return what is kept, a page at a time. Those being made are not listed.
+
+    Where few of the newest thousand fit, a page is short, or empty, and `next` goes on from there.
+    """
+    wanted = PastWanted(job, host, kind, cause)
+    if wanted.needs_findings:
+        past = await service.async_store.ask(
+            search, service.store, wanted, limit=limit, before=before, seen_by=sight.access
+        )
+        return json_answer(DiagnosisList(diagnoses=tuple(row.listed for row in past.diagnoses), next=past.next))
     rows = await service.async_store.ask(
         service.store.list, job=job, limit=limit + 1, before=before, seen_by=sight.access
     )

@@ -1,5 +1,6 @@
 """When a job is looked at, when that is an alarm, and when it is over: times are the test's own."""
 
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -536,3 +537,30 @@ def test_names_of_two_users_jobs() -> None:
     assert one.detector.name_of(DEMO) == "demo@1000"
     found = one.detector.find("demo@1001")
     assert found is not None and found.user == "1001"
+    one.detector._forget(("demo", "1001"))
+    assert one.detector.name_of(DEMO) == "demo" and one.detector.find("demo") is one.detector.jobs[DEMO]
+    assert one.detector.find("demo@1001") is None
+
+
+def test_many_jobs_are_named_without_a_look_at_each_other_one() -> None:
+    """By counting: the names of four times as many jobs cost four times as many steps, not sixteen times."""
+
+    def steps(jobs: int) -> int:
+        one = Detector()
+        for at in range(jobs):
+            one._watch((f"job-{at % (jobs // 2)}", str(at)), 0.0)
+        taken = 0
+
+        def count(*_: object) -> None:
+            nonlocal taken
+            taken += 1
+
+        sys.setprofile(count)
+        try:
+            for key in one.jobs:
+                assert one.find(one.name_of(key)) is one.jobs[key]
+        finally:
+            sys.setprofile(None)
+        return taken
+
+    assert steps(400) < 5 * steps(100)
