@@ -17,7 +17,7 @@ from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
 from collector.question import NativePolicy, Question, later_deadline
 from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer, source_of
-from collector.show.routes.report_pages import pages_of
+from collector.show.routes.pages.reports import pages_of
 from collector.show.routes.rights import SightDependency
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text

@@ -18,6 +18,7 @@ from tests.build.jobs.incidents import draft
 from tests.build.services.services import Service, running
 from tests.system.pages.browser import Browser
 from tests.system.pages.test_collector import address, foreign_page, kept, quiet
+from tests.unit.collector.keep.test_preflights import result as preflight_result
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver", "npm")]
 
@@ -106,6 +107,35 @@ def test_incidents_are_found_again(browser: Browser, watching: Watching) -> None
     browser.resize(360, 740, dark=True)
     try:
         for path in ("/incidents", f"/incidents/{first.id}", "/", "/compare"):
+            browser.open(address(watching.service, path))
+            assert browser.script("return document.documentElement.scrollWidth") <= 360, path
+            quiet(browser, watching.service)
+    finally:
+        browser.resize()
+
+
+def test_preflights_are_shown_by_node(browser: Browser, watching: Watching) -> None:
+    """On a page of their own, and beside the diagnoses that name the node; what they say is text."""
+    hint = "<img src=x onerror=1> check its cable"
+    found = preflight_result()
+    told = found.findings[0].model_copy(update={"hint": hint})
+    watching.store.preflights.save(found.model_copy(update={"findings": (told,)}))
+    watching.store.preflights.save(preflight_result("all 3 nodes are sound", bad=()))
+    browser.open(address(watching.service, "/"))
+    browser.one("nav a[href='/preflights']").click()
+    assert [row.text.splitlines()[0] for row in browser.all("tbody tr")] == ["BAD NODES", "BAD NODES"]
+    browser.one("tbody tr:last-child summary").click()
+    assert hint in browser.text("tbody tr:last-child") and not browser.all("img")
+    quiet(browser, watching.service)
+    browser.one("tbody tr:last-child a[href='/preflights?node=n2']").click()
+    assert "n2 took part in 2 preflights shown here: good in 1, bad in 1" in browser.text("main")
+    browser.one("main p a").click()
+    browser.wait("location.pathname == '/diagnoses'")
+    assert "Preflights of n2" in browser.text("#preflights h2") and len(browser.all("#preflights tbody tr")) == 2
+    quiet(browser, watching.service)
+    browser.resize(360, 740, dark=True)
+    try:
+        for path in ("/preflights", "/diagnoses?node=n2"):
             browser.open(address(watching.service, path))
             assert browser.script("return document.documentElement.scrollWidth") <= 360, path
             quiet(browser, watching.service)
