@@ -16,6 +16,7 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence, RankView
 from collector.align.thresholds import ENDED_WAITING_SECONDS, LINGERS_SECONDS, is_majority
 from collector.judge.fault import Fault
+from collector.judge.report.evidence import exit_evidence, how_it_ended
 from collector.judge.report.findings import finding_of
 from collector.judge.report.sentences import Interpretation, ended_in_words
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
@@ -146,21 +147,7 @@ def _at_fault(views: Sequence[RankView]) -> tuple[RankView, ...]:
 
 def _ending(view: RankView) -> ProcessEvidence:
     exited = view.exited or Exited(pid=0)
-    how = "ended, and nobody saw how"
-    if exited.oom_killed:
-        how = "was OOM-killed"
-    elif exited.signal is not None:
-        how = f"was killed by signal {exited.signal}"
-    elif exited.exit_code is not None:
-        how = f"exited with status {exited.exit_code}"
-    return ProcessEvidence(
-        ranks=str(view.rank),
-        text=f"rank {view.rank} (pid {exited.pid}) {how}",
-        host=view.host,
-        pid=exited.pid,
-        exit_code=exited.exit_code,
-        signal=exited.signal,
-    )
+    return exit_evidence(view, exited, f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}")
 
 
 # Step 3.

@@ -58,11 +58,6 @@ class Notice:
     link: str = ""
     is_test: bool = False
 
-    @property
-    def is_over(self) -> bool:
-        """Is the incident over?"""
-        return self.change in (IncidentChangeKind.RESOLVED, IncidentChangeKind.FALSE_ALARM)
-
 
 def make_notice(
     event: IncidentEvent,

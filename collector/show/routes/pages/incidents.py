@@ -7,17 +7,15 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
-from collector.align.expected import Expected
 from collector.keep.history import IncidentsWanted, search_incidents
-from collector.keep.kept import Kept
 from collector.keep.store import Listed
 from collector.service import Service
-from collector.show.html.report import Report, report_of
+from collector.show.html.report import Report
 from collector.show.routes.common import ServiceDependency, form_of, source_of
 from collector.show.routes.incidents import Remark, as_shown
 from collector.show.routes.pages.frame import PER_PAGE, Before, FaultFormDependency, PageRoute, Text, page
+from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
-from shared.answer.follow_up import asked_through
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState
 from shared.errors import InvalidInput, NotFound
 from shared.server.authorize import who_asks
@@ -112,6 +110,5 @@ async def _last_report(service: Service, incident: Incident, source: tuple[str, 
             diagnosis = await service.async_store.ask(service.store.diagnosis, id)
         except NotFound:
             continue
-        shown = asked_through(diagnosis, *source)
-        return report_of(Kept(diagnosis=shown, expected=Expected(job=diagnosis.job), snapshots=()))
+        return verdict_report(diagnosis, source)
     return None
