@@ -70,6 +70,11 @@ def test_an_incident_is_acknowledged_and_called_a_false_alarm(browser: Browser, 
     assert [answer.text.splitlines()[0].lower() for answer in answers] == ["which rank", "where", "why", "what now"]
     assert all(answer.rect["y"] + answer.rect["height"] <= 768 for answer in answers)
     assert "rank 1" in browser.text(".who") and "its DataLoader" in browser.text(".why")
+    assert f"--collector {address(watching.service, '')} " in browser.text(".now code")
+    browser.resize(390, 844)
+    first = browser.one(".now button.copy")
+    assert first.is_displayed() and first.rect["y"] + first.rect["height"] <= 844
+    browser.resize()
     browser.one("input[name=by]").send_keys("ann")
     browser.one("input[name=note]").send_keys("cordoned node1")
     browser.one("main form button").click()
