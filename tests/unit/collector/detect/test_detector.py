@@ -439,7 +439,7 @@ def test_sign_of_the_node_makes_it_look_sooner() -> None:
     one.tell(with_signs(digest([1.0] * 4), xid))
     assert one.asked(after=5.0) == ""
     one.tell(with_signs(digest([21.0, 21.0, 1.0, 1.0]), xid), after=15.0)
-    assert one.asked() == "node1 reports xid of 0000:3b:00, and ranks stand still"
+    assert one.asked() == "node1 reports an Xid (0000:3b:00), and ranks stand still"
     assert one.answer(well()) is None and one.asked(after=5.0) == ""
     late = Watching(Detector(usual_pauses={DEMO: 400.0}))
     late.tell(with_signs(digest([50.0] * 4), xid.model_copy(update={"age": 600.0})))
