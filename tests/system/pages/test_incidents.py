@@ -128,7 +128,10 @@ def test_preflights_are_shown_by_node(browser: Browser, watching: Watching) -> N
     watching.store.preflights.save(preflight_result("all 3 nodes are sound", bad=()))
     browser.open(address(watching.service, "/"))
     browser.one("nav a[href='/preflights']").click()
-    assert [row.text.splitlines()[0] for row in browser.all("tbody tr")] == ["BAD NODES", "BAD NODES"]
+    assert [row.text.splitlines()[0] for row in browser.all("tbody tr")] == [
+        "BAD NODES all 3 nodes are sound",
+        "BAD NODES 1 bad node of 3: n2",
+    ]
     browser.one("tbody tr:last-child summary").click()
     assert hint in browser.text("tbody tr:last-child") and not browser.all("img")
     quiet(browser, watching.service)
