@@ -45,14 +45,14 @@ FILE = Site()
 """A file on its own: no navigation, nothing to ask."""
 
 
-REST_FOLLOWS = Markup("<!-- what it rests on -->")
+REST_FOLLOWS = "<!-- what it rests on -->"
 """Before it stand the four answers, which need the verdict alone."""
 
 
 def render_report(report: Report, site: Site = FILE) -> str:
     """Return the page of one diagnosis."""
     exports = () if site.served else exports_of(report)
-    values = {"report": report, "exports": exports, "rest_follows": REST_FOLLOWS}
+    values = {"report": report, "exports": exports, "rest_follows": Markup(REST_FOLLOWS)}
     return render("diagnosis.html", site, title=_title(report), **values)
 
 

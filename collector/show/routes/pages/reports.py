@@ -47,12 +47,13 @@ class ReportPages:
         """Yield which rank, where, why and what now at once, then all that these rest on."""
         report = await asyncio.to_thread(verdict_report, diagnosis, source)
         brief = await asyncio.to_thread(render_report, report, site)
-        answers, _, rest = brief.partition(REST_FOLLOWS)
-        yield answers
+        answers, mark, rest = brief.partition(REST_FOLLOWS)
+        yield answers + mark
         try:
             page = await self._page(diagnosis, site, source)
         except UnhangError as error:
-            yield render_trouble(error) + rest
+            yield render_trouble(error)
+            yield rest
             return
         yield page.partition(REST_FOLLOWS)[2]
 
