@@ -19,12 +19,13 @@ from shared import VERSION
 from shared.errors import NotFound
 from shared.missing import Missing
 from shared.server.api.application import Api
+from shared.server.api.deep_look import ChildPid, DeepHow, TracedSeconds
 from shared.server.authorize import Gate, who_asks
 from shared.server.methods import Heads
 from shared.server.problem_handlers import problems
 from shared.server.tokens import require_token
 from shared.value import Value
-from shared.wire.debug_output import DeepLook, How
+from shared.wire.debug_output import DeepLook
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Fds, NodeSnapshot, Process, RankList
 from shared.wire.stacks import Stacks
@@ -198,14 +199,9 @@ def deep_of(
     request: Request,
     agent: Asked,
     pid: Pid,
-    how: Annotated[
-        How,
-        Query(
-            description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
-        ),
-    ],
-    seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are traced.")] = 3.0,
-    child: Annotated[int | None, Query(ge=1, description="Look at this child process of the rank instead.")] = None,
+    how: DeepHow,
+    seconds: TracedSeconds = 3.0,
+    child: ChildPid = None,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it: only where the setting `debuggers` allows."""
     taken = agent.deep(pid, how, seconds, child)

@@ -23,10 +23,8 @@ from collector.show.routes import (
     diagnoses,
     events,
     health,
-    incident_pages,
     incidents,
     jobs,
-    pages,
     preflights,
     sign_in,
     silences,
@@ -34,7 +32,11 @@ from collector.show.routes import (
 )
 from collector.show.routes.common import NotAcceptable
 from collector.show.routes.kept_views import KeptViews
-from collector.show.routes.report_pages import ReportPages
+from collector.show.routes.pages import diagnoses as diagnosis_pages
+from collector.show.routes.pages import incidents as incident_pages
+from collector.show.routes.pages import jobs as job_pages
+from collector.show.routes.pages import preflights as preflight_pages
+from collector.show.routes.pages.reports import ReportPages
 from collector.show.routes.rights import check_rule
 from shared import VERSION
 from shared.errors import UnhangError
@@ -47,7 +49,7 @@ from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
 
 _API_OF_JOBS = ("/v1/jobs", "/v1/diagnoses", "/v1/incidents", "/v1/silences", "/v1/preflights")
-_OF_JOBS = (*_API_OF_JOBS, "/jobs", "/diagnoses", "/incidents", "/compare")
+_OF_JOBS = (*_API_OF_JOBS, "/jobs", "/diagnoses", "/incidents", "/preflights", "/compare")
 _LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses", "/incidents")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
@@ -102,8 +104,10 @@ def create_app(
     app.include_router(health.open_router)
     app.include_router(sign_in.open_router)
     for router in (
-        pages.router,
+        job_pages.router,
+        diagnosis_pages.router,
         incident_pages.router,
+        preflight_pages.router,
         sign_in.router,
         health.router,
         agents.router,

@@ -35,7 +35,6 @@ class PortWatch:
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: deque[_Reading] = deque(maxlen=_MOST_KEPT)
-        self._newest = Ports()
 
     def read(self) -> Ports:
         """Read them now. Raises Unavailable where there are none."""
@@ -49,14 +48,7 @@ class PortWatch:
             if last is None or last is self._kept[-1]:
                 self._kept.append(_Reading(now, found))
             ports = (_told(port, oldest.get(port.name), last, now) for port in found.values())
-            self._newest = Ports(ports=tuple(ports))
-            return self._newest
-
-    @property
-    def newest(self) -> Ports:
-        """What was read last."""
-        with self._lock:
-            return self._newest
+            return Ports(ports=tuple(ports))
 
     @property
     def is_due(self) -> bool:
@@ -94,5 +86,5 @@ def _grown(port: PortReading, first: PortReading) -> dict[str, int]:
 
 
 def _growth(now: int, before: int | None) -> int:
-    """A counter that has become less was set back by somebody."""
+    """Return by how much a counter has grown: 0 where it was reset meanwhile."""
     return 0 if before is None else max(0, now - before)

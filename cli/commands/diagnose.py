@@ -126,7 +126,7 @@ def diagnose(
         kept = verdict.save(save)
         again = copyable("unhang", "diagnose", "--from", str(kept))
         note(f"kept in {kept}" + ("" if again is None else f"; judge it again: {again}"))
-    from cli.sources.follow_up import asked_through
+    from shared.answer.follow_up import asked_through
 
     diagnosis = asked_through(verdict.diagnosis, *source_words())
     if page is not None:
@@ -137,7 +137,7 @@ def diagnose(
 
 def _watch(source: "JobSource", wanted: "Wanted", *, as_json: bool, markdown: bool, colour: str) -> NoReturn:
     """Show one verdict after the other. Ends by an error, such as that the job is gone, or by a signal."""
-    from cli.sources.follow_up import asked_through
+    from shared.answer.follow_up import asked_through
 
     while True:
         verdict = _judge(source, wanted, verbose=False)

@@ -67,6 +67,8 @@ class Detector:
     usual_pauses: dict[JobKey, float] = field(default_factory=dict)
     """Learnt in earlier runs of these names."""
     _jobs: dict[JobKey, JobWatch] = field(default_factory=dict)
+    _named: dict[str, set[JobKey]] = field(default_factory=dict)
+    """The same jobs by their name alone."""
     _of_host: dict[str, frozenset[JobKey]] = field(default_factory=dict)
     _orphans: dict[JobKey, _Orphan] = field(default_factory=dict)
 
@@ -86,7 +88,7 @@ class Detector:
         for key, watch in list(self._jobs.items()):
             watch.check(now)
             if watch.is_forgotten(now):
-                del self._jobs[key]
+                self._forget(key)
                 continue
             if why := watch.over(now):
                 assert watch.incident is not None
@@ -149,16 +151,17 @@ class Detector:
 
     def find(self, job: str, user: str | None = None) -> JobWatch | None:
         """Return the job of that name, as diagnoses name it: with its user appended where several have the name."""
-        for key, watch in self._jobs.items():
-            if self.name_of(key) == job and user in (None, watch.user):
-                return watch
+        for name in (job, job.rpartition("@")[0]):
+            for key in self._named.get(name, ()):
+                if self.name_of(key) == job and user in (None, key[1]):
+                    return self._jobs[key]
         return None
 
     def name_of(self, key: JobKey) -> str:
         """Return the name to ask for: with the user appended where several users have a job of that name."""
         job, user = key
-        others = any(other[0] == job and other != key for other in self._jobs)
-        return qualified(job, user) if others else job
+        same = self._named.get(job, set())
+        return qualified(job, user) if len(same) > (key in same) else job
 
     @property
     def jobs(self) -> dict[JobKey, JobWatch]:
@@ -169,12 +172,20 @@ class Detector:
         watch = self._jobs.get(key)
         if watch is None:
             if len(self._jobs) >= MOST_JOBS_WATCHED:
-                del self._jobs[min(self._jobs, key=lambda each: self._jobs[each].view.heard)]
+                self._forget(min(self._jobs, key=lambda each: self._jobs[each].view.heard))
             watch = self._jobs[key] = JobWatch(*key, now, usual_pause=self.usual_pauses.get(key))
+            self._named.setdefault(key[0], set()).add(key)
             orphan = self._orphans.pop(key, None)
             if orphan is not None:
                 watch.opened(orphan.incident.id, now, job_ended=orphan.incident.job_ended)
         return watch
+
+    def _forget(self, key: JobKey) -> None:
+        del self._jobs[key]
+        same = self._named[key[0]]
+        same.remove(key)
+        if not same:
+            del self._named[key[0]]
 
 
 def told_of(watch: JobWatch, name: str, now: float, *, since: str) -> WatchedJob:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
+from shared.wire.kernel_events import KERNEL_WORDS
 from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, Sign
 
 MOST_RANKS_WATCHED = 131_072
@@ -41,6 +42,10 @@ class ExitedView:
     since: float
 
 
+_SIGNS = {**{kind.value: words for kind, words in KERNEL_WORDS.items()}, "port_down": "a network port down"}
+"""What agents send as the kind of a sign; a newer agent may send others."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSign:
     """Something that happened to a node of the job."""
@@ -53,8 +58,8 @@ class NodeSign:
     @property
     def words(self) -> str:
         """It in a few words."""
-        about = f" of {self.name}" if self.name else ""
-        return f"{self.host} reports {self.kind.replace('_', ' ')}{about}"
+        about = f" ({self.name})" if self.name else ""
+        return f"{self.host} reports {_SIGNS.get(self.kind, self.kind.replace('_', ' '))}{about}"
 
 
 class JobView:

@@ -29,7 +29,7 @@ def exited(view: JobView, now: float) -> str:
     bad = [rank for rank, gone in view.exited.items() if gone.rank.abnormally and now - gone.since >= EXITED_SECONDS]
     if bad and view.ranks:
         return f"rank {min(bad)} has ended while others live"
-    if bad and now - view.exited[bad[0]].since <= LOST_SECONDS:
+    if bad and now - min(view.exited[rank].since for rank in bad) <= LOST_SECONDS:
         return f"rank {min(bad)} has ended badly, and the job with it"
     stood = view.stood_since(now)
     if view.exited and stood is not None and now - stood >= LEAST_STILL_SECONDS:

@@ -16,12 +16,14 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence, RankView
 from collector.align.thresholds import ENDED_WAITING_SECONDS, LINGERS_SECONDS, is_majority
 from collector.judge.fault import Fault
+from collector.judge.report.evidence import exit_evidence, how_it_ended
 from collector.judge.report.findings import finding_of
 from collector.judge.report.sentences import Interpretation, ended_in_words
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import fold
+from shared.shell_commands import copyable
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued
 
@@ -76,9 +78,15 @@ def _finding(
             "group": None if first is None else first.group,
             "sequence": None if first is None else first.sequence,
             "lasted_seconds": None if stood is None else round(stood, 1),
-            "next_steps": (NextStep(text=_STEP),),
+            "next_steps": (_read_what_is_left(observations.roster.job),),
         }
     )
+
+
+def _read_what_is_left(job: str | None) -> NextStep:
+    """The job cannot be looked at any more; a collector that watched it has what was seen before."""
+    command = None if not job else copyable("unhang", "history", "--job", job)
+    return NextStep(text=_STEP, command=command)
 
 
 # Step 1.
@@ -139,21 +147,7 @@ def _at_fault(views: Sequence[RankView]) -> tuple[RankView, ...]:
 
 def _ending(view: RankView) -> ProcessEvidence:
     exited = view.exited or Exited(pid=0)
-    how = "ended, and nobody saw how"
-    if exited.oom_killed:
-        how = "was OOM-killed"
-    elif exited.signal is not None:
-        how = f"was killed by signal {exited.signal}"
-    elif exited.exit_code is not None:
-        how = f"exited with status {exited.exit_code}"
-    return ProcessEvidence(
-        ranks=str(view.rank),
-        text=f"rank {view.rank} (pid {exited.pid}) {how}",
-        host=view.host,
-        pid=exited.pid,
-        exit_code=exited.exit_code,
-        signal=exited.signal,
-    )
+    return exit_evidence(view, exited, f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}")
 
 
 # Step 3.

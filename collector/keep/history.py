@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from collector.keep.store import Listed, Store
-from shared.answer.diagnosis import Contract, Culprit
+from shared.answer.diagnosis import Contract, Culprit, Link
 from shared.answer.incidents import Incident, IncidentState
 from shared.answer.words import Cause, Certainty, Kind
 from shared.rank_sets import FoldedRanks
@@ -37,10 +37,12 @@ class PastFinding(Contract):
     certainty: Certainty
     culprits: tuple[Culprit, ...] = ()
     victims: FoldedRanks = ""
+    links: tuple[Link, ...] = ()
 
     def fits(self, wanted: PastWanted) -> bool:
-        """Is it what was asked for?"""
-        hosts = {culprit.host for culprit in self.culprits}
+        """Is it what was asked for? Of a node it is where a culprit or the end of a link is there."""
+        ends = [end for link in self.links for end in (link.from_, link.to)]
+        hosts = {each.host for each in self.culprits} | {end.host for end in ends}
         return (
             (wanted.kind is None or wanted.kind is self.kind)
             and (wanted.cause is None or wanted.cause is self.cause)

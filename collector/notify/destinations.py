@@ -5,13 +5,10 @@ stated. The address that was looked at is the one that is connected to, so nothi
 never followed.
 """
 
-# ruff: noqa: ASYNC109 - httpcore asks for parameters with the name of `timeout`
-
 import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,15 +99,8 @@ class _GuardedBackend(Backend):
     def __init__(self, destinations: Destinations) -> None:
         self._destinations = destinations
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """Return a connection. Raises httpcore.ConnectError, also where no address is allowed."""
+    async def connected(self, host: str, port: int) -> socket.socket:
+        """Return a connected socket. Raises httpcore.ConnectError, also where no address is allowed."""
         if host not in self._destinations.hosts:
             raise httpcore.ConnectError(f"the host {quoted(host)} is not allowed")
         last: Exception = httpcore.ConnectError("it has no address")
@@ -119,8 +109,9 @@ class _GuardedBackend(Backend):
                 last = httpcore.ConnectError(why)
                 continue
             try:
-                return await super().connect_tcp(address, port, _CONNECT_SECONDS)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    return await super().connected(address, port)
+            except (OSError, TimeoutError) as error:
                 last = error
         raise last
 

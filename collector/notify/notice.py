@@ -1,7 +1,8 @@
-"""What is said of an incident, before any service's own form: a sentence of our own words, and what was asked for.
+"""What is said of an incident, before any service's own form: which rank, of which job, on which node, and why.
 
-Without `include` a notice holds words of ours, numbers and times alone. All else comes from jobs and people: it is one
-line of bounded length without control characters, and each service's form escapes it in its own way.
+`include` says how much of a job goes out; with none of it a notice holds words of ours, numbers and times alone. What
+comes from jobs and people is one line of bounded length without control characters, and each service's form escapes it
+in its own way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ _MOST_LINE = 500
 _MOST_LINES = 10
 _MOST_CLASSES = 4
 _MOST_FRAMES = 40
+_TEST = "TEST, nothing hangs: "
 
 _WORDS = {
     IncidentChangeKind.OPENED: "Hung",
@@ -42,7 +44,10 @@ class Notice:
     """In words of ours: kind, cause, certainty, state, how many ranks."""
     labels: Mapping[str, str]
     """As they were when it began, which is what Alertmanager knows it by."""
+    title: str
+    """In words of ours alone, for where foreign text could be taken for markup."""
     summary: str
+    """The whole in one sentence, with the job, its nodes and the headline where those are included."""
     began_at: str
     at: str
     ends_at: str | None = None
@@ -52,11 +57,6 @@ class Notice:
     lines: tuple[str, ...] = ()
     link: str = ""
     is_test: bool = False
-
-    @property
-    def is_over(self) -> bool:
-        """Is the incident over?"""
-        return self.change in (IncidentChangeKind.RESOLVED, IncidentChangeKind.FALSE_ALARM)
 
 
 def make_notice(
@@ -72,6 +72,8 @@ def make_notice(
     incident = event.incident
     names = _names(event) if Include.NAMES in include else {}
     facts = _facts(incident)
+    headline = one_line(incident.headline, most=MOST_HEADLINE) if Include.HEADLINE in include else ""
+    opens_with = _TEST * is_test + _WORDS.get(event.kind, event.kind.value)
     over = event.kind in (IncidentChangeKind.RESOLVED, IncidentChangeKind.FALSE_ALARM)
     return Notice(
         id=f"{incident.id}-{event.id}",
@@ -80,15 +82,16 @@ def make_notice(
         change=event.kind,
         facts=facts,
         labels=_labels(opening.incident, with_names=Include.NAMES in include),
-        summary=_summary(event.kind, facts, names, is_test=is_test),
+        title=f"{opens_with}: {_fault(facts)} ({facts['certainty']}; cause {facts['cause']})",
+        summary=_summary(opens_with, facts, names, headline),
         began_at=opening.at,
         at=event.at,
         ends_at=event.at if over else None,
         names=names,
-        headline=one_line(incident.headline, most=MOST_HEADLINE) if Include.HEADLINE in include else "",
+        headline=headline,
         stacks=_stacks(diagnosis, incident) if Include.STACKS in include else (),
         lines=_lines(diagnosis) if Include.LINES in include else (),
-        link=_link(incident, page_url),
+        link=page_url if is_test or not page_url else f"{page_url.rstrip('/')}/incidents/{quote(incident.id, safe='')}",
         is_test=is_test,
     )
 
@@ -128,12 +131,16 @@ def _labels(began: Incident, *, with_names: bool) -> dict[str, str]:
     return {name: value for name, value in labels.items() if value}
 
 
-def _summary(kind: IncidentChangeKind, facts: Mapping[str, str], names: Mapping[str, str], *, is_test: bool) -> str:
-    job = f" {names['job']}:" if "job" in names else ""
+def _fault(facts: Mapping[str, str]) -> str:
     ranks = f", {'rank' if facts['ranks'].isdigit() else 'ranks'} {facts['ranks']}" if facts["ranks"] else ""
-    test = "TEST, nothing hangs: " if is_test else ""
-    words = _WORDS.get(kind, kind.value)
-    return f"{test}{words}:{job} {facts['kind']}{ranks} ({facts['certainty']}; cause {facts['cause']})"
+    return facts["kind"] + ranks
+
+
+def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str], headline: str) -> str:
+    job = f"{names['job']}: " if "job" in names else ""
+    on = f"on {names['host']}; " if "host" in names else ""
+    what = headline.removeprefix("Hung: ") or _fault(facts)  # not the same word twice
+    return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']})"
 
 
 def _stacks(diagnosis: Diagnosis | None, incident: Incident) -> tuple[str, ...]:
@@ -160,8 +167,3 @@ def _lines(diagnosis: Diagnosis | None) -> tuple[str, ...]:
     evidence = diagnosis.findings[0].evidence
     lines = [each.line for each in evidence if isinstance(each, LogEvidence | KernelEvidence)]
     return tuple(one_line(line, most=_MOST_LINE) for line in lines[:_MOST_LINES])
-
-
-def _link(incident: Incident, page_url: str) -> str:
-    shown = incident.diagnoses[-1:]
-    return f"{page_url.rstrip('/')}/diagnoses/{quote(shown[0], safe='')}" if page_url and shown else page_url

@@ -53,6 +53,7 @@ class Notifier:
         self.given_up: Counter[str] = Counter()
         self.backlog: dict[str, Backlog] = {}
         self.names = tuple(file.receivers)
+        self.page_url = file.page_url
         self._async_store = async_store
         self._store = async_store.store
         self._file = file

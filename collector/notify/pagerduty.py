@@ -33,7 +33,10 @@ def compose_event(receiver: PagerDutyReceiver, notice: Notice) -> Outgoing:
     if action == "trigger":
         event |= {"payload": _payload(receiver, notice), "client": "unhang"}
         if notice.link:
-            event |= {"client_url": notice.link, "links": [{"href": notice.link, "text": "Diagnosis"}]}
+            event |= {
+                "client_url": notice.link,
+                "links": [{"href": notice.link, "text": "Incident, with what to do now"}],
+            }
     body = json_bytes(event)
     assert len(body) <= MOST_EVENT_BYTES
     return Outgoing(receiver.destination(), body, {"Content-Type": "application/json"}, (routing_key,))

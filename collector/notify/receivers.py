@@ -43,7 +43,7 @@ _ALL_CHANGES = (
 
 
 class Include(StrEnum):
-    """What is left out of messages unless a receiver asks for it."""
+    """What comes from a job, and goes to a receiver only where its `include` has it."""
 
     NAMES = "names"
     """Of the job, its user, nodes and process group, and what people say of the incident."""
@@ -53,6 +53,10 @@ class Include(StrEnum):
     """Where the culprits are."""
     LINES = "lines"
     """Log lines that the diagnosis rests on."""
+
+
+_FOR_WHO_IS_ON_CALL = frozenset({Include.NAMES, Include.HEADLINE})
+"""Which job, which node and what is wrong: without these nobody knows whom a page is for."""
 
 
 class _Strict(Value):
@@ -67,7 +71,7 @@ class _Receiver(_Strict):
     needs_tls: ClassVar[bool] = False
     """Whether each message carries a secret."""
 
-    include: frozenset[Include] = frozenset()
+    include: frozenset[Include] = _FOR_WHO_IS_ON_CALL
     ca_file: Path | None = None
     give_up_hours: float = Field(default=24.0, gt=0.0, le=168.0)
 

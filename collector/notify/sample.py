@@ -14,8 +14,11 @@ from shared.answer.incidents import Fingerprint, Incident, IncidentChangeKind, I
 from shared.answer.words import Cause, Certainty, Kind
 
 
-def send_test(file: Path, name: str, *, resolve: bool) -> None:
-    """Send it to one receiver of a notify file. Raises NotFound, InvalidSettings and NotDelivered."""
+def send_test(file: Path, name: str, *, resolve: bool) -> bool:
+    """Send it to one receiver of a notify file, and return whether it has a link to follow.
+
+    Raises NotFound, InvalidSettings and NotDelivered.
+    """
     found = read_notify_file(file)
     receiver = found.receiver(name)
     event = _event(name, resolve=resolve)
@@ -27,6 +30,7 @@ def send_test(file: Path, name: str, *, resolve: bool) -> None:
             await send(client, outgoing, found.destinations, needs_tls=receiver.needs_tls)
 
     asyncio.run(attempt())
+    return bool(notice.link)
 
 
 def _event(name: str, *, resolve: bool) -> IncidentEvent:

@@ -35,8 +35,7 @@ def escaped(text: str) -> str:
 
 
 def _blocks(notice: Notice) -> list[dict[str, object]]:
-    ours = notice.summary if "job" not in notice.names else notice.summary.replace(f" {notice.names['job']}:", "", 1)
-    header = {"type": "plain_text", "text": one_line(ours, most=MOST_HEADER), "emoji": False}
+    header = {"type": "plain_text", "text": one_line(notice.title, most=MOST_HEADER), "emoji": False}
     blocks: list[dict[str, object]] = [{"type": "header", "text": header}]
     facts = [f"{name}: {_code(value)}" for name, value in {**notice.names, **notice.facts}.items() if value]
     blocks.append(_section("\n".join([*facts, f"incident: {_code(notice.incident)}"])))
@@ -46,7 +45,7 @@ def _blocks(notice: Notice) -> list[dict[str, object]]:
     if notice.lines:
         blocks.append(_fenced("\n".join(notice.lines)))
     if notice.link:
-        blocks.append(_section(f"<{escaped(notice.link)}|Diagnosis>"))
+        blocks.append(_section(f"<{escaped(notice.link)}|Incident, with what to do now>"))
     return blocks
 
 

@@ -32,6 +32,23 @@ class KernelEventKind(StrEnum):
     """A file server does not answer, or a disk fails."""
 
 
+KERNEL_WORDS = {
+    KernelEventKind.XID: "an Xid",
+    KernelEventKind.SXID: "an SXid",
+    KernelEventKind.GPU_DRIVER: "a GPU driver fault",
+    KernelEventKind.HUNG_TASK: "a task blocked for minutes",
+    KernelEventKind.LOCKUP: "a CPU lockup",
+    KernelEventKind.OOM_KILL: "an OOM-killed process",
+    KernelEventKind.CRASH: "a process that crashed",
+    KernelEventKind.LINK_DOWN: "a network link down",
+    KernelEventKind.LINK_UP: "a network link up",
+    KernelEventKind.NIC_ERROR: "a network adapter fault",
+    KernelEventKind.PCIE_ERROR: "an uncorrected PCIe error",
+    KernelEventKind.STORAGE: "storage that does not respond",
+}
+"""What each kind is, after `reports`."""
+
+
 class KernelEvent(Value):
     """One line of the kernel log and what was parsed from it; repeats are counted, not listed."""
 

@@ -39,8 +39,10 @@ def test(receiver: str, notify_file: Path, resolve: bool) -> None:
     """
     from collector.notify.sample import send_test
 
-    send_test(notify_file, receiver, resolve=resolve)
+    links = send_test(notify_file, receiver, resolve=resolve)
     note(f"{receiver} took the test alert" + ("'s end" if resolve else "; end it with --resolve"))
+    if not links:
+        note("messages have no link: set page_url in the notify file to where people reach the collector's pages")
 
 
 @notify.command("list", short_help="List who was told of what.")

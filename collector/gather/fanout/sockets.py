@@ -41,12 +41,20 @@ class Backend(httpcore.AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                _, connection = await loop.create_connection(Connection, sock=await _connected(host, port))
+                _, connection = await loop.create_connection(Connection, sock=await self.connected(host, port))
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(str(error)) from error
         except OSError as error:
             raise httpcore.ConnectError(str(error)) from error
         return connection
+
+    async def connected(self, host: str, port: int) -> socket.socket:
+        """Return a connected socket. Raises OSError, and what httpcore expects of `connect_tcp`."""
+        if is_address(host):
+            return await _connect((socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port)))
+        found = await run_in_thread(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+        addresses: list[_Address] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+        return await (_connect(addresses[0]) if len(addresses) == 1 else _connect_to_one(addresses))
 
     async def sleep(self, seconds: float) -> None:
         """Wait before another try."""
@@ -180,14 +188,6 @@ def _broken_handshake() -> ssl.SSLError:
     error = ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "unexpected end in the handshake")
     error.reason = "UNEXPECTED_EOF_WHILE_READING"
     return error
-
-
-async def _connected(host: str, port: int) -> socket.socket:
-    if is_address(host):
-        return await _connect((socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port)))
-    found = await run_in_thread(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
-    addresses: list[_Address] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    return await (_connect(addresses[0]) if len(addresses) == 1 else _connect_to_one(addresses))
 
 
 async def _connect_to_one(addresses: list[_Address]) -> socket.socket:

@@ -34,7 +34,7 @@ from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, Link,
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
 from shared.wire.devices import Gpu
-from shared.wire.kernel_events import KernelEvent, KernelEventKind
+from shared.wire.kernel_events import KERNEL_WORDS, KernelEvent, KernelEventKind
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Exited
 
@@ -274,20 +274,6 @@ def _in_words(facts: NodeFacts) -> str:
     return ", ".join(dict.fromkeys(told[:3])) + (" and more" if len(told) > 3 else "")
 
 
-_WORDS = {
-    KernelEventKind.GPU_DRIVER: "a GPU driver fault",
-    KernelEventKind.HUNG_TASK: "a task blocked for minutes",
-    KernelEventKind.LOCKUP: "a CPU lockup",
-    KernelEventKind.OOM_KILL: "an OOM-killed process",
-    KernelEventKind.CRASH: "a process that crashed",
-    KernelEventKind.LINK_DOWN: "a network link down",
-    KernelEventKind.LINK_UP: "a network link up",
-    KernelEventKind.NIC_ERROR: "a network adapter fault",
-    KernelEventKind.PCIE_ERROR: "an uncorrected PCIe error",
-    KernelEventKind.STORAGE: "storage that does not respond",
-}
-
-
 def event_in_words(event: KernelEvent) -> str:
     """Name what a line tells, and of what."""
     if event.kind is KernelEventKind.XID:
@@ -295,7 +281,7 @@ def event_in_words(event: KernelEvent) -> str:
     elif event.kind is KernelEventKind.SXID:
         told = f"a fatal NVSwitch error (SXid {event.code})"
     else:
-        told = _WORDS[event.kind]
+        told = KERNEL_WORDS[event.kind]
     where = event.interface or (f"device {event.device}" if event.device else "")
     who = f", pid {event.pid}" + (f" ({event.name})" if event.name else "") if event.pid is not None else ""
     return f"{told}{' on ' if where else ''}{where}{who}"

@@ -172,17 +172,26 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     exited = view.exited
     if exited is None:
         return
-    how = "ended"
+    taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
+    told = f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}{taken}{_last_issued(exited)}"
+    yield exit_evidence(view, exited, told)
+
+
+def how_it_ended(exited: Exited) -> str:
+    """Return what became of a process: all that anybody saw of it."""
+    how = "ended, and nobody saw how"
     if exited.signal is not None:
         how = f"was killed by signal {exited.signal}"
     elif exited.exit_code is not None:
         how = f"exited with status {exited.exit_code}"
-    if exited.oom_killed:
-        how += " (OOM-killed)"
-    taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
-    yield ProcessEvidence(
+    return f"{how} (OOM-killed)" if exited.oom_killed else how
+
+
+def exit_evidence(view: RankView, exited: Exited, text: str) -> ProcessEvidence:
+    """Return the end of a rank's process as evidence."""
+    return ProcessEvidence(
         ranks=str(view.rank),
-        text=f"rank {view.rank} (pid {exited.pid}) {how}{taken}{_last_issued(exited)}",
+        text=text,
         host=view.host,
         pid=exited.pid,
         exit_code=exited.exit_code,

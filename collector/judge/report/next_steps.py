@@ -42,6 +42,10 @@ _ALL_IN_RENDEZVOUS = (
     "compare what the ranks wait for: store address, port, rank and world size of each; "
     "a store that an earlier attempt has used may still hold its keys"
 )
+_ENDED = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING})
+"""Kinds in which the culprit's log is all that is left of it."""
+_OF_CODE = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_DEADLOCK, Kind.P2P_UNMATCHED})
+"""Kinds whose cause is where ranks' code paths part."""
 _UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, GPUs and driver on these nodes"
 
 
@@ -68,8 +72,10 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
         apart = unrecorded and sum(isinstance(each, StackEvidence) for each in fault.evidence) > 1
         steps.append(NextStep(text=_APART if apart else _UNRECORDED if unrecorded else _BY_KIND[fault.kind]))
     steps += advice_of_fault(fault, observations)
-    for rank in fault.culprits[:2]:
-        steps.extend(_commands(rank, fault.kind, observations))
+    on_culprits = [step for rank in fault.culprits[:2] for step in _commands(rank, fault.kind, observations)]
+    if not on_culprits and not any(step.command for step in steps):
+        on_culprits = [_where_it_shows(fault, observations)]
+    steps += on_culprits
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
@@ -109,6 +115,24 @@ def _commands(rank: int, kind: Kind, observations: Observations) -> list[NextSte
         about_job(text, "unhang", "stacks", "--rank", str(rank), *native, job=job),
         about_job(f"compare its stacks with the others'{on}", "unhang", "stacks", job=job),
     ]
+
+
+def _where_it_shows(fault: Fault, observations: Observations) -> NextStep:
+    """A command that shows what a fault rests on, where nothing can be done to its culprits themselves."""
+    roster = observations.roster
+    hosts = (roster.ranks[rank].host for rank in fault.culprits)
+    silent = next((host for host in hosts if host is not None), None)
+    if fault.kind is Kind.RANK_UNREACHABLE and silent is not None:
+        command = copyable("ping", "-c", "3", operands=(silent,))
+        return NextStep(text=f"find out whether {silent} answers at all", command=command)
+    if fault.kind is Kind.STARTUP_INCOMPLETE:
+        return about_job("check how the job was started", "unhang", "check", job=roster.job)
+    has_stacks = any(view.stacks is not None for view in roster.ranks.values())
+    if fault.kind not in _ENDED and has_stacks and (fault.kind in _OF_CODE or not observations.traces):
+        return about_job("compare where the ranks are in their code", "unhang", "stacks", job=roster.job)
+    if fault.kind not in _ENDED and observations.traces:
+        return about_job("see how far each rank has got in each group", "unhang", "sequences", job=roster.job)
+    return about_job("read what the ranks logged last", "unhang", "logs", job=roster.job)
 
 
 def about_job(text: str, *words: str, job: str | None) -> NextStep:

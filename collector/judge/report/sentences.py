@@ -138,21 +138,22 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
 def steps_to_know_more(reading: Interpretation, observations: Observations) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
     if reading.verdict is not Verdict.CANNOT_TELL:
-        return ()
-    steps = [_again(reading, observations)]
-    if reading.unseen:
-        steps = [NextStep(text=_where_to_look(reading.unseen, live=observations.roster.live))]
+        seems = "if it seems to stand still nevertheless, look again, with more time between the looks"
+        return (_further_apart(seems, observations),) if observations.roster.live and reading.state == "running" else ()
+    steps = [_where_to_look(reading.unseen, observations) if reading.unseen else _again(reading, observations)]
     steps += advice_of_lines(observations)
     if not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
 
 
-def _where_to_look(ranks: Sequence[int], *, live: bool) -> str:
-    who = ranks_in_words(ranks)
-    if live:
-        return f"examine {who}, too: `unhang diagnose --ssh --hosts LIST` with all nodes of the job, or ask a collector"
-    return f"examine {who}, too: add {either(ranks, 'its', 'their')} dumps, stacks or logs to the directory"
+def _where_to_look(ranks: Sequence[int], observations: Observations) -> NextStep:
+    who, job = ranks_in_words(ranks), observations.roster.job
+    if observations.roster.live:
+        text = f"examine {who}, too: ask a collector, or all nodes of the job over ssh"
+        return about_job(text, "unhang", "diagnose", "--ssh", "--hosts", "NODES", job=job)
+    text = f"examine {who}, too: add {either(ranks, 'its', 'their')} dumps, stacks or logs to the directory"
+    return about_job(text, "unhang", "diagnose", job=job)
 
 
 def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
@@ -163,15 +164,18 @@ def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
     if not observations.roster.live:
-        return NextStep(text=_MORE_FILES)
-    text = "look again, with more time between the looks"
+        return about_job(_MORE_FILES, "unhang", "diagnose", job=observations.roster.job)
     left = reading.decided_after
     if left is None:
-        apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
-        return about_job(text, "unhang", "diagnose", *apart, job=observations.roster.job)
+        return _further_apart("look again, with more time between the looks", observations)
     patience = min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
     text = "give it longer: only time tells slow from stuck"
     return about_job(text, "unhang", "diagnose", "--patience", str(patience), job=observations.roster.job)
+
+
+def _further_apart(text: str, observations: Observations) -> NextStep:
+    apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
+    return about_job(text, "unhang", "diagnose", *apart, job=observations.roster.job)
 
 
 def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:

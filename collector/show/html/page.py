@@ -20,6 +20,7 @@ from collector.show.html.report import Report
 from collector.show.text.printable import printable, shortened
 from collector.show.text.waits import folded, operation_text, ranks_text
 from shared import VERSION
+from shared.errors import UnhangError
 from shared.plural import counted
 
 _LONGEST_TEXT = 4_000
@@ -44,10 +45,23 @@ FILE = Site()
 """A file on its own: no navigation, nothing to ask."""
 
 
+REST_FOLLOWS = "<!-- what it rests on -->"
+"""Before it stand the four answers, which need the verdict alone."""
+
+
 def render_report(report: Report, site: Site = FILE) -> str:
     """Return the page of one diagnosis."""
     exports = () if site.served else exports_of(report)
-    return render("diagnosis.html", site, title=_title(report), report=report, exports=exports)
+    values = {"report": report, "exports": exports, "rest_follows": Markup(REST_FOLLOWS)}
+    return render("diagnosis.html", site, title=_title(report), **values)
+
+
+def render_trouble(error: UnhangError) -> str:
+    """Return what stands in a diagnosis's page in the place of what cannot be shown."""
+    detail = f"What it rests on cannot be shown: {error}"
+    return Markup('<section class="card trouble"><p>{}</p><p class="label">{}</p></section>').format(
+        detail, error.advice
+    )
 
 
 def _title(report: Report) -> str:

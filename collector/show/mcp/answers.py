@@ -55,12 +55,6 @@ class KeptDiagnoses(Value):
     diagnoses: tuple[Listed, ...]
 
 
-class HistoryAnswer(Answer[KeptDiagnoses]):
-    """What was diagnosed, newest first."""
-
-    examined: int = Field(description="How many kept diagnoses this page was chosen from.")
-
-
 class IncidentAnswer(Answer[Incident]):
     """One incident."""
 
@@ -79,9 +73,3 @@ class FoundOnNode(Value):
 
     incidents: tuple[Incident, ...]
     diagnoses: tuple[Listed, ...]
-
-
-class NodeAnswer(Answer[FoundOnNode]):
-    """The history of a node."""
-
-    examined: int = Field(description="How many kept diagnoses this page was chosen from.")

@@ -9,10 +9,10 @@ from collector.keep.run_ledger import RunState
 from collector.show.mcp.answers import (
     Answer,
     DiagnosisAnswer,
-    HistoryAnswer,
+    FoundOnNode,
     IncidentAnswer,
     IncidentsFound,
-    NodeAnswer,
+    KeptDiagnoses,
 )
 from collector.show.mcp.arguments import (
     Arguments,
@@ -36,11 +36,11 @@ from collector.show.routes.jobs import RunningJobs
 from collector.show.views import ChecksView, ClassesView, LogsView, SequencesView, View
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import Incident
-from shared.errors import InvalidInput, NotFound
+from shared.errors import InvalidInput
 from shared.value import Value
 
 _LISTED = 50
-"""Kept diagnoses that one page is chosen from. For a node's history each of them is read."""
+"""Diagnoses or incidents that one page holds at most."""
 
 _MOST_CULPRITS = 8
 """Of one incident in a list."""
@@ -91,15 +91,12 @@ async def _get_diagnosis(rest: Rest, wanted: KeptWanted, _: Tell) -> Document:
 
 
 async def _list_diagnoses(rest: Rest, wanted: HistoryWanted, _: Tell) -> Document:
-    found = await rest.get("/v1/diagnoses", DiagnosisList, job=wanted.job, before=wanted.cursor, limit=_LISTED)
-    rows = found.diagnoses
-    if wanted.node is not None:
-        rows = tuple([row for row in rows if await _is_about(rest, row.id, wanted.node)])
-    page = await _paged(found.model_copy(update={"diagnoses": rows}), None)
+    asked = {"job": wanted.job, "host": wanted.node, "before": wanted.cursor}
+    found = await rest.get("/v1/diagnoses", DiagnosisList, limit=_LISTED, **asked)
+    page = await _paged(found, None)
     given = page.document["diagnoses"]
     following = found.next if page.next is None else given[-1]["id"]
-    answer = HistoryAnswer(next=following, advice=_advice(page), examined=len(found.diagnoses))
-    return answer.with_page({"diagnoses": given})
+    return Answer[KeptDiagnoses](next=following, advice=_advice(page)).with_page({"diagnoses": given})
 
 
 async def _list_incidents(rest: Rest, wanted: IncidentsListed, _: Tell) -> Document:
@@ -122,11 +119,11 @@ async def _node_history(rest: Rest, wanted: NodeWanted, tell: Tell) -> Document:
     if part == "incidents":
         found = await _incidents(rest, cursor or None, {"host": wanted.node})
         following = "diagnoses" if found["next"] is None else f"incidents.{found['next']}"
-        answer = NodeAnswer(next=following, advice=found["advice"], examined=0)
+        answer = Answer[FoundOnNode](next=following, advice=found["advice"])
         return answer.with_page({**found["untrusted"], "diagnoses": []})
     found = await _list_diagnoses(rest, HistoryWanted(node=wanted.node, cursor=cursor or None), tell)
     older = None if found["next"] is None else f"diagnoses.{found['next']}"
-    answer = NodeAnswer(next=older, advice=found["advice"], examined=found["examined"])
+    answer = Answer[FoundOnNode](next=older, advice=found["advice"])
     return answer.with_page({**found["untrusted"], "incidents": []})
 
 
@@ -180,18 +177,6 @@ async def _diagnosed(found: Diagnosis | RunState, *, part: Part | None, cursor: 
     page = await _paged(found.model_copy(update={each.value: getattr(empty, each) for each in others}), cursor)
     answer = DiagnosisAnswer(id=found.id, status="ready", verdict=found.verdict, next=page.next, advice=_advice(page))
     return answer.with_page(page.document)
-
-
-async def _is_about(rest: Rest, id: str, node: str) -> bool:
-    try:
-        found = await rest.fetch(id)
-    except NotFound:  # removed meanwhile: what is kept has bounds
-        return False
-    if isinstance(found, RunState):
-        return False
-    links = [link for finding in found.findings for link in finding.links]
-    culprits = [culprit.host for finding in found.findings for culprit in finding.culprits]
-    return node in (*culprits, *(end.host for link in links for end in (link.from_, link.to)))
 
 
 async def _paged(value: Value, cursor: str | None) -> Page:
@@ -261,7 +246,7 @@ TOOLS = (
         "List kept diagnoses",
         _described("Lists kept diagnoses, newest first: the history of all jobs, of one job, or of one node."),
         HistoryWanted,
-        HistoryAnswer,
+        Answer[KeptDiagnoses],
         _list_diagnoses,
     ),
     ReadingTool(
@@ -291,7 +276,7 @@ TOOLS = (
             "again and again deserves a look at its hardware."
         ),
         NodeWanted,
-        NodeAnswer,
+        Answer[FoundOnNode],
         _node_history,
     ),
     ReadingTool(

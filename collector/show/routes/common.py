@@ -1,5 +1,6 @@
 """What routes have in common: the service they get, the job they name, and how values become responses."""
 
+import re
 from typing import Annotated
 from urllib.parse import parse_qs
 
@@ -13,6 +14,9 @@ from shared.value import Value
 
 _RANK_SET = "^[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*$"
 """What the description says of the parameter `ranks`."""
+
+# 127.0.0.1:8470, head.example, [::1]:8470
+_HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 _LONGEST_RANKS = 32_768
 """Characters: a request's whole head may be twice as long (shared/server/authorize.py)."""
@@ -40,6 +44,18 @@ JobName = Annotated[
         examples=["slurm-4242"],
     ),
 ]
+
+
+def source_of(request: Request) -> tuple[str, ...]:
+    """Return what makes a command ask this collector: `--collector` with the notify file's URL, else the caller's own.
+
+    Empty where neither is known. Nothing goes by it here: it is shown to whoever asked with that `Host`.
+    """
+    notifier = _service(request).notifier
+    if notifier is not None and notifier.page_url:
+        return "--collector", notifier.page_url.rstrip("/")
+    host = request.headers.get("host", "")
+    return ("--collector", f"{request.scope['scheme']}://{host}") if _HOST.fullmatch(host) else ()
 
 
 def _ranks(

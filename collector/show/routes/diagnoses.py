@@ -11,16 +11,19 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ConfigDict, Field
 
 from collector.keep.bundle import bundle_name, write_bundle
+from collector.keep.history import PastWanted, search
 from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
 from collector.question import NativePolicy, Question, later_deadline
-from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer
-from collector.show.routes.report_pages import pages_of
+from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer, source_of
+from collector.show.routes.pages.reports import pages_of
 from collector.show.routes.rights import SightDependency
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
+from shared.answer.follow_up import asked_through
+from shared.answer.words import Cause, Kind
 from shared.errors import UnhangError
 from shared.server.problem_handlers import problems
 from shared.value import JSON_INTEGER, Value
@@ -140,10 +143,24 @@ async def list_diagnoses(
     service: ServiceDependency,
     sight: SightDependency,
     job: Annotated[str | None, Query(description="Only of this job.")] = None,
+    host: Annotated[
+        str | None, Query(description="Only with a finding that names a culprit or a link on this node.")
+    ] = None,
+    kind: Annotated[Kind | None, Query(description="Only with a finding of this kind.")] = None,
+    cause: Annotated[Cause | None, Query(description="Only with a finding of this cause.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
     before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
 ) -> Response:
-    """Return what is kept, a page at a time. Those being made are not listed."""
+    """Return what is kept, a page at a time. Those being made are not listed.
+
+    Where few of the newest thousand fit, a page is short, or empty, and `next` goes on from there.
+    """
+    wanted = PastWanted(job, host, kind, cause)
+    if wanted.needs_findings:
+        past = await service.async_store.ask(
+            search, service.store, wanted, limit=limit, before=before, seen_by=sight.access
+        )
+        return json_answer(DiagnosisList(diagnoses=tuple(row.listed for row in past.diagnoses), next=past.next))
     rows = await service.async_store.ask(
         service.store.list, job=job, limit=limit + 1, before=before, seen_by=sight.access
     )
@@ -206,14 +223,14 @@ def _pending(state: RunState) -> Response:
 
 async def _ready(diagnosis: Diagnosis, media: str, request: Request) -> Response:
     if media == "text/html":
-        return await pages_of(request).answer(diagnosis)
+        return await pages_of(request).answer(diagnosis, source=source_of(request))
     headers = {"Location": f"/v1/diagnoses/{diagnosis.id}", "Vary": "Accept"}
+    if media == "application/json":
+        return json_answer(diagnosis, headers=headers)
+    diagnosis = asked_through(diagnosis, *source_of(request))
     if media == "text/markdown":
         return PlainTextResponse(render_markdown(diagnosis), headers=headers, media_type=media)
-    if media == "text/plain":
-        text = render_text(diagnosis, colour=False, width=_TEXT_WIDTH)
-        return PlainTextResponse(text, headers=headers)
-    return json_answer(diagnosis, headers=headers)
+    return PlainTextResponse(render_text(diagnosis, colour=False, width=_TEXT_WIDTH), headers=headers)
 
 
 def _bundle(kept: Kept) -> IO[bytes]:

@@ -59,7 +59,8 @@ async def list_preflights(
     rows = await service.async_store.ask(service.store.preflights.list, host=host, limit=limit + 1, before=before)
     more = rows[limit - 1].id if len(rows) > limit else None
     shown = rows[:limit]
-    return json_answer(PreflightList(preflights=shown, node=None if host is None else _record(host, shown), next=more))
+    record = None if host is None else record_of(host, shown)
+    return json_answer(PreflightList(preflights=shown, node=record, next=more))
 
 
 @router.get(
@@ -73,7 +74,8 @@ async def get_preflight(id: PreflightId, service: ServiceDependency) -> Response
     return json_answer(await service.async_store.ask(service.store.preflights.get, id))
 
 
-def _record(host: str, shown: tuple[KeptPreflight, ...]) -> NodeRecord:
+def record_of(host: str, shown: tuple[KeptPreflight, ...]) -> NodeRecord:
+    """Return how often preflights, newest first, found a node to be what."""
     found = [each.state_of(host) for each in shown]
     return NodeRecord(
         host=host, preflights=len(shown), states={state: found.count(state) for state in NodeState if state in found}

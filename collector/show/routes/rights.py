@@ -53,6 +53,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/incidents/{id}"): Rule.CUT,
     ("POST", "/incidents/{id}/acknowledge"): Rule.LOOKS,
     ("POST", "/incidents/{id}/false-alarm"): Rule.LOOKS,
+    ("GET", "/preflights"): Rule.ALL_JOBS,
     ("POST", "/logout"): Rule.CUT,
     ("GET", "/metrics"): Rule.ALL_JOBS,
     ("GET", "/v1/agents"): Rule.ALL_JOBS,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from collector.show.routes.common import ServiceDependency, form_of
-from collector.show.routes.pages import PageRoute, page
+from collector.show.routes.pages.frame import PageRoute, page
 from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.authorize import who_asks
 from shared.server.sessions import COOKIE, SECONDS, SIGN_IN, SIGN_OUT, local_target, new_cookie

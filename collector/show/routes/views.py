@@ -13,10 +13,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from collector.align.expected import Expected
 from collector.concurrency.threads import run_in_thread
 from collector.question import NativePolicy, Question, Scope
-from collector.service import Service
 from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.show.routes.kept_views import KeptViews
-from collector.show.routes.rights import Sight, SightDependency
+from collector.show.routes.rights import SightDependency
 from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
 from collector.show.timeline import TimelineView, view_timeline
 from collector.show.views import (
@@ -37,9 +36,10 @@ from collector.show.views import (
 )
 from shared.errors import NotFound, quoted
 from shared.rank_sets import fold
+from shared.server.api.deep_look import ChildPid, DeepHow, TracedSeconds
 from shared.server.problem_handlers import problems
 from shared.value import Value
-from shared.wire.debug_output import DeepLook, How
+from shared.wire.debug_output import DeepLook
 from shared.wire.snapshot import NodeSnapshot
 
 router = APIRouter(
@@ -107,98 +107,80 @@ class Looked:
         return Response(made, media_type="application/json")
 
 
-async def _looked(
-    request: Request,
-    service: Service,
-    sight: Sight,
-    job: str,
-    ranks: frozenset[int] | None,
-    diagnosis: str | None,
-    *,
-    stacks: bool,
-    native: bool = False,
-    brief: bool = False,
-) -> Looked:
-    """Return what there is to see of a job, now or in a diagnosis. Seeing it raises NotFound.
+@dataclass(frozen=True)
+class _Asked:
+    """What every view is asked for: a job, as it is now or as it was in a diagnosis, by one caller."""
 
-    `brief`: a survey does where the job is large; else `ranks` must say who is to be looked at (InvalidInput).
-    """
-    views: KeptViews = request.app.state.kept_views
-    if diagnosis is not None:
-        await sight.diagnosis(diagnosis)
-        return Looked(partial(_see_kept, service, sight, job, ranks, diagnosis), views, (diagnosis, job, ranks))
-    sight.require_look()
-    asked = await sight.job(job)
-    question = Question(
-        job=asked,
-        looks=1,
-        native=NativePolicy.ALL if native else NativePolicy.NEVER,
-        stacks="plain" if stacks else "none",
-        deadline_seconds=service.settings.deadline_seconds,
-        survey_above=service.settings.survey_above,
-        scope=Scope.NOBODY if brief and not native else Scope.RANKS,
-        ranks=fold(ranks or ()),
-    )
-    return Looked(partial(_see_now, service, sight, job, question, ranks), views)
+    request: Request
+    service: ServiceDependency
+    sight: SightDependency
+    job: JobName
+    diagnosis: Earlier = None
+
+    async def look(
+        self, ranks: frozenset[int] | None, *, stacks: bool, native: bool = False, brief: bool = False
+    ) -> Looked:
+        """Return what there is to see of the job. Seeing it raises NotFound.
+
+        `brief`: a survey does where the job is large; else `ranks` must say who is to be looked at (InvalidInput).
+        """
+        views: KeptViews = self.request.app.state.kept_views
+        if self.diagnosis is not None:
+            await self.sight.diagnosis(self.diagnosis)
+            of = (self.diagnosis, self.job, ranks)
+            return Looked(partial(self._see_kept, self.diagnosis, ranks), views, of)
+        self.sight.require_look()
+        question = Question(
+            job=await self.sight.job(self.job),
+            looks=1,
+            native=NativePolicy.ALL if native else NativePolicy.NEVER,
+            stacks="plain" if stacks else "none",
+            deadline_seconds=self.service.settings.deadline_seconds,
+            survey_above=self.service.settings.survey_above,
+            scope=Scope.NOBODY if brief and not native else Scope.RANKS,
+            ranks=fold(ranks or ()),
+        )
+        return Looked(partial(self._see_now, question, ranks), views)
+
+    async def _see_kept(self, diagnosis: str, ranks: frozenset[int] | None) -> Seen:
+        kept = await self.service.async_store.ask(self.service.store.kept, diagnosis)
+        if not self.sight.goes_by(kept.diagnosis, self.job):
+            raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(self.job)}")
+        return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected
+
+    async def _see_now(self, question: Question, ranks: frozenset[int] | None) -> Seen:
+        try:
+            gathered = await self.service.look(question)
+        except NotFound as error:
+            raise self.sight.unknown(self.job, error) from None
+        self.sight.check_looked(question.job or self.job, gathered.snapshots)
+        seen = native_only(gathered.snapshots) if question.native is NativePolicy.ALL else gathered.snapshots
+        return only(seen, gathered.expected, ranks=ranks), gathered.expected
 
 
-async def _see_kept(service: Service, sight: Sight, job: str, ranks: frozenset[int] | None, diagnosis: str) -> Seen:
-    kept = await service.async_store.ask(service.store.kept, diagnosis)
-    if not sight.goes_by(kept.diagnosis, job):
-        raise NotFound(f"the diagnosis {quoted(diagnosis)} is not of the job {quoted(job)}")
-    return only(kept.snapshots, kept.expected, ranks=ranks), kept.expected
-
-
-async def _see_now(service: Service, sight: Sight, job: str, question: Question, ranks: frozenset[int] | None) -> Seen:
-    try:
-        gathered = await service.look(question)
-    except NotFound as error:
-        raise sight.unknown(job, error) from None
-    sight.check_looked(question.job or job, gathered.snapshots)
-    seen = native_only(gathered.snapshots) if question.native is NativePolicy.ALL else gathered.snapshots
-    return only(seen, gathered.expected, ranks=ranks), gathered.expected
+_AskedDependency = Annotated[_Asked, Depends(_Asked)]
 
 
 async def _with_stacks(
-    request: Request,
-    job: JobName,
-    service: ServiceDependency,
-    sight: SightDependency,
+    asked: _AskedDependency,
     ranks: Ranks,
-    diagnosis: Earlier = None,
     native: Annotated[
         bool, Query(description="C and C++ frames too; this stops each rank of the job for about a second.")
     ] = False,
 ) -> Looked:
-    return await _looked(request, service, sight, job, ranks, diagnosis, stacks=True, native=native, brief=True)
+    return await asked.look(ranks, stacks=True, native=native, brief=True)
 
 
-async def _without_stacks(
-    request: Request,
-    job: JobName,
-    service: ServiceDependency,
-    sight: SightDependency,
-    ranks: Ranks,
-    diagnosis: Earlier = None,
-) -> Looked:
-    return await _looked(request, service, sight, job, ranks, diagnosis, stacks=False)
+async def _without_stacks(asked: _AskedDependency, ranks: Ranks) -> Looked:
+    return await asked.look(ranks, stacks=False)
 
 
-async def _briefly(
-    request: Request,
-    job: JobName,
-    service: ServiceDependency,
-    sight: SightDependency,
-    ranks: Ranks,
-    diagnosis: Earlier = None,
-) -> Looked:
-    return await _looked(request, service, sight, job, ranks, diagnosis, stacks=False, brief=True)
+async def _briefly(asked: _AskedDependency, ranks: Ranks) -> Looked:
+    return await asked.look(ranks, stacks=False, brief=True)
 
 
-async def _every_rank(
-    request: Request, job: JobName, service: ServiceDependency, sight: SightDependency, diagnosis: Earlier = None
-) -> Looked:
-    return await _looked(request, service, sight, job, None, diagnosis, stacks=False, brief=True)
+async def _every_rank(asked: _AskedDependency) -> Looked:
+    return await asked.look(None, stacks=False, brief=True)
 
 
 WithStacks = Annotated[Looked, Depends(_with_stacks)]
@@ -283,14 +265,9 @@ async def get_deep_look(
     rank: Annotated[int, Path(ge=0, le=1_048_576, description="The global rank.")],
     service: ServiceDependency,
     sight: SightDependency,
-    how: Annotated[
-        How,
-        Query(
-            description="`gdb`, `pystack`: backtraces; `syscalls`: system calls for some seconds.", examples=[How.GDB]
-        ),
-    ],
-    seconds: Annotated[float, Query(ge=0.1, le=20.0, description="How long system calls are followed.")] = 3.0,
-    child: Annotated[int | None, Query(ge=1, description="Look at this child process of the rank instead.")] = None,
+    how: DeepHow,
+    seconds: TracedSeconds = 3.0,
+    child: ChildPid = None,
 ) -> Response:
     """Run a debugger or strace on one rank, which stops or slows it. Agents refuse unless they are set to allow it."""
     asked = await sight.job(job)

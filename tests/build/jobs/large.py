@@ -2,7 +2,7 @@
 
 from collector.align.expected import Expected
 from collector.keep.kept import Kept
-from shared.answer.diagnosis import Coverage, Culprit, Diagnosis, Finding, GroupRef, Place, StackClass, Where
+from shared.answer.diagnosis import Coverage, Culprit, Diagnosis, Finding, GroupRef, NextStep, Place, StackClass, Where
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import fold
 from shared.wire.snapshot import NodeSnapshot, Process, RankSnapshot
@@ -39,6 +39,7 @@ def _verdict(ranks: int, culprit: int) -> Diagnosis:
         op="all_reduce",
         sequence=2,
         where=Where(user=user),
+        next_steps=(NextStep(text="show its stack", command=f"unhang stacks --rank {culprit} --native -- sim"),),
     )
     return Diagnosis(
         job="sim",

@@ -1,12 +1,14 @@
 """The collector's pages: signed in, past diagnoses and two side by side, a job that hangs, and other sites' pages."""
 
+import gzip
 import http.server
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from agent.app import create_app as create_agent
@@ -18,6 +20,7 @@ from collector.judge.verdict import diagnose
 from collector.keep.store import Store
 from collector.settings import CollectorSettings
 from tests.build.jobs.four_ranks import TWO_NODES, looks_without
+from tests.build.jobs.large import large_job
 from tests.build.jobs.simulated import LOADER, USER, Seen
 from tests.build.services.certificates import Authority
 from tests.build.services.services import Service, running, write_token
@@ -113,6 +116,32 @@ def test_a_stranger_signs_in_first_and_comes_to_where_he_wanted(
     assert browser.text("h1") == "Sign in"
     asked = [line for line in service.lines() if line.get("action") in ("signed_in", "signed_out")]
     assert [line["action"] for line in asked] == ["signed_in", "signed_out"] and "token" in asked[0]
+
+
+def test_eight_thousand_ranks_are_answered_within_a_second(browser: Browser, tmp_path: Path) -> None:
+    """By a collector that has not made the page yet: which rank, where, why and what now, before all the rest."""
+    tmp_path.chmod(0o700)
+    file = tmp_path / "store.sqlite3"
+    large = large_job(8192, culprit=4711)
+    with closing(Store(file)) as store:
+        store.save(large.diagnosis, large.expected, large.snapshots)
+    files = {"store": file, "audit_log": tmp_path / "audit.jsonl"}
+    settings = CollectorSettings(agents="127.0.0.1:9", **files)
+    app = create_app(settings)
+    with running(app, settings, app.state.audit) as service:
+        here = address(service, f"/diagnoses/{large.diagnosis.id}")
+        for _ in range(2):
+            browser.open(here)
+            browser.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
+            painted = browser.script("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            print(f"first paint after {painted:.0f} ms")
+            assert painted < 1000
+            assert "rank 4711" in browser.text(".who") and "unhang" in browser.text(".now code")
+            assert browser.one(".axis0 .grid").is_displayed() and browser.one("table.lanes").is_displayed()
+            quiet(browser, service)
+        again = httpx.get(here, headers={"Accept": "text/html"}, trust_env=False, timeout=60.0)
+        assert len(gzip.compress(again.content)) < 150 * 1024
+        browser.open("about:blank")  # its connections end before the collector does
 
 
 def test_over_tls_the_cookie_is_for_tls_alone(browser: Browser, tmp_path: Path) -> None:

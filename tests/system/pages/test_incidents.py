@@ -18,6 +18,7 @@ from tests.build.jobs.incidents import draft
 from tests.build.services.services import Service, running
 from tests.system.pages.browser import Browser
 from tests.system.pages.test_collector import address, foreign_page, kept, quiet
+from tests.unit.collector.keep.test_preflights import result as preflight_result
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver", "npm")]
 
@@ -69,6 +70,11 @@ def test_an_incident_is_acknowledged_and_called_a_false_alarm(browser: Browser, 
     assert [answer.text.splitlines()[0].lower() for answer in answers] == ["which rank", "where", "why", "what now"]
     assert all(answer.rect["y"] + answer.rect["height"] <= 768 for answer in answers)
     assert "rank 1" in browser.text(".who") and "its DataLoader" in browser.text(".why")
+    assert f"--collector {address(watching.service, '')} " in browser.text(".now code")
+    browser.resize(390, 844)
+    first = browser.one(".now button.copy")
+    assert first.is_displayed() and first.rect["y"] + first.rect["height"] <= 844
+    browser.resize()
     browser.one("input[name=by]").send_keys("ann")
     browser.one("input[name=note]").send_keys("cordoned node1")
     browser.one("main form button").click()
@@ -106,6 +112,38 @@ def test_incidents_are_found_again(browser: Browser, watching: Watching) -> None
     browser.resize(360, 740, dark=True)
     try:
         for path in ("/incidents", f"/incidents/{first.id}", "/", "/compare"):
+            browser.open(address(watching.service, path))
+            assert browser.script("return document.documentElement.scrollWidth") <= 360, path
+            quiet(browser, watching.service)
+    finally:
+        browser.resize()
+
+
+def test_preflights_are_shown_by_node(browser: Browser, watching: Watching) -> None:
+    """On a page of their own, and beside the diagnoses that name the node; what they say is text."""
+    hint = "<img src=x onerror=1> check its cable"
+    found = preflight_result()
+    told = found.findings[0].model_copy(update={"hint": hint})
+    watching.store.preflights.save(found.model_copy(update={"findings": (told,)}))
+    watching.store.preflights.save(preflight_result("all 3 nodes are sound", bad=()))
+    browser.open(address(watching.service, "/"))
+    browser.one("nav a[href='/preflights']").click()
+    assert [row.text.splitlines()[0] for row in browser.all("tbody tr")] == [
+        "BAD NODES all 3 nodes are sound",
+        "BAD NODES 1 bad node of 3: n2",
+    ]
+    browser.one("tbody tr:last-child summary").click()
+    assert hint in browser.text("tbody tr:last-child") and not browser.all("img")
+    quiet(browser, watching.service)
+    browser.one("tbody tr:last-child a[href='/preflights?node=n2']").click()
+    assert "n2 took part in 2 preflights shown here: good in 1, bad in 1" in browser.text("main")
+    browser.one("main p a").click()
+    browser.wait("location.pathname == '/diagnoses'")
+    assert "Preflights of n2" in browser.text("#preflights h2") and len(browser.all("#preflights tbody tr")) == 2
+    quiet(browser, watching.service)
+    browser.resize(360, 740, dark=True)
+    try:
+        for path in ("/preflights", "/diagnoses?node=n2"):
             browser.open(address(watching.service, path))
             assert browser.script("return document.documentElement.scrollWidth") <= 360, path
             quiet(browser, watching.service)

@@ -3,14 +3,17 @@
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pytest
 
 from shared.answer.preflight import NodeState, PreflightReport
+from tests.needed import skip_without
+from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.hosts import Guest
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
@@ -22,6 +25,17 @@ END_SECONDS = 240.0
 def names(count: int) -> tuple[str, ...]:
     """Return the names of so many nodes."""
     return tuple(f"n{number:02}" for number in range(count))
+
+
+@contextmanager
+def network_of(hosts: Sequence[str], folder: Path) -> Iterator[Network]:
+    """Run hosts of their own until the block ends; skip the test where this machine cannot."""
+    skip_without("ip")
+    lacking = lacking_for_hosts()
+    if lacking:
+        pytest.skip(f"needs namespaces of its own: {lacking}")
+    with Network(*hosts, directory=folder) as network:
+        yield network
 
 
 @dataclass(frozen=True)

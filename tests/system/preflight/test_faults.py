@@ -15,10 +15,8 @@ import psutil
 import pytest
 
 from shared.answer.preflight import NodeState, PreflightKind, PreflightReport, Soundness
-from tests.needed import skip_without
-from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.network import Network
-from tests.system.preflight.nodes import Ended, Preflight, names
+from tests.system.preflight.nodes import Ended, Preflight, names, network_of
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.timeout(900)]
 
@@ -32,11 +30,7 @@ Fault = Callable[[Network], contextlib.AbstractContextManager[object]]
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
     """Sixteen hosts, new for each test."""
-    skip_without("ip")
-    lacking = lacking_for_hosts()
-    if lacking:
-        pytest.skip(f"needs namespaces of its own: {lacking}")
-    with Network(*names(COUNT), directory=tmp_path) as network:
+    with network_of(names(COUNT), tmp_path) as network:
         yield network
 
 

@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 
 from shared.answer.preflight import NodeState, PreflightReport, Soundness
-from tests.needed import skip_without
-from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
-from tests.system.preflight.nodes import TOKEN, names
+from tests.system.preflight.nodes import TOKEN, names, network_of
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.timeout(600)]
 
@@ -51,11 +49,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
     """Three hosts, new for each test."""
-    skip_without("ip")
-    lacking = lacking_for_hosts()
-    if lacking:
-        pytest.skip(f"needs namespaces of its own: {lacking}")
-    with Network(*HOSTS, directory=tmp_path) as network:
+    with network_of(HOSTS, tmp_path) as network:
         yield network
 
 

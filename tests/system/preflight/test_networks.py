@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from shared.answer.preflight import NodeState, PreflightKind
-from tests.needed import skip_without
-from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.network import Network
-from tests.system.preflight.nodes import Ended, Preflight, names
+from tests.system.preflight.nodes import Ended, Preflight, names, network_of
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.timeout(900)]
 
@@ -24,11 +22,7 @@ DEADLINE = 300.0
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
     """Eight hosts, new for each test."""
-    skip_without("ip")
-    lacking = lacking_for_hosts()
-    if lacking:
-        pytest.skip(f"needs namespaces of its own: {lacking}")
-    with Network(*HOSTS, directory=tmp_path) as network:
+    with network_of(HOSTS, tmp_path) as network:
         yield network
 
 

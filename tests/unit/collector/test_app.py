@@ -247,6 +247,19 @@ async def test_renderings(client: httpx.AsyncClient) -> None:
         assert made.headline in response.text or "rank 2" in response.text
 
 
+async def test_commands_to_copy_ask_this_collector(client: httpx.AsyncClient) -> None:
+    """By the name that the caller knows it by, wherever people read; programs know where they asked."""
+    made = await diagnose(client)
+    url = f"/v1/diagnoses/{made.id}"
+    here = f"--collector http://{client.base_url.host} "
+    for media in ("text/plain", "text/markdown", "text/html"):
+        shown = (await client.get(url, headers={"Accept": media})).text
+        assert f"unhang sequences {here}" in " ".join(shown.split()), media
+    assert here not in (await client.get(url)).text
+    odd = (await client.get(url, headers={"Accept": "text/markdown", "Host": "a;reboot"})).text
+    assert "unhang sequences -- " in odd and "reboot" not in odd
+
+
 async def test_bundle_reaches_the_same_verdict(client: httpx.AsyncClient, tmp_path: Path) -> None:
     """What the bundle route sends, `--from` reads."""
     made = await diagnose(client)

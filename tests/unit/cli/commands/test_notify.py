@@ -17,9 +17,9 @@ def test_test_alert_says_that_it_is_one(tmp_path: Path) -> None:
     """It is triggered and, with --resolve, over; a refusal is an error that says why."""
     server = PagerDutyServer()
     with served_receiver(server):
-        file = str(pagerduty_file(tmp_path, server.url, 'include = ["names", "headline"]'))
+        file = str(pagerduty_file(tmp_path, server.url))
         done = unhang("notify", "test", "pager", "--notify-file", file)
-        assert done.status == 0 and "pager took the test alert" in done.err
+        assert done.status == 0 and "pager took the test alert" in done.err and "set page_url" in done.err
         (alert,) = server.alerts
         assert alert["triggers"][0]["summary"].startswith("TEST, nothing hangs: Hung: unhang-test:")
         assert unhang("notify", "test", "pager", "--notify-file", file, "--resolve").status == 0

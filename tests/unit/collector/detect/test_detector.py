@@ -1,5 +1,6 @@
 """When a job is looked at, when that is an alarm, and when it is over: times are the test's own."""
 
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -466,7 +467,7 @@ def test_sign_of_the_node_makes_it_look_sooner() -> None:
     one.tell(with_signs(digest([1.0] * 4), xid))
     assert one.asked(after=5.0) == ""
     one.tell(with_signs(digest([21.0, 21.0, 1.0, 1.0]), xid), after=15.0)
-    assert one.asked() == "node1 reports xid of 0000:3b:00, and ranks stand still"
+    assert one.asked() == "node1 reports an Xid (0000:3b:00), and ranks stand still"
     assert one.answer(well()) is None and one.asked(after=5.0) == ""
     late = Watching(Detector(usual_pauses={DEMO: 400.0}))
     late.tell(with_signs(digest([50.0] * 4), xid.model_copy(update={"age": 600.0})))
@@ -564,3 +565,30 @@ def test_names_of_two_users_jobs() -> None:
     assert one.detector.name_of(DEMO) == "demo@1000"
     found = one.detector.find("demo@1001")
     assert found is not None and found.user == "1001"
+    one.detector._forget(("demo", "1001"))
+    assert one.detector.name_of(DEMO) == "demo" and one.detector.find("demo") is one.detector.jobs[DEMO]
+    assert one.detector.find("demo@1001") is None
+
+
+def test_many_jobs_are_named_without_a_look_at_each_other_one() -> None:
+    """By counting: the names of four times as many jobs cost four times as many steps, not sixteen times."""
+
+    def steps(jobs: int) -> int:
+        one = Detector()
+        for at in range(jobs):
+            one._watch((f"job-{at % (jobs // 2)}", str(at)), 0.0)
+        taken = 0
+
+        def count(*_: object) -> None:
+            nonlocal taken
+            taken += 1
+
+        sys.setprofile(count)
+        try:
+            for key in one.jobs:
+                assert one.find(one.name_of(key)) is one.jobs[key]
+        finally:
+            sys.setprofile(None)
+        return taken
+
+    assert steps(400) < 5 * steps(100)

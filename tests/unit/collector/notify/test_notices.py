@@ -1,4 +1,4 @@
-"""What is said: nothing of a job unless it is asked for, hostile text as text, and each service's limits."""
+"""What is said: as much of a job as is asked for, hostile text as text, and each service's limits."""
 
 import json
 import re
@@ -103,7 +103,33 @@ def refusals(requests: dict[str, Outgoing]) -> dict[str, Any]:
     return {name: answer for name, answer in (("pager", pager), ("chat", slack)) if answer[0] not in (200, 202)}
 
 
-def test_nothing_of_a_job_is_sent_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_by_default_who_is_on_call_knows_which_job_which_node_and_what(tmp_path: Path) -> None:
+    """A file without `include`: names and headline in one sentence and in the details, no stack and no line."""
+    began = incident("Hush").model_copy(
+        update={"job": "llama-7b", "hosts": ("node07",), "headline": "Hung: rank 3 sleeps"}
+    )
+    event = IncidentEvent(id=7, at=AT, kind=IncidentChangeKind.OPENED, incident=began)
+    sent = {}
+    for name, file in files(tmp_path).items():
+        receiver = file.receiver(name)
+        notice = make_notice(
+            event, event, receiver.include, diagnosis=diagnosis("Stack"), page_url="https://unhang.example"
+        )
+        sent[name] = json.loads(compose(receiver, notice, source="/unhang").body)
+        assert "Stack" not in json.dumps(sent[name]), name
+    summary = "Hung: llama-7b: rank 3 sleeps (on node07; proven; cause user_code)"
+    link = "https://unhang.example/incidents/0195a1c8-7b31-7b3f-a2d6-a3933daff891"
+    (alert,) = sent["ops"]
+    assert alert["annotations"]["summary"] == summary and alert["annotations"]["description"] == began.headline
+    assert (alert["labels"]["job"], alert["labels"]["host"], alert["labels"]["rank"]) == ("llama-7b", "node07", "3")
+    pager, bot = sent["pager"], sent["bot"]["data"]
+    assert pager["payload"]["summary"] == sent["chat"]["text"] == bot["summary"] == summary
+    assert (pager["payload"]["source"], pager["payload"]["group"]) == ("node07", "llama-7b")
+    assert alert["generatorURL"] == pager["client_url"] == bot["link"] == link
+    assert f"<{link}|" in sent["chat"]["blocks"][-1]["text"]["text"]
+
+
+def test_with_an_empty_include_nothing_of_a_job_is_sent(tmp_path: Path) -> None:
     """No name, no headline, no stack and no line; the fault, the ranks and where to look are there."""
     for kind in (IncidentChangeKind.OPENED, IncidentChangeKind.ACKNOWLEDGED, IncidentChangeKind.RESOLVED):
         for name, request in sent_to_all(tmp_path, noticed("Hush", frozenset(), kind)).items():
@@ -141,7 +167,9 @@ def test_hostile_text_is_text(tmp_path: Path) -> None:
         assert "\x1b" not in shown and "\\u001b" not in shown and "\u202e" not in shown and "\ud800" not in shown, name
     message = json.loads(requests["chat"].body)
     for text in (message["text"], *(block["text"]["text"] for block in message["blocks"][1:])):
-        assert re.findall(r"<(?!https://unhang\.example/diagnoses/[0-9a-f-]+\|Diagnosis>)", text) == []
+        assert (
+            re.findall(r"<(?!https://unhang\.example/incidents/[0-9a-f-]+\|Incident, with what to do now>)", text) == []
+        )
         outside = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
         assert text is message["text"] or ("channel" not in outside and "*x*" not in outside and "@here" not in outside)
     assert message["unfurl_links"] is message["unfurl_media"] is False

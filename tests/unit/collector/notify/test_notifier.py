@@ -120,7 +120,7 @@ async def test_slack_is_told_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
             await box.write(box.store.incidents.resolve, found.id, note="the job has ended")
             await until(lambda: box.states() == [("opened", "sent"), ("resolved", "sent")])
     first, last = (json.loads(each.body) for each in server.received)
-    assert first["text"].startswith("Hung: llama &lt;!here&gt;: rank_not_joined, rank 3 (proven;")
+    assert first["text"].startswith("Hung: llama &lt;!here&gt;: rank_not_joined, rank 3 (on node1; proven;")
     assert last["text"].startswith("Resolved: ")
 
 

@@ -19,6 +19,7 @@ from collector.keep.store import Store
 from collector.settings import CollectorSettings
 from collector.show.mcp.answers import NOTICE
 from collector.show.mcp.pages import MOST_CHARACTERS
+from collector.show.mcp.rest import Rest
 from shared.answer.diagnosis import Culprit
 from shared.answer.incidents import Incident
 from shared.wire.log_events import LogFile, Logs
@@ -147,15 +148,25 @@ async def test_every_tool_answers_and_changes_nothing(service: Service, mode: st
     assert answers["check_job"]["untrusted"] == rest_of(service, f"/v1/jobs/{JOB}/check")
 
 
-async def test_history_of_a_node(service: Service) -> None:
-    """Kept diagnoses in which a finding names it, and of any other node none."""
+async def test_history_of_a_node(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept diagnoses in which a finding names it, and of any other node none: one question, however many are kept."""
     async with over_http(service.plain_url(""), token=TOKEN) as client:
         made = [(await said(client, "diagnose_job", job=JOB))["id"] for _ in range(2)]
+        asked: list[str] = []
+        send = Rest._send
+
+        async def noted(rest: Rest, method: str, path: str, **more: Any) -> httpx.Response:
+            asked.append(f"{method} {path}")
+            return await send(rest, method, path, **more)
+
+        monkeypatch.setattr(Rest, "_send", noted)
         here = await said(client, "list_diagnoses", node="node1")
         elsewhere = await said(client, "list_diagnoses", node="node2")
     assert [row["id"] for row in here["untrusted"]["diagnoses"]][:2] == [*reversed(made)]
     assert elsewhere["untrusted"]["diagnoses"] == []
-    assert elsewhere["examined"] == here["examined"] >= 2
+    assert asked == ["GET /v1/diagnoses"] * 2
+    assert rest_of(service, "/v1/diagnoses", host="node1") == {**here["untrusted"], "next": None}
+    assert rest_of(service, "/v1/diagnoses", host="node1", kind="straggler")["diagnoses"] == []
 
 
 async def test_incidents_of_a_node_come_before_its_diagnoses(tmp_path: Path) -> None:

@@ -3,28 +3,25 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
-from collector.align.expected import Expected
 from collector.keep.history import IncidentsWanted, search_incidents
-from collector.keep.kept import Kept
 from collector.keep.store import Listed
 from collector.service import Service
-from collector.show.html.report import Report, report_of
-from collector.show.routes.common import ServiceDependency, form_of
+from collector.show.html.report import Report
+from collector.show.routes.common import ServiceDependency, form_of, source_of
 from collector.show.routes.incidents import Remark, as_shown
-from collector.show.routes.pages import PageRoute, Text, page
+from collector.show.routes.pages.frame import PER_PAGE, Before, FaultFormDependency, PageRoute, Text, page
+from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState
-from shared.answer.words import Cause, Kind
 from shared.errors import InvalidInput, NotFound
 from shared.server.authorize import who_asks
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_PER_PAGE = 50
 _OPEN = "open"
 """What the form calls the states of incidents that are not over, together."""
 
@@ -36,23 +33,15 @@ async def show_incidents(
     request: Request,
     service: ServiceDependency,
     sight: SightDependency,
-    job: Text = "",
-    node: Text = "",
-    kind: Text = "",
-    cause: Text = "",
+    form: FaultFormDependency,
     state: Text = "",
-    before: Annotated[str | None, Query(max_length=64)] = None,
+    before: Before = None,
 ) -> Response:
     """Show incidents by job, node, kind, cause and state."""
-    wanted = IncidentsWanted(
-        job or None,
-        node or None,
-        Kind(kind) if kind in set(Kind) else None,
-        Cause(cause) if cause in set(Cause) else None,
-        LIVE_STATES if state == _OPEN else (IncidentState(state),) if state in set(IncidentState) else (),
-    )
+    states = LIVE_STATES if state == _OPEN else (IncidentState(state),) if state in set(IncidentState) else ()
+    wanted = IncidentsWanted(*form.wanted, states)
     found = await service.async_store.ask(
-        search_incidents, service.store, wanted, limit=_PER_PAGE, before=before, seen_by=sight.access
+        search_incidents, service.store, wanted, limit=PER_PAGE, before=before, seen_by=sight.access
     )
     return page(
         request,
@@ -61,9 +50,7 @@ async def show_incidents(
         title="Incidents",
         incidents=await as_shown(service, found.incidents),
         next=found.next,
-        wanted={"job": job, "node": node, "kind": kind, "cause": cause, "state": state},
-        kinds=tuple(Kind),
-        causes=tuple(Cause),
+        **form.shown(state=state),
         states=(_OPEN, *(each.value for each in IncidentState)),
         is_watching=service.watcher is not None,
     )
@@ -83,7 +70,7 @@ async def show_incident(
         here="incidents",
         title=f"{incident.state.value}: {incident.job}",
         incident=incident,
-        report=await _last_report(service, incident),
+        report=await _last_report(service, incident, source_of(request)),
         diagnoses=await service.async_store.ask(service.store.excerpts, incident.diagnoses, Listed),
         who=who_asks(request).get("certificate", ""),
     )
@@ -116,12 +103,12 @@ async def _said(request: Request) -> Remark:
         raise InvalidInput(f"the {name} is too long", advice="say it in fewer words") from error
 
 
-async def _last_report(service: Service, incident: Incident) -> Report | None:
+async def _last_report(service: Service, incident: Incident, source: tuple[str, ...]) -> Report | None:
     """Return what the newest diagnosis of an incident answers, without what it rests on; None: none is kept."""
     for id in reversed(incident.diagnoses):
         try:
             diagnosis = await service.async_store.ask(service.store.diagnosis, id)
         except NotFound:
             continue
-        return report_of(Kept(diagnosis=diagnosis, expected=Expected(job=diagnosis.job), snapshots=()))
+        return verdict_report(diagnosis, source)
     return None

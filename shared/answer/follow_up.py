@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.shell_commands import MOST_CHARACTERS, copyable
@@ -12,6 +13,9 @@ _ABOUT_A_JOB = re.compile(
 )
 """Commands that take a source, and have none yet."""
 
+# unhang history --job demo-11214
+_OF_A_COLLECTOR = re.compile(r"(unhang history)\b(?!.* --collector\b)")
+
 
 def asked_through(diagnosis: Diagnosis, *source: str) -> Diagnosis:
     """Return the diagnosis with `source`, such as `--collector URL`, in all of its commands that take one.
@@ -20,7 +24,7 @@ def asked_through(diagnosis: Diagnosis, *source: str) -> Diagnosis:
     """
     if not source:
         return diagnosis
-    words = copyable(*source)
+    words = _Words(copyable(*source), is_collector=source[0] == "--collector")
     return diagnosis.model_copy(
         update={
             "next_steps": _steps(diagnosis.next_steps, words),
@@ -32,13 +36,22 @@ def asked_through(diagnosis: Diagnosis, *source: str) -> Diagnosis:
     )
 
 
-def _steps(steps: Iterable[NextStep], words: str | None) -> tuple[NextStep, ...]:
+class _Words(NamedTuple):
+    """The source as words of a command; None where they cannot be quoted."""
+
+    text: str | None
+    is_collector: bool
+
+
+def _steps(steps: Iterable[NextStep], words: _Words) -> tuple[NextStep, ...]:
     return tuple(step.model_copy(update={"command": _command(step.command, words)}) for step in steps)
 
 
-def _command(command: str | None, words: str | None) -> str | None:
+def _command(command: str | None, words: _Words) -> str | None:
     begun = None if command is None else _ABOUT_A_JOB.match(command)
+    if command is not None and begun is None and words.is_collector:
+        begun = _OF_A_COLLECTOR.match(command)
     if command is None or begun is None:
         return command
-    whole = None if words is None else f"{begun[1]} {words}{command[begun.end() :]}"
+    whole = None if words.text is None else f"{begun[1]} {words.text}{command[begun.end() :]}"
     return whole if whole is not None and len(whole) <= MOST_CHARACTERS else None

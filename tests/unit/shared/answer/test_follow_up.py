@@ -2,8 +2,8 @@
 
 import pytest
 
-from cli.sources.follow_up import asked_through
 from shared.answer.diagnosis import NextStep
+from shared.answer.follow_up import asked_through
 from tests.build.jobs.verdicts import rank_not_joined
 
 
@@ -23,6 +23,7 @@ def commands(*source: str, given: str) -> str | None:
         ),
         ("unhang diagnose --interval 61", "unhang diagnose --collector http://head:8470 --interval 61"),
         ("unhang run -- torchrun …", "unhang run -- torchrun …"),
+        ("unhang history --job demo", "unhang history --collector http://head:8470 --job demo"),
         ("kill -CONT 7", "kill -CONT 7"),
         ("kubectl exec a -- unhang stacks", "kubectl exec a -- unhang stacks"),
     ],
@@ -30,6 +31,11 @@ def commands(*source: str, given: str) -> str | None:
 def test_the_collector_is_asked_again(given: str, expected: str) -> None:
     """Every command that takes a source gets it, no other one."""
     assert commands("--collector", "http://head:8470", given=given) == expected
+
+
+def test_only_a_collector_has_a_history() -> None:
+    """What is kept is in no directory, and on no node."""
+    assert commands("--from", "dumps", given="unhang history --job demo") == "unhang history --job demo"
 
 
 def test_of_findings_too_and_quoted() -> None:
