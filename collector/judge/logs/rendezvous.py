@@ -3,6 +3,7 @@
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.table import Witness
+from collector.align.thresholds import KEEP_ALIVE_ATTEMPTS
 from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import MOST_RANKS, ranks_in_words
@@ -23,7 +24,7 @@ def opinions_by_rendezvous(statements: Statements, membership: Membership) -> li
     if not any(found):
         found += [_unconnected(unconnected), _never_listened(lines)]
     if not any(found):
-        found += [_key_awaited(lines)]
+        found += [_key_awaited(lines), _unmet(lines)]
     return [opinion for opinion in found if opinion is not None]
 
 
@@ -121,6 +122,32 @@ def _key_awaited(lines: list[_Said]) -> Opinion | None:
     )
 
 
+def _unmet(lines: list[_Said]) -> Opinion | None:
+    """torchelastic's agents that did not meet, or that cannot reach any more where they met."""
+    told = [(rank, event) for rank, event in lines if "unmet" in event.fields]
+    agents = [event.fields["agent"] for _, event in told if "agent" in event.fields]
+    lasting = sorted({agent for agent in agents if agents.count(agent) >= KEEP_ALIVE_ATTEMPTS})
+    met = [(rank, event) for rank, event in told if "agent" not in event.fields]
+    if not met and not lasting:
+        return None
+    said = (
+        f"the agent on {', '.join(lasting[:4])} lost the rendezvous: whoever hosted it has ended or cannot be reached"
+    )
+    if met:
+        why = {"Timeout": "too few nodes came in time", "Closed": "it was closed already when a node came"}
+        said = f"the job did not start: the rendezvous failed, {why[met[0][1].fields['unmet']]}"
+    return Opinion(
+        witness=Witness.STORE,
+        kind=Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE,
+        culprits=(),
+        victims=(),
+        said=said,
+        evidence=tuple(line_of(event, rank) for rank, event in (met or told)[:4]),
+        cause=Cause.RENDEZVOUS,
+        remarks=(_UNTOLD,),
+    )
+
+
 _UNTOLD = "these lines do not show which ranks did not arrive"
 
 
@@ -161,7 +188,8 @@ def _never_listened(lines: list[_Said]) -> Opinion | None:
     port = f"port {event.fields['port']}" if "port" in event.fields else "the port that it needs"
     taken = "taken" in event.fields
     why = next((words for part, words in _NOT_CONNECTED if part in event.text), "")
-    said = f"{port} was already in use" if taken else why
+    held = "could not be opened" if event.fields.get("taken") == "fail" else "was already in use"
+    said = f"{port} {held}" if taken else why
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,

@@ -100,6 +100,12 @@ CONNECTIONS = (
         r"(?P<transport>NET/IB) : (?:(?P<interface>\w{1,40}):\d{1,3} )?Got async (?:error )?event ?: "
         r"(?P<type>port error|local catastrophic error|[a-z ]{0,40}fatal[a-z ]{0,40})",
     ),
+    # node1:42:51 [0] … NCCL WARN NET/IB: ncclIbResiliencyHandleDeviceFailure: Device 0 marked as failed. …    NCCL 2.30
+    row(
+        EventKind.TRANSPORT_ERROR,
+        " marked as failed",
+        r"(?P<transport>NET/IB) ?: \w{1,80}: (?P<type>Device (?P<interface>\d{1,3}) marked as failed)",
+    ),
     # ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
     row(EventKind.TRANSPORT_ERROR, "ncclRemoteError:", r"(?P<type>ncclRemoteError): A call failed possibly"),
     # … watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, …
@@ -127,15 +133,26 @@ CONNECTIONS = (
     # DistStoreError: Timed out after 601 seconds waiting for workers. 3/4 workers joined.           its first builds
     row(
         EventKind.RENDEZVOUS,
-        " seconds waiting for ",
-        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds waiting for (?:clients|workers)\. "
+        "Timed out after ",
+        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds\s{1,30}waiting for\s{1,30}(?:clients|workers)\.\s{1,30}"
         r"(?P<joined>\d{1,9})/(?P<expected>\d{1,9}) (?:clients|workers)",
     ),
+    # torch.distributed.elastic.rendezvous.api.RendezvousClosedError          "message": "RendezvousTimeoutError: ",
+    row(EventKind.RENDEZVOUS, "RendezvousTimeoutError", r"Rendezvous(?P<unmet>Timeout)Error"),
+    row(EventKind.RENDEZVOUS, "RendezvousClosedError", r"Rendezvous(?P<unmet>Closed)Error"),
+    # … The node 'node7_4242_0' has failed to send a keep-alive heartbeat to the rendezvous '42' due to an error of type
+    #   RendezvousConnectionError.
+    row(
+        EventKind.RENDEZVOUS,
+        "a keep-alive heartbeat to",
+        r"The node '(?P<agent>[\w.-]{1,255}?)(?:_\d{1,10}_\d{1,7})?' has (?P<unmet>failed to send a keep-alive)",
+    ),
     # The client socket has timed out after 60000ms while trying to connect to (node1.example, 29500).
+    # The client socket has timed out after 1800s while trying to connect to (127.0.0.1, 29500).          torch to 1.12
     row(
         EventKind.RENDEZVOUS,
         "client socket has timed out",
-        r"client socket has timed out after (?P<waited_ms>\d{1,12})ms\s{1,30}while trying to connect to "
+        r"client socket has timed out after (?:(?P<waited_ms>\d{1,12})m|\d{1,9})s\s{1,30}while trying to connect to "
         r"\((?P<peer>[^,)]{1,255}, \d{1,5})\)",
     ),
     # The IPv6 network addresses of (node1.example, 29500) cannot be retrieved (gai error: -2 - Name or service not …
@@ -173,6 +190,12 @@ CONNECTIONS = (
         EventKind.RENDEZVOUS,
         "ddress already in use",
         r"(?:(?:port: | to \S{0,80}[\]\w]:)(?P<port>\d{1,5})[^\n]{0,100})?(?P<taken>[Aa]ddress already in use)",
+    ),
+    # … [Listen] socket type[1], listen on ip[10.1.2.3] and specific port[16666] fail. Please check the port …     HCCL
+    row(
+        EventKind.RENDEZVOUS,
+        "specific port[",
+        r"listen on ip\[[^\]\n]{1,60}\] and specific port\[(?P<port>\d{1,5})\] (?P<taken>fail)",
     ),
     # RuntimeError: Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error
     row(EventKind.RENDEZVOUS, "connectFullMesh failed", r"Gloo (?P<unmeshed>connectFullMesh failed)"),

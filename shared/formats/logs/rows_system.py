@@ -104,8 +104,27 @@ ENDINGS = (
         EventKind.SIGNAL,
         " noticed that process rank ",
         r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (?P<ended_rank>\d{1,7}) with PID \S{1,20} "
-        r"on node (?P<died_on>[\w.:-]{1,255}) exited on signal (?P<signal>\d{1,3})\b",
+        r"on node (?P<died_on>[\w.:-]{1,255}) exited on\s{1,4}signal (?P<signal>\d{1,3})\b",
     ),
+    #   Process name: [[4242,1],8]                  below "The first process to do so was:"
+    #   Exit code:    3
+    row(
+        EventKind.SIGNAL,
+        "Process name: [[",
+        r"Process name: \[\[\d{1,10},\d{1,5}\],(?P<first_to_end>\d{1,7})\]\s{1,40}Exit code: {1,8}(?P<status>\d{1,3})",
+    ),
+    # RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.
+    # RuntimeError: DataLoader worker (pid(s) 4242, 4243) exited unexpectedly
+    # Not: … is killed by signal: Terminated.        as whoever ends a job does
+    row(
+        EventKind.SIGNAL,
+        "DataLoader worker (pid",
+        r"DataLoader worker \(pid(?:\(s\))? (?P<loader>\d{1,10})[\d, ]{0,100}\) (?:is killed by signal: "
+        r"(?P<loader_end>(?!Terminated|Hangup|Interrupt)\w[\w ]{0,40})|(?P<loader_left>exited unexpectedly))",
+    ),
+    #   namespace: 5d1c…                            of Ray's ActorDiedError
+    #   ip: 10.1.2.3
+    row(EventKind.SIGNAL, "namespace: ", r"^\s{0,8}namespace: [\w-]{1,100}\n\s{0,8}ip: (?P<actor_on>[\d.]{7,15})\b"),
     #   Remote daemon: [[4242,0],1] on node node7          below "ORTE has lost communication with a remote daemon."
     row(
         EventKind.SIGNAL,

@@ -13,6 +13,16 @@ TABLE = """  time      : 2026-04-05_06:07:{first}
   rank      : 0 (local_rank: 0)
   exitcode  : -9 (pid: 70)"""
 
+DIED = "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit"
+FAULT = (
+    "[rank{0}]:[E117 11:40:54.259 ProcessGroupNCCL.cpp:1595] [PG ID 0 PG GUID 0(default_pg) Rank {0}] Process group "
+    "watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered"
+)
+LOST = (
+    "The node 'gpu-7_4242_0' has failed to send a keep-alive heartbeat to the rendezvous '7' due to an error of type "
+    "RendezvousConnectionError."
+)
+
 WAITING = (
     "Waiting in store based barrier to initialize process group for rank: {}, key: store_based_barrier_key:1 "
     "(world_size={}, worker_count={}, timeout=0:30:00)"
@@ -39,12 +49,59 @@ class TestWhoEnded:
             ("Worker proc VllmWorker-5 died unexpectedly, shutting down executor.", "worker VllmWorker-5 died"),
             ("ProcessExitedException: process 2 terminated with signal SIGKILL", "process 2 of those spawned"),
             ("start.sh: line 8:  6120 Killed                  python main.py", "process 6120 ended"),
+            ("RuntimeError: DataLoader worker (pid 6120) is killed by signal: Bus error.", "DataLoader worker 6120"),
+            (
+                "  Process name: [[77,1],6]\n  Exit code:    3",
+                "rank 6 of mpirun's job was the first to end, with status 3",
+            ),
         ],
     )
     def test_is_told_as_a_process(self, line: str, who: str) -> None:
-        finding = only(judged_logs({}, common=[line]))
+        finding = only(judged_logs({}, common=line.split("\n")))
         assert (finding.kind, finding.culprits) == (Kind.RANK_EXITED, ())
         assert who in finding.summary
+
+    def test_is_told_by_the_line_that_names_it(self) -> None:
+        """Ray tells a death twice, and Slurm's daemon does not know the task."""
+        told = "Worker IP address: 10.4.0.9 Worker port: 10017 Worker PID: 6120 Worker exit type: SYSTEM_ERROR"
+        assert "process 6120 on 10.4.0.9" in only(judged_logs({}, common=[DIED, told])).summary
+        lines = ["Detected 1 oom_kill event in StepId=77.0.", "srun: error: gpu12: task 3: Out Of Memory"]
+        finding = only(judged_logs({}, common=lines))
+        assert (finding.cause, finding.culprits) == (Cause.OOM, ())
+        assert "task 3 on gpu12" in finding.summary
+
+    def test_another_reason_does_not_explain_it(self) -> None:
+        """What a launcher ends afterwards is no account of what ran out of memory."""
+        lines = ["Detected 1 oom_kill event in StepId=77.0.", "srun: error: gpu12: task 3: Killed"]
+        assert "Slurm step 77.0" in only(judged_logs({}, common=lines)).summary
+
+    @pytest.mark.parametrize(("above", "where"), [(1, " on 10.4.0.9"), (9, "")])
+    def test_an_actor_died_where_ray_says_closest_above(self, above: int, where: str) -> None:
+        lines = ["\tpid: 6120", "\tnamespace: 5d1c-88", "\tip: 10.4.0.9", *["step"] * (above - 1), DIED]
+        assert f"do not tell{where} died" in only(judged_logs({}, common=lines)).summary
+
+    @pytest.mark.parametrize("end", ["Terminated", "Hangup", "Interrupt"])
+    def test_a_loader_that_somebody_ended_is_not(self, end: str) -> None:
+        line = f"RuntimeError: DataLoader worker (pid 6120) is killed by signal: {end}."
+        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL
+
+    def test_the_rank_whose_own_loader_died(self) -> None:
+        line = "[rank2]: RuntimeError: DataLoader worker (pid 6120) is killed by signal: Killed."
+        finding = only(judged_logs({rank: [] for rank in range(4)}, common=[line]))
+        assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.DATALOADER)
+
+    def test_an_error_of_a_device_that_ended_one_rank(self) -> None:
+        finding = only(judged_logs({rank: [] for rank in range(4)}, common=[FAULT.format(2)]))
+        assert (finding.kind, finding.culprit_ranks, finding.cause) == (Kind.RANK_EXITED, (2,), Cause.USER_CODE)
+
+    def test_an_error_of_a_device_that_ended_several_names_nobody(self) -> None:
+        """It spreads, and who prints it first is not who caused it."""
+        lines = [FAULT.format(2), FAULT.format(0)]
+        assert only(judged_logs({rank: [] for rank in range(4)}, common=lines)).culprits == ()
+
+    def test_a_first_status_explains_nothing(self) -> None:
+        lines = ["  Process name: [[77,1],6]", "  Exit code:    3", "DistStoreError: wait timeout after 90000ms"]
+        assert "for a key in the store" in only(judged_logs({}, common=lines)).summary
 
     @pytest.mark.parametrize(
         "line",
@@ -86,6 +143,8 @@ class TestWhoDidNotCome:
         [
             (["HorovodAllreduce_a_0 [missing ranks: 2]", "HorovodAllreduce_b_0 [missing ranks: 2]"], "Horovod"),
             (["Missing ranks:", "2: [HorovodAllreduce_a_0, HorovodAllreduce_b_0]"], "Horovod"),
+            (["Stalled ranks:", "2: [HorovodAllreduce_a_0, HorovodAllreduce_b_0]"], "Horovod"),
+            (["Stalled ops: a_0 [ready ranks: 2], b_0 [ready ranks: 3, 0, 1]"], "Horovod"),
             (["Barrier timed out. Timed out task names:", "/job:jax_worker/replica:0/task:2"], "JAX"),
         ],
     )
@@ -110,6 +169,21 @@ class TestWhoDidNotCome:
         assert only(judged_logs({rank: [] for rank in range(4)}, common=told)).culprit_ranks == (2,)
         assert judged_logs({}, common=told[:3]).verdict is Verdict.CANNOT_TELL, "each waits for the first time"
 
+    @pytest.mark.parametrize("ready", ["0, 1", "0, 1, 2, 3", "3"])
+    def test_of_those_who_are_ready_less_than_most_accuse_nobody(self, ready: str) -> None:
+        """Of 0 and 1 nobody lacks as far as one knows, and rank 3 alone may be the odd one."""
+        line = f"Stalled ops: HorovodAllreduce_a_0 [ready ranks: {ready}]"
+        assert judged_logs({rank: [] for rank in range(4)}, common=[line]).findings == ()
+
+    @pytest.mark.parametrize(("times", "verdict"), [(1, Verdict.CANNOT_TELL), (3, Verdict.HUNG)])
+    def test_an_agent_that_lost_the_rendezvous_for_good(self, times: int, verdict: Verdict) -> None:
+        """One heartbeat fails at the end of many a job that has finished well."""
+        answer = judged_logs({}, common=[LOST] * times)
+        assert answer.verdict is verdict
+        assert [(finding.kind, finding.culprits) for finding in answer.findings] == [(Kind.RANK_UNREACHABLE, ())] * (
+            times > 1
+        )
+
     def test_more_than_belong_to_it(self) -> None:
         finding = only(judged_logs({}, common=[WAITING.format(0, 2, 4)]))
         assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, Cause.RENDEZVOUS, ())
@@ -128,6 +202,10 @@ class TestWhoDidNotCome:
             ),
             ("Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error", Kind.STARTUP_INCOMPLETE),
             ("socket.h:344 WARN Socket creation failed : Address family not supported", Kind.STARTUP_INCOMPLETE),
+            ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", Kind.STARTUP_INCOMPLETE),
+            ("torch.distributed.elastic.rendezvous.api.RendezvousClosedError", Kind.STARTUP_INCOMPLETE),
+            ("listen on ip[10.1.2.3] and specific port[16671] fail. Please check the port", Kind.STARTUP_INCOMPLETE),
+            ("Termination timeout for `all gather; run_id=7` of 40 seconds exceeded. Exiting", Kind.RANK_NOT_JOINED),
         ],
     )
     def test_a_wait_without_a_name_names_nobody(self, line: str, kind: Kind) -> None:
