@@ -51,6 +51,7 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
     missed = is_missed(statements)
     failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if missed else []
     left = [said for said in told if not missed and not launched and _is_leaving(said[1])]
+    left = left if len({event.fields.get("first_to_end") for _, event in left}) == 1 else []
     first = next(iter(lost or ended or failed or left), None)
     return [] if first is None else [_opinion(*_telling(first, ended), told, statements)]
 
@@ -78,8 +79,9 @@ def _is_lost_node(event: LogEvent) -> bool:
 
 
 def _is_leaving(event: LogEvent) -> bool:
-    """2. Does mpirun say who was first to end with a status? Such a one is a victim as often as not."""
-    return "first_to_end" in event.fields
+    """2. Does mpirun say who was first to end, as many a victim is? Or was the launcher itself ended by a terminal?"""
+    hung_up = event.fields.get("signal") == "1" and "death signal" in event.text
+    return hung_up or bool(event.fields.keys() & {"first_to_end", "hangup"})
 
 
 def _is_end(event: LogEvent) -> bool:
@@ -190,7 +192,7 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
     if named:
         return ranks_in_words(named) + on
     if _is_leaving(event):
-        return f"rank {fields['first_to_end']} of mpirun's job"
+        return f"rank {fields['first_to_end']} of mpirun's job{on}" if "first_to_end" in fields else "torchrun"
     if _is_lost_node(event):
         return f"node {fields['host']}"
     if "tasks" in fields:
@@ -227,7 +229,9 @@ def _what(event: LogEvent) -> str:
     if "loader" in fields:
         return f"ended: {fields.get('loader_end', 'it exited unexpectedly')}"
     if "first_to_end" in fields:
-        return f"was the first to end, with status {fields.get('status', '?')}"
+        return f"was the first to end: {fields['left'] if 'left' in fields else 'with status ' + fields['status']}"
+    if _is_leaving(event):
+        return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"
     if "shell" in fields:
         return f"ended, by the account of its shell: {fields['shell']}"
     if "died" in fields:

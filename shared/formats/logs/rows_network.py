@@ -198,11 +198,29 @@ CONNECTIONS = (
         r"listen on ip\[[^\]\n]{1,60}\] and specific port\[(?P<port>\d{1,5})\] (?P<taken>fail)",
     ),
     # RuntimeError: Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error
-    row(EventKind.RENDEZVOUS, "connectFullMesh failed", r"Gloo (?P<unmeshed>connectFullMesh failed)"),
+    row(EventKind.RENDEZVOUS, "connectFullMesh failed", r"Gloo (?P<unstarted>connectFullMesh failed)"),
+    # init.cc:497 NCCL WARN Duplicate GPU detected : rank 3 and rank 0 both on CUDA device 1000           NCCL 2.5 on
+    row(
+        EventKind.RENDEZVOUS,
+        "Duplicate GPU detected",
+        r"(?P<unstarted>Duplicate GPU) detected ?: rank \d{1,7} and rank \d{1,7} both on",
+    ),
+    # … NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-xyz (size 192814336), error: No such file
+    row(
+        EventKind.RENDEZVOUS,
+        "shared memory segment",
+        r"NCCL WARN Error while (?:creating|attaching to) (?P<unstarted>shared memory segment)",
+    ),
+    # ValueError: host not found: Name or service not known                                              torch to 1.4
+    row(
+        EventKind.RENDEZVOUS,
+        "host not found: ",
+        r"(?P<unstarted>host not found): (?:Name or service|Temporary failure)",
+    ),
     # include/socket.h:344 WARN Socket creation failed : Address family not supported by protocol
-    row(EventKind.RENDEZVOUS, "Socket creation failed", r"WARN (?P<type>Socket creation failed) ?: "),
+    row(EventKind.RENDEZVOUS, "Socket creation failed", r"WARN (?P<unstarted>Socket creation failed) ?: "),
     # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
-    row(EventKind.RENDEZVOUS, "no socket interface found", r"(?P<type>Bootstrap ?: no socket interface found)"),
+    row(EventKind.RENDEZVOUS, "no socket interface found", r"Bootstrap ?: (?P<unstarted>no socket interface) found"),
     # NET/Socket : Using [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>
     # NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.1.2.3<0>
     row(

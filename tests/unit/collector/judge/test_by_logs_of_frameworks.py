@@ -52,7 +52,7 @@ class TestWhoEnded:
             ("RuntimeError: DataLoader worker (pid 6120) is killed by signal: Bus error.", "DataLoader worker 6120"),
             (
                 "  Process name: [[77,1],6]\n  Exit code:    3",
-                "rank 6 of mpirun's job was the first to end, with status 3",
+                "rank 6 of mpirun's job was the first to end: with status 3",
             ),
         ],
     )
@@ -137,6 +137,48 @@ class TestWhoEnded:
         assert "node gpu12" in finding.summary
 
 
+class TestWhoLeft:
+    """Told where nothing else is, and blamed for nothing: the first to end is often a victim."""
+
+    @pytest.mark.parametrize(
+        ("line", "what"),
+        [
+            ("MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD", "rank 3 of mpirun's job was the first"),
+            ("application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3", "rank 3 of mpirun's job was the first"),
+            (
+                "mpiexec has exited due to process rank 3 with PID 61 on\nnode gpu7 exiting improperly.",
+                "rank 3 of mpirun's job on gpu7 was the first to end: exiting improperly",
+            ),
+            ("api.py:719] Received 1 death signal, shutting down workers", "torchrun got SIGHUP"),
+            ("api.py:900] Sending process 61 closing signal SIGHUP", "torchrun got SIGHUP"),
+            ("multiprocessing.api.SignalException: Process 61 got signal: 1", "torchrun got SIGHUP"),
+        ],
+    )
+    def test_alone(self, line: str, what: str) -> None:
+        finding = only(judged_logs({}, common=line.split("\n")))
+        assert (finding.kind, finding.culprits) == (Kind.RANK_EXITED, ())
+        assert what in finding.summary
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            ["application called MPI_Abort(MPI_COMM_WORLD, 0) - process 3", "called MPI_Abort(C, 0) - process 1"],
+            ["api.py:719] Received 15 death signal, shutting down workers"],
+            ["multiprocessing.api.SignalException: Process 61 got signal: 15"],
+        ],
+    )
+    def test_several_or_a_termination_are_not(self, lines: list[str]) -> None:
+        lines = [line.replace("called MPI_Abort(C", "application called MPI_Abort(C") for line in lines]
+        assert judged_logs({}, common=lines).verdict is Verdict.CANNOT_TELL
+
+    def test_deepspeed_tells_a_signal_by_the_local_rank(self) -> None:
+        line = "[launch.py:434:sigkill_handler] ['python', 'a.py', '--local_rank=3', '--lr'] exits with return code = "
+        finding = only(judged_logs({}, common=[f"{line}-7"]))
+        assert (finding.cause, finding.culprits) == (Cause.SIGNAL, ())
+        assert "(local rank 3) was killed by signal 7" in finding.summary
+        assert judged_logs({}, common=[f"{line}-15"]).verdict is Verdict.CANNOT_TELL
+
+
 class TestWhoDidNotCome:
     @pytest.mark.parametrize(
         ("lines", "reporter"),
@@ -211,6 +253,28 @@ class TestWhoDidNotCome:
     def test_a_wait_without_a_name_names_nobody(self, line: str, kind: Kind) -> None:
         finding = only(judged_logs({}, common=[line]))
         assert (finding.kind, finding.culprits) == (kind, ())
+
+
+class TestWhatALibraryNeeds:
+    @pytest.mark.parametrize(
+        ("line", "cause", "advice"),
+        [
+            ("Duplicate GPU detected : rank 5 and rank 1 both on CUDA device 1000", Cause.USER_CODE, "set_device"),
+            ("NCCL WARN Call to posix_fallocate failed : No space left on device", Cause.FILESYSTEM, "--shm-size"),
+            (
+                "NCCL WARN Error: failed to extend /dev/shm/q, error: No space left on device",
+                Cause.FILESYSTEM,
+                "--shm-size",
+            ),
+            ("NCCL WARN Error while attaching to shared memory segment /dev/shm/q", Cause.FILESYSTEM, "--shm-size"),
+            ("ValueError: host not found: Name or service not known", Cause.RENDEZVOUS, "master"),
+            ("NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "NCCL_SOCKET_IFNAME"),
+        ],
+    )
+    def test_and_does_not_get_is_told_with_what_to_do(self, line: str, cause: Cause, advice: str) -> None:
+        finding = only(judged_logs({}, common=[f"node2:42:43 [0] {line}"]))
+        assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, cause, ())
+        assert any(advice in remark for remark in finding.remarks)
 
 
 class TestSizesThatDiffer:

@@ -19,6 +19,24 @@ def events(text: str, rank: int | None = None) -> tuple[LogEvent, ...]:
 
 LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
     (
+        "node1:42:51 [0] init.cc:497 NCCL WARN Duplicate GPU detected : rank 6 and rank 0 both on CUDA device f000",
+        EventKind.RENDEZVOUS,
+        None,
+        {"unstarted": "Duplicate GPU", "writer_host": "node1", "writer_pid": "42"},
+    ),
+    (
+        "MPI_ABORT was invoked on rank 6 in communicator MPI_COMM_WORLD",
+        EventKind.SIGNAL,
+        None,
+        {"left": "MPI_ABORT", "first_to_end": "6"},
+    ),
+    (
+        "['python', '--local_rank=6', '--lr', '1'] exits with return code = -11",
+        EventKind.SIGNAL,
+        None,
+        {"local_rank": "6", "exit_code": "-11"},
+    ),
+    (
         "The client socket has timed out after 1800s while trying to connect to (node1.example, 29512).",
         EventKind.RENDEZVOUS,
         None,
