@@ -158,6 +158,13 @@ OPERATIONS = (
         "Mismatched collective detected",
         r"Mismatched collective detected.{0,80}around rank (?P<near>\d{1,7})",
     ),
+    # include/socket.h:403 NCCL WARN Your program may be hanging, this may be caused by a collective mismatch around
+    #   rank 2. Please check your collective calls at and around this rank.                             NCCL 2.7
+    row(
+        EventKind.COLLECTIVE_MISMATCH,
+        "a collective mismatch around rank",
+        r"this (?P<guessed>may) be caused by a collective mismatch around rank (?P<near>\d{1,7})",
+    ),
     # NET/IB : req 0/1 tag 1f peer 10.1.2.3<40123> collective mismatch error, local size 32 remote size 64  NCCL 2.12 on
     # NET/IB : collective mismatch error local size 32 remote 64 addr 7f rkey 1 seq 1f/1f                    before
     row(

@@ -293,6 +293,18 @@ class TestSizesThatDiffer:
         assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
         assert "32 against 64 bytes" in finding.summary
 
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            ("Mismatched collective detected, please check your collective calls at and around rank 3.", "has seen"),
+            ("Your program may be hanging, this may be caused by a collective mismatch around rank 3.", "guesses at"),
+        ],
+    )
+    def test_calls_that_nccl_says_do_not_match(self, line: str, said: str) -> None:
+        finding = only(judged_logs({}, common=[f"node1:12:13 [0] a.cc:7 NCCL WARN {line}"]))
+        assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
+        assert f"{said} calls that do not match, at or around rank 3" in finding.summary
+
     def test_one_side_of_a_mismatch(self) -> None:
         line = "Detected mismatch between collectives on ranks. Rank 2 is running inconsistent collective: "
         finding = only(judged_logs({}, common=[f"{line}CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[7])"]))

@@ -192,6 +192,13 @@ LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
         {"near": "3"},
     ),
     (
+        "node1:12:13 [0] include/socket.h:77 NCCL WARN Your program may be hanging, this may be caused by a collective "
+        "mismatch around rank 5. Please check your collective calls at and around this rank.",
+        EventKind.COLLECTIVE_MISMATCH,
+        None,
+        {"near": "5", "guessed": "may"},
+    ),
+    (
         "  what():  [enforce fail at /src/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 24 vs 16. "
         "Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?",
         EventKind.COLLECTIVE_MISMATCH,
