@@ -220,12 +220,15 @@ _MORE_SHARED_MEMORY = (
     "pod an emptyDir of medium Memory"
 )
 _OWN_GPU = "each process needs a GPU of its own: torch.cuda.set_device by its local rank, or CUDA_VISIBLE_DEVICES"
+_COUNT_RANKS = "compare RANK, LOCAL_RANK, WORLD_SIZE and what srun or the launcher was given on every node"
 _NO_MEMORY = ("NCCL could not share memory between processes", Cause.FILESYSTEM, _MORE_SHARED_MEMORY)
 _UNSTARTED = {
     "no socket interface": ("NCCL found no network interface to start with", Cause.NETWORK, _CHANGE_INTERFACE),
     "Socket creation failed": ("NCCL could not open a socket", Cause.NETWORK, _CHANGE_INTERFACE),
     "connectFullMesh failed": ("Gloo could not connect every rank with every other", Cause.NETWORK, _CHANGE_INTERFACE),
     "Duplicate GPU": ("NCCL found several ranks on one GPU", Cause.USER_CODE, _OWN_GPU),
+    "already checked in": ("two processes say to be the same rank of NCCL's", Cause.USER_CODE, _COUNT_RANKS),
+    "mismatch in rank count": ("processes disagree how many ranks there are", Cause.USER_CODE, _COUNT_RANKS),
     "host not found": ("the name of its master was not known", Cause.RENDEZVOUS, "the master must be up first"),
     **dict.fromkeys((_SPACE, "shared memory segment"), _NO_MEMORY),
 }

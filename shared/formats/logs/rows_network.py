@@ -219,6 +219,13 @@ CONNECTIONS = (
     ),
     # include/socket.h:344 WARN Socket creation failed : Address family not supported by protocol
     row(EventKind.RENDEZVOUS, "Socket creation failed", r"WARN (?P<unstarted>Socket creation failed) ?: "),
+    # bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in
+    # bootstrap.cc:123 NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4
+    row(
+        EventKind.RENDEZVOUS,
+        "Bootstrap Root",
+        r"Bootstrap Root ?: .{0,60}(?P<unstarted>already checked in|mismatch in rank count)",
+    ),
     # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
     row(EventKind.RENDEZVOUS, "no socket interface found", r"Bootstrap ?: (?P<unstarted>no socket interface) found"),
     # NET/Socket : Using [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>

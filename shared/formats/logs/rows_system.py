@@ -91,6 +91,13 @@ ENDINGS = (
         ": line ",
         r": line \d{1,7}: {1,4}(?P<pid>\d{1,10}) (?P<shell>Killed|Segmentation fault|Bus error)\b",
     ),
+    # [3]<stderr>:Killed                                                              the shell under horovodrun, mpirun
+    row(
+        EventKind.SIGNAL,
+        "<stderr>:",
+        r"^\[(?:\d{1,7},)?(?P<speaker>\d{1,7})\]<stderr>: ?"
+        r"(?P<shell>Killed|Segmentation fault|Bus error)(?: \(core dumped\))?\s*$",
+    ),
     # srun: error: Task launch for 4242.0 failed on node node7: Job credential expired
     row(
         EventKind.SIGNAL,

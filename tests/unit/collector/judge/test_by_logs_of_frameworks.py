@@ -268,6 +268,8 @@ class TestWhatALibraryNeeds:
             ),
             ("NCCL WARN Error while attaching to shared memory segment /dev/shm/q", Cause.FILESYSTEM, "--shm-size"),
             ("ValueError: host not found: Name or service not known", Cause.RENDEZVOUS, "master"),
+            ("NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in", Cause.USER_CODE, "WORLD_SIZE"),
+            ("NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4", Cause.USER_CODE, "WORLD_SIZE"),
             ("NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "NCCL_SOCKET_IFNAME"),
         ],
     )
@@ -275,6 +277,16 @@ class TestWhatALibraryNeeds:
         finding = only(judged_logs({}, common=[f"node2:42:43 [0] {line}"]))
         assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, cause, ())
         assert any(advice in remark for remark in finding.remarks)
+
+
+class TestHorovodrunsTags:
+    def test_the_rank_that_its_shell_says_was_killed(self) -> None:
+        lost = "[1]<stderr>:  what():  [/a/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:54168"
+        finding = only(judged_logs({1: [lost, "[1]<stderr>:Aborted (core dumped)"], 2: ["[2]<stderr>:Killed"]}))
+        assert (finding.kind, [culprit.rank for culprit in finding.culprits]) == (Kind.RANK_EXITED, [2])
+
+    def test_a_program_that_prints_the_word_is_none_of_its_shell(self) -> None:
+        assert not judged_logs({}, common=["[2]<stdout>:Killed 7 monsters", "[1]<stderr>:Killed 7 monsters"]).findings
 
 
 class TestSizesThatDiffer:
