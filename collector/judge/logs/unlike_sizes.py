@@ -85,14 +85,14 @@ def _of_sizes(lines: list[_Said]) -> list[Opinion]:
 def _of_calls(lines: list[_Said]) -> list[Opinion]:
     """3."""
     seen = [said for said in lines if "guessed" not in said[1].fields]
-    near = sorted({int(event.fields["near"]) for _, event in seen or lines})
+    near = ranks_in_words(sorted({int(event.fields["near"]) for _, event in seen or lines}))
     return [
         Opinion(
             witness=Witness.CALLS,
             kind=Kind.COLLECTIVE_MISMATCH,
             culprits=(),
             victims=(),
-            said=f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {ranks_in_words(near)}",
+            said=f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}",
             evidence=tuple(line_of(each, rank) for rank, each in (seen or lines)[:_MOST_LINES]),
             cause=Cause.USER_CODE,
             remarks=("NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ",),
