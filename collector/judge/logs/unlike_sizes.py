@@ -63,39 +63,32 @@ def _of_models(lines: list[_Said], statements: Statements) -> list[Opinion]:
 
 def _of_sizes(lines: list[_Said]) -> list[Opinion]:
     """2."""
-    event = lines[0][1]
-    fields = event.fields
+    fields = lines[0][1].fields
     here, peer = fields.get("writer_host", "the writer of the line"), fields.get("peer", "its peer")
     other = peer.partition("<")[0]
     sizes = f"{fields.get('local_bytes', '?')} against {fields['remote_bytes']} bytes"
-    return [
-        Opinion(
-            witness=Witness.CALLS,
-            kind=Kind.COLLECTIVE_MISMATCH,
-            culprits=(),
-            victims=(),
-            said=f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}",
-            evidence=tuple(line_of(each, rank) for rank, each in lines[:_MOST_LINES]),
-            cause=Cause.USER_CODE,
-            remarks=("NCCL before 2.7.8 said so of sends and receives without cause",),
-        )
-    ]
+    said = f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}"
+    return [_by_nccl(said, lines, "NCCL before 2.7.8 said so of sends and receives without cause")]
 
 
 def _of_calls(lines: list[_Said]) -> list[Opinion]:
     """3."""
     seen = [said for said in lines if "guessed" not in said[1].fields]
     near = ranks_in_words(sorted({int(event.fields["near"]) for _, event in seen or lines}))
-    return [
-        Opinion(
-            witness=Witness.CALLS,
-            kind=Kind.COLLECTIVE_MISMATCH,
-            culprits=(),
-            victims=(),
-            said=f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}",
-            evidence=tuple(line_of(each, rank) for rank, each in (seen or lines)[:_MOST_LINES]),
-            cause=Cause.USER_CODE,
-            remarks=("NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ",),
-            vague=not seen,
-        )
-    ]
+    said = f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}"
+    remark = "NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ"
+    return [_by_nccl(said, seen or lines, remark, vague=not seen)]
+
+
+def _by_nccl(said: str, lines: list[_Said], remark: str, *, vague: bool = False) -> Opinion:
+    return Opinion(
+        witness=Witness.CALLS,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=(),
+        victims=(),
+        said=said,
+        evidence=tuple(line_of(each, rank) for rank, each in lines[:_MOST_LINES]),
+        cause=Cause.USER_CODE,
+        remarks=(remark,),
+        vague=vague,
+    )
