@@ -131,6 +131,8 @@ AT_ONCE_SECONDS = 0.5
 """Within which the lines of two writers have no order."""
 FULL_WAIT = 0.95
 """Share of its timeout that a wait has lasted when it is one: below it a peer has died or given up."""
+KEEP_ALIVE_ATTEMPTS = 3
+"""Heartbeats that an agent of torchelastic misses before the others give it up; one alone fails at any job's end."""
 
 # NCCL RAS.
 

@@ -45,6 +45,8 @@ _SYSLOG = re.compile(
 )
 # [12345.678901] node01 kernel: NVRM: Xid …                                             journalctl -o short-monotonic
 _MONOTONIC = re.compile(rf"{_BOOT} (?P<host>[\w.-]{{1,253}}) kernel: (?P<text>.*)")
+# 10.1.2.3: kern: warning: [2026-11-21T19:27:03.123456789Z]: NVRM: Xid …                                  talosctl dmesg
+_TALOS = re.compile(rf"(?P<host>[\w.-]{{1,253}}): kern: {{1,8}}[a-z]{{1,8}}: \[(?P<iso>{_ISO})\]: (?P<text>.*)")
 _AFTER_BOOT = re.compile(rf"{_BOOT} ?(?P<text>.*)")
 # [12345.678901] NVRM: Xid …    <4>[12345.678901] NVRM: …    kern  :warn  : [12345.678901] NVRM: …         dmesg, -r, -x
 # [Sat Nov 21 19:27:03 2026] NVRM: …        2026-11-21T19:27:03,123456+00:00 NVRM: …       dmesg -T, --time-format iso
@@ -91,7 +93,7 @@ def is_kernel_log(head: str) -> bool:
     syslog = [match for line in lines if (match := _SYSLOG.match(line)) is not None]
     if any(match["program"] == "kernel" for match in syslog):
         return len(syslog) >= _ENOUGH * len(lines)
-    alone = [line for line in lines if _KMSG.match(line) or _DMESG.match(line)]
+    alone = [line for line in lines if _KMSG.match(line) or _DMESG.match(line) or _TALOS.match(line)]
     if not lines or syslog:
         return False
     return len(alone) >= _ENOUGH * len(lines) or read_kernel_line(_without_stamp(lines[0])) is not None
@@ -123,6 +125,8 @@ def read_kernel_text(name: str, data: bytes) -> KernelText:
 def _line(line: str) -> KernelLine | None:
     if (match := _SYSLOG.match(line)) is not None:
         return _of_syslog(match)
+    if (match := _TALOS.match(line)) is not None:
+        return KernelLine(match["host"], _of_iso(match["iso"]), None, match["text"])
     if (match := _MONOTONIC.match(line)) is not None:
         return KernelLine(match["host"], None, float(match["boot"]), match["text"])
     if (match := _KMSG.match(line)) is not None:

@@ -29,8 +29,8 @@ from collector.judge.certainty import of_votes
 from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
-from collector.judge.logs.hccl import opinions_by_hccl
 from collector.judge.logs.job_failures import opinions_by_failures
+from collector.judge.logs.library_waits import opinions_by_libraries
 from collector.judge.logs.own_failures import opinions_by_own_words
 from collector.judge.logs.rendezvous import opinions_by_rendezvous
 from collector.judge.logs.unlike_sizes import opinions_by_sizes
@@ -56,7 +56,8 @@ def faults_by_logs(observations: Observations) -> list[Fault]:
         return named
     if _has_stacks(observations):
         return []
-    return named or [_fault([opinion], observations) for opinion in opinions if not opinion.culprits][:1]  # 6
+    unnamed = sorted((opinion for opinion in opinions if not opinion.culprits), key=lambda opinion: opinion.vague)
+    return named or [_fault([opinion], observations) for opinion in unnamed[:1]]  # 6
 
 
 def weighed(logged: list[Fault], seen: list[Fault], observations: Observations) -> list[Fault]:
@@ -106,7 +107,7 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
         *opinions_by_failures(statements, observations, aftermath),
         *opinions_by_marks(statements, membership),
         *opinions_by_sizes(statements),
-        *opinions_by_hccl(statements),
+        *opinions_by_libraries(statements),
         *opinions_by_own_words(statements, observations),
         *opinions_by_rendezvous(statements, membership),
         *opinions_by_transport(statements, observations, aftermath),

@@ -4,8 +4,8 @@ People keep stacks without a word of whose they are. A rank cannot be named by t
 
 1. One process of a program stands outside communication where more of them wait: it is the one to look at. It must run
    what they run, by the outermost frame: launchers and loaders are at home elsewhere.
-2. Processes wait, or lines say that ranks waited, and the kernel reports a broken GPU or network adapter: that is told
-   as what to look at first. It does not prove anything.
+2. Processes wait, or lines say that ranks waited, and the kernel reports a broken GPU or network adapter; or it reports
+   a GPU that broke under such a process. That is told as what to look at first. It does not prove anything.
 3. The kernel itself says that a Python process has not left it for minutes, and in which driver: that one hangs.
 
 4. All that are seen wait, but in several collectives that take every member of a group: they have parted somewhere.
@@ -108,18 +108,22 @@ def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], observations
     events = [event for _, event in kernel]
     broken = [line for line in kernel if breaks_device(line[1]) or breaks_network(line[1], events)]
     victims = tuple(sorted(observations.statements.waited))
-    if not broken or not (waiting or victims):
+    under = [event for _, event in broken if event.pid is not None and _OF_A_JOB.match(event.name or "")]
+    if not broken or not (waiting or victims or under):
         return None
     devices = any(breaks_device(event) for _, event in broken)
     told = "; ".join(dict.fromkeys(f"{_kernel_of(host)} reports {event_in_words(event)}" for host, event in broken[:3]))
     who = f"ranks {victims}" if not waiting else counted(len(waiting), "process")
+    does = f"{who} {either(waiting or victims, 'waits', 'wait')} in communication"
+    if not (waiting or victims):
+        does = f"process {under[0].pid} ({under[0].name}) ran on a GPU that failed"
     return Fault(
         Kind.STUCK_TOGETHER,
         (),
         victims,
         Certainty.SUSPECTED,
         cause=Cause.GPU_FAULT if devices else Cause.NETWORK,
-        said=f"{who} {either(waiting or victims, 'waits', 'wait')} in communication, and {told}",
+        said=f"{does}, and {told}",
         evidence=(*map(_stack, waiting[:_MOST_TOLD]), *map(_line, broken[:_MOST_TOLD])),
         remarks=("a hardware fault on one node can hang the whole job, but does not prove that it caused this hang",),
     )

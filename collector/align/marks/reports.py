@@ -15,6 +15,8 @@ _WATCHDOG = "the desync report of the watchdog"
 _REPORTERS = (
     ("[missing ranks: ", "Horovod's stall check"),
     ("Missing ranks:", "Horovod's stall check"),
+    ("Stalled ranks:", "Horovod's stall check"),
+    ("[ready ranks: ", "Horovod's stall check"),
     ("/task:", "JAX's coordination service"),
     ("missing ranks", "the desync report of torchfrtrace"),
 )

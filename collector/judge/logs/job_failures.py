@@ -2,7 +2,8 @@
 
 1. What a process or a node does not survive speaks for itself: a signal, memory run out, a node that Slurm lost.
    Neither an abort counts, with which a watchdog ends a victim, nor a termination, with which a launcher ends the rest.
-2. Whatever else fails is a fault only where others waited or lost it.
+2. Whatever else fails is a fault only where others waited or lost it. Who was the first to end, by mpirun's account, is
+   told where nothing else is, and not blamed for it.
 3. A launcher that ends the rest kills who does not end in time: in torchelastic's table such a death is told some
    while after the first one.
    Where there is such a table, what srun or mpirun starts are launchers: how they end says nothing of a rank.
@@ -28,6 +29,7 @@ from shared.wire.log_events import EventKind, LogEvent
 _Said = tuple[int | None, LogEvent]
 _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
+_NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
 _TABLE_LINES = 5
 _LAUNCHER_WAITS_SECONDS = 10.0
 """A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
@@ -46,9 +48,21 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
         if _is_end(said[1]) and id(said[1]) not in killed and not (said[1].path in launched and _is_status(said[1]))
     ]
     lost = [said for said in ended if _is_lost_node(said[1])]
-    failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if is_missed(statements) else []
-    first = next(iter(lost or ended or failed), None)
-    return [] if first is None else [_opinion(*first, told, statements)]
+    missed = is_missed(statements)
+    failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if missed else []
+    left = [said for said in told if not missed and not launched and _is_leaving(said[1])]
+    left = left if len({event.fields.get("first_to_end") for _, event in left}) == 1 else []
+    first = next(iter(lost or ended or failed or left), None)
+    return [] if first is None else [_opinion(*_telling(first, ended), told, statements)]
+
+
+def _telling(first: _Said, ended: list[_Said]) -> _Said:
+    """Return the line that names whose end it is, where another gives the same reason and does not."""
+    if _NAMES & first[1].fields.keys():
+        return first
+    why = cause_of_failure(first[1])
+    alike = (said for said in ended if _NAMES & said[1].fields.keys() and cause_of_failure(said[1]) is why)
+    return next(alike, first)
 
 
 def is_missed(statements: Statements) -> bool:
@@ -64,16 +78,24 @@ def _is_lost_node(event: LogEvent) -> bool:
     return event.kind is EventKind.SIGNAL and "host" in event.fields and "tasks" not in event.fields
 
 
+def _is_leaving(event: LogEvent) -> bool:
+    """2. Does mpirun say who was first to end, as many a victim is? Or was the launcher itself ended by a terminal?"""
+    hung_up = event.fields.get("signal") == "1" and "death signal" in event.text
+    return hung_up or bool(event.fields.keys() & {"first_to_end", "hangup"})
+
+
 def _is_end(event: LogEvent) -> bool:
     """1. Does it say that a process or a node has ended, of itself?"""
     fields = event.fields
     if event.kind is EventKind.OUT_OF_MEMORY:
         return "step" in fields or "pid" in fields
+    if event.kind is EventKind.DEVICE_ERROR:
+        return "watchdog thread terminated with exception" in event.text
     if event.kind is not EventKind.SIGNAL:
         return False
     if "exit_code" in fields:
         return fields["exit_code"].startswith("-") and fields["exit_code"] not in _CONSEQUENCES
-    if "died" in fields or "spawned" in fields or "shell" in fields:
+    if fields.keys() & {"died", "spawned", "shell", "loader"}:
         return True
     if "signal" in fields:
         return bool(fields.keys() & {"pid", "ended_rank"}) and fields["signal"] not in _CONSEQUENCES
@@ -109,8 +131,7 @@ def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
 
 
 def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: Statements) -> Opinion:
-    told_rank = event.fields.get("speaker", event.fields.get("ended_rank"))
-    named = _in_table(event, told) if told_rank is None else (int(told_rank),)
+    named = _named(rank, event, told)
     waited = tuple(sorted(statements.waited - set(named)))
     rest = f", and {ranks_in_words(waited)} waited in vain" if waited else ""
     same = [
@@ -122,13 +143,27 @@ def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: S
         kind=Kind.RANK_UNREACHABLE if _is_lost_node(event) else Kind.RANK_EXITED,
         culprits=named,
         victims=waited,
-        said=f"{_who(event, named)} {_what(event)}{rest}",
+        said=f"{_who(event, named, told)} {_what(event)}{rest}",
         evidence=tuple(
             line_of(each, who, named) for who, each in [(rank, event), *(s for s in same if s[1] is not event)][:4]
         ),
         cause=Cause.UNKNOWN if _is_lost_node(event) else causes[0],
         remarks=tuple(dict.fromkeys(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))),
+        vague=_is_leaving(event) or _is_status(event),
     )
+
+
+def _named(rank: int | None, event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
+    """Who is told by its number; of those whose own process says so, the only one, for such errors spread."""
+    if _is_leaving(event):
+        return ()
+    told_rank = event.fields.get("speaker", event.fields.get("ended_rank"))
+    if told_rank is not None:
+        return (int(told_rank),)
+    if event.kind is EventKind.DEVICE_ERROR or "loader" in event.fields:
+        alike = {who for who, each in told if each.kind is event.kind and _is_end(each)}
+        return (rank,) if rank is not None and alike == {rank} else ()
+    return _in_table(event, told)
 
 
 def _is_vague(event: LogEvent) -> bool:
@@ -150,21 +185,37 @@ def _in_table(event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
     return (min(near)[1],) if near else ()
 
 
-def _who(event: LogEvent, named: tuple[int, ...]) -> str:
+def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
     fields = event.fields
+    host = fields.get("died_on") or fields.get("writer_host") or _actor_host(event, told)
+    on = f" on {host}" if host else ""
     if named:
-        return ranks_in_words(named)
+        return ranks_in_words(named) + on
+    if _is_leaving(event):
+        return f"rank {fields['first_to_end']} of mpirun's job{on}" if "first_to_end" in fields else "torchrun"
     if _is_lost_node(event):
         return f"node {fields['host']}"
     if "tasks" in fields:
         several = "s" if not fields["tasks"].isdecimal() else ""
         return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
     pid = fields.get("pid") or fields.get("writer_pid")
-    host = fields.get("died_on") or fields.get("writer_host")
+    if "loader" in fields:
+        return f"DataLoader worker {fields['loader']}"
     if "worker" in fields or "spawned" in fields:
         return f"worker {fields['worker']}" if "worker" in fields else f"process {fields['spawned']} of those spawned"
     process = f"process {pid}" if pid else "a process whose rank the lines do not tell"
-    return f"{process} on {host}" if host else process
+    local = f" (local rank {fields['local_rank']})" if "local_rank" in fields else ""
+    return f"{process}{local}{on}"
+
+
+def _actor_host(event: LogEvent, told: list[_Said]) -> str | None:
+    """The address that Ray tells closest above an actor's death."""
+    near = [
+        (event.number - other.number, other.fields["actor_on"])
+        for _, other in told
+        if "actor_on" in other.fields and other.path == event.path and 0 < event.number - other.number <= _TABLE_LINES
+    ]
+    return min(near)[1] if near and "died" in event.fields else None
 
 
 def _what(event: LogEvent) -> str:
@@ -175,6 +226,12 @@ def _what(event: LogEvent) -> str:
         return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
     if "spawned" in fields:
         return f"was ended by {fields.get('ended_by', 'a signal')}"
+    if "loader" in fields:
+        return f"ended: {fields.get('loader_end', 'it exited unexpectedly')}"
+    if "first_to_end" in fields:
+        return f"was the first to end: {fields['left'] if 'left' in fields else 'with status ' + fields['status']}"
+    if _is_leaving(event):
+        return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"
     if "shell" in fields:
         return f"ended, by the account of its shell: {fields['shell']}"
     if "died" in fields:

@@ -115,8 +115,10 @@ def cause_of_failure(event: LogEvent) -> Cause:
     """Return why a process failed. What its program asks of the device wrongly is no fault of the device."""
     if "out of memory" in event.text.lower():
         return Cause.OOM
-    if "died" in event.fields:
+    if event.fields.keys() & {"died", "first_to_end"}:
         return Cause.UNKNOWN
+    if "DataLoader worker (pid" in event.text:
+        return Cause.DATALOADER
     if event.kind is EventKind.DEVICE_ERROR and _OF_THE_PROGRAM.search(event.fields.get("what", "")):
         return Cause.USER_CODE
     if event.kind is EventKind.EXCEPTION and _STORAGE.search(event.text):

@@ -1,8 +1,11 @@
 """Who did not come to the start, by lines of the store: counts of who came, and waits for what rank 0 must publish."""
 
+from collections.abc import Iterator
+
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.table import Witness
+from collector.align.thresholds import KEEP_ALIVE_ATTEMPTS
 from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import MOST_RANKS, ranks_in_words
@@ -21,9 +24,9 @@ def opinions_by_rendezvous(statements: Statements, membership: Membership) -> li
     ]
     found = [_unpublished(lines, statements, membership), _incomplete(lines, unconnected)]
     if not any(found):
-        found += [_unconnected(unconnected), _never_listened(lines)]
+        found += [_unconnected(unconnected), _never_started([*lines, *_refused(statements)])]
     if not any(found):
-        found += [_key_awaited(lines)]
+        found += [_key_awaited(lines), _unmet(lines)]
     return [opinion for opinion in found if opinion is not None]
 
 
@@ -121,6 +124,32 @@ def _key_awaited(lines: list[_Said]) -> Opinion | None:
     )
 
 
+def _unmet(lines: list[_Said]) -> Opinion | None:
+    """torchelastic's agents that did not meet, or that cannot reach any more where they met."""
+    told = [(rank, event) for rank, event in lines if "unmet" in event.fields]
+    agents = [event.fields["agent"] for _, event in told if "agent" in event.fields]
+    lasting = sorted({agent for agent in agents if agents.count(agent) >= KEEP_ALIVE_ATTEMPTS})
+    met = [(rank, event) for rank, event in told if "agent" not in event.fields]
+    if not met and not lasting:
+        return None
+    said = (
+        f"the agent on {', '.join(lasting[:4])} lost the rendezvous: whoever hosted it has ended or cannot be reached"
+    )
+    if met:
+        why = {"Timeout": "too few nodes came in time", "Closed": "it was closed already when a node came"}
+        said = f"the job did not start: the rendezvous failed, {why[met[0][1].fields['unmet']]}"
+    return Opinion(
+        witness=Witness.STORE,
+        kind=Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE,
+        culprits=(),
+        victims=(),
+        said=said,
+        evidence=tuple(line_of(event, rank) for rank, event in (met or told)[:4]),
+        cause=Cause.RENDEZVOUS,
+        remarks=(_UNTOLD,),
+    )
+
+
 _UNTOLD = "these lines do not show which ranks did not arrive"
 
 
@@ -146,42 +175,61 @@ def _unconnected_in_words(unconnected: list[_Said]) -> str:
     return f"{ranks_in_words(ranks) if ranks else 'a rank'} could not connect to {', '.join(peers[:4])}"
 
 
-def _never_listened(lines: list[_Said]) -> Opinion | None:
-    """A port that somebody else holds, or a network interface that is not there."""
-    told = [
-        (rank, event)
-        for rank, event in lines
-        if "taken" in event.fields or any(part in event.text for part, _ in _NOT_CONNECTED)
-    ]
+def _refused(statements: Statements) -> Iterator[_Said]:
+    """NCCL keeps what processes of a node share in /dev/shm, and little else: that is what has no space left."""
+    full = statements.of_kind(EventKind.EXCEPTION)
+    return ((rank, event) for rank, event in full if "NCCL WARN" in event.text and _SPACE in event.text)
+
+
+def _never_started(lines: list[_Said]) -> Opinion | None:
+    """A port that somebody else holds, or what a library needs on the node and does not get."""
+    told = [said for said in lines if said[1].kind is EventKind.EXCEPTION or _REFUSALS & said[1].fields.keys()]
     if not told:
         return None
     event = told[0][1]
     ranks = tuple(sorted({who for who, _ in told if who is not None}))
+    hosts = sorted({event.fields["writer_host"] for _, event in told if "writer_host" in event.fields})
     who = ranks_in_words(ranks) if ranks else "a process"
+    where = f" on {', '.join(hosts[:4])}" if hosts else ""
     port = f"port {event.fields['port']}" if "port" in event.fields else "the port that it needs"
-    taken = "taken" in event.fields
-    why = next((words for part, words in _NOT_CONNECTED if part in event.text), "")
-    said = f"{port} was already in use" if taken else why
+    held = "could not be opened" if event.fields.get("taken") == "fail" else "was already in use"
+    why, cause, advice = _UNSTARTED.get(
+        event.fields.get("unstarted", event.fields.get("type", "")), (f"{port} {held}", Cause.RENDEZVOUS, _CHANGE_PORT)
+    )
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
         culprits=(),
         victims=(),
-        said=f"the job did not start: {said} where {who} ran",
+        said=f"the job did not start: {why} where {who} ran{where}",
         evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
-        cause=Cause.RENDEZVOUS if taken else Cause.NETWORK,
-        remarks=(_CHANGE_PORT if taken else _CHANGE_INTERFACE,),
+        cause=cause,
+        remarks=(advice,),
     )
 
 
-_NOT_CONNECTED = (
-    ("no socket interface found", "NCCL found no network interface to start with"),
-    ("Socket creation failed", "NCCL could not open a socket"),
-    ("connectFullMesh failed", "Gloo could not connect every rank with every other"),
-)
-"""Parts of lines, and what they say."""
+_REFUSALS = frozenset({"taken", "unstarted"})
+_SPACE = "No space left on device"
 _CHANGE_PORT = "another job or one that has not ended holds the port: end it, or change --master-port or MASTER_PORT"
 _CHANGE_INTERFACE = (
     "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME must name an interface that the node has and that reaches the others: "
     "`ip -br addr` lists them"
 )
+_MORE_SHARED_MEMORY = (
+    "/dev/shm is full, small or not shared, as `df -h /dev/shm` tells: docker run has --shm-size and --ipc=host, a "
+    "pod an emptyDir of medium Memory"
+)
+_OWN_GPU = "each process needs a GPU of its own: torch.cuda.set_device by its local rank, or CUDA_VISIBLE_DEVICES"
+_COUNT_RANKS = "compare RANK, LOCAL_RANK, WORLD_SIZE and what srun or the launcher was given on every node"
+_NO_MEMORY = ("NCCL could not share memory between processes", Cause.FILESYSTEM, _MORE_SHARED_MEMORY)
+_UNSTARTED = {
+    "no socket interface": ("NCCL found no network interface to start with", Cause.NETWORK, _CHANGE_INTERFACE),
+    "Socket creation failed": ("NCCL could not open a socket", Cause.NETWORK, _CHANGE_INTERFACE),
+    "connectFullMesh failed": ("Gloo could not connect every rank with every other", Cause.NETWORK, _CHANGE_INTERFACE),
+    "Duplicate GPU": ("NCCL found several ranks on one GPU", Cause.USER_CODE, _OWN_GPU),
+    "already checked in": ("two processes say to be the same rank of NCCL's", Cause.USER_CODE, _COUNT_RANKS),
+    "mismatch in rank count": ("processes disagree how many ranks there are", Cause.USER_CODE, _COUNT_RANKS),
+    "host not found": ("the name of its master was not known", Cause.RENDEZVOUS, "the master must be up first"),
+    **dict.fromkeys((_SPACE, "shared memory segment"), _NO_MEMORY),
+}
+"""By what a line names: what it says, why, and what to do."""

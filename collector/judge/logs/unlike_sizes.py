@@ -3,12 +3,14 @@
 1. DDP gathers every rank's number of parameters. A zero was never gathered: that first collective has failed, and
    whoever stands first in the list is named for it. Two numbers show models that differ, and not which one is wrong.
 2. NCCL compares what it sends with what its peer expects. The line names two ends, neither of which is the wrong one.
+3. NCCL has seen calls that do not match, or guesses so while it waits for a peer. It names the rank that it stood at.
 """
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
 from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.words import Cause, Kind
+from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _Said = tuple[int | None, LogEvent]
@@ -20,7 +22,12 @@ def opinions_by_sizes(statements: Statements) -> list[Opinion]:
     lines = list(statements.of_kind(EventKind.COLLECTIVE_MISMATCH))
     models = [said for said in lines if "unlike_params" in said[1].fields]
     sent = [said for said in lines if "remote_bytes" in said[1].fields]
-    return [*(_of_models(models, statements) if models else ()), *(_of_sizes(sent) if sent else ())]
+    near = [said for said in lines if "near" in said[1].fields]
+    return [
+        *(_of_models(models, statements) if models else ()),
+        *(_of_sizes(sent) if sent else ()),
+        *(_of_calls(near) if near else ()),
+    ]
 
 
 def _of_models(lines: list[_Said], statements: Statements) -> list[Opinion]:
@@ -56,20 +63,32 @@ def _of_models(lines: list[_Said], statements: Statements) -> list[Opinion]:
 
 def _of_sizes(lines: list[_Said]) -> list[Opinion]:
     """2."""
-    event = lines[0][1]
-    fields = event.fields
+    fields = lines[0][1].fields
     here, peer = fields.get("writer_host", "the writer of the line"), fields.get("peer", "its peer")
     other = peer.partition("<")[0]
     sizes = f"{fields.get('local_bytes', '?')} against {fields['remote_bytes']} bytes"
-    return [
-        Opinion(
-            witness=Witness.CALLS,
-            kind=Kind.COLLECTIVE_MISMATCH,
-            culprits=(),
-            victims=(),
-            said=f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}",
-            evidence=tuple(line_of(each, rank) for rank, each in lines[:_MOST_LINES]),
-            cause=Cause.USER_CODE,
-            remarks=("NCCL before 2.7.8 said so of sends and receives without cause",),
-        )
-    ]
+    said = f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}"
+    return [_by_nccl(said, lines, "NCCL before 2.7.8 said so of sends and receives without cause")]
+
+
+def _of_calls(lines: list[_Said]) -> list[Opinion]:
+    """3."""
+    seen = [said for said in lines if "guessed" not in said[1].fields]
+    near = ranks_in_words(sorted({int(event.fields["near"]) for _, event in seen or lines}))
+    said = f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}"
+    remark = "NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ"
+    return [_by_nccl(said, seen or lines, remark, vague=not seen)]
+
+
+def _by_nccl(said: str, lines: list[_Said], remark: str, *, vague: bool = False) -> Opinion:
+    return Opinion(
+        witness=Witness.CALLS,
+        kind=Kind.COLLECTIVE_MISMATCH,
+        culprits=(),
+        victims=(),
+        said=said,
+        evidence=tuple(line_of(each, rank) for rank, each in lines[:_MOST_LINES]),
+        cause=Cause.USER_CODE,
+        remarks=(remark,),
+        vague=vague,
+    )

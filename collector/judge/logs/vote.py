@@ -28,6 +28,8 @@ class Opinion:
     ref: GroupRef | None = None
     remarks: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    vague: bool = False
+    """Does it tell that something ended and not why, or is it a library's guess?"""
 
 
 def line_of(event: LogEvent, rank: int | None, about: Iterable[int] = ()) -> LogEvidence:

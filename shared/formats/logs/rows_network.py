@@ -100,6 +100,12 @@ CONNECTIONS = (
         r"(?P<transport>NET/IB) : (?:(?P<interface>\w{1,40}):\d{1,3} )?Got async (?:error )?event ?: "
         r"(?P<type>port error|local catastrophic error|[a-z ]{0,40}fatal[a-z ]{0,40})",
     ),
+    # node1:42:51 [0] … NCCL WARN NET/IB: ncclIbResiliencyHandleDeviceFailure: Device 0 marked as failed. …    NCCL 2.30
+    row(
+        EventKind.TRANSPORT_ERROR,
+        " marked as failed",
+        r"(?P<transport>NET/IB) ?: \w{1,80}: (?P<type>Device (?P<interface>\d{1,3}) marked as failed)",
+    ),
     # ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
     row(EventKind.TRANSPORT_ERROR, "ncclRemoteError:", r"(?P<type>ncclRemoteError): A call failed possibly"),
     # … watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, …
@@ -127,15 +133,26 @@ CONNECTIONS = (
     # DistStoreError: Timed out after 601 seconds waiting for workers. 3/4 workers joined.           its first builds
     row(
         EventKind.RENDEZVOUS,
-        " seconds waiting for ",
-        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds waiting for (?:clients|workers)\. "
+        "Timed out after ",
+        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds\s{1,30}waiting for\s{1,30}(?:clients|workers)\.\s{1,30}"
         r"(?P<joined>\d{1,9})/(?P<expected>\d{1,9}) (?:clients|workers)",
     ),
+    # torch.distributed.elastic.rendezvous.api.RendezvousClosedError          "message": "RendezvousTimeoutError: ",
+    row(EventKind.RENDEZVOUS, "RendezvousTimeoutError", r"Rendezvous(?P<unmet>Timeout)Error"),
+    row(EventKind.RENDEZVOUS, "RendezvousClosedError", r"Rendezvous(?P<unmet>Closed)Error"),
+    # … The node 'node7_4242_0' has failed to send a keep-alive heartbeat to the rendezvous '42' due to an error of type
+    #   RendezvousConnectionError.
+    row(
+        EventKind.RENDEZVOUS,
+        "a keep-alive heartbeat to",
+        r"The node '(?P<agent>[\w.-]{1,255}?)(?:_\d{1,10}_\d{1,7})?' has (?P<unmet>failed to send a keep-alive)",
+    ),
     # The client socket has timed out after 60000ms while trying to connect to (node1.example, 29500).
+    # The client socket has timed out after 1800s while trying to connect to (127.0.0.1, 29500).          torch to 1.12
     row(
         EventKind.RENDEZVOUS,
         "client socket has timed out",
-        r"client socket has timed out after (?P<waited_ms>\d{1,12})ms\s{1,30}while trying to connect to "
+        r"client socket has timed out after (?:(?P<waited_ms>\d{1,12})m|\d{1,9})s\s{1,30}while trying to connect to "
         r"\((?P<peer>[^,)]{1,255}, \d{1,5})\)",
     ),
     # The IPv6 network addresses of (node1.example, 29500) cannot be retrieved (gai error: -2 - Name or service not …
@@ -174,12 +191,43 @@ CONNECTIONS = (
         "ddress already in use",
         r"(?:(?:port: | to \S{0,80}[\]\w]:)(?P<port>\d{1,5})[^\n]{0,100})?(?P<taken>[Aa]ddress already in use)",
     ),
+    # … [Listen] socket type[1], listen on ip[10.1.2.3] and specific port[16666] fail. Please check the port …     HCCL
+    row(
+        EventKind.RENDEZVOUS,
+        "specific port[",
+        r"listen on ip\[[^\]\n]{1,60}\] and specific port\[(?P<port>\d{1,5})\] (?P<taken>fail)",
+    ),
     # RuntimeError: Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error
-    row(EventKind.RENDEZVOUS, "connectFullMesh failed", r"Gloo (?P<unmeshed>connectFullMesh failed)"),
+    row(EventKind.RENDEZVOUS, "connectFullMesh failed", r"Gloo (?P<unstarted>connectFullMesh failed)"),
+    # init.cc:497 NCCL WARN Duplicate GPU detected : rank 3 and rank 0 both on CUDA device 1000           NCCL 2.5 on
+    row(
+        EventKind.RENDEZVOUS,
+        "Duplicate GPU detected",
+        r"(?P<unstarted>Duplicate GPU) detected ?: rank \d{1,7} and rank \d{1,7} both on",
+    ),
+    # … NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-xyz (size 192814336), error: No such file
+    row(
+        EventKind.RENDEZVOUS,
+        "shared memory segment",
+        r"NCCL WARN Error while (?:creating|attaching to) (?P<unstarted>shared memory segment)",
+    ),
+    # ValueError: host not found: Name or service not known                                              torch to 1.4
+    row(
+        EventKind.RENDEZVOUS,
+        "host not found: ",
+        r"(?P<unstarted>host not found): (?:Name or service|Temporary failure)",
+    ),
     # include/socket.h:344 WARN Socket creation failed : Address family not supported by protocol
-    row(EventKind.RENDEZVOUS, "Socket creation failed", r"WARN (?P<type>Socket creation failed) ?: "),
+    row(EventKind.RENDEZVOUS, "Socket creation failed", r"WARN (?P<unstarted>Socket creation failed) ?: "),
+    # bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in
+    # bootstrap.cc:123 NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4
+    row(
+        EventKind.RENDEZVOUS,
+        "Bootstrap Root",
+        r"Bootstrap Root ?: .{0,60}(?P<unstarted>already checked in|mismatch in rank count)",
+    ),
     # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
-    row(EventKind.RENDEZVOUS, "no socket interface found", r"(?P<type>Bootstrap ?: no socket interface found)"),
+    row(EventKind.RENDEZVOUS, "no socket interface found", r"Bootstrap ?: (?P<unstarted>no socket interface) found"),
     # NET/Socket : Using [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>
     # NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.1.2.3<0>
     row(

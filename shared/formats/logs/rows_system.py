@@ -91,6 +91,13 @@ ENDINGS = (
         ": line ",
         r": line \d{1,7}: {1,4}(?P<pid>\d{1,10}) (?P<shell>Killed|Segmentation fault|Bus error)\b",
     ),
+    # [3]<stderr>:Killed                                                              the shell under horovodrun, mpirun
+    row(
+        EventKind.SIGNAL,
+        "<stderr>:",
+        r"^\[(?:\d{1,7},)?(?P<speaker>\d{1,7})\]<stderr>: ?"
+        r"(?P<shell>Killed|Segmentation fault|Bus error)(?: \(core dumped\))?\s*$",
+    ),
     # srun: error: Task launch for 4242.0 failed on node node7: Job credential expired
     row(
         EventKind.SIGNAL,
@@ -104,8 +111,55 @@ ENDINGS = (
         EventKind.SIGNAL,
         " noticed that process rank ",
         r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (?P<ended_rank>\d{1,7}) with PID \S{1,20} "
-        r"on node (?P<died_on>[\w.:-]{1,255}) exited on signal (?P<signal>\d{1,3})\b",
+        r"on node (?P<died_on>[\w.:-]{1,255}) exited on\s{1,4}signal (?P<signal>\d{1,3})\b",
     ),
+    #   Process name: [[4242,1],8]                  below "The first process to do so was:"
+    #   Exit code:    3
+    row(
+        EventKind.SIGNAL,
+        "Process name: [[",
+        r"Process name: \[\[\d{1,10},\d{1,5}\],(?P<first_to_end>\d{1,7})\]\s{1,40}Exit code: {1,8}(?P<status>\d{1,3})",
+    ),
+    # MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD                                     Open MPI
+    # application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3                                       MPICH, Intel MPI
+    # mpiexec has exited due to process rank 3 with PID 4242 on node node7 exiting improperly.           Open MPI
+    row(
+        EventKind.SIGNAL, "MPI_ABORT was", r"(?P<left>MPI_ABORT) was invoked on rank (?P<first_to_end>\d{1,7}) in comm"
+    ),
+    row(
+        EventKind.SIGNAL,
+        "application called MPI_Abort",
+        r"called (?P<left>MPI_Abort)\([^)\n]{1,60}\) - process (?P<first_to_end>\d{1,7})",
+    ),
+    row(
+        EventKind.SIGNAL,
+        " has exited due to process rank ",
+        r"has exited due to process rank (?P<first_to_end>\d{1,7}) with PID \d{1,10} on\s{1,4}node "
+        r"(?P<died_on>\S{1,255}) (?P<left>exiting improperly)",
+    ),
+    # [2026-11-21 09:10:11,123] [ERROR] [launch.py:434:sigkill_handler] ['/srv/venv/bin/python', '-u', 'train.py',
+    #   '--local_rank=3', '--lr', '1e-4'] exits with return code = -9                                    DeepSpeed
+    row(
+        EventKind.SIGNAL,
+        "] exits with return code = -",
+        r"'--local_rank=(?P<local_rank>\d{1,7})'[^\n]{0,3900}\] exits with return code = (?P<exit_code>-\d{1,3})\b",
+    ),
+    # … torch/distributed/elastic/multiprocessing/api.py:900] Sending process 4242 closing signal SIGHUP
+    # torch.distributed.elastic.multiprocessing.api.SignalException: Process 4242 got signal: 1
+    row(EventKind.SIGNAL, "closing signal SIGHUP", r"closing signal (?P<hangup>SIGHUP)"),
+    row(EventKind.SIGNAL, "got signal: 1", r"SignalException: Process \d{1,10} got signal: (?P<hangup>1)\b"),
+    # RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.
+    # RuntimeError: DataLoader worker (pid(s) 4242, 4243) exited unexpectedly
+    # Not: … is killed by signal: Terminated.        as whoever ends a job does
+    row(
+        EventKind.SIGNAL,
+        "DataLoader worker (pid",
+        r"DataLoader worker \(pid(?:\(s\))? (?P<loader>\d{1,10})[\d, ]{0,100}\) (?:is killed by signal: "
+        r"(?P<loader_end>(?!Terminated|Hangup|Interrupt)\w[\w ]{0,40})|(?P<loader_left>exited unexpectedly))",
+    ),
+    #   namespace: 5d1c…                            of Ray's ActorDiedError
+    #   ip: 10.1.2.3
+    row(EventKind.SIGNAL, "namespace: ", r"^\s{0,8}namespace: [\w-]{1,100}\n\s{0,8}ip: (?P<actor_on>[\d.]{7,15})\b"),
     #   Remote daemon: [[4242,0],1] on node node7          below "ORTE has lost communication with a remote daemon."
     row(
         EventKind.SIGNAL,

@@ -106,12 +106,16 @@ OPERATIONS = (
         "[missing ranks: ",
         r"\[missing ranks: (?P<never_joined>\d[\d, ]{0,4000})\]",
     ),
-    # Missing ranks:                                                                                     Horovod 0.20 on
+    # Missing ranks:                                                  Horovod 0.20 on; Stalled ranks: in 0.16 to 0.19
     # 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]        where it is only one rank
-    row(
-        EventKind.WATCHDOG_TIMEOUT,
-        "Missing ranks:",
-        r"Missing ranks:\s{0,4}(?P<never_joined>\d{1,7}): \[[^\n]*+(?!\n\d{1,7}: \[)",
+    *(
+        row(
+            EventKind.WATCHDOG_TIMEOUT,
+            f"{word} ranks:",
+            rf"{word} ranks:\s{{0,4}}(?:[^\n]{{0,80}}<stderr>:)?(?P<never_joined>\d{{1,7}})!?: \[[^\n]*+"
+            r"(?!\n(?:[^\n]{0,80}<stderr>:)?\d{1,7}!?: \[)",
+        )
+        for word in ("Missing", "Stalled")
     ),
     # DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: …. Timed out task names:        JAX, which lists below it
     # /job:jax_worker/replica:0/task:3        who did not come
@@ -136,6 +140,16 @@ OPERATIONS = (
         r"(?P<hccl>Getting socket|Notify register) times out\. Reason: "
         r"(?:.{0,120}remote rank:? \[(?P<awaited>\d{1,10})\])?",
     ),
+    # F1121 09:10:11.123456 4242 rendezvous.cc:127] Termination timeout for `all gather; run_id=7` of 40 seconds
+    #   exceeded. Exiting to ensure a consistent program state. Expected 8 threads to join the rendezvous, but only 7 of
+    #   them arrived on time.                                                                                        XLA
+    row(
+        EventKind.WATCHDOG_TIMEOUT,
+        "Termination timeout ",
+        r"Termination timeout (?:for `[^`\n]{1,600}` )?of (?P<xla_seconds>\d{1,9}) seconds\s{1,4}exceeded"
+        r"(?:.{0,100}Expected (?P<threads>\d{1,9}) threads to\s{1,4}join the rendezvous, but "
+        r"(?:only (?P<came>\d{1,9})|not all) of them)?",
+    ),
     # [Rank 2] To avoid data inconsistency, we are taking the entire process down.
     row(EventKind.SIGNAL, "taking the entire process down", r"(?P<what>we are taking the entire process down)"),
     # worker.cc:12 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 3.
@@ -143,6 +157,13 @@ OPERATIONS = (
         EventKind.COLLECTIVE_MISMATCH,
         "Mismatched collective detected",
         r"Mismatched collective detected.{0,80}around rank (?P<near>\d{1,7})",
+    ),
+    # include/socket.h:403 NCCL WARN Your program may be hanging, this may be caused by a collective mismatch around
+    #   rank 2. Please check your collective calls at and around this rank.                             NCCL 2.7
+    row(
+        EventKind.COLLECTIVE_MISMATCH,
+        "a collective mismatch around rank",
+        r"this (?P<guessed>may) be caused by a collective mismatch around rank (?P<near>\d{1,7})",
     ),
     # NET/IB : req 0/1 tag 1f peer 10.1.2.3<40123> collective mismatch error, local size 32 remote size 64  NCCL 2.12 on
     # NET/IB : collective mismatch error local size 32 remote 64 addr 7f rkey 1 seq 1f/1f                    before

@@ -162,9 +162,9 @@ def test_two_host_names_that_lead_to_the_loopback(network: Network, tmp_path: Pa
     assert finding.path == "GLOO_SOCKET_IFNAME is not set" and "127.0.1.1" in finding.hint
 
 
+@pytest.mark.needs("cc")
 def test_clocks_that_differ(network: Network, tmp_path: Path) -> None:
     """Of the first host by an hour, of another by two minutes: both are told, and nobody is bad for it."""
-    skip_without("cc")
     library = tmp_path / "clock_ahead.so"
     source = Path(__file__).with_name("clock_ahead.c")
     subprocess.run(("cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"), check=True)

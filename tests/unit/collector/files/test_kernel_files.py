@@ -74,6 +74,7 @@ FORMS = {
     "short-iso": lambda ago: stamped("%Y-%m-%dT%H:%M:%S+0000 node02 kernel: ", ago),
     "rsyslog": lambda ago: stamped("%Y-%m-%dT%H:%M:%S.123456+00:00 node02.example.org kernel: ", ago),
     "short-unix": lambda ago: f"{TAKEN - ago:.6f} node02 kernel: ",
+    "talosctl dmesg": lambda ago: stamped("node02: kern: warning: [%Y-%m-%dT%H:%M:%S.123456789Z]: ", ago),
     "dmesg -T": lambda ago: stamped("[%a %b %e %H:%M:%S %Y] ", ago),
     "dmesg iso": lambda ago: stamped("%Y-%m-%dT%H:%M:%S,123456+00:00 ", ago),
     "dmesg -x iso": lambda ago: "kern  :err   : " + stamped("%Y-%m-%dT%H:%M:%S,123456+00:00 ", ago),

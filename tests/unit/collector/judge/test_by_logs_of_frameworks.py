@@ -13,6 +13,16 @@ TABLE = """  time      : 2026-04-05_06:07:{first}
   rank      : 0 (local_rank: 0)
   exitcode  : -9 (pid: 70)"""
 
+DIED = "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit"
+FAULT = (
+    "[rank{0}]:[E117 11:40:54.259 ProcessGroupNCCL.cpp:1595] [PG ID 0 PG GUID 0(default_pg) Rank {0}] Process group "
+    "watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered"
+)
+LOST = (
+    "The node 'gpu-7_4242_0' has failed to send a keep-alive heartbeat to the rendezvous '7' due to an error of type "
+    "RendezvousConnectionError."
+)
+
 WAITING = (
     "Waiting in store based barrier to initialize process group for rank: {}, key: store_based_barrier_key:1 "
     "(world_size={}, worker_count={}, timeout=0:30:00)"
@@ -39,12 +49,59 @@ class TestWhoEnded:
             ("Worker proc VllmWorker-5 died unexpectedly, shutting down executor.", "worker VllmWorker-5 died"),
             ("ProcessExitedException: process 2 terminated with signal SIGKILL", "process 2 of those spawned"),
             ("start.sh: line 8:  6120 Killed                  python main.py", "process 6120 ended"),
+            ("RuntimeError: DataLoader worker (pid 6120) is killed by signal: Bus error.", "DataLoader worker 6120"),
+            (
+                "  Process name: [[77,1],6]\n  Exit code:    3",
+                "rank 6 of mpirun's job was the first to end: with status 3",
+            ),
         ],
     )
     def test_is_told_as_a_process(self, line: str, who: str) -> None:
-        finding = only(judged_logs({}, common=[line]))
+        finding = only(judged_logs({}, common=line.split("\n")))
         assert (finding.kind, finding.culprits) == (Kind.RANK_EXITED, ())
         assert who in finding.summary
+
+    def test_is_told_by_the_line_that_names_it(self) -> None:
+        """Ray tells a death twice, and Slurm's daemon does not know the task."""
+        told = "Worker IP address: 10.4.0.9 Worker port: 10017 Worker PID: 6120 Worker exit type: SYSTEM_ERROR"
+        assert "process 6120 on 10.4.0.9" in only(judged_logs({}, common=[DIED, told])).summary
+        lines = ["Detected 1 oom_kill event in StepId=77.0.", "srun: error: gpu12: task 3: Out Of Memory"]
+        finding = only(judged_logs({}, common=lines))
+        assert (finding.cause, finding.culprits) == (Cause.OOM, ())
+        assert "task 3 on gpu12" in finding.summary
+
+    def test_another_reason_does_not_explain_it(self) -> None:
+        """What a launcher ends afterwards is no account of what ran out of memory."""
+        lines = ["Detected 1 oom_kill event in StepId=77.0.", "srun: error: gpu12: task 3: Killed"]
+        assert "Slurm step 77.0" in only(judged_logs({}, common=lines)).summary
+
+    @pytest.mark.parametrize(("above", "where"), [(1, " on 10.4.0.9"), (9, "")])
+    def test_an_actor_died_where_ray_says_closest_above(self, above: int, where: str) -> None:
+        lines = ["\tpid: 6120", "\tnamespace: 5d1c-88", "\tip: 10.4.0.9", *["step"] * (above - 1), DIED]
+        assert f"do not tell{where} died" in only(judged_logs({}, common=lines)).summary
+
+    @pytest.mark.parametrize("end", ["Terminated", "Hangup", "Interrupt"])
+    def test_a_loader_that_somebody_ended_is_not(self, end: str) -> None:
+        line = f"RuntimeError: DataLoader worker (pid 6120) is killed by signal: {end}."
+        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL
+
+    def test_the_rank_whose_own_loader_died(self) -> None:
+        line = "[rank2]: RuntimeError: DataLoader worker (pid 6120) is killed by signal: Killed."
+        finding = only(judged_logs({rank: [] for rank in range(4)}, common=[line]))
+        assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.DATALOADER)
+
+    def test_an_error_of_a_device_that_ended_one_rank(self) -> None:
+        finding = only(judged_logs({rank: [] for rank in range(4)}, common=[FAULT.format(2)]))
+        assert (finding.kind, finding.culprit_ranks, finding.cause) == (Kind.RANK_EXITED, (2,), Cause.USER_CODE)
+
+    def test_an_error_of_a_device_that_ended_several_names_nobody(self) -> None:
+        """It spreads, and who prints it first is not who caused it."""
+        lines = [FAULT.format(2), FAULT.format(0)]
+        assert only(judged_logs({rank: [] for rank in range(4)}, common=lines)).culprits == ()
+
+    def test_a_first_status_explains_nothing(self) -> None:
+        lines = ["  Process name: [[77,1],6]", "  Exit code:    3", "DistStoreError: wait timeout after 90000ms"]
+        assert "for a key in the store" in only(judged_logs({}, common=lines)).summary
 
     @pytest.mark.parametrize(
         "line",
@@ -80,12 +137,56 @@ class TestWhoEnded:
         assert "node gpu12" in finding.summary
 
 
+class TestWhoLeft:
+    """Told where nothing else is, and blamed for nothing: the first to end is often a victim."""
+
+    @pytest.mark.parametrize(
+        ("line", "what"),
+        [
+            ("MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD", "rank 3 of mpirun's job was the first"),
+            ("application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3", "rank 3 of mpirun's job was the first"),
+            (
+                "mpiexec has exited due to process rank 3 with PID 61 on\nnode gpu7 exiting improperly.",
+                "rank 3 of mpirun's job on gpu7 was the first to end: exiting improperly",
+            ),
+            ("api.py:719] Received 1 death signal, shutting down workers", "torchrun got SIGHUP"),
+            ("api.py:900] Sending process 61 closing signal SIGHUP", "torchrun got SIGHUP"),
+            ("multiprocessing.api.SignalException: Process 61 got signal: 1", "torchrun got SIGHUP"),
+        ],
+    )
+    def test_alone(self, line: str, what: str) -> None:
+        finding = only(judged_logs({}, common=line.split("\n")))
+        assert (finding.kind, finding.culprits) == (Kind.RANK_EXITED, ())
+        assert what in finding.summary
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            ["application called MPI_Abort(MPI_COMM_WORLD, 0) - process 3", "called MPI_Abort(C, 0) - process 1"],
+            ["api.py:719] Received 15 death signal, shutting down workers"],
+            ["multiprocessing.api.SignalException: Process 61 got signal: 15"],
+        ],
+    )
+    def test_several_or_a_termination_are_not(self, lines: list[str]) -> None:
+        lines = [line.replace("called MPI_Abort(C", "application called MPI_Abort(C") for line in lines]
+        assert judged_logs({}, common=lines).verdict is Verdict.CANNOT_TELL
+
+    def test_deepspeed_tells_a_signal_by_the_local_rank(self) -> None:
+        line = "[launch.py:434:sigkill_handler] ['python', 'a.py', '--local_rank=3', '--lr'] exits with return code = "
+        finding = only(judged_logs({}, common=[f"{line}-7"]))
+        assert (finding.cause, finding.culprits) == (Cause.SIGNAL, ())
+        assert "(local rank 3) was killed by signal 7" in finding.summary
+        assert judged_logs({}, common=[f"{line}-15"]).verdict is Verdict.CANNOT_TELL
+
+
 class TestWhoDidNotCome:
     @pytest.mark.parametrize(
         ("lines", "reporter"),
         [
             (["HorovodAllreduce_a_0 [missing ranks: 2]", "HorovodAllreduce_b_0 [missing ranks: 2]"], "Horovod"),
             (["Missing ranks:", "2: [HorovodAllreduce_a_0, HorovodAllreduce_b_0]"], "Horovod"),
+            (["Stalled ranks:", "2: [HorovodAllreduce_a_0, HorovodAllreduce_b_0]"], "Horovod"),
+            (["Stalled ops: a_0 [ready ranks: 2], b_0 [ready ranks: 3, 0, 1]"], "Horovod"),
             (["Barrier timed out. Timed out task names:", "/job:jax_worker/replica:0/task:2"], "JAX"),
         ],
     )
@@ -110,6 +211,21 @@ class TestWhoDidNotCome:
         assert only(judged_logs({rank: [] for rank in range(4)}, common=told)).culprit_ranks == (2,)
         assert judged_logs({}, common=told[:3]).verdict is Verdict.CANNOT_TELL, "each waits for the first time"
 
+    @pytest.mark.parametrize("ready", ["0, 1", "0, 1, 2, 3", "3"])
+    def test_of_those_who_are_ready_less_than_most_accuse_nobody(self, ready: str) -> None:
+        """Of 0 and 1 nobody lacks as far as one knows, and rank 3 alone may be the odd one."""
+        line = f"Stalled ops: HorovodAllreduce_a_0 [ready ranks: {ready}]"
+        assert judged_logs({rank: [] for rank in range(4)}, common=[line]).findings == ()
+
+    @pytest.mark.parametrize(("times", "verdict"), [(1, Verdict.CANNOT_TELL), (3, Verdict.HUNG)])
+    def test_an_agent_that_lost_the_rendezvous_for_good(self, times: int, verdict: Verdict) -> None:
+        """One heartbeat fails at the end of many a job that has finished well."""
+        answer = judged_logs({}, common=[LOST] * times)
+        assert answer.verdict is verdict
+        assert [(finding.kind, finding.culprits) for finding in answer.findings] == [(Kind.RANK_UNREACHABLE, ())] * (
+            times > 1
+        )
+
     def test_more_than_belong_to_it(self) -> None:
         finding = only(judged_logs({}, common=[WAITING.format(0, 2, 4)]))
         assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, Cause.RENDEZVOUS, ())
@@ -128,11 +244,49 @@ class TestWhoDidNotCome:
             ),
             ("Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error", Kind.STARTUP_INCOMPLETE),
             ("socket.h:344 WARN Socket creation failed : Address family not supported", Kind.STARTUP_INCOMPLETE),
+            ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", Kind.STARTUP_INCOMPLETE),
+            ("torch.distributed.elastic.rendezvous.api.RendezvousClosedError", Kind.STARTUP_INCOMPLETE),
+            ("listen on ip[10.1.2.3] and specific port[16671] fail. Please check the port", Kind.STARTUP_INCOMPLETE),
+            ("Termination timeout for `all gather; run_id=7` of 40 seconds exceeded. Exiting", Kind.RANK_NOT_JOINED),
         ],
     )
     def test_a_wait_without_a_name_names_nobody(self, line: str, kind: Kind) -> None:
         finding = only(judged_logs({}, common=[line]))
         assert (finding.kind, finding.culprits) == (kind, ())
+
+
+class TestWhatALibraryNeeds:
+    @pytest.mark.parametrize(
+        ("line", "cause", "advice"),
+        [
+            ("Duplicate GPU detected : rank 5 and rank 1 both on CUDA device 1000", Cause.USER_CODE, "set_device"),
+            ("NCCL WARN Call to posix_fallocate failed : No space left on device", Cause.FILESYSTEM, "--shm-size"),
+            (
+                "NCCL WARN Error: failed to extend /dev/shm/q, error: No space left on device",
+                Cause.FILESYSTEM,
+                "--shm-size",
+            ),
+            ("NCCL WARN Error while attaching to shared memory segment /dev/shm/q", Cause.FILESYSTEM, "--shm-size"),
+            ("ValueError: host not found: Name or service not known", Cause.RENDEZVOUS, "master"),
+            ("NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in", Cause.USER_CODE, "WORLD_SIZE"),
+            ("NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4", Cause.USER_CODE, "WORLD_SIZE"),
+            ("NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "NCCL_SOCKET_IFNAME"),
+        ],
+    )
+    def test_and_does_not_get_is_told_with_what_to_do(self, line: str, cause: Cause, advice: str) -> None:
+        finding = only(judged_logs({}, common=[f"node2:42:43 [0] {line}"]))
+        assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, cause, ())
+        assert any(advice in remark for remark in finding.remarks)
+
+
+class TestHorovodrunsTags:
+    def test_the_rank_that_its_shell_says_was_killed(self) -> None:
+        lost = "[1]<stderr>:  what():  [/a/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:54168"
+        finding = only(judged_logs({1: [lost, "[1]<stderr>:Aborted (core dumped)"], 2: ["[2]<stderr>:Killed"]}))
+        assert (finding.kind, [culprit.rank for culprit in finding.culprits]) == (Kind.RANK_EXITED, [2])
+
+    def test_a_program_that_prints_the_word_is_none_of_its_shell(self) -> None:
+        assert not judged_logs({}, common=["[2]<stdout>:Killed 7 monsters", "[1]<stderr>:Killed 7 monsters"]).findings
 
 
 class TestSizesThatDiffer:
@@ -150,6 +304,18 @@ class TestSizesThatDiffer:
         finding = only(judged_logs({}, common=[line]))
         assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
         assert "32 against 64 bytes" in finding.summary
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            ("Mismatched collective detected, please check your collective calls at and around rank 3.", "has seen"),
+            ("Your program may be hanging, this may be caused by a collective mismatch around rank 3.", "guesses at"),
+        ],
+    )
+    def test_calls_that_nccl_says_do_not_match(self, line: str, said: str) -> None:
+        finding = only(judged_logs({}, common=[f"node1:12:13 [0] a.cc:7 NCCL WARN {line}"]))
+        assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
+        assert f"{said} calls that do not match, at or around rank 3" in finding.summary
 
     def test_one_side_of_a_mismatch(self) -> None:
         line = "Detected mismatch between collectives on ranks. Rank 2 is running inconsistent collective: "

@@ -18,6 +18,7 @@ WORKING = f"    tokenize (corpus.py:33)\n{LOOP}"
 WORKER = f"    read (corpus.py:7)\n    _worker_loop (torch/utils/data/_utils/worker.py:351)\n{LOOP}"
 LAUNCHER = "    _poll (subprocess.py:1999)\n    run (torch/distributed/run.py:900)\n    <module> (torchrun:8)\n"
 BROKEN = "NVRM: Xid (PCI:0000:5e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+UNDER = "NVRM: Xid (PCI:0000:5e:00): 74, pid=7301, name={}, NVLink: fatal error detected on link 8\n"
 HELD = """INFO: task python3:7301 blocked for more than 241 seconds.
       Not tainted 6.8.0-41-generic #41
 task:python3         state:D stack:0     pid:7301  tgid:7301  ppid:7288   flags:0x00000002
@@ -96,6 +97,16 @@ def test_a_broken_gpu_is_told_beside_a_process_that_waits(tmp_path: Path) -> Non
 
 def test_a_broken_gpu_alone_is_no_hang(tmp_path: Path) -> None:
     assert judged_texts(tmp_path, dmesg=BROKEN).findings == ()
+
+
+def test_a_gpu_that_broke_under_a_process_of_a_job_is_told(tmp_path: Path) -> None:
+    (finding,) = judged_texts(tmp_path, dmesg=UNDER.format("VLLM::Worker_TP")).findings
+    assert (finding.kind, finding.cause, finding.culprits) == (Kind.STUCK_TOGETHER, Cause.GPU_FAULT, ())
+    assert "process 7301 (VLLM::Worker_TP)" in finding.summary
+
+
+def test_under_another_program_it_is_no_hang(tmp_path: Path) -> None:
+    assert judged_texts(tmp_path, dmesg=UNDER.format("Xorg")).findings == ()
 
 
 def test_what_the_kernel_holds_is_told_with_its_driver(tmp_path: Path) -> None:

@@ -18,6 +18,85 @@ def events(text: str, rank: int | None = None) -> tuple[LogEvent, ...]:
 
 LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
     (
+        "node1:42:51 [0] init.cc:497 NCCL WARN Duplicate GPU detected : rank 6 and rank 0 both on CUDA device f000",
+        EventKind.RENDEZVOUS,
+        None,
+        {"unstarted": "Duplicate GPU", "writer_host": "node1", "writer_pid": "42"},
+    ),
+    (
+        "MPI_ABORT was invoked on rank 6 in communicator MPI_COMM_WORLD",
+        EventKind.SIGNAL,
+        None,
+        {"left": "MPI_ABORT", "first_to_end": "6"},
+    ),
+    (
+        "['python', '--local_rank=6', '--lr', '1'] exits with return code = -11",
+        EventKind.SIGNAL,
+        None,
+        {"local_rank": "6", "exit_code": "-11"},
+    ),
+    (
+        "The client socket has timed out after 1800s while trying to connect to (node1.example, 29512).",
+        EventKind.RENDEZVOUS,
+        None,
+        {"peer": "node1.example, 29512"},
+    ),
+    (
+        "DistStoreError: Timed out after 301 seconds\nwaiting for clients. 3/8 clients joined.",
+        EventKind.RENDEZVOUS,
+        None,
+        {"joined": "3", "expected": "8"},
+    ),
+    ("raise RendezvousClosedError()", EventKind.RENDEZVOUS, None, {"unmet": "Closed"}),
+    ('    "message": "RendezvousTimeoutError: ",', EventKind.RENDEZVOUS, None, {"unmet": "Timeout"}),
+    (
+        "The node 'gpu-7.example_4242_0' has failed to send a keep-alive heartbeat to the rendezvous '7' due to an "
+        "error of type RendezvousConnectionError.",
+        EventKind.RENDEZVOUS,
+        None,
+        {"agent": "gpu-7.example", "unmet": "failed to send a keep-alive"},
+    ),
+    (
+        "[Listen] socket type[1], listen on ip[10.1.2.3] and specific port[16671] fail. Please check the port status",
+        EventKind.RENDEZVOUS,
+        None,
+        {"port": "16671", "taken": "fail"},
+    ),
+    (
+        "node1:42:51 [0] transport/net_ib/p2p_resiliency.cc:325 NCCL WARN NET/IB: ncclIbResiliencyHandleDeviceFailure: "
+        "Device 3 marked as failed. Initiating recovery? Yes",
+        EventKind.TRANSPORT_ERROR,
+        None,
+        {"transport": "NET/IB", "interface": "3", "writer_host": "node1"},
+    ),
+    (
+        "Stalled ranks:\n2026-04-05 06:07:08 UTC master.0 -- [1,0]<stderr>:3: [HorovodAllreduce_a]",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"never_joined": "3"},
+    ),
+    (
+        "Stalled ops: loss_0 [ready ranks: 3], dense_kernel_0 [ready ranks: 2, 0, 1], dense_bias_0 [ready ranks: 1]",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"never_joined": "3"},
+    ),
+    (
+        "F1121 rendezvous.cc:127] Termination timeout for `all gather; run_id=7` of 40 seconds exceeded. Exiting to "
+        "ensure a consistent program state. Expected 8 threads to join the rendezvous, but only 7 of them arrived.",
+        EventKind.WATCHDOG_TIMEOUT,
+        None,
+        {"xla_seconds": "40", "threads": "8", "came": "7"},
+    ),
+    ("  Process name: [[4242,1],6]\n  Exit code:    3", EventKind.SIGNAL, None, {"first_to_end": "6", "status": "3"}),
+    (
+        "[rank2]: RuntimeError: DataLoader worker (pid(s) 61, 62) exited unexpectedly",
+        EventKind.SIGNAL,
+        2,
+        {"loader": "61", "loader_left": "exited unexpectedly"},
+    ),
+    ("\tnamespace: 5d1c-88\n\tip: 10.1.2.3", EventKind.SIGNAL, None, {"actor_on": "10.1.2.3"}),
+    (
         "mpirun noticed that process rank 1 with PID 0 on node node7 exited on signal 9 (Killed).",
         EventKind.SIGNAL,
         None,
@@ -110,6 +189,13 @@ LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
         EventKind.COLLECTIVE_MISMATCH,
         None,
         {"near": "3"},
+    ),
+    (
+        "node1:12:13 [0] include/socket.h:77 NCCL WARN Your program may be hanging, this may be caused by a collective "
+        "mismatch around rank 5. Please check your collective calls at and around this rank.",
+        EventKind.COLLECTIVE_MISMATCH,
+        None,
+        {"near": "5", "guessed": "may"},
     ),
     (
         "  what():  [enforce fail at /src/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 24 vs 16. "
@@ -501,6 +587,11 @@ def test_lines(line: str, kind: EventKind, rank: int | None, fields: dict[str, s
     "line",
     [
         "step 31 loss 0.25 watchdog fed",
+        "The node 'gpu-7_4242_0' has failed to shutdown the rendezvous '7' due to RendezvousConnectionError",
+        "RuntimeError: DataLoader worker (pid 6120) is killed by signal: Terminated. ",
+        "E0213 rendezvous.cc:98] This thread has been waiting for `all gather; run_id=7` for 20 seconds.",
+        "Stalled ops: HorovodAllreduce_a_0 [ready ranks: 0, 1, 2]",
+        "Process name: [[4242,1],6] and nothing of its end",
         "Watchdog caught collective operation timeout: (none)",
         "INFO: no timeout at NCCL work, all is well",
         "[rank0]: Ranks passed the monitoredBarrier in 3 ms",
