@@ -30,6 +30,8 @@ _AGENT_SECONDS = (0.5, 10.0)
 
 _MODEST_MEMORY = 64 * 1024 * 1024
 """For one look: eight ranks with their stacks and windows of records take a tenth of it."""
+_SMALL_BODY_BYTES = 64 * 1024
+"""What no answer of this length can make too much of: a thousand bytes of memory for each of its own."""
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For all looks of one sweep that are not modest; the collector's own MemoryMax is 4 GiB."""
 
@@ -270,7 +272,7 @@ class AgentQueries:
 
     def _read(self, body: bytes) -> NodeLook:
         """Read a look, unless it is large and what is kept of all others is much already. Raises NoAnswer."""
-        cost = model_cost(body)
+        cost = model_cost(body) if len(body) > _SMALL_BODY_BYTES else 0
         if cost > _MODEST_MEMORY and self._held_memory + cost > _MOST_MEMORY:
             too_large = (
                 f"the answer would take up to {cost} bytes of memory, and the others have taken {self._held_memory}"
