@@ -25,6 +25,7 @@ from collector.gather.fanout.values import Silent
 from collector.gather.judge_and_stamp import new_id, rfc3339
 from collector.gather.plan import Gathered
 from collector.gather.sweep import Sweep, find, gather, sweep
+from collector.hostlists import AgentAddress
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from collector.keep.run_ledger import RunState
@@ -36,13 +37,14 @@ from collector.notify.notifier import Notifier, notifying
 from collector.notify.receivers import read_notify_file
 from collector.question import Question, Step
 from collector.settings import CollectorSettings
-from collector.watcher import DIGEST_SECONDS, Watcher, WatchMetrics, watching
+from collector.watcher import Watcher, WatchMetrics, digest_seconds_of, watching
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.errors import quoted
 from shared.server.tls import ClientTls, TlsFiles
 from shared.server.tokens import TokenFile, require_token
 from shared.wire.debug_output import DeepLook, How
 from shared.wire.job_names import is_of
+from shared.wire.registration import Lease, NodeDigest
 from shared.wire.snapshot import RankList
 
 _log = logging.getLogger(__name__)
@@ -115,7 +117,19 @@ class Service:
     @property
     def digest_seconds(self) -> float | None:
         """How often agents are to tell how far their ranks are; None: nobody wants to know."""
-        return None if self.watcher is None else DIGEST_SECONDS
+        leases = self.inventory.leases
+        return None if self.watcher is None or leases is None else digest_seconds_of(leases.here)
+
+    def renew(self, address: AgentAddress, digest: NodeDigest | None) -> Lease:
+        """Register an agent, and take in what it tells of its ranks. Raises NotPermitted where there are too many."""
+        leases = self.inventory.leases
+        assert leases is not None
+        leases.renew(address)
+        if digest is not None and self.watcher is not None:
+            self.watcher.take(address.host, digest)
+        return Lease(
+            host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=self.digest_seconds
+        )
 
     async def _diagnose_unasked(self, job: str) -> Diagnosis:
         run = await self.start(self.question(job), asked=False)

@@ -116,6 +116,11 @@ class Leases:
         self._stored, self._stored_until = known, now
 
     @property
+    def here(self) -> int:
+        """How many have registered here."""
+        return len(self._held)
+
+    @property
     def lost(self) -> int:
         """How many of those remembered are lost."""
         return sum(sighting.lost_at is not None for sighting in self.sightings())
