@@ -25,6 +25,7 @@ from collector.gather.fanout.values import Silent
 from collector.gather.judge_and_stamp import new_id, rfc3339
 from collector.gather.plan import Gathered
 from collector.gather.sweep import Sweep, find, gather, sweep
+from collector.gather.watched_agents import NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
@@ -187,6 +188,7 @@ class Service:
                 progress=note,
                 earlier=self._lists,
                 nodes_of=self.inventory.nodes_of,
+                watched=self._watched(run),
             )
             made = await run_in_thread(join, made, Known.of(self.inventory, made.diagnosis.job))
             diagnosis = await self._keep(made, run)
@@ -204,6 +206,18 @@ class Service:
             len(made.expected.unanswered),
         )
         return diagnosis
+
+    def _watched(self, run: Run) -> WatchedAgents:
+        """Return what agents have told unasked.
+
+        Few looks are for who asks and waits: an alarm is the same finding twice, and rests on looks at all. They do not
+        show in which namespaces all ranks run, on which it depends who may see the diagnosis.
+        """
+        leases, job = self.inventory.leases, run.question.job
+        if leases is None:
+            return NOBODY_WATCHES
+        few = run.asked and self.watcher is not None and job is not None and not self.inventory.pods
+        return WatchedAgents(leases.live(), self.watcher.reported(job) if few and self.watcher and job else None)
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""

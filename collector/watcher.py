@@ -17,7 +17,9 @@ from prometheus_client.registry import Collector
 from collector.concurrency.tasks import end
 from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
 from collector.detect.job_watch import Alarm, JobWatch, Suspected
+from collector.detect.reports import reported_by
 from collector.gather.judge_and_stamp import rfc3339
+from collector.judge.reported import Reported
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from shared.answer.diagnosis import Diagnosis
@@ -86,6 +88,11 @@ class Watcher:
         """Return one job by the name that lists of jobs give it; None: it is not watched."""
         watch = self.detector.find(job, user)
         return None if watch is None else self._told(watch, job)
+
+    def reported(self, job: str) -> Reported | None:
+        """Return how far the ranks of a job are, by the name that lists of jobs give it; None: too little is known."""
+        watch = self.detector.find(job)
+        return None if watch is None else reported_by(watch.view, watch.user, self._clock())
 
     async def step(self) -> None:
         """Do what is due. Looks go on in tasks of their own."""

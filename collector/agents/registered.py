@@ -120,6 +120,12 @@ class Leases:
         """How many have registered here."""
         return len(self._held)
 
+    def live(self) -> dict[str, str]:
+        """Return the URLs of those that have registered here within their lease, by their nodes' names."""
+        now = self._clock()
+        held = (each for each in self._held.values() if now - each.renewed <= self.seconds)
+        return {each.sighting.address.host: each.sighting.address.url for each in held}
+
     @property
     def lost(self) -> int:
         """How many of those remembered are lost."""

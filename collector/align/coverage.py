@@ -33,7 +33,11 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
         answered=sum(not view.gone for view in seen),
         with_stacks=sum(view.stacks is not None for view in seen),
         with_trace=sum(view.trace is not None for view in seen),
-        missing=(*_gone(roster, frozenset(unfold(expected.told))), *_silent_sources(roster), *_nodes(expected, snapshots)),
+        missing=(
+            *_gone(roster, frozenset(unfold(expected.told))),
+            *_silent_sources(roster),
+            *_nodes(expected, snapshots),
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """Of a watched job that stands still: whom to look at, and whether that was enough for the verdict.
 
-All ranks are where their agents' counters say (`align/reported.py`). A few looks settle the verdict where looks at all
+All ranks are where their agents' counters say (`reported.py`). A few looks settle the verdict where looks at all
 would say the same:
 
 1. Looked at are all whose counters stand apart (few stand where they stand, nothing of theirs is pending, or nothing
@@ -8,8 +8,8 @@ would say the same:
 2. If those wait for ranks that nobody looked at, these are next. So the wait is followed to its root.
 3. Who is found at fault was looked at, and waits for nobody. All who stand where it stands are looked at as well.
 4. Each rank that was looked at is at fault, or waits for one that is. So whoever stands where it stands waits, too.
-5. What else there is to be seen (a second fault, a deadlock, a disagreement, a stop of all, sends and receives, silence) is left to
-   looks at all ranks.
+5. What else there is to be seen (a second fault, a deadlock, a disagreement, a stop of all, sends and receives) is left
+   to looks at all ranks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from collector.align.expected import Expected
 from collector.align.observations import Observations
-from collector.align.reported import Place, Reported
-from collector.align.roster import UNKNOWN, Presence
 from collector.judge.next_looks import NextLooks, looks_after
 from collector.judge.report.sentences import Interpretation
+from collector.judge.reported import Place, Reported
 from collector.judge.verdict import read
 from shared.answer.words import Kind, Verdict
 from shared.rank_sets import unfold
@@ -91,8 +90,6 @@ def _is_plain(reading: Interpretation, observations: Observations) -> bool:
     if reading.verdict is not Verdict.HUNG or len(reading.findings) != 1 or looks.decided_after is not None:
         return False
     if any(group.p2p for group in observations.groups):
-        return False
-    if any(view.presence in UNKNOWN and view.presence is not Presence.UNSEEN for view in observations.roster.gone()):
         return False
     return all(
         finding.kind in _KINDS and finding.culprits and not any(map(observations.may_wait, finding.culprit_ranks))

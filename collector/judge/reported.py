@@ -4,7 +4,7 @@ Such a report counts operations and names none: it never makes a culprit of anyb
 does. It says that a rank stands where others stand, some of whom are looked at.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +36,7 @@ class Reported:
     """Of each living rank that an agent has lately told of."""
     hosts: Mapping[int, str]
     """Where each of these is, as its agent registers."""
+    world_size: int
     suspects: frozenset[int] = frozenset()
     """Of which their agents tell more than that: they have logged a timeout, or something befell their node."""
 
@@ -46,6 +47,16 @@ class Reported:
         for rank in sorted(self.places):
             found[self.places[rank]].append(rank)
         return {place: tuple(ranks) for place, ranks in found.items()}
+
+    @property
+    def untold(self) -> int:
+        """Of how many ranks no agent has told lately."""
+        return max(0, self.world_size - len(self.places))
+
+    @cached_property
+    def most_of_a_node(self) -> int:
+        """How many ranks a node has, of those that most are on."""
+        return max(Counter(self.hosts.values()).values(), default=0)
 
     def on_the_nodes_of(self, ranks: Iterable[int]) -> frozenset[int]:
         """Return all ranks that are on a node with one of these: a look at a node is one at all of them."""
