@@ -3,7 +3,7 @@
 from collector.align.thresholds import FROZEN_SECONDS
 from collector.detect.job_view import JobView
 from collector.detect.limits import SILENT_SECONDS
-from collector.judge.reported import Reported, Standing
+from collector.judge.reported import Reported, StandsAt
 
 
 def reported_by(view: JobView, user: str | None, now: float) -> Reported | None:
@@ -20,7 +20,7 @@ def reported_by(view: JobView, user: str | None, now: float) -> Reported | None:
     on_befallen = {rank for rank, each in told.items() if each.host in befallen}
     return Reported(
         user=user,
-        places={rank: Standing(each.group, each.sequence, each.pending) for rank, each in told.items()},
+        places={rank: StandsAt(each.group, each.sequence, each.pending) for rank, each in told.items()},
         hosts={rank: each.host for rank, each in told.items()},
         world_size=view.world_size,
         suspects=frozenset((view.timed_out | on_befallen) & told.keys()),

@@ -19,7 +19,7 @@ from collector.align.expected import Expected
 from collector.align.observations import Observations
 from collector.judge.next_looks import NextLooks, looks_after
 from collector.judge.report.sentences import Interpretation
-from collector.judge.reported import Reported, Standing
+from collector.judge.reported import Reported, StandsAt
 from collector.judge.verdict import read
 from shared.answer.words import Kind, Verdict
 from shared.rank_sets import unfold
@@ -59,7 +59,7 @@ def first_ranks(reported: Reported) -> frozenset[int]:
     return frozenset(chosen)  # 1
 
 
-def _some(place: Standing, ranks: tuple[int, ...]) -> Iterable[int]:
+def _some(place: StandsAt, ranks: tuple[int, ...]) -> Iterable[int]:
     if not place.waits or len(ranks) <= MOST_ALL_LOOKED_AT:
         return ranks
     return (ranks[at * (len(ranks) - 1) // (_SAMPLES - 1)] for at in range(_SAMPLES))

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 
-class Standing(NamedTuple):
+class StandsAt(NamedTuple):
     """Where a rank stands, by its counters."""
 
     group: str
@@ -32,7 +32,7 @@ class Reported:
     """The ranks of one job at one moment, all of which stand still."""
 
     user: str | None
-    places: Mapping[int, Standing]
+    places: Mapping[int, StandsAt]
     """Of each living rank that an agent has lately told of."""
     hosts: Mapping[int, str]
     """Where each of these is, as its agent registers."""
@@ -41,9 +41,9 @@ class Reported:
     """Of which their agents tell more than that: they have logged a timeout, or something befell their node."""
 
     @cached_property
-    def alike(self) -> Mapping[Standing, tuple[int, ...]]:
+    def alike(self) -> Mapping[StandsAt, tuple[int, ...]]:
         """The ranks that stand at each place, ascending."""
-        found: dict[Standing, list[int]] = defaultdict(list)
+        found: dict[StandsAt, list[int]] = defaultdict(list)
         for rank in sorted(self.places):
             found[self.places[rank]].append(rank)
         return {place: tuple(ranks) for place, ranks in found.items()}

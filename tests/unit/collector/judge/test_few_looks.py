@@ -10,7 +10,7 @@ from collector.align.expected import Expected, Unanswered
 from collector.detect.job_view import JobView
 from collector.detect.reports import reported_by
 from collector.judge import few_looks as rule
-from collector.judge.reported import Reported, Standing
+from collector.judge.reported import Reported, StandsAt
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.missing import Missing, Reason
@@ -114,28 +114,28 @@ def test_no_fault_of_the_simulator_is_told_otherwise(fault: str) -> None:
             assert told(pair.few) == told(pair.whole), seed
 
 
-def reported(places: Mapping[int, Standing]) -> Reported:
+def reported(places: Mapping[int, StandsAt]) -> Reported:
     return Reported(None, places, {rank: f"n{rank}" for rank in places}, world_size=len(places))
 
 
-WAITS = Standing("0", 9, True)
+WAITS = StandsAt("0", 9, True)
 
 
 def test_who_stands_apart_is_looked_at_first() -> None:
     """Whoever has nothing pending, stands elsewhere or cannot be placed, and some of those who stand together."""
     places = dict.fromkeys(range(100), WAITS)
     places |= {
-        7: Standing("0", 8, True),
-        40: Standing("0", 9, False),
-        41: Standing("0", 9, False),
-        42: Standing("0", 9, False),
+        7: StandsAt("0", 8, True),
+        40: StandsAt("0", 9, False),
+        41: StandsAt("0", 9, False),
+        42: StandsAt("0", 9, False),
     }
-    places |= {50: Standing("", -1, True), 51: Standing("", -1, True), 52: Standing("", -1, True)}
+    places |= dict.fromkeys((50, 51, 52), StandsAt("", -1, True))
     assert rule.first_ranks(reported(places)) == {0, 99, 7, 40, 41, 42, 50, 51, 52}
 
 
 def test_a_job_without_a_pattern_is_left_to_looks_at_all() -> None:
-    places = {rank: Standing(f"group {rank}", 9, True) for rank in range(rule.MOST_PLACES + 1)}
+    places = {rank: StandsAt(f"group {rank}", 9, True) for rank in range(rule.MOST_PLACES + 1)}
     assert rule.first_ranks(reported(places)) == frozenset()
 
 
