@@ -43,7 +43,7 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
 
 _TOLD = (
     Reason.NOT_ENABLED,
-    "it was not examined: its agent reports that it stands still in the same operation as ranks that were",
+    "it was not examined: its agent reports that it stands still, or goes on, as the ranks do that were",
 )
 
 

@@ -26,7 +26,7 @@ from collector.gather.jobs import concerns
 from collector.gather.time_budget import TimeBudget
 from collector.gather.watched_agents import MOST_FEW, NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
-from collector.judge.few_looks import few_looks, first_ranks
+from collector.judge.few_looks import few_looks, first_ranks, goes_on
 from collector.judge.next_looks import (
     NextLooks,
     Process,
@@ -46,6 +46,9 @@ T = TypeVar("T")
 
 FIND_SECONDS = 5.0
 """For the lists of ranks: these are cheap, so an agent that needs longer is in trouble."""
+
+_MOVING_SECONDS = 1.0
+"""Between two looks at a job that goes on: where they do not show that, looks at all follow, with a longer pause."""
 
 _WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
 """Failures that may have been momentary, and cost no waiting."""
@@ -120,13 +123,29 @@ class SweepPlan:
         many = question.job is not None and len(agents) > question.survey_above
         if reported is None or not many or question.scope is not Scope.SUSPECTS or question.native is NativePolicy.ALL:
             return False
-        looks = await self._settle(agents, reported)
+        if reported.goes_on and question.looks > 1 and await self._see_moving(agents, reported):
+            return True
+        looks = None if reported.goes_on else await self._settle(agents, reported)
         if looks is None:
             self._asking.begin_anew()
             self._looks = 0
             return False
         await self._look_closer(looks)
         return True
+
+    async def _see_moving(self, agents: Sequence[AgentAddress], reported: Reported) -> bool:
+        """Look twice at some ranks of a job that goes on according to all its agents; False where that is not seen."""
+        ranks = reported.on_the_nodes_of(first_ranks(reported))
+        found = self._watched.agents_of(ranks, agents)
+        if found is None or reported.untold or len(found) > MOST_FEW:
+            return False
+        self._asking.told = frozenset(reported.places.keys() - ranks)
+        found = await self._survey(found)
+        self._asking.choose(self._asking.surveyed())
+        if not await self._wait(min(_MOVING_SECONDS, self._question.interval_seconds)):
+            return False
+        await self._survey(found)
+        return await self._think(goes_on)
 
     async def _settle(self, agents: Sequence[AgentAddress], reported: Reported) -> NextLooks | None:
         live = frozenset(self._watched.urls.values())

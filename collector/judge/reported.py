@@ -29,7 +29,7 @@ class StandsAt(NamedTuple):
 
 @dataclass(frozen=True)
 class Reported:
-    """The ranks of one job at one moment, all of which stand still."""
+    """The ranks of one job at one moment, all of which stand still, or all of which go on."""
 
     user: str | None
     places: Mapping[int, StandsAt]
@@ -37,6 +37,8 @@ class Reported:
     hosts: Mapping[int, str]
     """Where each of these is, as its agent registers."""
     world_size: int
+    goes_on: bool = False
+    """Do all go on? Else all stand still."""
     suspects: frozenset[int] = frozenset()
     """Of which their agents tell more than that: they have logged a timeout, or something befell their node."""
 

@@ -76,6 +76,8 @@ def measure(sizes: Sequence[int] = SIZES, runs: int = RUNS) -> dict[str, str]:
     for size in sizes:
         seen = diagnose_often(size, runs, watched=True)
         rows[f"{size:,} agents of a watched job: POST to verdict, cpu"] = _figures(seen)
+    trains = diagnose_often(middle, max(1, runs // 2), moving=True, watched=True)
+    rows[f"{middle:,} agents of a watched job that trains: POST to verdict, cpu"] = _figures(trains)
     both = diagnose_often(middle, max(1, runs // 2), faulty=True, watched=True)
     rows[f"{middle:,} agents of a watched job, ten of them silent and five slow: POST to verdict, cpu"] = _figures(both)
     moving = diagnose_often(middle, max(1, runs // 2), moving=True)

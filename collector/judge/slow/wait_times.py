@@ -34,9 +34,18 @@ def waiting_of(
     groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
 ) -> Waiting | None:
     """Return who waits how long, None where the records do not tell. `nodes`: where each rank runs, if known."""
-    if all(sum(map(bool, trace.completed_ns)) >= LEAST_OPERATIONS for trace in traces.values()):
+    if _complete(traces):
         return _by_completion(groups, traces)
     return _by_arrival(groups, traces, nodes)
+
+
+def waited_by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
+    """Return the same where each rank's own records tell it, None elsewhere."""
+    return _by_completion(groups, traces) if traces and _complete(traces) else None
+
+
+def _complete(traces: dict[int, Trace]) -> bool:
+    return all(sum(map(bool, trace.completed_ns)) >= LEAST_OPERATIONS for trace in traces.values())
 
 
 def _by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:

@@ -10,12 +10,12 @@ from tests.bench.simulated.servers import Task
 
 
 def digest_of(task: Task, number: int, now_ns: int) -> NodeDigest:
-    """Return the digest of one node of a job that hangs: where each rank issued last, and for how long it has stood."""
+    """Return the digest of one node of a job: where each rank issued last, and for how long it has stood."""
     job = SimulatedJob(task.nodes, task.moving)
     ranks = tuple(range(number * PER_NODE, (number + 1) * PER_NODE))
     newest = [_newest(job, rank) for rank in ranks]
     groups = tuple(dict.fromkeys(name for name, _, _ in newest))
-    still = round((now_ns - task.stopped_ns) / 1e9, 1)
+    still = 0.4 if task.moving else round((now_ns - task.stopped_ns) / 1e9, 1)
     told = JobDigest(
         job=NAME,
         world_size=job.world,
