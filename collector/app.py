@@ -14,6 +14,7 @@ from starlette.routing import Route
 from collector.keep.database import StoreTrouble
 from collector.keep.run_ledger import Interrupted
 from collector.keep.runs import Busy
+from collector.renewals import Renewals
 from collector.service import Service, open_service
 from collector.settings import CollectorSettings
 from collector.show.mcp.endpoint import PATH, McpEndpoint, is_installed
@@ -91,6 +92,7 @@ def create_app(
     app.state.audit = AuditLog(settings.audit_log)
     note = partial(_note, app.state.audit)
     app.add_middleware(Heads)
+    app.add_middleware(Renewals, api=app)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note, pages=True)
     app.add_exception_handler(Busy, _on_unavailable)
     app.add_exception_handler(StoreTrouble, _on_unavailable)

@@ -25,6 +25,8 @@ from collector.gather.fanout.values import Silent
 from collector.gather.judge_and_stamp import new_id, rfc3339
 from collector.gather.plan import Gathered
 from collector.gather.sweep import Sweep, find, gather, sweep
+from collector.gather.watched_agents import NOBODY_WATCHES, WatchedAgents
+from collector.hostlists import AgentAddress
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from collector.keep.run_ledger import RunState
@@ -36,13 +38,14 @@ from collector.notify.notifier import Notifier, notifying
 from collector.notify.receivers import read_notify_file
 from collector.question import Question, Step
 from collector.settings import CollectorSettings
-from collector.watcher import DIGEST_SECONDS, Watcher, WatchMetrics, watching
+from collector.watcher import Watcher, WatchMetrics, digest_seconds_of, watching
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.errors import quoted
 from shared.server.tls import ClientTls, TlsFiles
 from shared.server.tokens import TokenFile, require_token
 from shared.wire.debug_output import DeepLook, How
 from shared.wire.job_names import is_of
+from shared.wire.registration import Lease, NodeDigest
 from shared.wire.snapshot import RankList
 
 _log = logging.getLogger(__name__)
@@ -115,7 +118,19 @@ class Service:
     @property
     def digest_seconds(self) -> float | None:
         """How often agents are to tell how far their ranks are; None: nobody wants to know."""
-        return None if self.watcher is None else DIGEST_SECONDS
+        leases = self.inventory.leases
+        return None if self.watcher is None or leases is None else digest_seconds_of(leases.here)
+
+    def renew(self, address: AgentAddress, digest: NodeDigest | None) -> Lease:
+        """Register an agent, and take in what it tells of its ranks. Raises NotPermitted where there are too many."""
+        leases = self.inventory.leases
+        assert leases is not None
+        leases.renew(address)
+        if digest is not None and self.watcher is not None:
+            self.watcher.take(address.host, digest)
+        return Lease(
+            host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=self.digest_seconds
+        )
 
     async def _diagnose_unasked(self, job: str) -> Diagnosis:
         run = await self.start(self.question(job), asked=False)
@@ -173,6 +188,7 @@ class Service:
                 progress=note,
                 earlier=self._lists,
                 nodes_of=self.inventory.nodes_of,
+                watched=self._watched(run),
             )
             made = await run_in_thread(join, made, Known.of(self.inventory, made.diagnosis.job))
             diagnosis = await self._keep(made, run)
@@ -190,6 +206,18 @@ class Service:
             len(made.expected.unanswered),
         )
         return diagnosis
+
+    def _watched(self, run: Run) -> WatchedAgents:
+        """Return what agents have told unasked.
+
+        Few looks are for who asks and waits: an alarm is the same finding twice, and rests on looks at all. They do not
+        show in which namespaces all ranks run, on which it depends who may see the diagnosis.
+        """
+        leases, job = self.inventory.leases, run.question.job
+        if leases is None:
+            return NOBODY_WATCHES
+        few = run.asked and self.watcher is not None and job is not None and not self.inventory.pods
+        return WatchedAgents(leases.live(), self.watcher.reported(job) if few and self.watcher and job else None)
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""

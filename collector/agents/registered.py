@@ -116,6 +116,17 @@ class Leases:
         self._stored, self._stored_until = known, now
 
     @property
+    def here(self) -> int:
+        """How many have registered here."""
+        return len(self._held)
+
+    def live(self) -> dict[str, str]:
+        """Return the URLs of those that have registered here within their lease, by their nodes' names."""
+        now = self._clock()
+        held = (each for each in self._held.values() if now - each.renewed <= self.seconds)
+        return {each.sighting.address.host: each.sighting.address.url for each in held}
+
+    @property
     def lost(self) -> int:
         """How many of those remembered are lost."""
         return sum(sighting.lost_at is not None for sighting in self.sightings())

@@ -11,6 +11,8 @@ import ipaddress
 import socket
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
+
 from collector.agents.agent_source import parse_one
 from collector.concurrency.threads import run_in_thread
 from collector.hostlists import AgentAddress
@@ -34,6 +36,11 @@ def parse_registrant(host: str, registration: Registration, *, sender: str) -> A
     if urlsplit(found.url).path:
         raise InvalidHostlist(f"{quoted(found.url)} has a path; an agent registers without one", advice=_ADVICE)
     return found.model_copy(update={"host": name.host})
+
+
+def sender_of(request: Request) -> str:
+    """Return the address from which an agent registers; empty where it is not known."""
+    return "" if request.client is None else request.client.host.removeprefix("::ffff:")
 
 
 async def refuse_own_places(address: AgentAddress, *, sender: str) -> None:

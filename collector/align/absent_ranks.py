@@ -32,9 +32,12 @@ def views_of_absent(
     }
     nodes = {rank: node for node in reversed(expected.unanswered) for rank in unfold(node.ranks)}
     views: dict[int, RankView] = {}
+    told = frozenset(unfold(expected.told))
     for rank in absent:
         silent = nodes.get(rank)
-        if rank in remembered:
+        if rank in told:
+            views[rank] = RankView(rank, Presence.UNSEEN)
+        elif rank in remembered:
             exited = remembered[rank]
             host = exited.identity.host if exited.identity is not None else None
             views[rank] = RankView(rank, Presence.EXITED, exited=exited, host=host)

@@ -7,7 +7,7 @@ from collector.align.expected import Expected
 from collector.align.roster import Presence, RankView, Roster
 from shared.answer.diagnosis import Coverage, Gap
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
-from shared.rank_sets import fold
+from shared.rank_sets import fold, unfold
 from shared.wire.snapshot import NodeSnapshot
 
 _SOURCES = ("process", "stacks", "recorder", "fds", "logs")
@@ -33,21 +33,27 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
         answered=sum(not view.gone for view in seen),
         with_stacks=sum(view.stacks is not None for view in seen),
         with_trace=sum(view.trace is not None for view in seen),
-        missing=(*_gone(roster), *_silent_sources(roster), *_nodes(expected, snapshots)),
+        missing=(
+            *_gone(roster, frozenset(unfold(expected.told))),
+            *_silent_sources(roster),
+            *_nodes(expected, snapshots),
+        ),
     )
 
 
-def _gone(roster: Roster) -> list[Gap]:
-    together: dict[tuple[Presence, str | None], list[int]] = defaultdict(list)
+_TOLD = (
+    Reason.NOT_ENABLED,
+    "it was not examined: its agent reports that it stands still, or goes on, as the ranks do that were",
+)
+
+
+def _gone(roster: Roster, told: frozenset[int]) -> list[Gap]:
+    together: dict[tuple[tuple[Reason, str], str | None], list[int]] = defaultdict(list)
     for view in roster.gone():
-        together[view.presence, view.host].append(view.rank)
+        together[_TOLD if view.rank in told else _ABSENT[view.presence], view.host].append(view.rank)
     return [
-        Gap(
-            ranks=fold(ranks),
-            host=host,
-            missing=Missing(source="rank", reason=_ABSENT[presence][0], detail=_ABSENT[presence][1]),
-        )
-        for (presence, host), ranks in together.items()
+        Gap(ranks=fold(ranks), host=host, missing=Missing(source="rank", reason=reason, detail=detail))
+        for ((reason, detail), host), ranks in together.items()
     ]
 
 

@@ -140,7 +140,7 @@ def _progress(look: RankSnapshot) -> tuple[int, int] | None:
     trace = look.recorder
     if not isinstance(trace, Trace):
         return None
-    return max(trace.created_ns, default=0), sum(state != State.COMPLETED for state in trace.state)
+    return max(trace.created_ns, default=0), len(trace.state) - trace.state.count(State.COMPLETED)
 
 
 def _moved_at_last(view: RankView) -> bool:
@@ -200,7 +200,7 @@ def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
 
 def _only_polls(view: RankView) -> bool:
     """Does it wake for nothing but to ask whether a lock file is still there, and does nothing it started work?"""
-    return all(map(polls_lock_file, view.looks)) and not any(_at_work(beats) for beats in _beats_of(view))
+    return not any(_at_work(beats) for beats in _beats_of(view)) and all(map(polls_lock_file, view.looks))
 
 
 def _woke(view: RankView) -> bool:
@@ -214,10 +214,11 @@ def _still_seconds(view: RankView) -> float:
     Who watched between the looks tells, too, but of the main thread. One that uses CPU time may be a waiter that spins,
     one that polls a lock file wakes for that alone, and where another thread trains it says nothing.
     """
-    still, watch_tells = 0.0, view.apart is None and not _only_polls(view)
+    still = 0.0
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        if watch_tells and idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b):
+        moved = idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b)
+        if idle is not None and moved and view.apart is None and not _only_polls(view):
             return still + idle
         still += apart
     return still

@@ -191,10 +191,14 @@ class JobView:
 
     def sign(self, now: float) -> NodeSign | None:
         """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""
-        lately = [sign for signs in self._signs.values() for sign in signs if now - sign.since <= SIGN_SECONDS]
+        lately = self.signs(now)
         if not lately or not any(view.is_still for view in self.known(now)):
             return None
         return min(lately, key=lambda sign: (sign.since, sign.host, sign.name))
+
+    def signs(self, now: float) -> list[NodeSign]:
+        """Return all that lately happened to nodes of the job."""
+        return [sign for signs in self._signs.values() for sign in signs if now - sign.since <= SIGN_SECONDS]
 
     def spinning_since(self, now: float) -> float | None:
         """Return since when the GPUs of most ranks spin, where no rank is known to go on; None: they do not."""

@@ -53,7 +53,7 @@ FLAP_SECONDS = 10.0
 ENDED_SECONDS = 5.0
 """How long a job must be gone: a restart takes a moment."""
 SILENT_SECONDS = 90.0
-"""Agents send their digests twice a minute: what one has not told for longer is not known any more."""
+"""Agents send their digests twice a minute, of thousands each once: what one has not told for longer is not known."""
 FORGOTTEN_SECONDS = 3_600.0
 """How long a job is remembered of which no agent tells any more."""
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.align.expected import Expected, Unanswered
@@ -15,12 +15,14 @@ from collector.gather.fanout.values import Answered, Request, RequestDeadline, R
 from collector.gather.job_nodes import NodesOf, of_the_job
 from collector.gather.jobs import choose_job, neighbours_of, nodes_without_ranks, ranks_of
 from collector.gather.namesakes import lists_apart, user_of
+from collector.gather.watched_agents import DOUBTFUL_SECONDS
 from collector.gather.wrong_addresses import not_reached
 from collector.hostlists import AgentAddress
 from collector.judge.next_looks import Process
 from collector.question import Progress, Question, Stage, Step
 from shared.json_bounds import model_cost
 from shared.missing import Missing, Reason
+from shared.rank_sets import fold
 from shared.wire.job_names import is_of, plain_name
 from shared.wire.snapshot import NodeSnapshot, RankList, lists_late
 from shared.wire.survey_read import SurveyReader
@@ -30,6 +32,8 @@ _AGENT_SECONDS = (0.5, 10.0)
 
 _MODEST_MEMORY = 64 * 1024 * 1024
 """For one look: eight ranks with their stacks and windows of records take a tenth of it."""
+_SMALL_BODY_BYTES = 64 * 1024
+"""What no answer of this length can make too much of: a thousand bytes of memory for each of its own."""
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For all looks of one sweep that are not modest; the collector's own MemoryMax is 4 GiB."""
 
@@ -55,8 +59,12 @@ class AgentQueries:
         progress: Progress | None,
         earlier: Mapping[str, RankList],
         nodes_of: NodesOf | None = None,
+        doubtful: Collection[str] = (),
     ) -> None:
-        """`earlier` holds lists of ranks from before, by URL. `nodes_of` knows on which nodes a job runs."""
+        """`earlier` holds lists of ranks from before, by URL. `nodes_of` knows on which nodes a job runs.
+
+        `doubtful` are URLs of agents that have fallen silent: nobody waits for them for long.
+        """
         self.job = question.job
         self.user: str | None = None
         self.lists: dict[str, RankList] = dict(earlier)
@@ -66,6 +74,9 @@ class AgentQueries:
         self._fanout = fanout
         self._progress = progress
         self._nodes_of = nodes_of
+        self._doubtful = frozenset(doubtful)
+        self.told: frozenset[int] = frozenset()
+        """Ranks that are not to be looked at, for their agents have told where they stand."""
         self._silent: dict[str, Silent] = {}
         self._answered: set[str] = set()
         self._unreadable: list[Missing] = []
@@ -86,7 +97,9 @@ class AgentQueries:
 
     async def list_ranks(self, agents: Sequence[AgentAddress], deadline: RequestDeadline) -> RankLists:
         """Ask who is where."""
-        requests = [Request(agent, "/v1/ranks", {}) for agent in agents]
+        requests = [
+            Request(agent, "/v1/ranks", {}, patience_seconds=self._patience(agent)) for agent in self._ordered(agents)
+        ]
         answers = await self._ask(requests, RankList, deadline, Step(stage=Stage.FINDING))
         return self._found([(answer.address, answer.value) for answer in answers.answered], answers.silent)
 
@@ -94,7 +107,7 @@ class AgentQueries:
         """Look briefly. An agent that knows no surveys looks at everything. Returns those that answered."""
         requests = [
             self._request(agent, "/v1/survey", deadline, {}, otherwise=self._whole(agent, deadline, {}))
-            for agent in agents
+            for agent in self._ordered(agents)
         ]
         return await self._look_at_all(requests, deadline, step)
 
@@ -146,6 +159,7 @@ class AgentQueries:
             neighbours=neighbours_of(self.job, lists_apart(self.lists.values(), self.job, self.user)),
             unanswered=self._unanswered(),
             nodes_without_ranks=self._nodes_without_ranks(),
+            told=fold(self.told),
             unreadable=tuple(self._unreadable),
         )
 
@@ -171,6 +185,13 @@ class AgentQueries:
         """Forget the looks so far, but not where processes are."""
         self._known_agents = self._agents_of_processes()
         self.answers = []
+
+    def begin_anew(self) -> None:
+        """Forget the looks so far, and who did not answer."""
+        self.drop_looks()
+        self.told = frozenset()
+        self._silent.clear()
+        self._unreadable.clear()
 
     def surveyed(self) -> RankLists:
         """Who is where, by the surveys so far."""
@@ -265,14 +286,22 @@ class AgentQueries:
         job = {} if self.job is None else {"job": self.job}
         if self.user is not None:
             job["user"] = self.user
-        return Request(agent, path, {**job, "timeout": f"{seconds:.2f}", **more}, otherwise)
+        parameters = {**job, "timeout": f"{seconds:.2f}", **more}
+        return Request(agent, path, parameters, otherwise, self._patience(agent))
+
+    def _patience(self, agent: AgentAddress) -> float | None:
+        return DOUBTFUL_SECONDS if agent.url in self._doubtful else None
+
+    def _ordered(self, agents: Sequence[AgentAddress]) -> Sequence[AgentAddress]:
+        """Ask those first who may not answer: their time passes while the others are asked."""
+        return sorted(agents, key=lambda agent: agent.url not in self._doubtful) if self._doubtful else agents
 
     async def _look(self, requests: Sequence[Request], deadline: RequestDeadline, step: Step) -> RoundOutcome[NodeLook]:
         return await self._ask(requests, NodeLook, deadline, step, read=lambda body, _: self._read(body))
 
     def _read(self, body: bytes) -> NodeLook:
         """Read a look, unless it is large and what is kept of all others is much already. Raises NoAnswer."""
-        cost = model_cost(body)
+        cost = model_cost(body) if len(body) > _SMALL_BODY_BYTES else 0
         if cost > _MODEST_MEMORY and self._held_memory + cost > _MOST_MEMORY:
             too_large = (
                 f"the answer would take up to {cost} bytes of memory, and the others have taken {self._held_memory}"

@@ -1,7 +1,8 @@
 """Ask all agents about one job: steps 1 to 4 of a sweep (see `sweep.py`).
 
 A few agents look at everything, twice; once, where they have watched all ranks stand still. Many agents send surveys,
-and only the ranks that the verdict is about are examined in full:
+and only the ranks that the verdict is about are examined in full. Of a job that they watch they have told already where
+its ranks stand: then few of them are asked, and all only where that leaves something open (`judge/few_looks.py`).
 
 1. If the job is named, a survey also shows where its ranks are: no list of ranks is requested first.
 2. A verdict on the survey shows whether it was enough. If agents have watched the ranks make no progress, and a flight
@@ -13,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from collector.align.expected import Expected
@@ -22,7 +24,9 @@ from collector.gather.clock_offsets import Clock
 from collector.gather.fanout.values import RequestDeadline
 from collector.gather.jobs import concerns
 from collector.gather.time_budget import TimeBudget
+from collector.gather.watched_agents import MOST_FEW, NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
+from collector.judge.few_looks import few_looks, first_ranks, goes_on
 from collector.judge.next_looks import (
     NextLooks,
     Process,
@@ -31,6 +35,7 @@ from collector.judge.next_looks import (
     one_look_will_do,
     pids_to_look_deeper,
 )
+from collector.judge.reported import Reported
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason
@@ -41,6 +46,9 @@ T = TypeVar("T")
 
 FIND_SECONDS = 5.0
 """For the lists of ranks: these are cheap, so an agent that needs longer is in trouble."""
+
+_MOVING_SECONDS = 1.0
+"""Between two looks at a job that goes on: where they do not show that, looks at all follow, with a longer pause."""
 
 _WORTH_ANOTHER_TRY = frozenset({Reason.UNREACHABLE, Reason.UNREADABLE})
 """Failures that may have been momentary, and cost no waiting."""
@@ -77,8 +85,10 @@ class SweepPlan:
         question: Question,
         asking: AgentQueries,
         progress: Progress | None,
+        watched: WatchedAgents = NOBODY_WATCHES,
     ) -> None:
         self._question = question
+        self._watched = watched
         self._progress = progress
         self._asking = asking
         self._due = TimeBudget(self._asking.deadline)
@@ -95,6 +105,8 @@ class SweepPlan:
         if not agents:
             raise InvalidSettings("no agents are known", advice="name them, e.g. --agents 'node[01-16]'")
         asking = self._asking
+        if await self._look_at_few_of_many(agents):
+            return self._gathered()
         found = await self._find_out(agents)
         asking.choose(found)
         targets = self._targets(agents, found)
@@ -105,8 +117,63 @@ class SweepPlan:
             await self._look_at_many(targets)
         else:
             await self._look_at_few(targets)
+        return self._gathered()
+
+    def _gathered(self) -> Gathered:
+        asking = self._asking
         packed = tuple(answer.value.packed for answer in asking.answers)
         return Gathered(asking.snapshots, packed, asking.expected, asking.lists, asking.clocks)
+
+    async def _look_at_few_of_many(self, agents: Sequence[AgentAddress]) -> bool:
+        """Look at some ranks of a watched job, and at whom they wait for; False where that does not settle it."""
+        reported, question = self._watched.reported, self._question
+        many = question.job is not None and len(agents) > question.survey_above
+        if reported is None or not many or question.scope is not Scope.SUSPECTS or question.native is NativePolicy.ALL:
+            return False
+        if reported.goes_on and question.looks > 1 and await self._see_moving(agents, reported):
+            return True
+        looks = None if reported.goes_on else await self._settle(agents, reported)
+        if looks is None:
+            self._asking.begin_anew()
+            self._looks = 0
+            return False
+        await self._look_closer(looks)
+        return True
+
+    async def _see_moving(self, agents: Sequence[AgentAddress], reported: Reported) -> bool:
+        """Look twice at some ranks of a job that goes on according to all its agents; False where that is not seen."""
+        ranks = reported.on_the_nodes_of(first_ranks(reported))
+        found = self._watched.agents_of(ranks, agents)
+        if found is None or reported.untold or len(found) > MOST_FEW:
+            return False
+        self._asking.told = frozenset(reported.places.keys() - ranks)
+        found = await self._survey(found)
+        self._asking.choose(self._asking.surveyed())
+        if not await self._wait(min(_MOVING_SECONDS, self._question.interval_seconds)):
+            return False
+        await self._survey(found)
+        return await self._think(goes_on)
+
+    async def _settle(self, agents: Sequence[AgentAddress], reported: Reported) -> NextLooks | None:
+        live = frozenset(self._watched.urls.values())
+        targets = [agent for agent in agents if agent.url not in live]  # of these nothing is known: they are asked, too
+        asked: dict[str, AgentAddress] = {}
+        ranks = first_ranks(reported) if reported.untold <= len(targets) * reported.most_of_a_node else frozenset()
+        while ranks:
+            ranks = reported.on_the_nodes_of(ranks)
+            found = self._watched.agents_of(ranks, agents)
+            targets += [agent for agent in found or () if agent.url not in asked]
+            if found is None or not targets or len(asked) + len(targets) > MOST_FEW:
+                return None
+            asked.update((agent.url, agent) for agent in targets)
+            self._asking.told = frozenset(reported.places.keys() - ranks)
+            await self._survey(targets)
+            self._asking.choose(self._asking.surveyed())
+            few = await self._think(partial(few_looks, reported=reported))
+            if few.settled is not None:
+                return few.settled
+            ranks, targets = (ranks | few.more if few.more - ranks else frozenset()), []
+        return None
 
     async def _find_out(self, agents: Sequence[AgentAddress]) -> RankLists:
         """Step 1, and of many agents a survey for it."""

@@ -25,6 +25,7 @@ from collector.gather.job_nodes import NodesOf
 from collector.gather.jobs import JobSummary, summarise_jobs, unread_by
 from collector.gather.judge_and_stamp import judge
 from collector.gather.plan import FIND_SECONDS, Gathered, SweepPlan
+from collector.gather.watched_agents import NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
 from collector.question import Progress, Question, Stage, Step
 from shared.answer.diagnosis import Diagnosis, NextStep
@@ -62,16 +63,20 @@ async def sweep(
     progress: Progress | None = None,
     earlier: Mapping[str, RankList] | None = None,
     nodes_of: NodesOf | None = None,
+    watched: WatchedAgents = NOBODY_WATCHES,
 ) -> Sweep:
     """Ask `agents` and judge what they say.
 
     `earlier` holds lists of ranks from before, by URL: they show which ranks are lost with a silent node.
-    `nodes_of` knows on which nodes a job runs: other silent nodes are not reported.
+    `nodes_of` knows on which nodes a job runs: other silent nodes are not reported. `watched` is what agents have told
+    unasked.
     Raises NotFound where every agent answered and none knows the job, InvalidInput where the job must be named,
     InvalidSettings where there are no agents.
     """
     began = time.monotonic()
-    gathered = await gather(question, agents, client, progress=progress, earlier=earlier, nodes_of=nodes_of)
+    gathered = await gather(
+        question, agents, client, progress=progress, earlier=earlier, nodes_of=nodes_of, watched=watched
+    )
     await tell(progress, Step(stage=Stage.JUDGING))
     diagnosis = await run_in_thread(judge, gathered.snapshots, gathered.expected)
     diagnosis = diagnosis.model_copy(
@@ -92,10 +97,12 @@ async def gather(
     progress: Progress | None = None,
     earlier: Mapping[str, RankList] | None = None,
     nodes_of: NodesOf | None = None,
+    watched: WatchedAgents = NOBODY_WATCHES,
 ) -> Gathered:
     """Take steps 1 to 4 of a sweep: look, and leave the judging to others. Raises as `sweep` does."""
-    asking = AgentQueries(question, _as_fanout(client), progress, earlier or {}, nodes_of)
-    return await SweepPlan(question, asking, progress).gather(agents)
+    doubtful = watched.doubtful(agents)
+    asking = AgentQueries(question, _as_fanout(client), progress, earlier or {}, nodes_of, doubtful)
+    return await SweepPlan(question, asking, progress, watched).gather(agents)
 
 
 async def find(

@@ -58,7 +58,11 @@ class NextLooks:
 
 def next_looks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> NextLooks:
     """Return whom to look at more closely after a survey: the suspects, and some of each kind of bystander."""
-    reading, observations = read(snapshots, expected)
+    return looks_after(*read(snapshots, expected))
+
+
+def looks_after(reading: Interpretation, observations: Observations) -> NextLooks:
+    """Return the same, where the survey has been read already."""
     return NextLooks(
         decided=reading.verdict is Verdict.HUNG,
         decided_after=_undecided_for(reading),

@@ -58,13 +58,18 @@ class Stacks(Value):
 
     def stack(self, thread: Thread) -> tuple[Frame, ...]:
         """Return one thread's frames, outermost first."""
-        return tuple(self.frames[index] for index in thread.frames)
+        return tuple(map(self.frames.__getitem__, thread.frames))
 
     @property
     def main(self) -> Thread | None:
         """The main thread: the one whose id is the pid, else the one named so, else None."""
-        by_id = next((t for t in self.threads if t.tid is not None and t.tid == self.pid), None)
-        return by_id or next((t for t in self.threads if t.name == "MainThread"), None)
+        named = None
+        for thread in self.threads:
+            if thread.tid is not None and thread.tid == self.pid:
+                return thread
+            if named is None and thread.name == "MainThread":
+                named = thread
+        return named
 
 
 class StackTable:

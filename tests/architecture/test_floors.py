@@ -11,7 +11,7 @@ from tests.architecture.import_graph import PACKAGES, REPOSITORY, files_of, impo
 FLOORS = (
     "cli",
     "agent/app agent/serve collector/app collector/serve",
-    "collector/show",
+    "collector/show collector/renewals",
     "agent/agent agent/metrics agent/registration collector/metrics collector/service collector/watcher",
     "collector/agents collector/notify agent/look",
     "collector/files collector/keep collector/settings agent/sources",

@@ -24,13 +24,16 @@ import httpx
 import psutil
 
 from shared.rank_sets import fold
+from shared.wire.registration import Registration
 from tests.bench.jobs import REPOSITORY, wait_for
+from tests.bench.simulated.digests import digest_of
 from tests.bench.simulated.farm import Farm, agents
-from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
+from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
 
 SIZES = (64, 256, 1024, 4096)
 RUNS = 5
 WAIT_SECONDS = 60.0
+LEASE_SECONDS = 300.0
 _MIB = 2**20
 
 
@@ -70,6 +73,13 @@ def measure(sizes: Sequence[int] = SIZES, runs: int = RUNS) -> dict[str, str]:
         rows |= _rows(f"{size:,} agents", measured)
     rows |= _growth(hung)
     middle = sizes[-1] if len(sizes) < 3 else sizes[-2]
+    for size in sizes:
+        seen = diagnose_often(size, runs, watched=True)
+        rows[f"{size:,} agents of a watched job: POST to verdict, cpu"] = _figures(seen)
+    trains = diagnose_often(middle, max(1, runs // 2), moving=True, watched=True)
+    rows[f"{middle:,} agents of a watched job that trains: POST to verdict, cpu"] = _figures(trains)
+    both = diagnose_often(middle, max(1, runs // 2), faulty=True, watched=True)
+    rows[f"{middle:,} agents of a watched job, ten of them silent and five slow: POST to verdict, cpu"] = _figures(both)
     moving = diagnose_often(middle, max(1, runs // 2), moving=True)
     rows[f"{middle:,} agents of a job that trains: POST to verdict, cpu"] = _figures(moving)
     faulty = diagnose_often(middle, max(1, runs // 2), faulty=True)
@@ -80,17 +90,29 @@ def measure(sizes: Sequence[int] = SIZES, runs: int = RUNS) -> dict[str, str]:
 
 
 def diagnose_often(
-    size: int, runs: int, *, moving: bool = False, faulty: bool = False, gzip: bool = True, tls: bool = False
+    size: int,
+    runs: int,
+    *,
+    moving: bool = False,
+    faulty: bool = False,
+    gzip: bool = True,
+    tls: bool = False,
+    watched: bool = False,
 ) -> Measured:
-    """Diagnose a job on so many nodes some times with one collector. Raises WrongVerdict."""
+    """Diagnose a job on so many nodes some times with one collector. Raises WrongVerdict.
+
+    `watched`: agents that answer register, and tell where their ranks stand, before each diagnosis.
+    """
     print(f"making {size:,} agents ready …", file=sys.stderr)
     with (
         agents(size, moving=moving, faulty=faulty, gzip=gzip, tls=tls) as farm,
         tempfile.TemporaryDirectory() as directory,
-        a_collector(Path(directory), farm) as (url, process),
+        a_collector(Path(directory), farm, registers=watched) as (url, process),
     ):
         done = []
         for number in range(runs):
+            if watched:
+                print(f"{size:,} digests: {1000 * tell(url, process, farm):.2f} ms of cpu each", file=sys.stderr)
             done.append(_diagnose(url, process, farm))
             seconds, cpu = done[-1].seconds, done[-1].cpu_seconds
             print(f"{size:,} agents, run {number + 1}: {seconds:.2f} s, {cpu:.2f} s cpu", file=sys.stderr)
@@ -98,7 +120,7 @@ def diagnose_often(
 
 
 @contextmanager
-def a_collector(directory: Path, farm: Farm) -> Iterator[tuple[str, psutil.Process]]:
+def a_collector(directory: Path, farm: Farm, *, registers: bool = False) -> Iterator[tuple[str, psutil.Process]]:
     """Run a collector of these agents with a store in `directory`; gives its URL and its process."""
     (directory / "agents.txt").write_text("\n".join(farm.addresses), encoding="ascii")
     with socket.socket() as free:
@@ -108,6 +130,8 @@ def a_collector(directory: Path, farm: Farm) -> Iterator[tuple[str, psutil.Proce
     if farm.task.authority is not None:
         (directory / "ca.pem").write_text(farm.task.authority.certificate, encoding="ascii")
         places += ["--agent-ca-file", str(directory / "ca.pem")]
+    if registers:
+        places += ["--registration-seconds", str(LEASE_SECONDS)]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("UNHANG_")}
     with (directory / "collector.log").open("wb") as log:
         collector = subprocess.Popen(
@@ -133,6 +157,24 @@ def _is_up(url: str) -> bool:
         return httpx.get(f"{url}/healthz", timeout=2.0, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def tell(url: str, process: psutil.Process, farm: Farm) -> float:
+    """Have all agents that answer register with their digests; returns the collector's cpu seconds for each."""
+    used, count = _cpu_seconds(process), 0
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        for number, address in enumerate(farm.addresses):
+            if number not in (*farm.task.mute, *farm.task.unreachable):
+                told = digest_of(farm.task, number, time.time_ns())
+                registration = Registration(url=address, digest=told).model_dump_json(exclude_defaults=True)
+                answer = client.put(
+                    f"/v1/agents/{host_of(number)}",
+                    content=registration,
+                    headers={"Content-Type": "application/json"},
+                )
+                assert answer.status_code == 200, answer.text
+                count += 1
+    return (_cpu_seconds(process) - used) / count
 
 
 def _diagnose(url: str, process: psutil.Process, farm: Farm) -> Run:

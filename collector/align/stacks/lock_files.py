@@ -17,9 +17,10 @@ _INNERMOST = 4
 def polls_lock_file(look: RankSnapshot) -> bool:
     """Is the main thread, in this look, at a place that polls a lock file?"""
     stacks = look.stacks
-    if not isinstance(stacks, Stacks) or stacks.main is None:
+    main = stacks.main if isinstance(stacks, Stacks) else None
+    if not isinstance(stacks, Stacks) or main is None:
         return False
-    frames = stacks.stack(stacks.main)[-_INNERMOST:]
+    frames = [stacks.frames[index] for index in main.frames[-_INNERMOST:]]
     rows = (frame_pattern(frame.function, frame.file, native=frame.native) for frame in frames)
     return any(row is not None and row.waits_on is WaitsOn.LOCK_FILE for row in rows)
 

@@ -43,7 +43,7 @@ def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
     told: dict[int, Thread] = {}
     for rank, main in mains.items():
         stacks = views[rank].stacks
-        thread = read.waiting(stacks) if rank in home else _of_autograd(stacks, main) or _of_call(stacks, main)
+        thread = read.waiting(stacks) if rank in home else read.working_for(stacks, main)
         if thread is not None:
             told[rank] = thread
     begun = sorted({_stack(views[rank], thread) for rank, thread in told.items() if rank in home})[:_MOST_BEGINNINGS]
@@ -59,20 +59,41 @@ def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
 
 
 class _Reader:
-    """Reads each stack once: of thousands of main threads nearly all stand in a few places."""
+    """Reads each value of stacks once, and each stack: of thousands of main threads nearly all stand in a few places.
+
+    Stacks are told apart by identity: the views of the ranks keep them alive for as long as this lives.
+    """
 
     def __init__(self) -> None:
         self._mains: dict[_Stack, Activity] = {}
+        self._main: dict[int, Activity | None] = {}
         self._waiting: dict[int, Thread | None] = {}
+        self._working: dict[int, Thread | None] = {}
 
     def main(self, stacks: Stacks | None) -> Activity | None:
         """Return what the main thread does."""
-        if stacks is None or stacks.main is None:
+        if stacks is None:
             return None
-        frames = stacks.stack(stacks.main)
+        if id(stacks) not in self._main:  # after a survey, thousands of ranks share one value of stacks
+            self._main[id(stacks)] = self._read_main(stacks)
+        return self._main[id(stacks)]
+
+    def _read_main(self, stacks: Stacks) -> Activity | None:
+        main = stacks.main
+        if main is None:
+            return None
+        frames = stacks.stack(main)
         if frames not in self._mains:
-            self._mains[frames] = activity_of_thread(stacks, stacks.main)
+            self._mains[frames] = activity_of_thread(stacks, main)
         return self._mains[frames]
+
+    def working_for(self, stacks: Stacks | None, main: Activity) -> Thread | None:
+        """Return the thread that works while the main one waits: in a backward pass, or for another rank."""
+        if stacks is None:
+            return None
+        if id(stacks) not in self._working:
+            self._working[id(stacks)] = _of_autograd(stacks, main) or _of_call(stacks, main)
+        return self._working[id(stacks)]
 
     def waiting(self, stacks: Stacks | None) -> Thread | None:
         """Return the thread beside the main one that waits for other ranks: in an operation of its own, if one does."""
@@ -103,15 +124,15 @@ def _all_sleep_alike(mains: Mapping[int, Activity], views: Mapping[int, RankView
     return asleep and len({main.frames for main in mains.values()}) == 1
 
 
-def _of_autograd(stacks: Stacks | None, main: Activity) -> Thread | None:
-    if stacks is None or not main.frames or main.frames[-1].function != _BACKWARD:
+def _of_autograd(stacks: Stacks, main: Activity) -> Thread | None:
+    if not main.frames or main.frames[-1].function != _BACKWARD:
         return None
     begun_in_c = (t for t in _others(stacks) if stacks.stack(t)[0].function not in _BEGUN_BY_PYTHON)
     return next(begun_in_c, None)
 
 
-def _of_call(stacks: Stacks | None, main: Activity) -> Thread | None:
-    if stacks is None or not main.waits_for_ranks:
+def _of_call(stacks: Stacks, main: Activity) -> Thread | None:
+    if not main.waits_for_ranks:
         return None
     running = (thread for thread in _others(stacks) if runs_call(stacks.stack(thread)))
     return next((thread for thread in running if not activity_of_thread(stacks, thread).waits_for_ranks), None)

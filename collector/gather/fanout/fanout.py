@@ -115,7 +115,7 @@ class Fanout:
         """
         finished, pace = 0, LateAgents(len(requests))
         made = partial(_made, read or read_answer, answer)
-        inquiries = [Inquiry(request, deadline, self._means, made) for request in requests]
+        inquiries = [Inquiry(request, _due(request, deadline), self._means, made) for request in requests]
 
         async def one(inquiry: Inquiry[T]) -> Answered[T] | Silent:
             nonlocal finished
@@ -148,6 +148,10 @@ class Fanout:
         silent = Silent(address, Missing(source=address.url, reason=failure.reason, detail=str(failure)))
         self._on_silence(silent)
         return silent
+
+
+def _due(request: Request, deadline: RequestDeadline) -> RequestDeadline:
+    return deadline if request.patience_seconds is None else deadline.earlier(request.patience_seconds)
 
 
 def _made(read: Callable[[bytes, type[T]], T], answer: type[T], body: bytes) -> T:

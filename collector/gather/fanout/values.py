@@ -44,6 +44,8 @@ class Request:
     parameters: Parameters
     otherwise: "Request | None" = None
     """What to ask an agent that does not know the path: one of an earlier version."""
+    patience_seconds: float | None = None
+    """How long to wait, where that is less than until the deadline of all."""
 
     @property
     def may_be_repeated(self) -> bool:

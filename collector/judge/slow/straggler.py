@@ -24,7 +24,7 @@ from collector.align.thresholds import (
     VICTIM_SHARE,
     is_majority,
 )
-from collector.judge.slow.wait_times import Seconds, Waiting, waiting_of
+from collector.judge.slow.wait_times import Seconds, Waiting, waited_by_completion, waiting_of
 from shared.wire.trace import Trace
 
 
@@ -56,6 +56,15 @@ def find_straggler(
     if own > STRAGGLER_SHARE or median(others) < VICTIM_SHARE or not apart or _pauses(traces[slowest]) < LEAST_PAUSES:
         return None
     return _described(slowest, groups, traces, waiting)
+
+
+def may_have_straggler(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> bool:
+    """May one rank, of these or of others, make all others wait? Two that hardly wait show that none does.
+
+    Only completions tell how long each rank waited, without the records of the others.
+    """
+    waiting = waited_by_completion(groups, traces)
+    return waiting is None or sum(share < VICTIM_SHARE / 2 for share in waiting.share.values()) < 2
 
 
 def _pauses(trace: Trace) -> int:

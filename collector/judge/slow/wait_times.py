@@ -36,39 +36,60 @@ def waiting_of(
     groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
 ) -> Waiting | None:
     """Return who waits how long, None where the records do not tell. `nodes`: where each rank runs, if known."""
-    if all(sum(map(bool, trace.completed_ns)) >= LEAST_OPERATIONS for trace in traces.values()):
+    if _complete(traces):
         return _by_completion(groups, traces)
     return _by_arrival(groups, traces, nodes)
 
 
+def waited_by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
+    """Return the same where each rank's own records tell it, None elsewhere."""
+    return _by_completion(groups, traces) if traces and _complete(traces) else None
+
+
+def _complete(traces: dict[int, Trace]) -> bool:
+    return all(sum(map(bool, trace.completed_ns)) >= LEAST_OPERATIONS for trace in traces.values())
+
+
 def _by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
-    waits: dict[int, dict[int, float]] = {}
     share: dict[int, float] = {}
     for rank, trace in traces.items():
-        waits[rank], span = _own_waits(trace)
+        waited, span = _all_waited(trace)
         if span <= 0:
             return None
-        share[rank] = sum(waits[rank].values()) / span
-    return Waiting(share, lambda index: _in_operations(groups[index], waits))
+        share[rank] = waited / span
+    return Waiting(share, lambda index: _in_operations(groups[index], traces))
 
 
-def _in_operations(group: GroupView, waits: Mapping[int, Mapping[int, float]]) -> Seconds:
+def _in_operations(group: GroupView, traces: Mapping[int, Trace]) -> Seconds:
     seconds: Seconds = defaultdict(dict)
     for rank, lane in group.lanes.items():
+        waits = _own_waits(traces[rank])
         for sequence, position in zip(lane.sequences, lane.positions, strict=True):
-            if position in waits[rank]:
-                seconds[sequence][rank] = waits[rank][position]
+            if position in waits:
+                seconds[sequence][rank] = waits[position]
     return seconds
 
 
-def _own_waits(trace: Trace) -> tuple[dict[int, float], float]:
-    """Return (seconds waited by position, seconds from the first completion to the last), by the rank's own clock."""
+def _all_waited(trace: Trace) -> tuple[int, int]:
+    """Return how long a rank waited, and from its first completion to its last, in nanoseconds of its own clock."""
+    rows = sorted(zip(trace.completed_ns, trace.created_ns, strict=True))
+    known = [row for row in rows if row[0] and row[1]]
+    waited, before = 0, known[0][0]
+    for done, made in known:
+        begun = made if made > before else before
+        if done > begun:
+            waited += done - begun
+        before = done
+    return waited, before - known[0][0]
+
+
+def _own_waits(trace: Trace) -> dict[int, float]:
+    """Return the seconds waited by position."""
     times = zip(trace.completed_ns, trace.created_ns, range(len(trace)), strict=True)
     rows = sorted((done, made, position) for done, made, position in times if done and made)
-    waits = {
+    return {
         position: max(0, done - max(made, before)) / 1e9 for (before, _, _), (done, made, position) in pairwise(rows)
     }
-    return waits, (rows[-1][0] - rows[0][0]) / 1e9
 
 
 def _by_arrival(

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.agents.merging import KnownAgent
-from collector.agents.registrants import parse_registrant, refuse_own_places
+from collector.agents.registrants import parse_registrant, refuse_own_places, sender_of
 from collector.gather.fanout.values import Silent
 from collector.gather.jobs import summarise_jobs
 from collector.show.routes.common import ServiceDependency, json_answer
@@ -87,17 +87,11 @@ async def register(
         )
     if body.digest is not None:
         body.digest.check()
-    sender = "" if request.client is None else request.client.host.removeprefix("::ffff:")
+    sender = sender_of(request)
     address = parse_registrant(host, body, sender=sender)
     if not leases.holds(address):  # that was looked into when it came first
         await refuse_own_places(address, sender=sender)
-    leases.renew(address)
-    if body.digest is not None and service.watcher is not None:
-        service.watcher.take(address.host, body.digest)
-    lease = Lease(
-        host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=service.digest_seconds
-    )
-    return json_answer(lease)
+    return json_answer(service.renew(address, body.digest))
 
 
 def _state(agent: KnownAgent, ranks: RankList | None, silent: Silent | None) -> AgentState:
