@@ -20,7 +20,7 @@ from shared.errors import NotFound
 from shared.missing import Missing
 from shared.server.api.application import Api
 from shared.server.api.deep_look import ChildPid, DeepHow, TracedSeconds
-from shared.server.authorize import Gate, who_asks
+from shared.server.gate import Gate, who_asks
 from shared.server.methods import Heads
 from shared.server.problem_handlers import problems
 from shared.server.tokens import require_token

@@ -43,7 +43,7 @@ from shared import VERSION
 from shared.errors import UnhangError
 from shared.server.api.application import Api
 from shared.server.audit import AuditLog
-from shared.server.authorize import Gate, who_asks
+from shared.server.gate import Gate, who_asks
 from shared.server.methods import Heads
 from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics

@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shared.errors import quoted
 from shared.server.addresses import is_loopback, parse_authority
 from shared.server.audit import AuditLog, Refusal, Refused
-from shared.server.authorize import LONGEST_PATH, OPEN, who_asks
+from shared.server.gate import LONGEST_PATH, OPEN, who_asks
 from shared.server.problem_handlers import problem_response
 from shared.server.sessions import is_for_people, local_target
 

@@ -19,7 +19,7 @@ _RANK_SET = "^[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*$"
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(:[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 _LONGEST_RANKS = 32_768
-"""Characters: a request's whole head may be twice as long (shared/server/authorize.py)."""
+"""Characters: a request's whole head may be twice as long (shared/server/gate.py)."""
 
 
 class NotAcceptable(UnhangError):

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from collector.show.routes.common import ServiceDependency, form_of
 from collector.show.routes.pages.frame import PageRoute, page
 from shared.server.audit import AuditLog, Refusal, Refused
-from shared.server.authorize import who_asks
+from shared.server.gate import who_asks
 from shared.server.sessions import COOKIE, SECONDS, SIGN_IN, SIGN_OUT, local_target, new_cookie
 from shared.server.tokens import TokenFile
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from shared.server.authorize import OPEN, Gate
+from shared.server.gate import OPEN, Gate
 from tests.build.services.services import Service
 from tests.system.attacks.served import KINDS, TOKEN, make, statuses
 

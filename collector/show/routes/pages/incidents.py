@@ -18,7 +18,7 @@ from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState
 from shared.errors import InvalidInput, NotFound
-from shared.server.authorize import who_asks
+from shared.server.gate import who_asks
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

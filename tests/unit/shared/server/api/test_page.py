@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from shared.server.api.page import render_page
-from shared.server.authorize import OPEN
+from shared.server.gate import OPEN
 from tests.build.services.services import write_token
 from tests.system.attacks.served import KINDS, serve
 

@@ -8,7 +8,7 @@ import pytest
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
-from shared.server.authorize import MOST_BODY_BYTES
+from shared.server.gate import MOST_BODY_BYTES
 
 READ: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Authorization, in front of every route: no request is read past its head before its sender is known.
+"""The gate in front of every route: a request is refused before more than its head is read, unless its sender may ask.
 
 FastAPI parses a body before it runs a route's dependencies, so a guard there would let anyone fill the memory.
 """
