@@ -19,7 +19,7 @@ from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
 from collector.detect.job_watch import Alarm, JobWatch, Suspected
 from collector.detect.reports import reported_by
 from collector.gather.judge_and_stamp import rfc3339
-from collector.judge.reported import Reported
+from collector.judge.looks.reported import Reported
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from shared.answer.diagnosis import Diagnosis

@@ -49,7 +49,7 @@ class Expected(Value):
     nodes_without_ranks: int = Field(default=0, description="Nodes that answered in full, and have no rank of the job.")
     told: FoldedRanks = Field(
         default="",
-        description="Ranks that nobody looked at: agents report that they stand still, or go on, as others do.",
+        description="Ranks that were not examined: agents report that they stand still, or go on, as others do.",
     )
     unreadable: tuple[Missing, ...] = Field(default=(), description="Files or parts that could not be used.")
     neighbours: tuple[Neighbour, ...] = Field(default=(), description="Jobs beside it that lack ranks as well.")

@@ -3,7 +3,7 @@
 from collector.align.thresholds import FROZEN_SECONDS
 from collector.detect.job_view import JobView
 from collector.detect.limits import SILENT_SECONDS
-from collector.judge.reported import Reported, StandsAt
+from collector.judge.looks.reported import Reported, StandsAt
 
 
 def reported_by(view: JobView, user: str | None, now: float) -> Reported | None:

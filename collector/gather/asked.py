@@ -18,7 +18,7 @@ from collector.gather.namesakes import lists_apart, user_of
 from collector.gather.watched_agents import DOUBTFUL_SECONDS
 from collector.gather.wrong_addresses import not_reached
 from collector.hostlists import AgentAddress
-from collector.judge.next_looks import Process
+from collector.judge.looks.next_looks import Process
 from collector.question import Progress, Question, Stage, Step
 from shared.json_bounds import model_cost
 from shared.missing import Missing, Reason
@@ -338,10 +338,6 @@ async def tell(progress: Progress | None, step: Step) -> None:
 
 
 def _list_of(look: NodeLook) -> RankList:
-    snapshot = look.snapshot
-    return RankList(
-        host=snapshot.host or "",
-        ranks=(*(rank.identity for rank in snapshot.ranks), *look.others),
-        exited=snapshot.exited,
-        missing=snapshot.missing,
-    )
+    seen = look.snapshot
+    ranks = (*(rank.identity for rank in seen.ranks), *look.others)
+    return RankList(host=seen.host or "", ranks=ranks, exited=seen.exited, missing=seen.missing)

@@ -20,8 +20,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from shared.server.addresses import Network
 from shared.server.audit import AuditLog, Refusal, Refused
-from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.connection_limits import Connections, Guest
+from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.origins import Names
 from shared.server.tls import ServerTls, explain_tls, names_of
 

@@ -14,9 +14,9 @@ from pydantic_settings import BaseSettings
 
 from shared.server.addresses import parse_hosts, parse_networks
 from shared.server.audit import AuditLog
-from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.connection_limits import Connections, affordable
 from shared.server.connections import ConnectionGuard, protocol_of
+from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.origins import Names, Origins

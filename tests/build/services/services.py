@@ -13,8 +13,8 @@ import uvicorn
 from fastapi import Body, FastAPI, Request
 
 from shared.server.audit import AuditLog
-from shared.server.gate import Gate, who_asks
 from shared.server.connections import ConnectionGuard
+from shared.server.gate import Gate, who_asks
 from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.problem_handlers import install_problem_handlers
 from shared.server.run import AccessSettings, open_guard, service_config

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.next_looks import further_looks
+from collector.judge.looks.next_looks import further_looks
 from collector.judge.verdict import diagnose
 from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis

@@ -5,7 +5,7 @@ from itertools import accumulate
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.next_looks import further_looks
+from collector.judge.looks.next_looks import further_looks
 from collector.judge.verdict import diagnose
 from shared.answer.words import Verdict
 from shared.wire.snapshot import NodeSnapshot, Process

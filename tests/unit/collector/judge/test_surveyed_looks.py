@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from collector.align.expected import Expected
-from collector.judge import next_looks as deeper
-from collector.judge.next_looks import next_looks
+from collector.judge.looks import next_looks as deeper
+from collector.judge.looks.next_looks import next_looks
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict

@@ -21,9 +21,9 @@ from collector.align.expected import Expected
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
-from collector.judge.next_looks import NextLooks, looks_after
+from collector.judge.looks.next_looks import NextLooks, looks_after
+from collector.judge.looks.reported import Reported, StandsAt
 from collector.judge.report.sentences import Interpretation
-from collector.judge.reported import Reported, StandsAt
 from collector.judge.slow.straggler import may_have_straggler
 from collector.judge.verdict import read
 from shared.answer.words import Kind, Verdict
