@@ -37,11 +37,17 @@ def _is_end(op: str) -> bool:
 def _settle_by_ends(columns: "dict[str, array[int]]", ends: set[int]) -> None:
     signature, state = columns["signature"], columns["state"]
     identity = tuple(zip(columns["group"], columns["collective_seq"], columns["p2p_seq"], strict=True))
-    for end in (at for at, index in enumerate(signature) if index in ends):
-        part = end - 1
-        while part >= 0 and signature[part] not in ends and identity[part] == identity[end]:
-            state[part] = max(state[part], state[end])
-            part -= 1
+    open_parts: dict[int, list[int]] = {}
+    for at, group in enumerate(columns["group"]):  # another thread may issue to another group in between
+        parts = open_parts.setdefault(group, [])
+        if parts and identity[parts[-1]] != identity[at]:
+            parts.clear()
+        if signature[at] not in ends:
+            parts.append(at)
+            continue
+        for part in parts:
+            state[part] = max(state[part], state[at])
+        parts.clear()
 
 
 def _settle_by_later(columns: "dict[str, array[int]]", parts: set[int]) -> None:

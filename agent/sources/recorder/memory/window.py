@@ -5,7 +5,7 @@ what is copied once more, exactly: here an entry is left out only where nothing 
 
 1. It is completed by its plain fields; Gloo's are where they are retired, which takes the name of the operation.
 2. Newer ones of its lane are enough, and one of them is completed: what is completed tells of what came before it.
-3. The entry before it is not of the same operation. Else it ends a batch, whose parts are as far as it is
+3. The entry of its group before it is not of the same operation. Else it ends a batch, whose parts are as far as it is
    (shared/formats/recorder/coalesced.py).
 """
 
@@ -35,14 +35,13 @@ def needed(entries: Iterable[FoundEntry], reader: EntryReader, window: int) -> I
 
 
 def _with_older(entries: Iterable[FoundEntry]) -> Iterator[tuple[FoundEntry, FoundEntry | None]]:
-    """Iterate over entries, newest first, each with the one that was issued before it."""
-    last: FoundEntry | None = None
-    for entry in entries:
-        if last is not None:
-            yield last, entry
-        last = entry
-    if last is not None:
-        yield last, None
+    """Return entries, newest first, each with the one of its group that was issued before it."""
+    found: list[tuple[FoundEntry, FoundEntry | None]] = []
+    last: dict[int, FoundEntry] = {}
+    for entry in reversed(list(entries)):
+        found.append((entry, last.get(entry.plain.pg_id)))
+        last[entry.plain.pg_id] = entry
+    return reversed(found)
 
 
 def _operation(plain: Scalars) -> tuple[int, int, int]:

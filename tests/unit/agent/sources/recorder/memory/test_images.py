@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.errors import Unavailable
@@ -110,6 +110,8 @@ def test_newest_entries_alone() -> None:
     assert found.truncated
 
 
+_BETWEEN_PARTS = [("gloo:all_reduce", 0, 0, False, False), ("gloo:all_reduce", 1, 0, False, True)]
+"""A part of a batch, and what another thread has issued to another group before the batch ended."""
 _PARTS = ("gloo:all_reduce", "nccl:all_reduce", "nccl:coalesced", "nccl:ALLGATHER_coalesced", "nccl:_broadcast_oop")
 
 
@@ -121,6 +123,7 @@ _PARTS = ("gloo:all_reduce", "nccl:all_reduce", "nccl:coalesced", "nccl:ALLGATHE
     ),
     window=st.integers(1, 5),
 )
+@example(rows=[*_BETWEEN_PARTS, ("nccl:coalesced", 0, 0, True, False), _BETWEEN_PARTS[1]], window=1)
 def test_window_leaves_out_what_nothing_depends_on(rows: list[tuple[str, int, int, bool, bool]], window: int) -> None:
     """Whatever stands before it, batches too: it is the whole record, cut afterwards."""
     image, sequences, operations = RecorderImage(LATEST), [0, 0], list[Operation]()
