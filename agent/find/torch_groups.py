@@ -21,11 +21,13 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from agent.errors import Unavailable
 from agent.proc.memory.elf_symbols import find_vtable
 from agent.proc.memory.mappings import HEAP_PIECE, MemoryRegion, cut, loaded_files, writable_data
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.search import search_words
 from agent.proc.procfs import ProcFs
+from shared.missing import Reason
 
 _LIBRARY = re.compile(r"libtorch_cpu\.so")
 _GROUP, _PREFIX, _TCP, _FILE = "12ProcessGroup", "11PrefixStore", "8TCPStore", "9FileStore"
@@ -72,7 +74,8 @@ class TorchGroup(NamedTuple):
 def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
     """Return the group of the world in a process that has mapped `regions`; None where it has no group.
 
-    Raises Gone, or Unavailable where the limits of `memory` came before the end of what must be searched.
+    Raises Gone, or Unavailable where the limits of `memory` came before the end of what must be searched: a smaller
+    group that was found by then is no world, and would give the process another rank than its own.
     """
     vtables = _vtables(memory, regions)
     if vtables is None:
@@ -82,7 +85,11 @@ def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRe
         result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
         groups = (_group(memory, word.address, vtables) for word in result.found)
         found.extend(group for group in groups if group is not None)
-        if any(group.is_first for group in found) or not result.is_complete:
+        if any(group.is_first for group in found):
+            break
+        if not result.is_complete:
+            if len(result.found) < _MOST_GROUPS:
+                raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
     return max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
 

@@ -10,6 +10,7 @@ from subprocess import Popen
 import pytest
 
 from agent.deadline import Deadline, ThreadPool
+from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.find.group_search import GroupSearch
 from agent.find.processes import Lister
@@ -191,6 +192,23 @@ def test_group_is_sought_first_behind_what_the_import_fills() -> None:
         world = find_world(ProcFs(), memory, regions)
         assert world is not None and (world.rank, world.size) == (0, 1)
         assert memory.bytes_read < 48_000_000
+
+
+def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first() -> None:
+    """It would give the process another rank: one of a pair has rank 0 there, whoever it is in the world."""
+    smaller = "pair = dist.new_group([0])\nfor _ in range(40): dist.new_group([0])\n"
+    with running(_IMPORTS + _ALONE + smaller + READY + "time.sleep(600)\n", env={}) as process:
+        answers = set()
+        for size in range(4_000_000, 160_000_000, 2_000_000):
+            with open_memory(ProcFs(), process.pid, Deadline(30.0), most_bytes=size) as memory:
+                try:
+                    world = find_world(ProcFs(), memory, read_mappings(ProcFs(), process.pid))
+                except Unavailable:
+                    answers.add("not searched")
+                else:
+                    assert world is not None and world.is_first
+                    answers.add("found")
+    assert answers == {"not searched", "found"}
 
 
 def test_memory_that_is_made_up() -> None:
