@@ -67,6 +67,11 @@ class GroupView:
         return _is_default((self.name, self.description))
 
     @cached_property
+    def is_settled(self) -> bool:
+        """Is it known who its members are? Of an inferred group once all have been in it: an operation is completed."""
+        return not self.inferred or self.is_default or any(lane.completed > 0 for lane in self.lanes.values())
+
+    @cached_property
     def unknown(self) -> tuple[int, ...]:
         return tuple(rank for rank in self.members if rank not in self.lanes)
 

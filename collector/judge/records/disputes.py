@@ -14,13 +14,15 @@ def disputes_of(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> list
     """Return one disagreement for each group that is held by one.
 
     Sizes that must fit each other are compared only where no member can be left out: a group whose members were
-    inferred may have some among the ranks without a record.
+    inferred may have some among the ranks without a record, and before its first operation is done among all ranks.
     """
     found, numbering = [], Numbering()
     all_recorded = all(rank in traces for group in groups for rank in group.order)
+    everybody = set(traces).union(*(group.order for group in groups))
     for group in groups:
         mismatch = earliest_mismatch(group, traces, numbering)
-        if mismatch is None and (all_recorded or not group.inferred):
+        settled = all_recorded and (group.is_settled or everybody <= set(group.order))
+        if mismatch is None and (settled or not group.inferred):
             mismatch = unfit_exchange(group, traces)
         if mismatch is not None and _still_matters(mismatch):
             told = mismatch if mismatch.culprits else settled_by_siblings(mismatch, groups, traces)

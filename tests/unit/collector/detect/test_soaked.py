@@ -13,9 +13,9 @@ _LATER_SECONDS = 600.0
 """What looks like a phase of a healthy job is held back for minutes."""
 
 
-@pytest.mark.parametrize("seed", [63, 124, 126, 473, 560, 637])
+@pytest.mark.parametrize("seed", [63, 124, 126, 473, 560, 637, 57_612])
 def test_healthy_job_that_pauses_for_minutes_raises_no_alarm(seed: int) -> None:
-    """Checkpoints, evaluations, compilations, slow storage, a node that stands still: all raised one at some time."""
+    """Checkpoints, evaluations, compilations, slow storage, a node that stands still, a group's first use: all raised one."""
     job = draw_paused(seed)
     outcome = watch(job, until=job.seconds + 60.0)
     assert outcome.asked and not outcome.alarms, [alarm.incident.headline for _, alarm, _ in outcome.alarms]
