@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
-# Five workers on two cores, for most tests wait: two of them begin with what is steady (tests/sharing.py).
-WORKERS ?= 5
+# Three workers on two cores, for many tests wait.
+WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
@@ -34,10 +34,12 @@ $(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/dev/i
 demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..., KEEP=1 leaves it running
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
+# Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, with nothing
+# beside them. What PYTEST_ARGS chooses runs at once.
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
-	$(PYTEST) -m '$(ALL)' $(PYTEST_ARGS)
+	$(PYTEST) -m '$(ALL)$(if $(PYTEST_ARGS),, and not steady)' $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 -m '$(ALL) and steady')
 
-test-quick: WORKERS = 3
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.needed import skip_without
-from tests.sharing import Sharing, prepare, step_back
 
 NO_SKIPS = "UNHANG_NO_SKIPS"
 """Set by CI, which has everything but a GPU: a skipped test fails there."""
@@ -24,6 +24,12 @@ settings.register_profile(
     "unhang", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=NO_SKIPS in os.environ
 )
 settings.load_profile("unhang")
+
+TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
+"""What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
+
+ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
+"""What workers take test by test: each takes long, and has no fixtures to share."""
 
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
@@ -76,20 +82,40 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+class Sharing(LoadFileScheduling):
+    """Workers take whole files, but some tests one by one, and what shares more than a file's fixtures together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(ONE_BY_ONE):
+            return nodeid
+        whole = (folder for folder in TOGETHER if nodeid.startswith(f"{folder}/"))
+        return next(whole, super()._split_scope(nodeid))
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
     """Share the tests so, whatever --dist says."""
     return Sharing(config, log)
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have workers take tests in the order in which they are shared."""
-    prepare(config, items)
+    """Have workers begin with what takes longest and cannot be divided, and end with many small ones."""
+    if hasattr(config, "workerinput"):
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: _turn(item, item.path in slow))
+
+
+def _turn(item: pytest.Item, in_slow_file: bool) -> int:
+    """Folders; files with slow tests; what goes one by one; other files with real jobs; all the rest."""
+    if item.nodeid.startswith(ONE_BY_ONE):
+        return len(TOGETHER) + 1
+    if in_slow_file and not item.nodeid.startswith(TOGETHER):
+        return len(TOGETHER)
+    turns = (turn for turn, folder in enumerate(TOGETHER) if item.nodeid.startswith(f"{folder}/"))
+    return next(turns, len(TOGETHER) + 2 + (item.get_closest_marker("live") is None))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what this machine cannot run, with the reason."""
-    step_back(item)
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root, to become other users")
     if item.get_closest_marker("ptrace") and not _may_trace():
