@@ -92,7 +92,8 @@ def create_app(
     app.state.audit = AuditLog(settings.audit_log)
     note = partial(_note, app.state.audit)
     app.add_middleware(Heads)
-    app.add_middleware(Renewals, api=app)
+    guard = require_token(settings.token_file, sessions=True)
+    app.add_middleware(Renewals, api=app, guard=guard)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note, pages=True)
     app.add_exception_handler(Busy, _on_unavailable)
     app.add_exception_handler(StoreTrouble, _on_unavailable)
@@ -100,7 +101,7 @@ def create_app(
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)
     guards = [
         Depends(HTTPBearer(auto_error=False)),
-        Depends(require_token(settings.token_file, sessions=True)),
+        Depends(guard),
         Depends(check_rule),
     ]
     app.include_router(health.open_router)

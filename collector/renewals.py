@@ -3,12 +3,14 @@
 What FastAPI does for a request (finding the route, dependencies, a thread for one of them, JSON to dicts to models)
 takes several times as long as what a renewal needs, and a large cluster sends more than a hundred a second. So:
 
-1. Who asks has been checked by the gate, as for every request. Whoever may not register is left to the route.
+1. Who asks has been checked by the gate, as for every request, and is checked again, as in every route. Whoever may not
+   register is left to the route.
 2. The body is read as the route reads it, by the same model. One that is wrong in any way is left to the route, which
    says what is wrong with it.
 3. An agent that is known by the same URL is renewed. A new one is left to the route, which looks into where it leads.
 """
 
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Literal
 from urllib.parse import unquote
@@ -32,10 +34,11 @@ _JSON = b"application/json"
 class Renewals:
     """An ASGI middleware between the gate and the API. The API's route does the same, for all that is not plain."""
 
-    def __init__(self, app: ASGIApp, *, api: FastAPI) -> None:
-        """`api` is the application whose lifespan has the service."""
+    def __init__(self, app: ASGIApp, *, api: FastAPI, guard: Callable[[Request], Awaitable[None]]) -> None:
+        """`api` is the application whose lifespan has the service; `guard` raises where a token is missing."""
         self._app = app
         self._api = api
+        self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "PUT" or not scope["path"].startswith(_PATH):
@@ -53,6 +56,10 @@ class Renewals:
 
     async def _renewed(self, request: Request, message: Message) -> Lease | None:
         """Return the lease of an agent that is renewed; None: it is not, and the route is to say what is the matter."""
+        try:
+            await self._guard(request)
+        except UnhangError:
+            return None  # 1
         service, host = self._api.state.service, request.scope["path"][len(_PATH) :]
         assert isinstance(service, Service)
         access, leases = access_of(request), service.inventory.leases

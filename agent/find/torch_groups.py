@@ -74,8 +74,8 @@ class TorchGroup(NamedTuple):
 def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
     """Return the group of the world in a process that has mapped `regions`; None where it has no group.
 
-    Raises Gone, or Unavailable where the limits of `memory` came before the end of what must be searched: a smaller
-    group that was found by then is no world, and would give the process another rank than its own.
+    None as well where the limits of `memory` came before any was found. Raises Gone, or Unavailable where they came and
+    only a smaller group was found by then: that is no world, and would give the process another rank than its own.
     """
     vtables = _vtables(memory, regions)
     if vtables is None:
@@ -88,7 +88,7 @@ def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRe
         if any(group.is_first for group in found):
             break
         if not result.is_complete:
-            if len(result.found) < _MOST_GROUPS:
+            if found and len(result.found) < _MOST_GROUPS:
                 raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
     return max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)

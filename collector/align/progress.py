@@ -307,10 +307,17 @@ def _often(before: int | None, after: int | None, seconds: float) -> bool | None
 
 
 def _stall(view: RankView) -> float | None:
-    """Seconds from its newest operation to the look that gave its record: what came after that is not known."""
+    """Seconds from its newest operation to the look that gave its record: what came after that is not known.
+
+    Unless the agent has seen it stand still from that look on to the last one.
+    """
     telling = [look.looked_at_ns for look in view.looks if isinstance(look.recorder, Trace)]
     looked, newest = next(reversed(telling), None), view.newest_ns
-    return None if looked is None or newest == 0 else max(0.0, (looked - newest) / 1e9)
+    last, idle = (view.looks[-1].looked_at_ns, view.looks[-1].idle_for_seconds) if view.looks else (None, None)
+    if looked is None or last is None or newest == 0:
+        return None
+    stood_still = idle is not None and view.apart is None and idle >= (last - looked) / 1e9
+    return max(0.0, ((last if stood_still else looked) - newest) / 1e9)
 
 
 def _usual_gap(trace: Trace) -> float | None:
