@@ -178,6 +178,8 @@ LONGEST_PAUSE_SECONDS = 10.0
 """Between two looks of a long wait: a job that moves again ends it."""
 MOST_SECONDS_FOR_ANOTHER_FINDING = 15.0
 """Where one finding is certain already."""
+_MOST_SECONDS_OF_A_PHASE = 45.0
+"""An evaluation or a checkpoint may take many minutes: one that ends sooner is waited for, and no other."""
 _SPARE_SECONDS = 0.5
 
 
@@ -204,7 +206,7 @@ def _undecided_for(reading: Interpretation) -> float | None:
     after = reading.decided_after
     if after is None or (reading.findings and after > MOST_SECONDS_FOR_ANOTHER_FINDING):
         return None
-    return after + _SPARE_SECONDS
+    return min(after, _MOST_SECONDS_OF_A_PHASE if reading.phase is not None else after) + _SPARE_SECONDS
 
 
 def _what_time_tells(reading: Interpretation) -> str:
