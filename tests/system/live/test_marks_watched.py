@@ -14,6 +14,7 @@ from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.words import Kind
 from shared.wire.snapshot import NodeSnapshot
+from shared.wire.trace import Marks
 from tests.build.processes.looking import rank_of
 from tests.build.processes.processes import until
 from tests.system.live.jobs import Job
@@ -34,7 +35,7 @@ def test_what_a_killed_rank_issued_last_survives_it(tmp_path: Path) -> None:
         with Job("killed_rank", directory=tmp_path, recorded=True, environment=later) as job:
             pid = job.ranks[2]
             key = rank_of(pid).key
-            alive = until(lambda: agent.node.watch.marks(key), lambda marks: marks is not None and marks.groups)
+            alive = until(lambda: agent.node.watch.marks(key), has_done_all)
             os.kill(pid, signal.SIGKILL)
             choice = RankFilter(job=job.name)
             dead = until(lambda: agent.snapshot(choice, LookDepth()), lambda look: bool(look.exited))
@@ -50,6 +51,12 @@ def test_what_a_killed_rank_issued_last_survives_it(tmp_path: Path) -> None:
     world = {mark.description: mark for mark in alive.groups}["default_pg"]
     assert (world.op, world.completed) == ("all_reduce", world.sequence)
     assert f"all_reduce #{world.sequence} of group default_pg, at most" in told_of_death(dead, again)
+
+
+def has_done_all(marks: Marks | None) -> bool:
+    """Has the rank completed whatever it has issued to the world?"""
+    world = [] if marks is None else [mark for mark in marks.groups if mark.description == "default_pg"]
+    return bool(world) and all(mark.completed == mark.sequence for mark in world)
 
 
 def told_of_death(*looks: NodeSnapshot) -> str:
