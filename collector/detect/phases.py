@@ -6,16 +6,14 @@ long as a healthy job takes for it.
 
 from collections.abc import Iterator, Sequence
 
-from collector.align.stacks.phases import ALLOWED_SECONDS, Phase, phase_of_stack
+from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.detect.limits import UNREACHABLE_SECONDS
 from shared.answer.diagnosis import Diagnosis, Finding, Place, Where
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import unfold
 
 _BY_CAUSE = {
-    Cause.CHECKPOINT: Phase.CHECKPOINT,
-    Cause.COMPILE: Phase.COMPILE,
-    Cause.IMPORT: Phase.IMPORT,
+    **WORK_BY_CAUSE,
     Cause.RENDEZVOUS: Phase.FIRST_STEP,
     Cause.FILESYSTEM: Phase.STORAGE,
     Cause.DATALOADER: Phase.STORAGE,

@@ -11,19 +11,17 @@ from collections.abc import Sequence
 from collector.align.observations import Observations
 from collector.align.progress import Motion, written_after
 from collector.align.stacks.patterns import Doing
-from collector.align.stacks.phases import ALLOWED_SECONDS, Phase, phase_of_stack
+from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.thresholds import BUSY_SECONDS
 from collector.judge.by_stacks import may_be_slow
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import under_way
 from collector.judge.report.findings import cause_of
 from collector.judge.report.sentences import Interpretation, summary_of
-from shared.answer.words import Cause, Kind, Verdict
+from shared.answer.words import Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import RankSnapshot
-
-_BY_CAUSE = {Cause.CHECKPOINT: Phase.CHECKPOINT, Cause.COMPILE: Phase.COMPILE, Cause.IMPORT: Phase.IMPORT}
 
 
 def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation | None:
@@ -73,7 +71,7 @@ def _phase(rank: int, observations: Observations) -> Phase | None:
     if observations.motion.by_rank.get(rank) is not Motion.BUSY or rank not in observations.activities:
         return None
     activity = observations.activities[rank]
-    return _BY_CAUSE.get(activity.cause) or phase_of_stack(activity.frames)
+    return WORK_BY_CAUSE.get(activity.cause) or phase_of_stack(activity.frames)
 
 
 def _doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:

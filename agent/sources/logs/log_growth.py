@@ -9,10 +9,10 @@ from agent.proc.mounts import is_remote
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
 from agent.sources.fds import describe
+from agent.sources.logs.stream_ends import STREAMS
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
 
-_STREAMS = (1, 2)
 _TAIL_BYTES = 16_384
 _TIMEOUTS = (
     # [rank3]:[E1120 10:12:13.1 ProcessGroupNCCL.cpp:685] [Rank 3] Watchdog caught collective operation timeout: Work…
@@ -26,10 +26,10 @@ def own_log_fds(context: LookContext, rank: Rank) -> tuple[int, ...]:
     """Return which of descriptors 1 and 2 are local files that the rank does not share with its launcher."""
     procfs = context.procfs
     try:
-        shared = {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in _STREAMS}
+        shared = {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in STREAMS}
     except (Gone, NotPermitted):
         shared = set()
-    found = (describe(context, rank.stat.pid, fd) for fd in _STREAMS)
+    found = (describe(context, rank.stat.pid, fd) for fd in STREAMS)
     return tuple(
         d.fd
         for d in found

@@ -146,13 +146,12 @@ def _communicators(log: _Log, ends: _Ends, rank: Rank, context: LookContext) -> 
 
 def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
     pid, procfs = rank.stat.pid, context.procfs
-    readers = readers_of(procfs, pid)
+    readers, launchers = readers_of(procfs, pid), _streams(procfs, rank.stat.parent_pid)
     for fd in STREAMS:
         target = _held(procfs, pid, fd)
         if target is not None and target.startswith("/"):
-            shared = target in _streams(procfs, rank.stat.parent_pid)
-            yield _Log(redact(target), partial(open_held, procfs, pid, fd, readers), shared)
-    with_launcher = not _streams(procfs, pid).isdisjoint(_streams(procfs, rank.stat.parent_pid))
+            yield _Log(redact(target), partial(open_held, procfs, pid, fd, readers), target in launchers)
+    with_launcher = not _streams(procfs, pid).isdisjoint(launchers)
     for end in stream_ends(context, rank):
         held = partial(open_held, procfs, end.pid, end.fd, readers)
         yield _Log(redact(end.path), held, end.is_shared or with_launcher)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from shared.answer.words import Cause
+
 
 class Phase(StrEnum):
     """What a job may be busy with between its steps."""
@@ -29,6 +31,9 @@ ALLOWED_SECONDS = {
     Phase.STORAGE: 300.0,  # a shard of the data that must be fetched first
 }
 """How long a healthy job may stand still in each."""
+
+WORK_BY_CAUSE = {Cause.CHECKPOINT: Phase.CHECKPOINT, Cause.COMPILE: Phase.COMPILE, Cause.IMPORT: Phase.IMPORT}
+"""Causes that are such work themselves, where the rank is at it."""
 
 # evaluate (transformers/trainer.py), validation_step (user module of Lightning), _run_eval_epoch, eval_one_epoch
 _EVALUATION = re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|validate|validation|validating)(?:_|$)", re.IGNORECASE)

@@ -206,7 +206,9 @@ def _undecided_for(reading: Interpretation) -> float | None:
     after = reading.decided_after
     if after is None or (reading.findings and after > MOST_SECONDS_FOR_ANOTHER_FINDING):
         return None
-    return min(after, _MOST_SECONDS_OF_A_PHASE if reading.phase is not None else after) + _SPARE_SECONDS
+    if reading.phase is not None:
+        after = min(after, _MOST_SECONDS_OF_A_PHASE)
+    return after + _SPARE_SECONDS
 
 
 def _what_time_tells(reading: Interpretation) -> str:

@@ -4,7 +4,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -49,15 +48,12 @@ def pipeline(script: str, told: Path) -> Iterator[int]:
         yield int(until(lambda: told.read_text() if told.exists() else "", lambda text: text.endswith("\n")))
 
 
-def logs_of(pid: int, seconds: float = 20.0, **environment: str) -> Logs:
+def logs_of(pid: int, **environment: str) -> Logs:
     """Look at the logs of a process, until one has the line that it has printed."""
-    end = time.monotonic() + seconds
-    while True:
-        found = ask_source(LogsSource(), rank_of(pid, **environment))
-        assert isinstance(found, Logs)
-        if found.events or time.monotonic() > end:
-            return found
-        time.sleep(0.05)
+    source, rank = LogsSource(), rank_of(pid, **environment)
+    found = until(lambda: ask_source(source, rank), lambda logs: bool(logs.events))
+    assert isinstance(found, Logs)
+    return found
 
 
 @pytest.mark.parametrize(
