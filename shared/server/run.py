@@ -1,5 +1,6 @@
 """Who may connect to a service of ours, and how it runs under uvicorn: the same for agent and collector."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Iterator
@@ -154,6 +155,9 @@ class Server(uvicorn.Server):
             self._manager.serving()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End as asked: the service manager waits for that and gives no alarm."""
+        """End as asked, of which the service manager gives no alarm, and close what clients hold open beyond that."""
         self._manager.ending()
         await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # the sockets are closed in the next turn

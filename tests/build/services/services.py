@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-from fastapi import Body, FastAPI, Request
+from fastapi import Body, FastAPI, Request, Response
 
 from shared.server.audit import AuditLog
 from shared.server.connections import ConnectionGuard
 from shared.server.gate import Gate, who_asks
 from shared.server.lifecycle.service_manager import ServiceManager
+from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.problem_handlers import install_problem_handlers
-from shared.server.run import AccessSettings, open_guard, service_config
+from shared.server.run import AccessSettings, Server, open_guard, service_config
 
 Lines = list[dict[str, Any]]
 
@@ -69,6 +69,10 @@ def make_app(settings: AccessSettings, audit: AuditLog) -> FastAPI:
     def who(request: Request) -> dict[str, str]:
         return who_asks(request)
 
+    @app.get("/much")
+    def much() -> Response:
+        return Response(bytes(64 * 1024 * 1024))
+
     @app.post("/")
     def echo(body: dict[str, Any] = Body()) -> dict[str, Any]:  # noqa: B008 - FastAPI's way
         return body
@@ -98,7 +102,8 @@ def running(app: FastAPI, settings: AccessSettings, audit: AuditLog) -> Iterator
 
 @contextmanager
 def _running(app: FastAPI, guard: ConnectionGuard, listener: socket.socket) -> Iterator[None]:
-    server = uvicorn.Server(service_config(app, guard, ServiceManager(), log_config=None))
+    manager = ServiceManager()
+    server = Server(service_config(app, guard, manager, log_config=None), StopSignals(), manager)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

@@ -1,12 +1,14 @@
 """How our services treat connections on which nobody asks."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
 from collector.gather.fanout.connection_pools import IDLE_SECONDS
+from shared.server import run
 from shared.server.run import KEPT_SECONDS
 from tests.build.services.services import serving
 
@@ -25,3 +27,18 @@ def test_a_connection_is_kept_for_longer_than_five_seconds(tmp_path: Path) -> No
         first = client.get(url).extensions["network_stream"].get_extra_info("client_addr")
         time.sleep(6)
         assert client.get(url).extensions["network_stream"].get_extra_info("client_addr") == first
+
+
+def test_who_does_not_read_the_answer_is_let_go_with_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client learns of it at once, not when the process ends."""
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 1)
+    with serving(tmp_path) as service:
+        client = service.connection()
+        client.sendall(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(1) == b"H"
+    with client, suppress(ConnectionResetError):
+        client.settimeout(1.0)
+        while client.recv(1 << 20):
+            pass
