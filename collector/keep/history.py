@@ -7,7 +7,7 @@ from shared.answer.diagnosis import Contract, Culprit, Link
 from shared.answer.incidents import Incident, IncidentState
 from shared.answer.words import Cause, Certainty, Kind
 from shared.rank_sets import FoldedRanks
-from shared.server.rights import UNBOUND, Access
+from shared.server.access import UNBOUND, Access
 from shared.value import Value
 
 MOST_READ = 1000

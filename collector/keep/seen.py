@@ -3,7 +3,7 @@
 from sqlalchemy.sql import ColumnElement
 
 from collector.keep.tables import diagnoses
-from shared.server.rights import Access
+from shared.server.access import Access
 
 
 def diagnoses_seen_by(access: Access) -> tuple[ColumnElement[bool], ...]:

@@ -33,7 +33,7 @@ from collector.keep.watched.watches import Watches
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.errors import InvalidSettings, NotFound, UnhangError, quoted
-from shared.server.rights import UNBOUND, Access
+from shared.server.access import UNBOUND, Access
 from shared.value import Value
 from shared.wire.job_names import qualified
 from shared.wire.snapshot import NodeSnapshot

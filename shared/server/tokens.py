@@ -14,8 +14,8 @@ from pathlib import Path
 from fastapi import Request
 
 from shared.errors import InvalidSettings, UnhangError
+from shared.server.access import UNBOUND, Access, parse_token_line
 from shared.server.addresses import parse_address
-from shared.server.rights import UNBOUND, Access, parse_token_line
 from shared.server.secret_files import Stamp, read_secret, stamp_of
 from shared.server.sessions import cookie_of, token_of_cookie
 

@@ -38,7 +38,7 @@ from shared.answer.incidents import (
     IncidentState,
 )
 from shared.errors import InvalidInput, InvalidSettings, NotFound, quoted
-from shared.server.rights import UNBOUND, Access
+from shared.server.access import UNBOUND, Access
 from shared.value import Value
 
 V = TypeVar("V", bound=Value)

@@ -24,7 +24,7 @@ from collector.show.routes.common import ServiceDependency
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import NewSilence, Silence, WatchedJob
 from shared.errors import NotFound, NotPermitted, UnhangError, quoted
-from shared.server.rights import Access
+from shared.server.access import Access
 from shared.server.tokens import access_of
 from shared.wire.job_names import goes_by, plain_name, qualified
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankList

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import InvalidSettings
-from shared.server.rights import UNBOUND, Access, parse_token_line
+from shared.server.access import UNBOUND, Access, parse_token_line
 from shared.server.tokens import TokenFile
 
 
