@@ -4,11 +4,16 @@
    rest: what the launcher calls the job, which attempt it is, the place on the node.
 2. Where it says something else, or nothing, it is of no use: a shell hands RANK=0 down to a script that spawns eight
    ranks. Such a job is named after the place where its ranks met.
+3. A group that is not the world proves nothing against a launcher: torchft joins jobs by a group that each of them
+   leaves and makes anew whenever another one comes or goes.
 """
 
 from agent.find.launchers import Environment, gpu_of, identify, is_address, job_name, number
 from agent.find.torch_groups import TorchGroup
 from shared.wire.snapshot import Identity
+
+_READ_BY_TORCH = ("torchrun", "env")
+"""Whose variables are meant for the program itself: those of Slurm and of MPI are there whatever it spawns."""
 
 
 def identity_of(environment: Environment, group: TorchGroup | None) -> Identity | None:
@@ -18,6 +23,8 @@ def identity_of(environment: Environment, group: TorchGroup | None) -> Identity 
         return told
     if told is not None and told.rank == group.rank and told.world_size in (None, group.size):
         return told.model_copy(update={"world_size": group.size, "job": _name(environment, group)})
+    if told is not None and told.launcher in _READ_BY_TORCH and told.world_size is not None and not group.is_first:
+        return told
     local_rank = number(environment, "LOCAL_RANK")
     return Identity(
         job=group.store or job_name(environment),

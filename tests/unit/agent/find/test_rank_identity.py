@@ -18,9 +18,9 @@ TORCHRUN = {
 PLAIN = {name: TORCHRUN[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
 
 
-def group(rank: int, size: int, store: str | None = STORE) -> TorchGroup:
+def group(rank: int, size: int, store: str | None = STORE, *, is_first: bool = True) -> TorchGroup:
     """Return a process group as it would be found."""
-    return TorchGroup(vtables=(1, {}), address=4096, rank=rank, size=size, store=store, is_first=True)  # type: ignore[arg-type]
+    return TorchGroup(vtables=(1, {}), address=4096, rank=rank, size=size, store=store, is_first=is_first)  # type: ignore[arg-type]
 
 
 def test_environment_that_agrees_says_the_rest() -> None:
@@ -44,6 +44,15 @@ def test_environment_that_says_something_else(environment: dict[str, str], rank:
     found = identity_of(environment, group(rank, size))
     assert found is not None
     assert (found.job, found.rank, found.world_size, found.attempt, found.launcher) == (STORE, rank, size, 0, None)
+
+
+def test_group_that_is_not_the_world_proves_nothing_against_a_launcher() -> None:
+    """Seen with torchft: each of its jobs is one rank, and a group of them all comes and goes."""
+    found = identity_of(TORCHRUN, group(1, 2, is_first=False))
+    assert found is not None and (found.job, found.rank, found.world_size) == ("night", 3, 8)
+    for unlaunched in ({}, {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}):
+        found = identity_of(unlaunched, group(1, 2, is_first=False))
+        assert found is not None and (found.job, found.rank, found.world_size) == (STORE, 1, 2)
 
 
 def test_address_that_the_program_did_not_take() -> None:
