@@ -11,7 +11,7 @@ from collector.align.node_facts import NodeFacts
 from collector.align.progress import JobMotion
 from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
-from collector.align.stacks.patterns import Doing
+from collector.align.stacks.patterns import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
 from shared.wire.trace import Trace
 
@@ -50,6 +50,10 @@ class Observations:
     @cached_property
     def _states(self) -> dict[int, WaitState]:
         return {rank: wait_state(view, self.activities.get(rank)) for rank, view in self.roster.ranks.items()}
+
+    def wait_for_other_jobs(self, ranks: Iterable[int]) -> bool:
+        """Have these ranks done their part, and wait for jobs that train the same model?"""
+        return all(rank in self.activities and WaitsOn.OTHER_JOBS in self.activities[rank].waits_on for rank in ranks)
 
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)

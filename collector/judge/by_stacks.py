@@ -53,6 +53,8 @@ def faults_by_stacks(observations: Observations) -> list[Fault]:
     outside = outsiders(observations)
     if outside:
         return _outsider_faults(outside, waiting, observations)
+    if observations.wait_for_other_jobs(waiting):
+        return [_elsewhere_fault(waiting, observations)]
     if _starting(waiting, observations):
         return [_shared_fault(waiting, observations, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
     if len(waiting) < len(observations.roster.ranks):
@@ -76,6 +78,19 @@ def may_be_slow(fault: Fault, observations: Observations) -> bool:
         on_device
         or bool(observations.motion.carrying)
         or any(observations.doing(rank) is Doing.DEVICE for rank in fault.victims)
+    )
+
+
+def _elsewhere_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
+    where = f"{ranks_with(waiting, 'waits', 'wait')} {observations.activities[waiting[0]].label}"
+    return Fault(
+        Kind.STUCK_TOGETHER,
+        (),
+        waiting,
+        Certainty.SUSPECTED,
+        cause=Cause.RENDEZVOUS,
+        remarks=("each replica group is a job of its own: which of them has not come is not seen in this one",),
+        said=f"{where}, for other replica groups",
     )
 
 

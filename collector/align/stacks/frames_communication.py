@@ -8,10 +8,11 @@ from functools import lru_cache
 
 from collector.align.stacks.frames_native import NATIVE_FRAMES
 from collector.align.stacks.frames_other import OUTSIDE_FRAMES
-from collector.align.stacks.patterns import Doing, FramePattern, frame_row, package
+from collector.align.stacks.patterns import Doing, FramePattern, WaitsOn, frame_row, package
 from shared.answer.words import Cause
 
 _C10D = r"(^|/)torch/distributed/distributed_c10d\.py$"
+_TORCHFT = r"(^|/)torchft/manager\.py$"
 
 _COMMUNICATION: tuple[FramePattern, ...] = (
     # all_reduce (torch/distributed/distributed_c10d.py:3252)
@@ -47,6 +48,17 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
     ),
     # _create_c10d_store (torch/distributed/rendezvous.py:207)
     frame_row(Doing.STORE, Cause.RENDEZVOUS, "in rendezvous", r".", r"(^|/)torch/distributed/rendezvous\.py$"),
+    # wait_quorum (torchft/manager.py:632)
+    frame_row(
+        Doing.STORE,
+        Cause.RENDEZVOUS,
+        "in torchft's quorum",
+        r"^(wait_quorum|start_quorum|_async_quorum)$",
+        _TORCHFT,
+        waits_on=WaitsOn.OTHER_JOBS,
+    ),
+    # should_commit (torchft/manager.py:800): a vote of the ranks of one replica group
+    frame_row(Doing.STORE, Cause.RENDEZVOUS, "in torchft's vote", r"^should_commit$", _TORCHFT),
     # barrier (torch/distributed/elastic/utils/store.py:223)
     frame_row(Doing.STORE, Cause.RENDEZVOUS, "in rendezvous", r".", r"(^|/)torch/distributed/elastic/utils/store\.py$"),
     # wait_tensor (torch/distributed/_functional_collectives.py:129)

@@ -29,7 +29,7 @@ WAITS_FOR_RANKS = frozenset({Doing.COLLECTIVE, Doing.P2P, Doing.STORE, Doing.WOR
 
 
 class WaitsOn(StrEnum):
-    """What of its own node a thread waits for: where to look next."""
+    """What a thread waits for that is no rank: where to look next."""
 
     CHILD = "child"
     """A child process, or a pool of them."""
@@ -38,6 +38,8 @@ class WaitsOn(StrEnum):
     """A lock that processes share by a file, for which it asks again and again."""
     OWN_THREAD = "own_thread"
     """Another thread of its process."""
+    OTHER_JOBS = "other_jobs"
+    """Jobs that train the same model and may come and go: the replica groups of torchft."""
 
 
 class Told(StrEnum):

@@ -42,6 +42,7 @@ _ALL_IN_RENDEZVOUS = (
     "compare what the ranks wait for: store address, port, rank and world size of each; "
     "a store that an earlier attempt has used may still hold its keys"
 )
+_ELSEWHERE = "look at the other replica groups: each is a job of its own, and torchft's lighthouse lists who has joined"
 _ENDED = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING})
 """Kinds in which the culprit's log is all that is left of it."""
 _OF_CODE = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_DEADLOCK, Kind.P2P_UNMATCHED})
@@ -65,6 +66,8 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
     advice = list(advice_of_lines(observations))
     steps += advice
     everybody = fault.kind is Kind.STARTUP_INCOMPLETE and not fault.culprits
+    if observations.wait_for_other_jobs(fault.victims) and not fault.culprits:
+        return (*steps, NextStep(text=_ELSEWHERE, command="unhang jobs"))
     if everybody and len(fault.victims) == observations.roster.world_size:
         steps.append(NextStep(text=_ALL_IN_RENDEZVOUS))
     elif fault.kind in _BY_KIND and fault.lock is None and not (advice and fault.kind is Kind.STARTUP_INCOMPLETE):

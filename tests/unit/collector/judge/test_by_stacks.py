@@ -31,6 +31,7 @@ WAIT_TENSOR = Frame("wait_tensor", f"{SITE}/torch/distributed/_functional_collec
 RECV = Frame("recv", C10D, 2799)
 NEW_GROUP = Frame("new_group", C10D, 5610)
 STORE_GET = Frame("rendezvous", f"{SITE}/torch/distributed/rendezvous.py", 90)
+QUORUM = Frame("Manager.wait_quorum", f"{SITE}/torchft/manager.py", 632)
 SYNCHRONIZE = Frame("synchronize", f"{SITE}/torch/cuda/__init__.py", 1040)
 RETRY = Frame("Retry.sleep", f"{SITE}/urllib3/util/retry.py", 370)
 PIPE_RECV = Frame("Connection._recv", f"{STDLIB}/multiprocessing/connection.py", 395)
@@ -260,3 +261,20 @@ def filed(ranks: Mapping[int, Rank]) -> Diagnosis:
     looks = [_look(rank, one, 0.0, len(ranks)) for rank, one in ranks.items()]
     bare = [look.model_copy(update={"looked_at_ns": None, "process": nothing, "fds": nothing}) for look in looks]
     return judged([NodeSnapshot(live=False, ranks=tuple(bare))])
+
+
+def test_replica_group_that_waits_for_others_is_not_sent_to_its_network() -> None:
+    """Seen with torchft: a replica group of one rank, whose lighthouse waits for another job."""
+    answer = judged_frozen({0: waits(BACKWARD, QUORUM)})
+    assert (answer.verdict, answer.findings[0].kind) == (Verdict.HUNG, Kind.STUCK_TOGETHER)
+    assert (answer.findings[0].culprits, answer.findings[0].cause) == ((), Cause.RENDEZVOUS)
+    assert "other replica groups" in answer.headline
+    assert [step.command for step in answer.findings[0].next_steps] == ["unhang jobs"]
+
+
+def test_rank_that_its_own_replica_group_waits_for_is_named() -> None:
+    """Its peers wait in the quorum for it first."""
+    asleep = Rank((MAIN, STEP), *ASLEEP)
+    answer = judged_frozen({0: waits(BACKWARD, QUORUM), 1: asleep, 2: waits(BACKWARD, QUORUM)})
+    assert [finding.kind for finding in answer.findings] == [Kind.RANK_NOT_JOINED]
+    assert [culprit.rank for culprit in answer.findings[0].culprits] == [1]
