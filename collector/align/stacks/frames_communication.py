@@ -85,6 +85,14 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
         r"^(rpc_sync|_invoke_rpc\w*|_?wait_all|_to_here|_rref_typeof_on_owner)$",
         r"(^|/)torch/distributed/rpc/",
     ),
+    # wait_all (torch/futures/__init__.py:334), of remote procedure calls or of work handles
+    frame_row(
+        Doing.WORK,
+        Cause.COMMUNICATION,
+        "waiting for futures of other ranks",
+        r"^(wait|wait_all|value)$",
+        r"(^|/)torch/futures/__init__\.py$",
+    ),
     # wait_for_unshard (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py:420): a work handle's wait, inside C
     # _wait_batch_p2p (torch/distributed/pipelining/schedules.py:610)
     # _communicate (megatron/core/pipeline_parallel/p2p_communication.py:320)

@@ -28,6 +28,7 @@ SITE = "/env/lib/python3.11/site-packages"
         ("batch_isend_irecv", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.P2P, Cause.COMMUNICATION),
         ("new_group", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.STORE, Cause.RENDEZVOUS),
         ("init_process_group", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.STORE, Cause.RENDEZVOUS),
+        ("wait_all", f"{SITE}/torch/futures/__init__.py", Doing.WORK, Cause.COMMUNICATION),
         ("Manager.wait_quorum", f"{SITE}/torchft/manager.py", Doing.STORE, Cause.RENDEZVOUS),
         ("Manager.should_commit", f"{SITE}/torchft/manager.py", Doing.STORE, Cause.RENDEZVOUS),
         ("_create_c10d_store", f"{SITE}/torch/distributed/rendezvous.py", Doing.STORE, Cause.RENDEZVOUS),
