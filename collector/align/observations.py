@@ -51,9 +51,21 @@ class Observations:
     def _states(self) -> dict[int, WaitState]:
         return {rank: wait_state(view, self.activities.get(rank)) for rank, view in self.roster.ranks.items()}
 
+    def stall(self, waiters: Iterable[int]) -> float:
+        """Seconds for which those of `waiters` that do not poll a store have stood still.
+
+        A job of remote calls may have had its last collective at its start: no record tells of these.
+        """
+        waiting = [rank for rank in waiters if self.doing(rank) is not Doing.STORE]
+        recorded = not waiting or not all(self._waits_on(rank, WaitsOn.UNRECORDED) for rank in waiting)
+        return self.motion.stall(waiting, recorded=recorded)
+
     def wait_for_other_jobs(self, ranks: Iterable[int]) -> bool:
         """Have these ranks done their part, and wait for jobs that train the same model?"""
-        return all(rank in self.activities and WaitsOn.OTHER_JOBS in self.activities[rank].waits_on for rank in ranks)
+        return all(self._waits_on(rank, WaitsOn.OTHER_JOBS) for rank in ranks)
+
+    def _waits_on(self, rank: int, what: WaitsOn) -> bool:
+        return rank in self.activities and what in self.activities[rank].waits_on
 
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)

@@ -66,9 +66,12 @@ class JobMotion:
     def ranks(self, motion: Motion) -> tuple[int, ...]:
         return tuple(rank for rank, what in self.by_rank.items() if what is motion)
 
-    def stall(self, waiters: Iterable[int]) -> float:
-        """Seconds that the job has stood still: since the newest operation, else at least since the first look."""
-        if self.stalled_seconds is not None:
+    def stall(self, waiters: Iterable[int], *, recorded: bool = True) -> float:
+        """Seconds that the job has stood still: since the newest operation, else at least since the first look.
+
+        `recorded`: would an operation of those who wait have been recorded?
+        """
+        if recorded and self.stalled_seconds is not None:
             return self.stalled_seconds
         waiting = set(waiters)
         watched = min((self.idle_seconds[rank] for rank in waiting if rank in self.idle_seconds), default=0.0)

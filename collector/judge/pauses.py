@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion, written_after
-from collector.align.stacks.patterns import Doing
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.thresholds import BUSY_SECONDS
 from collector.judge.by_stacks import may_be_slow
@@ -33,8 +32,9 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     stall = _stall(fault, observations)
     if any(observations.activities[rank].may_be_idle for rank in suspects if rank in observations.activities):
         return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
-    if all(map(observations.works_for_another, suspects)):
-        work = f"{ranks_with(suspects, 'is', 'are')} at work in a remote procedure call"
+    outside = tuple(rank for rank in suspects if rank not in fault.victims)
+    if outside and all(map(observations.works_for_another, outside)):
+        work = f"{ranks_with(outside, 'is', 'are')} at work in a remote procedure call"
         return Interpretation(Verdict.NOT_HUNG, work, state="running")
     recorded = fault.mismatch is not None
     at_once = fault.kind in _NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
@@ -117,7 +117,7 @@ def _stall(fault: Fault, observations: Observations) -> float:
     if _is_starting(fault):
         ages = [_age(look) for view in observations.roster.present() for look in view.looks[-1:]]
         return min((age for age in ages if age is not None), default=observations.motion.seconds)
-    return observations.motion.stall(rank for rank in fault.victims if observations.doing(rank) is not Doing.STORE)
+    return observations.stall(fault.victims)
 
 
 def _age(look: RankSnapshot) -> float | None:

@@ -76,6 +76,7 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
         "waiting for other ranks",
         r"^(_wait_all_workers|_all_gather|_barrier|synchronize|join)$",
         r"(^|/)(torch/distributed/rpc/api|horovod/torch/mpi_ops)\.py$",
+        waits_on=WaitsOn.UNRECORDED,
     ),
     # rpc_sync (torch/distributed/rpc/api.py:842)
     frame_row(
@@ -84,6 +85,7 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
         "waiting for a remote procedure call",
         r"^(rpc_sync|_invoke_rpc\w*|_?wait_all|_to_here|_rref_typeof_on_owner)$",
         r"(^|/)torch/distributed/rpc/",
+        waits_on=WaitsOn.UNRECORDED,
     ),
     # wait_all (torch/futures/__init__.py:334), of remote procedure calls or of work handles
     frame_row(
@@ -92,6 +94,7 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
         "waiting for futures of other ranks",
         r"^(wait|wait_all|value)$",
         r"(^|/)torch/futures/__init__\.py$",
+        waits_on=WaitsOn.UNRECORDED,
     ),
     # wait_for_unshard (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py:420): a work handle's wait, inside C
     # _wait_batch_p2p (torch/distributed/pipelining/schedules.py:610)

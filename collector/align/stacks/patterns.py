@@ -38,6 +38,8 @@ class WaitsOn(StrEnum):
     """A lock that processes share by a file, for which it asks again and again."""
     OWN_THREAD = "own_thread"
     """Another thread of its process."""
+    UNRECORDED = "unrecorded"
+    """Other ranks, by what no flight recorder of PyTorch's records: remote calls, Horovod."""
     OTHER_JOBS = "other_jobs"
     """Jobs that train the same model and may come and go: the replica groups of torchft."""
 

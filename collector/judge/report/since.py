@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from collector.align.observations import Observations
-from collector.align.stacks.patterns import Doing
 from collector.judge.fault import Fault
 from shared.answer.words import Kind
 
@@ -24,7 +23,7 @@ def since_of(fault: Fault, observations: Observations) -> tuple[str | None, floa
         oldest = min(begun)
         lasted = None if last is None or last < oldest else (last - oldest) / _NS
         return _in_words(oldest), None if lasted is None else round(lasted, 1)
-    stall = observations.motion.stall(rank for rank in fault.victims if observations.doing(rank) is not Doing.STORE)
+    stall = observations.stall(fault.victims)
     if last is None or stall <= 0:
         return None, None
     return _in_words(last - int(stall * _NS)), round(stall, 1)
