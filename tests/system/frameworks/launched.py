@@ -107,9 +107,10 @@ def _end(process: "subprocess.Popen[bytes]", entry: bytes) -> None:
         time.sleep(0.01)
 
 
-def judged(job: str) -> Sweep:
+def judged(job: str, *, patience_seconds: float = 0.0) -> Sweep:
     """Diagnose a job as `unhang diagnose` does on one box, with looks so far apart that a young wait counts."""
-    return ask(partial(sweep, Question(job=job, interval_seconds=_INTERVAL_SECONDS)))
+    question = Question(job=job, interval_seconds=_INTERVAL_SECONDS, patience_seconds=patience_seconds)
+    return ask(partial(sweep, question))
 
 
 def without_records(swept: Sweep) -> Diagnosis:
