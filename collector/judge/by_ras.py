@@ -25,13 +25,13 @@ from collector.align.ras.communicators import RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import of_counts, of_lost, shown_by_process
+from collector.judge.certainty import Support, how_sure, of_counts, of_lost
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.marks.behind import edges_of, lag_in
 from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
@@ -93,7 +93,6 @@ def _lost(
     kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, observations: Observations
 ) -> Fault:
     views = [observations.roster.ranks[rank] for rank in ranks]
-    seen = shown_by_process(kind, ranks, observations)
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
     unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
@@ -101,7 +100,7 @@ def _lost(
         kind=kind,
         culprits=ranks,
         victims=victims,
-        certainty=of_lost(ranks, dead=dead, seen=seen, observations=observations),
+        certainty=how_sure(kind, of_lost(kind, ranks, observations, dead=dead)),
         named_by=_BY_RAS,
         evidence=tuple(_absence(rank, ras) for rank in ranks),
         said=_no_answer(ranks, victims, ras) if unseen else "",
@@ -148,7 +147,7 @@ def _mismatch(odd: tuple[int, ...], group: RasGroup, lag: Lag, led: MarkTable) -
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=odd,
         victims=lag.waiting,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, Support.COUNTS),
         cause=Cause.USER_CODE,
         ref=group.ref,
         op=lag.op,
@@ -207,7 +206,7 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
                     fault,
                     op=None,
                     edges=fault.edges,
-                    certainty=Certainty.SUSPECTED,
+                    certainty=how_sure(fault.kind, Support.COUNTS),
                     remarks=(
                         f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS",
                         BLIND,
@@ -243,7 +242,7 @@ def _uneven_fault(lag: Lag, group: RasGroup) -> Fault:
         kind=Kind.RANK_NOT_JOINED,
         culprits=(),
         victims=group.members,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(Kind.RANK_NOT_JOINED, Support.COUNTS),
         cause=Cause.UNKNOWN,
         ref=group.ref,
         op=lag.op,
@@ -291,15 +290,15 @@ def _root_fault(
 ) -> Fault | None:
     """The fault of roots that are waited for in one operation."""
     leading, victims = graph.edges_to(culprits), tuple(sorted(graph.victims_of(culprits)))
-    agreed = _agreed(culprits, victims, observations)
     first = first_edge(leading)
     if first is None:
         return None
+    agreed = ras.still and _agreed(culprits, victims, observations)
     return Fault(
         kind=kind,
         culprits=culprits,
         victims=victims,
-        certainty=of_counts(kind, culprits, agreed=agreed and ras.still, observations=observations),
+        certainty=how_sure(kind, of_counts(kind, culprits, agreed=agreed, observations=observations)),
         edges=leading,
         group=first.group,
         op=first.signature.op,

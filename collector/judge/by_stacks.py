@@ -17,12 +17,12 @@ from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.thresholds import is_majority
 from collector.judge.by_lock_files import faults_by_lock_files
-from collector.judge.certainty import of_outsiders
+from collector.judge.certainty import Support, how_sure, of_outsiders
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, ended_well, kind_of
 from collector.judge.records.unrecorded_waits import outsiders
 from collector.judge.tie_breakers.new_group import RULE, went_past
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Fds
@@ -106,7 +106,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
                 culprits=named,
                 victims=tuple(sorted(waiting)),
-                certainty=of_outsiders(kind, named, observations),
+                certainty=how_sure(kind, of_outsiders(kind, named, observations)),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
                 op=_common_op(waiting, observations),
                 remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (no_record(observations),),
@@ -141,7 +141,7 @@ def _alone_in_a_collective(
         Kind.RANK_NOT_JOINED,
         tuple(inside),
         others,
-        Certainty.SUSPECTED,
+        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
         cause=Cause.USER_CODE,
         remarks=(f"{remark}; {no_record(observations)}",),
     )
@@ -163,11 +163,12 @@ def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
     op = _common_op(waiting, observations)
     one_way = op in ("send", "recv", "isend", "irecv")
+    kind = Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER
     return Fault(
-        kind=Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER,
+        kind=kind,
         culprits=waiting if one_way else (),
         victims=() if one_way else waiting,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(kind, Support.STACKS),
         cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
         op=op,
         remarks=(f"every rank is in {op} and none in its counterpart" if one_way else no_record(observations),),
@@ -190,7 +191,7 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
         Kind.RANK_NOT_JOINED,
         odd,
         most,
-        Certainty.SUSPECTED,
+        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
         cause=None if few_store else Cause.USER_CODE,
         op=_common_op(most, observations),
         remarks=(f"{where}{rule}; {no_record(observations)}",),
@@ -210,11 +211,12 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     (theirs, odd), (usual, largest) = found
     if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
         return None
+    kind = Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED
     return Fault(
-        kind=Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED,
+        kind=kind,
         culprits=odd,
         victims=largest,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(kind, Support.STACKS),
         cause=Cause.USER_CODE,
         op=observations.activities[odd[0]].op,
         remarks=(no_record(observations),),
@@ -256,7 +258,7 @@ def _shared_fault(
         kind=kind,
         culprits=(),
         victims=waiting,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(kind, Support.STACKS),
         cause=cause,
         op=_common_op(waiting, observations),
         remarks=(f"all ranks are waiting in communication; {no_record(observations)}",),

@@ -15,12 +15,13 @@ from itertools import islice
 from collector.align.observations import Observations
 from collector.align.roster import Presence, RankView
 from collector.align.thresholds import ENDED_WAITING_SECONDS, LINGERS_SECONDS, is_majority
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from collector.judge.report.evidence import exit_evidence, how_it_ended
 from collector.judge.report.findings import finding_of
 from collector.judge.report.sentences import Interpretation, ended_in_words
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
-from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import fold
 from shared.shell_commands import copyable
@@ -64,7 +65,7 @@ def _finding(
         kind=Kind.RANK_EXITED,
         culprits=tuple(view.rank for view in culprits),
         victims=tuple(view.rank for view in views if view not in culprits),
-        certainty=Certainty.SUPPORTED if culprits else Certainty.PROVEN,
+        certainty=how_sure(Kind.RANK_EXITED, Support.ENDINGS if culprits else Support.PROCESS),
         cause=Cause.OOM if oom_killed else Cause.SIGNAL if any(map(_was_killed, views)) else Cause.UNKNOWN,
         remarks=(_CAVEAT,) if told else (),
         said=reason,

@@ -7,6 +7,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import place
 from collector.align.stacks.call_sites import parting_call
 from collector.judge.by_stacks import no_record
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from collector.judge.hardware.gpus import device_of
 from collector.judge.report.evidence import evidence_of
@@ -17,7 +18,7 @@ from collector.judge.report.since import since_of
 from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
 from shared.wire.stacks import Frame
 
@@ -66,7 +67,7 @@ def straggler_finding(straggler: Straggler, observations: Observations) -> Findi
         last_in=straggler.last_in,
         of=straggler.sequences,
     )
-    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.PROVEN, group=group)
+    fault = Fault(Kind.STRAGGLER, (rank,), others, how_sure(Kind.STRAGGLER, Support.RECORD), group=group)
     return _slow(fault, observations, (lag,))
 
 
@@ -79,7 +80,8 @@ def sampled_finding(straggler: SampledStraggler, observations: Observations) -> 
         f"every other rank in at least {straggler.others_share:.0%}"
     )
     seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, observations.activities[rank].frames)))
-    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(no_record(observations),))
+    sure = how_sure(Kind.STRAGGLER, Support.STACKS)
+    fault = Fault(Kind.STRAGGLER, (rank,), others, sure, remarks=(no_record(observations),))
     return _slow(fault, observations, (seen,))
 
 
