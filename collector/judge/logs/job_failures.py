@@ -20,13 +20,12 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import Opinion, Said, line_of
 from shared.answer.words import Cause, Kind
 from shared.formats.logs.timestamps import seconds_between
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
-_Said = tuple[int | None, LogEvent]
 _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
 _NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
@@ -56,7 +55,7 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
     return [] if first is None else [_opinion(*_telling(first, ended), told, statements)]
 
 
-def _telling(first: _Said, ended: list[_Said]) -> _Said:
+def _telling(first: Said, ended: list[Said]) -> Said:
     """Return the line that names whose end it is, where another gives the same reason and does not."""
     if _NAMES & first[1].fields.keys():
         return first
@@ -130,7 +129,7 @@ def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
     return killed
 
 
-def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: Statements) -> Opinion:
+def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: Statements) -> Opinion:
     named = _named(rank, event, told)
     waited = tuple(sorted(statements.waited - set(named)))
     rest = f", and {ranks_in_words(waited)} waited in vain" if waited else ""
@@ -153,7 +152,7 @@ def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: S
     )
 
 
-def _named(rank: int | None, event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
+def _named(rank: int | None, event: LogEvent, told: list[Said]) -> tuple[int, ...]:
     """Who is told by its number; of those whose own process says so, the only one, for such errors spread."""
     if _is_leaving(event):
         return ()
@@ -171,7 +170,7 @@ def _is_vague(event: LogEvent) -> bool:
     return event.kind is EventKind.SIGNAL
 
 
-def _in_table(event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
+def _in_table(event: LogEvent, told: list[Said]) -> tuple[int, ...]:
     """The rank that torchelastic's table tells closest above an exit status."""
     if not event.fields.keys() & {"exit_code", "signal"}:
         return ()
@@ -185,7 +184,7 @@ def _in_table(event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
     return (min(near)[1],) if near else ()
 
 
-def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
+def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     fields = event.fields
     host = fields.get("died_on") or fields.get("writer_host") or _actor_host(event, told)
     on = f" on {host}" if host else ""
@@ -208,7 +207,7 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
     return f"{process}{local}{on}"
 
 
-def _actor_host(event: LogEvent, told: list[_Said]) -> str | None:
+def _actor_host(event: LogEvent, told: list[Said]) -> str | None:
     """The address that Ray tells closest above an actor's death."""
     near = [
         (event.number - other.number, other.fields["actor_on"])
