@@ -228,7 +228,7 @@ def _what(event: LogEvent) -> str:
     if "loader" in fields:
         return f"ended: {fields.get('loader_end', 'it exited unexpectedly')}"
     if "first_to_end" in fields:
-        return f"was the first to end: {fields['left'] if 'left' in fields else 'with status ' + fields['status']}"
+        return f"was the first to end: {fields.get('left') or 'with status ' + fields.get('status', 'unknown')}"
     if _is_leaving(event):
         return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"
     if "shell" in fields:
@@ -237,6 +237,6 @@ def _what(event: LogEvent) -> str:
         return "died, by the account of the framework that ran it"
     if "tasks" in fields:
         return f"ended: {fields.get('what', '')[:80]}"
-    if "exit_code" in fields or "signal" in fields:
-        return f"was killed by signal {fields.get('signal') or fields['exit_code'].lstrip('-')}"
+    if signal := fields.get("signal") or fields.get("exit_code", "").lstrip("-"):
+        return f"was killed by signal {signal}"
     return f"failed: {(fields.get('what') or fields.get('message') or fields.get('type') or 'CUDA error')[:160]}"
