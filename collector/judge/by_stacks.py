@@ -15,7 +15,6 @@ from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
-from collector.align.thresholds import is_majority
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import Support, how_sure, of_outsiders
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
@@ -204,11 +203,11 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     Another line with the same operation proves nothing: a rank may rightly wait for its partner in a smaller group.
     Nor does another operation where there are such groups, or may be; nor a backward pass that is at work.
     """
-    found = places(waiting, observations)
+    sides = places(waiting, observations)
     everybodys = all(map(takes_all, (observations.activities[rank] for rank in waiting)))
-    if len(found) != 2 or not everybodys or not is_majority(len(found[1][1]), len(waiting)):
+    if len(sides.all) != 2 or not everybodys or not sides.decided:
         return None
-    (theirs, odd), (usual, largest) = found
+    (usual, largest), (theirs, odd) = sides.all
     if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
         return None
     kind = Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED
@@ -221,7 +220,7 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
         op=observations.activities[odd[0]].op,
         remarks=(no_record(observations),),
         said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
-        evidence=places_as_evidence(found, observations),
+        evidence=places_as_evidence(sides, observations),
     )
 
 
@@ -263,12 +262,12 @@ def _shared_fault(
         op=_common_op(waiting, observations),
         remarks=(f"all ranks are waiting in communication; {no_record(observations)}",),
     )
-    found = places(waiting, observations)
-    if kind is not Kind.STUCK_TOGETHER or len(found) < 2:
+    sides = places(waiting, observations)
+    if kind is not Kind.STUCK_TOGETHER or len(sides.all) < 2:
         return fault
     return replace(
         fault,
-        said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(found)}",
+        said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(sides)}",
         remarks=(f"a rank may rightly wait for its partners in a smaller group; {no_record(observations)}",),
-        evidence=places_as_evidence(found, observations),
+        evidence=places_as_evidence(sides, observations),
     )

@@ -7,7 +7,7 @@ What fails after a wait that lasted until its timeout is a consequence: whoever 
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
@@ -22,6 +22,7 @@ from collector.judge.logs.vote import (
     line_of,
     lines_of,
     told_by,
+    unnamed,
     with_field,
     writers_in_words,
     writers_of,
@@ -90,17 +91,10 @@ def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
     hosts = told_by(told, "writer_host")
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
     fields = told[0][1].fields
-    return [
-        Opinion(
-            witness=Witness.TRANSPORT,
-            kind=Kind.STUCK_TOGETHER,
-            victims=tuple(sorted({*writers_of(told), *statements.waited})),
-            said=f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})",
-            evidence=lines_of(told),
-            cause=Cause.NETWORK,
-            remarks=("such an error does not tell a dead peer from a bad link",),
-        )
-    ]
+    said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})"
+    remark = "such an error does not tell a dead peer from a bad link"
+    opinion = unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, remark)
+    return [replace(opinion, victims=tuple(sorted({*opinion.victims, *statements.waited})), cause=Cause.NETWORK)]
 
 
 def _of_timeouts(errors: list[Said]) -> list[Opinion]:
@@ -111,17 +105,8 @@ def _of_timeouts(errors: list[Said]) -> list[Opinion]:
     waited = int(told[0][1].fields["timeout_ms"]) / 1000
     op = next((event.fields["op"] for _, event in told if "op" in event.fields), None)
     where = f" in {op}" if op else ""
-    return [
-        Opinion(
-            witness=Witness.TRANSPORT,
-            kind=Kind.RANK_NOT_JOINED,
-            victims=writers_of(told),
-            said=f"{writers_in_words(told)} waited {waited:.0f} s for another rank{where} over Gloo, in vain",
-            evidence=lines_of(told),
-            op=op,
-            remarks=(FOR_WHOM,),
-        )
-    ]
+    said = f"{writers_in_words(told)} waited {waited:.0f} s for another rank{where} over Gloo, in vain"
+    return [replace(unnamed(Witness.TRANSPORT, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM), op=op)]
 
 
 def _only_parted(broken: list[_Broken], statements: Statements) -> bool:
@@ -194,7 +179,7 @@ def _failures_at(hosts: set[str], statements: Statements) -> list[LogEvent]:
 
 
 def _lines(broken: list[_Broken]) -> tuple[LogEvidence, ...]:
-    return tuple(line_of(each.event, each.rank) for each in broken[:4])
+    return lines_of([(each.rank, each.event) for each in broken])
 
 
 def _of_links(broken: list[_Broken], statements: Statements, observations: Observations) -> Opinion:

@@ -6,7 +6,7 @@ not tell. XLA, of JAX: how many threads of one process should have met, and of n
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
-from collector.judge.logs.vote import Opinion, lines_of, with_field, writers_in_words, writers_of
+from collector.judge.logs.vote import Opinion, Said, unnamed, with_field, writers_in_words
 from shared.answer.words import Kind
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -23,17 +23,14 @@ def opinions_by_libraries(statements: Statements) -> list[Opinion]:
     """Return the waits, without culprits."""
     told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
     return [
-        Opinion(
-            witness=Witness.COUNTERS,
-            kind=Kind.RANK_NOT_JOINED,
-            victims=writers_of(lines),
-            said=f"{writers_in_words(lines)} waited for {_whom([event for _, event in lines])}",
-            evidence=lines_of(lines),
-            remarks=(remark,),
-        )
+        unnamed(Witness.COUNTERS, Kind.RANK_NOT_JOINED, lines, _said(lines), remark)
         for name, remark in _OWN_LOG.items()
         if (lines := with_field(told, name))
     ]
+
+
+def _said(lines: list[Said]) -> str:
+    return f"{writers_in_words(lines)} waited for {_whom([event for _, event in lines])}"
 
 
 def _whom(events: list[LogEvent]) -> str:

@@ -1,6 +1,7 @@
 """Who did not come to the start, by lines of the store: counts of who came, and waits for what rank 0 must publish."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
@@ -13,6 +14,7 @@ from collector.judge.logs.vote import (
     line_of,
     lines_of,
     told_by,
+    unnamed,
     with_field,
     writers_in_words,
     writers_of,
@@ -113,15 +115,8 @@ def _key_awaited(lines: list[Said]) -> Opinion | None:
     if not told:
         return None
     waited = int(told[0][1].fields["waited_ms"]) / 1000
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.RANK_NOT_JOINED,
-        victims=writers_of(told),
-        said=f"{writers_in_words(told)} waited {waited:.0f} s for a key in the store that another rank writes, in vain",
-        evidence=lines_of(told),
-        cause=Cause.RENDEZVOUS,
-        remarks=(FOR_WHOM,),
-    )
+    said = f"{writers_in_words(told)} waited {waited:.0f} s for a key in the store that another rank writes, in vain"
+    return replace(unnamed(Witness.STORE, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM), cause=Cause.RENDEZVOUS)
 
 
 def _unmet(lines: list[Said]) -> Opinion | None:
@@ -155,15 +150,9 @@ def _unconnected(unconnected: list[Said]) -> Opinion | None:
     """Ranks that could not reach the store, where no line names who did."""
     if not unconnected:
         return None
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.STARTUP_INCOMPLETE,
-        victims=writers_of(unconnected),
-        said=f"the job did not start: {_unconnected_in_words(unconnected)}",
-        evidence=lines_of(unconnected),
-        cause=Cause.RENDEZVOUS,
-        remarks=("nothing listened there, or the way to it is closed: the lines look the same",),
-    )
+    said = f"the job did not start: {_unconnected_in_words(unconnected)}"
+    remark = "nothing listened there, or the way to it is closed: the lines look the same"
+    return replace(unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, unconnected, said, remark), cause=Cause.RENDEZVOUS)
 
 
 def _unconnected_in_words(unconnected: list[Said]) -> str:

@@ -47,6 +47,11 @@ def line_of(event: LogEvent, rank: int | None, about: Iterable[int] = ()) -> Log
     return LogEvidence(ranks=ranks, text=f"{who} {says} so{when}", path=event.path, line=event.text)
 
 
+def unnamed(witness: Witness, kind: Kind, lines: Sequence[Said], said: str, remark: str) -> Opinion:
+    """Return what is told without a word of who is to blame: who wrote it has waited."""
+    return Opinion(witness, kind, said, lines_of(lines), victims=writers_of(lines), remarks=(remark,))
+
+
 def lines_of(lines: Sequence[Said], about: Iterable[int] = ()) -> tuple[LogEvidence, ...]:
     """Return the first lines as evidence: a few say what all say."""
     return tuple(line_of(event, rank, about) for rank, event in lines[:_MOST_LINES])

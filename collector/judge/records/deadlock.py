@@ -5,7 +5,7 @@ from collections import defaultdict
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_circle
-from collector.judge.fault import Fault, first_edge
+from collector.judge.fault import Fault, first_edge, waited_in
 from collector.judge.records.left_out_send import LeftOutSend, left_out_send
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
@@ -28,9 +28,8 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     culprits, remarks = (
         _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
     )
-    first = first_edge(inside)
     kind = Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION
-    return Fault(
+    fault = Fault(
         kind=kind,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
@@ -38,11 +37,9 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),
-        group=None if first is None else first.group,
-        op=None if first is None else first.signature.op,
-        sequence=None if first is None else first.sequence,
         remarks=remarks,
     )
+    return waited_in(fault, first_edge(inside))
 
 
 def _left_out_fault(

@@ -11,7 +11,7 @@ from collector.align.roster import UNKNOWN, RankView
 from collector.align.stacks.patterns import Doing
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
-from collector.judge.fault import Fault, first_edge, kind_of, left_out
+from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit, passes_unrecorded
 from collector.judge.tie_breakers.new_group import RULE, went_past
@@ -65,25 +65,21 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
     if outside:
         return [_outsider_fault(outside, hidden, graph, observations)]
     edges = graph.edges_to(hidden)
-    first = first_edge(edges)
-    op = None if first is None else first.signature.op
     base = Fault(
         kind=Kind.RANK_NOT_JOINED,
         culprits=hidden,
         victims=tuple(sorted(graph.victims_of(hidden))),
         certainty=how_sure(Kind.RANK_NOT_JOINED, Support.RECORD_AND_STACKS),
         edges=edges,
-        group=None if first is None else first.group,
-        op=op,
-        sequence=None if first is None else first.sequence,
     )
+    base = waited_in(base, first_edge(edges))
     unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     if unread or any(_peers_unknown(rank, observations) for rank in hidden):
         return [_unmatched_fault(base, hidden, observations, unread=unread)]
     if all(observations.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
         return [_group_fault(base, hidden, observations)]
     inside = all(
-        observations.activities[rank].op in (op, None) and observations.doing(rank) is not Doing.STORE
+        observations.activities[rank].op in (base.op, None) and observations.doing(rank) is not Doing.STORE
         for rank in hidden
     )
     remark = "its stack shows it waiting in another operation"
@@ -160,19 +156,17 @@ def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
 def _outsider_fault(
     outside: tuple[int, ...], hidden: tuple[int, ...], graph: WaitGraph, observations: Observations
 ) -> Fault:
-    first = first_edge(graph.edges_to(hidden))
+    edges = graph.edges_to(hidden)
     kinds = sorted({kind_of(rank, observations) for rank in outside}, key=lambda kind: kind is Kind.RANK_NOT_JOINED)
     worst = tuple(rank for rank in outside if kind_of(rank, observations) is kinds[0])
     support = Support.ELIMINATION if left_out(worst, observations) else Support.RECORD_AND_STACKS
     wait = ranks_with(hidden, "waits", "wait")
-    return Fault(
+    fault = Fault(
         kind=kinds[0],
         culprits=worst,
         victims=tuple(sorted({edge.waiter for edge in observations.edges} | set(hidden) - set(worst))),
         certainty=how_sure(kinds[0], support),
-        edges=graph.edges_to(hidden),
-        group=None if first is None else first.group,
-        op=None if first is None else first.signature.op,
-        sequence=None if first is None else first.sequence,
+        edges=edges,
         remarks=(f"{wait} in unrecorded operations; the stacks show no other rank free",),
     )
+    return waited_in(fault, first_edge(edges))

@@ -31,7 +31,7 @@ from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
-from shared.wire.trace import Signature
+from shared.wire.trace import LastIssued, Signature
 
 MOST_EDGES = 64
 """Edges listed per finding; a thousand victims of one operation are folded in the sequence evidence anyway."""
@@ -173,7 +173,7 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     if exited is None:
         return
     taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
-    told = f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}{taken}{_last_issued(exited)}"
+    told = f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}{taken}{_last_in_words(exited)}"
     yield exit_evidence(view, exited, told)
 
 
@@ -199,11 +199,17 @@ def exit_evidence(view: RankView, exited: Exited, text: str) -> ProcessEvidence:
     )
 
 
-def _last_issued(exited: Exited) -> str:
+def last_issued(exited: Exited) -> LastIssued | None:
+    """Return what a rank issued last, by its memory while it lived."""
+    groups = () if exited.last_marks is None else exited.last_marks.groups
+    return max(groups, key=lambda mark: mark.issued_at_ns, default=None)
+
+
+def _last_in_words(exited: Exited) -> str:
     """Say what the rank did last, by its memory while it lived: it may have gone on a little after that was read."""
-    if exited.last_marks is None or not exited.last_marks.groups:
+    last = last_issued(exited)
+    if last is None:
         return ""
-    last = max(exited.last_marks.groups, key=lambda mark: mark.issued_at_ns)
     number = "" if last.sequence is None else f" #{last.sequence}"
     text = f"; it was last seen to issue {last.op}{number} of group {last.description or last.group}"
     if exited.gone_by_ns is not None and exited.gone_by_ns >= last.issued_at_ns:

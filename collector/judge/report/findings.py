@@ -54,7 +54,6 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
 def straggler_finding(straggler: Straggler, observations: Observations) -> Finding:
     """Put a straggler into the contract's form."""
     rank, group = straggler.rank, straggler.group
-    others = tuple(other for other in observations.roster.ranks if other != rank)
     lag = LagEvidence(
         ranks=str(rank),
         text=(
@@ -67,31 +66,33 @@ def straggler_finding(straggler: Straggler, observations: Observations) -> Findi
         last_in=straggler.last_in,
         of=straggler.sequences,
     )
-    fault = Fault(Kind.STRAGGLER, (rank,), others, how_sure(Kind.STRAGGLER, Support.RECORD), group=group)
-    return _slow(fault, observations, (lag,))
+    return _slow(replace(_late(rank, Support.RECORD, observations), group=group), observations, lag)
 
 
 def sampled_finding(straggler: SampledStraggler, observations: Observations) -> Finding:
     """Put a straggler that was seen in samples of stacks into the contract's form."""
     rank = straggler.rank
-    others = tuple(other for other in observations.roster.ranks if other != rank)
     text = (
         f"rank {rank} was waiting for others in {straggler.waiting_share:.0%} of {straggler.samples} looks, "
         f"every other rank in at least {straggler.others_share:.0%}"
     )
     seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, observations.activities[rank].frames)))
-    sure = how_sure(Kind.STRAGGLER, Support.STACKS)
-    fault = Fault(Kind.STRAGGLER, (rank,), others, sure, remarks=(no_record(observations),))
-    return _slow(fault, observations, (seen,))
+    fault = replace(_late(rank, Support.STACKS, observations), remarks=(no_record(observations),))
+    return _slow(fault, observations, seen)
 
 
-def _slow(fault: Fault, observations: Observations, evidence: tuple[Evidence, ...]) -> Finding:
+def _late(rank: int, support: Support, observations: Observations) -> Fault:
+    others = tuple(other for other in observations.roster.ranks if other != rank)
+    return Fault(Kind.STRAGGLER, (rank,), others, how_sure(Kind.STRAGGLER, support))
+
+
+def _slow(fault: Fault, observations: Observations, evidence: Evidence) -> Finding:
     """Describe the culprit as it was while it worked: in the last look it may wait like the others."""
     rank = fault.culprits[0]
     activity = at_work(observations.roster.ranks[rank])
     cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
     working = replace(observations, activities={**observations.activities, rank: activity})
-    return finding_of(replace(fault, cause=cause), working, evidence=evidence)
+    return finding_of(replace(fault, cause=cause), working, evidence=(evidence,))
 
 
 def culprit_of(rank: int, observations: Observations) -> Culprit:
