@@ -7,13 +7,17 @@ from functools import cached_property
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
-from collector.align.node_facts import NodeFacts
+from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion
 from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
+from shared.wire.devices import Gpu
+from shared.wire.kernel_events import KernelEvent
 from shared.wire.trace import Trace
+
+NO_FACTS = NodeFacts("")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,19 @@ class Observations:
     @cached_property
     def _states(self) -> dict[int, WaitState]:
         return {rank: wait_state(view, self.activities.get(rank)) for rank, view in self.roster.ranks.items()}
+
+    def facts_of(self, rank: int) -> NodeFacts:
+        """Return what the rank's node tells; nothing where none does."""
+        return self.nodes.get(self.roster.ranks[rank].host or "", NO_FACTS)
+
+    def gpus_of(self, rank: int) -> tuple[Gpu, ...]:
+        """Return the GPUs on which the rank's processes compute."""
+        return self.facts_of(rank).gpus_of(pids_of(self.roster.ranks[rank]))
+
+    def kernel_on(self, rank: int) -> list[KernelEvent]:
+        """Return what the kernel of its node tells of the rank's processes and their GPUs."""
+        view, facts = self.roster.ranks[rank], self.facts_of(rank)
+        return [event for event in facts.events if concerns(event, view, facts)]
 
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)

@@ -80,13 +80,9 @@ def _is_lost(rank: int, status: RasStatus, ras: RasView, observations: Observati
 
 def _kind_of_lost(rank: int, observations: Observations) -> Kind:
     """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
-    told = observations.roster.ranks[rank].presence in (
-        Presence.ABSENT,
-        Presence.LEFT_OUT,
-        Presence.UNSEEN,
-        Presence.RECORDED,
-    )
-    return Kind.RANK_UNREACHABLE if told else kind_of(rank, observations)
+    kind = kind_of(rank, observations)
+    recorded = observations.roster.ranks[rank].presence is Presence.RECORDED
+    return Kind.RANK_UNREACHABLE if recorded or kind is Kind.RANK_MISSING else kind
 
 
 def _lost(
@@ -227,10 +223,8 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
         for op, table in group.launches.items():
             counts = table.issued
             if len({*counts.values(), *table.unnamed}) > 1 and len(group.members) == group.size:
-                fewest, most = (
-                    tuple(rank for rank, count in counts.items() if count == end)
-                    for end in (min(counts.values()), max(counts.values()))
-                )
+                ends = min(counts.values()), max(counts.values())
+                fewest, most = (tuple(rank for rank, count in counts.items() if count == end) for end in ends)
                 lag = Lag(table.witness, op, most, fewest, len(most), len(fewest), op=op, issued=counts)
                 return [_uneven_fault(lag, group)]
     return []

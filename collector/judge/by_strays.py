@@ -28,7 +28,7 @@ from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.by_stacks import takes_all
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import TELLING, Fault
-from collector.judge.hardware.refine_faults import event_in_words
+from collector.judge.hardware.refine_faults import event_in_words, kernel_evidence
 from collector.judge.report.findings import finding_of
 from collector.judge.report.sentences import Interpretation
 from shared.answer.diagnosis import KernelEvidence, StackEvidence
@@ -200,7 +200,4 @@ def _stack(each: StrayProcess) -> StackEvidence:
 
 
 def _line(line: _Line) -> KernelEvidence:
-    host, event = line
-    times = f", {event.count} times" if event.count > 1 else ""
-    text = f"{_kernel_of(host)} reports {event_in_words(event)}{times}"
-    return KernelEvidence(ranks="", text=text, host=host, line=event.text, at=event.at, count=event.count)
+    return kernel_evidence(line[1], _kernel_of(line[0]), line[0])

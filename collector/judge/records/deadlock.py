@@ -6,10 +6,10 @@ from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_circle
 from collector.judge.fault import Fault, first_edge, waited_in
-from collector.judge.records.left_out_send import LeftOutSend, left_out_send
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.group_order import order_breaker
+from collector.judge.tie_breakers.left_out_send import LeftOutSend, left_out_send
 from collector.judge.tie_breakers.sibling_sends import FewerSends, fewer_by_record
 from shared.answer.words import Cause, Kind
 

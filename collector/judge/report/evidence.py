@@ -229,28 +229,25 @@ def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]
 
 
 def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *, live: bool) -> AbsenceEvidence:
+    has, reason = ranks_with(ranks, "has", "have"), Reason.NOT_FOUND
     if presence is Presence.UNREACHABLE:
         where = f"node {host}" if host else "one of the nodes that did not answer"
         text = f"{ranks_with(ranks, 'is', 'are')} on {where}, which did not answer{why}"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.UNREACHABLE)
-    if presence is Presence.UNSEEN:
+        reason = Reason.UNREACHABLE
+    elif presence is Presence.UNSEEN:
         text = f"{ranks_with(ranks, 'was', 'were')} not examined: found in no given file and on no given node"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
-    if presence is Presence.EXITED:
+    elif presence is Presence.EXITED:
         no_longer = ranks_with(ranks, "no longer has", "no longer have")
         text = f"{no_longer} a process; {either(ranks, 'its', 'their')} launcher has not reaped all exited children"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.GONE)
-    if presence is Presence.ABSENT and host is None:
-        has = ranks_with(ranks, "has", "have")
+        reason = Reason.GONE
+    elif presence is Presence.ABSENT and host is None:
         text = f"{has} no process on any node of the job; each of them answered, or runs nothing of the job"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
-    if presence is Presence.LEFT_OUT and live:
-        has = ranks_with(ranks, "has", "have")
+    elif presence is Presence.LEFT_OUT and live:
         text = f"{has} no process on any node that answered, and these nodes are as many as the job needs"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
-    on, them = f" on {host}" if host else "", either(ranks, "it", "them")
-    text = f"{ranks_with(ranks, 'has', 'have')} no process{on} and no dump, but the job's world size includes {them}"
-    return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
+    else:
+        on, them = f" on {host}" if host else "", either(ranks, "it", "them")
+        text = f"{has} no process{on} and no dump, but the job's world size includes {them}"
+    return AbsenceEvidence(ranks=fold(ranks), text=text, reason=reason)
 
 
 def _stacks(ranks: Sequence[int], observations: Observations) -> list[Evidence]:

@@ -107,7 +107,7 @@ def culprit_of(rank: int, observations: Observations) -> Culprit:
         local_rank=identity.local_rank,
         host=identity.host or view.host,
         pid=identity.pid,
-        gpu=device_of(view, observations.nodes),
+        gpu=device_of(view, observations),
     )
 
 
