@@ -68,6 +68,10 @@ class Observations:
         view, facts = self.roster.ranks[rank], self.facts_of(rank)
         return [event for event in facts.events if concerns(event, view, facts)]
 
+    def seen(self, ranks: Iterable[int]) -> list[Activity]:
+        """Return what those of some ranks do whose stack or state was seen."""
+        return [self.activities[rank] for rank in ranks if rank in self.activities]
+
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)
         return Doing.UNKNOWN if activity is None else activity.doing

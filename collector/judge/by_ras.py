@@ -139,18 +139,25 @@ def _mismatch_faults(lags: Sequence[_Lagging], ras: RasView) -> list[Fault]:
 def _mismatch(odd: tuple[int, ...], group: RasGroup, lag: Lag, led: MarkTable) -> Fault:
     said = f"{ranks_in_words(odd)} launched {led.op} where {ranks_in_words(lag.waiting)} launched {lag.op}"
     other = replace(lag, op=led.op, issued=led.issued, unnamed=led.unnamed)
+    fault = _by_counts(Kind.COLLECTIVE_MISMATCH, lag, group, f"{said} in communicator {group.name[:SHORT]}")
+    evidence = (*fault.evidence, lag_evidence(other, group))
+    return replace(fault, culprits=odd, victims=lag.waiting, cause=Cause.USER_CODE, evidence=evidence)
+
+
+def _by_counts(kind: Kind, lag: Lag, group: RasGroup, said: str) -> Fault:
+    """What counts show of all members without naming one."""
     return Fault(
-        kind=Kind.COLLECTIVE_MISMATCH,
-        culprits=odd,
-        victims=lag.waiting,
-        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, Support.COUNTS),
-        cause=Cause.USER_CODE,
+        kind=kind,
+        culprits=(),
+        victims=group.members,
+        certainty=how_sure(kind, Support.COUNTS),
+        cause=Cause.UNKNOWN,
         ref=group.ref,
         op=lag.op,
         sequence=lag.first_lacking,
-        said=f"{said} in communicator {group.name[:SHORT]}",
+        said=said,
         named_by=_BY_RAS,
-        evidence=(lag_evidence(lag, group), lag_evidence(other, group)),
+        evidence=(lag_evidence(lag, group),),
         remarks=(BLIND,),
     )
 
@@ -197,21 +204,12 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
         if gone and is_majority(group.size - len(gone), group.size) and ras.still:
             has = ranks_with(gone, "has", "have")
             lag = Lag(Witness.LAUNCHES, "", tuple(sorted(there)), gone, len(there), len(gone), group=group.ref)
-            faults += [
-                replace(
-                    fault,
-                    op=None,
-                    edges=fault.edges,
-                    certainty=how_sure(fault.kind, Support.COUNTS),
-                    remarks=(
-                        f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS",
-                        BLIND,
-                    ),
-                    group=None,
-                    ref=group.ref,
+            remark = f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS"
+            for fault in _root_faults(edges_of([lag]), ras, observations):
+                sure = how_sure(fault.kind, Support.COUNTS)
+                faults.append(
+                    replace(fault, op=None, certainty=sure, remarks=(remark, BLIND), group=None, ref=group.ref)
                 )
-                for fault in _root_faults(edges_of([lag]), ras, observations)
-            ]
     return faults[:1]
 
 
@@ -226,26 +224,10 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
                 ends = min(counts.values()), max(counts.values())
                 fewest, most = (tuple(rank for rank, count in counts.items() if count == end) for end in ends)
                 lag = Lag(table.witness, op, most, fewest, len(most), len(fewest), op=op, issued=counts)
-                return [_uneven_fault(lag, group)]
+                alike = f"two reports alike, {lag_evidence(lag, group).text}"
+                said = f"{ranks_in_words(group.members)} do not get on: {alike}"
+                return [_by_counts(Kind.RANK_NOT_JOINED, lag, group, said)]
     return []
-
-
-def _uneven_fault(lag: Lag, group: RasGroup) -> Fault:
-    shown = lag_evidence(lag, group)
-    return Fault(
-        kind=Kind.RANK_NOT_JOINED,
-        culprits=(),
-        victims=group.members,
-        certainty=how_sure(Kind.RANK_NOT_JOINED, Support.COUNTS),
-        cause=Cause.UNKNOWN,
-        ref=group.ref,
-        op=lag.op,
-        sequence=lag.first_lacking,
-        said=f"{ranks_in_words(group.members)} do not get on: two reports alike, {shown.text}",
-        named_by=_BY_RAS,
-        evidence=(shown,),
-        remarks=(BLIND,),
-    )
 
 
 def _root_faults(

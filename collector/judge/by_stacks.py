@@ -124,9 +124,7 @@ def _alone_in_a_collective(
     """
     inside = [rank for rank in waiting if _is_symmetric(observations.activities[rank])]
     on_devices = [rank for rank in waiting if observations.doing(rank) is Doing.DEVICE]
-    seen = [
-        observations.activities[rank] for rank in outside if rank in observations.activities and rank not in waiting
-    ]
+    seen = observations.seen(rank for rank in outside if rank not in waiting)
     held = any(one.cause in TELLING for one in seen) or len({one.frames[-1:] for one in seen}) < 2
     if len(inside) != 1 or not on_devices or len(inside) + len(on_devices) < len(waiting) or held:
         return None
@@ -148,7 +146,7 @@ def _alone_in_a_collective(
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
     """Where most are outside, or have ended well, and a few wait, the few may be the odd ones: nobody is named."""
-    held = all(observations.activities[rank].cause in TELLING for rank in ranks if rank in observations.activities)
+    held = all(seen.cause in TELLING for seen in observations.seen(ranks))
     few_wait = kind is Kind.RANK_NOT_JOINED and len(ranks) > len(waiting) and not held
     return () if few_wait or ended_well(kind, ranks, len(waiting), observations) else ranks
 

@@ -174,19 +174,25 @@ def _in_table(event: LogEvent, told: list[Said]) -> tuple[int, ...]:
     """The rank that torchelastic's table tells closest above an exit status."""
     if not event.fields.keys() & {"exit_code", "signal"}:
         return ()
+    rank = _closest_above(event, told, "failed_rank")
+    return () if rank is None else (int(rank),)
+
+
+def _closest_above(event: LogEvent, told: list[Said], name: str) -> str | None:
+    """What the closest of the few lines above an event tells, or its own."""
     near = [
-        (event.number - other.number, int(other.fields["failed_rank"]))
+        (event.number - other.number, other.fields[name])
         for _, other in told
-        if "failed_rank" in other.fields
-        and other.path == event.path
-        and 0 <= event.number - other.number <= _TABLE_LINES
+        if name in other.fields and other.path == event.path and 0 <= event.number - other.number <= _TABLE_LINES
     ]
-    return (min(near)[1],) if near else ()
+    return min(near)[1] if near else None
 
 
 def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     fields = event.fields
-    host = fields.get("died_on") or fields.get("writer_host") or _actor_host(event, told)
+    host = fields.get("died_on") or fields.get("writer_host")
+    if not host and "died" in fields:
+        host = _closest_above(event, told, "actor_on")
     on = f" on {host}" if host else ""
     if named:
         return ranks_in_words(named) + on
@@ -205,16 +211,6 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     process = f"process {pid}" if pid else "a process whose rank the lines do not tell"
     local = f" (local rank {fields['local_rank']})" if "local_rank" in fields else ""
     return f"{process}{local}{on}"
-
-
-def _actor_host(event: LogEvent, told: list[Said]) -> str | None:
-    """The address that Ray tells closest above an actor's death."""
-    near = [
-        (event.number - other.number, other.fields["actor_on"])
-        for _, other in told
-        if "actor_on" in other.fields and other.path == event.path and 0 < event.number - other.number <= _TABLE_LINES
-    ]
-    return min(near)[1] if near and "died" in event.fields else None
 
 
 def _what(event: LogEvent) -> str:

@@ -49,25 +49,23 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
     support = Support.TIE if nobody else of_root(kind, culprits, first, observations)
     if not begun:
         kind, support = Kind.STUCK_TOGETHER, Support.PART_OF_RECORD
+    remarks = [*_membership_remark(first)]
+    if not begun:
+        remarks.append(f"{ranks_in_words(culprits)} issued it, but the device has not started it")
+    remarks += _shift_remark(culprits, first, observations)
+    if nobody:
+        ended = ranks_with(culprits, "has", "have")
+        remarks.append(f"{ended} ended well: those who wait may be one call ahead")
     return Fault(
         kind=kind,
         culprits=() if nobody else culprits,
         victims=victims,
         certainty=how_sure(kind, support),
-        edges=(*edges, *graph.edges_among(graph.victims_of(culprits))),
+        edges=(*edges, *graph.edges_among(victims)),
         group=group,
         op=op,
         sequence=sequence,
-        remarks=(
-            *_membership_remark(first),
-            *(() if begun else (f"{ranks_in_words(culprits)} issued it, but the device has not started it",)),
-            *_shift_remark(culprits, first, observations),
-            *(
-                (f"{ranks_with(culprits, 'has', 'have')} ended well: those who wait may be one call ahead",)
-                if nobody
-                else ()
-            ),
-        ),
+        remarks=tuple(remarks),
     )
 
 

@@ -1,6 +1,5 @@
 """Step 10: a fault becomes a finding, with culprits identified, the cause named and the evidence laid out."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from collector.align.observations import Observations
@@ -20,7 +19,6 @@ from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
-from shared.wire.stacks import Frame
 
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
@@ -151,10 +149,6 @@ def _where(fault: Fault, observations: Observations) -> Where | None:
         activity = observations.activities.get(rank)
         where = None if activity is None else activity.where
         if activity is not None and where is not None:
-            call = parting_call(activity.frames, _stacks_of(fault.victims, observations))
+            call = parting_call(activity.frames, (seen.frames for seen in observations.seen(fault.victims)))
             return where.model_copy(update={"call": None if call is None else place(call)})
     return None
-
-
-def _stacks_of(ranks: tuple[int, ...], observations: Observations) -> Iterator[tuple[Frame, ...]]:
-    return (observations.activities[rank].frames for rank in ranks if rank in observations.activities)
