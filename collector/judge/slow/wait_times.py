@@ -8,7 +8,6 @@ count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arr
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 from collector.align.group_clocks import ahead_of_first
 from collector.align.groups.process_groups import GroupView
@@ -54,10 +53,9 @@ def _by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> W
     share: dict[int, float] = {}
     for rank, trace in traces.items():
         rows = _completed(trace)
-        span = rows[-1][0] - rows[0][0]
-        if span <= 0:
+        if not rows or rows[0][0] == rows[-1][0]:
             return None
-        share[rank] = sum(_waits(rows).values()) / span
+        share[rank] = sum(_waits(rows).values()) / (rows[-1][0] - rows[0][0])
     return Waiting(share, lambda index: _in_operations(groups[index], traces))
 
 
@@ -76,13 +74,19 @@ _Row = tuple[int, int, int]
 
 
 def _completed(trace: Trace) -> list[_Row]:
-    times = zip(trace.completed_ns, trace.created_ns, range(len(trace)), strict=True)
-    return sorted(row for row in times if row[0] and row[1])
+    rows = sorted(zip(trace.completed_ns, trace.created_ns, range(len(trace)), strict=True))
+    return [row for row in rows if row[0] and row[1]]
 
 
 def _waits(rows: list[_Row]) -> dict[int, int]:
     """Return the nanoseconds waited in each operation but the first, by position."""
-    return {position: max(0, done - max(made, before)) for (before, _, _), (done, made, position) in pairwise(rows)}
+    waits: dict[int, int] = {}
+    before = rows[0][0]
+    for done, made, position in rows[1:]:
+        begun = made if made > before else before
+        waits[position] = done - begun if done > begun else 0
+        before = done
+    return waits
 
 
 def _by_arrival(
