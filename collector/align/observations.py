@@ -7,13 +7,17 @@ from functools import cached_property
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
-from collector.align.node_facts import NodeFacts
+from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion
 from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
+from shared.wire.devices import Gpu
+from shared.wire.kernel_events import KernelEvent
 from shared.wire.trace import Trace
+
+NO_FACTS = NodeFacts("")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,23 @@ class Observations:
 
     def _waits_on(self, rank: int, what: WaitsOn) -> bool:
         return rank in self.activities and what in self.activities[rank].waits_on
+
+    def facts_of(self, rank: int) -> NodeFacts:
+        """Return what the rank's node tells; nothing where none does."""
+        return self.nodes.get(self.roster.ranks[rank].host or "", NO_FACTS)
+
+    def gpus_of(self, rank: int) -> tuple[Gpu, ...]:
+        """Return the GPUs on which the rank's processes compute."""
+        return self.facts_of(rank).gpus_of(pids_of(self.roster.ranks[rank]))
+
+    def kernel_on(self, rank: int) -> list[KernelEvent]:
+        """Return what the kernel of its node tells of the rank's processes and their GPUs."""
+        view, facts = self.roster.ranks[rank], self.facts_of(rank)
+        return [event for event in facts.events if concerns(event, view, facts)]
+
+    def seen(self, ranks: Iterable[int]) -> list[Activity]:
+        """Return what those of some ranks do whose stack or state was seen."""
+        return [self.activities[rank] for rank in ranks if rank in self.activities]
 
     def doing(self, rank: int) -> Doing:
         activity = self.activities.get(rank)

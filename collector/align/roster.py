@@ -155,6 +155,14 @@ class Roster:
             nodes[view.host].append(view)
         return dict(nodes)
 
+    def by_known_host(self, ranks: Iterable[int]) -> dict[str, list[int]]:
+        """Return on which nodes these ranks are, of those whose node is known."""
+        hosts: dict[str, list[int]] = defaultdict(list)
+        for rank in ranks:
+            if (host := self.ranks[rank].host) is not None:
+                hosts[host].append(rank)
+        return dict(hosts)
+
     @cached_property
     def _present(self) -> tuple[RankView, ...]:
         return tuple(view for view in self.ranks.values() if not view.gone)

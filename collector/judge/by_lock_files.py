@@ -14,10 +14,10 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.stacks.lock_files import lock_in_words
 from collector.align.stacks.patterns import WaitsOn
-from collector.judge.certainty import unproven
+from collector.judge.certainty import Support, how_sure, unproven
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import FdEvidence
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold
 from shared.wire.snapshot import PolledLock, RankSnapshot
@@ -103,12 +103,13 @@ def _own(look: RankSnapshot) -> set[int | None]:
 
 
 def _fault(wait: _Wait, observations: Observations) -> Fault:
-    sure = wait.lock.abandoned or bool(wait.holders)
+    known = wait.lock.abandoned or bool(wait.holders)
+    kind = Kind.RANK_NOT_JOINED if wait.holders else Kind.STUCK_TOGETHER
     return Fault(
-        kind=Kind.RANK_NOT_JOINED if wait.holders else Kind.STUCK_TOGETHER,
+        kind=kind,
         culprits=wait.holders,
         victims=wait.ranks,
-        certainty=Certainty.SUPPORTED if sure else Certainty.SUSPECTED,
+        certainty=how_sure(kind, Support.LOCK_HOLDER if known else Support.LOCK),
         cause=None if wait.holders else _cause(wait, observations),
         said=_said(wait, observations),
         evidence=(_evidence(wait, observations),),

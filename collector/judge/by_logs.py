@@ -25,7 +25,7 @@ from collector.align.logs.interface_choice import odd_interfaces
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import of_votes
+from collector.judge.certainty import Support, blames_somebody, how_sure, is_proven, of_votes
 from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
@@ -36,7 +36,7 @@ from collector.judge.logs.rendezvous import opinions_by_rendezvous
 from collector.judge.logs.unlike_sizes import opinions_by_sizes
 from collector.judge.logs.vote import Opinion
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
-from shared.answer.words import Certainty, Kind
+from shared.answer.words import Kind
 from shared.rank_sets import ranks_in_words
 
 _ORDER = tuple(Witness)
@@ -68,9 +68,8 @@ def weighed(logged: list[Fault], seen: list[Fault], observations: Observations) 
         return seen or logged
     if not by_stacks:
         return logged
-    proven = any(fault.certainty is Certainty.PROVEN for fault in seen)
     if by_logs & by_stacks:
-        return _with_lines(seen, logged) if proven else logged
+        return _with_lines(seen, logged) if any(map(is_proven, seen)) else logged
     if observations.roster.live:
         return seen
     told = f"according to the stacks it is {ranks_in_words(sorted(by_stacks))}"
@@ -138,7 +137,7 @@ def _agreed(opinions: list[Opinion], observations: Observations) -> list[Fault]:
         home = next((ranks for ranks in sets if set(ranks) & set(opinion.culprits)), opinion.culprits)
         sets.setdefault(home, []).append(opinion)
     faults = [_fault(together, observations) for together in sets.values()]
-    firm = [fault for fault in faults if fault.certainty is Certainty.SUPPORTED]
+    firm = [fault for fault in faults if blames_somebody(fault)]
     if len(faults) < 2:
         return faults
     if not firm:
@@ -160,11 +159,12 @@ def _fault(opinions: list[Opinion], observations: Observations) -> Fault:
     cause = next((opinion.cause for opinion in opinions if opinion.cause is not None), None)
     victims = {rank for opinion in opinions for rank in (*opinion.victims, *opinion.culprits)} - set(culprits)
     evidence = tuple({repr(item): item for opinion in opinions for item in opinion.evidence}.values())
+    kind = kinds.pop() if len(kinds) == 1 else first.kind
     return Fault(
-        kind=kinds.pop() if len(kinds) == 1 else first.kind,
+        kind=kind,
         culprits=culprits,
         victims=tuple(sorted(victims & observations.roster.ranks.keys())),
-        certainty=of_votes(opinions, culprits, observations),
+        certainty=how_sure(kind, of_votes(opinions, culprits, observations)),
         cause=cause,
         op=next((opinion.op for opinion in opinions if opinion.op is not None), None),
         sequence=next((opinion.sequence for opinion in opinions if opinion.sequence is not None), None),
@@ -189,7 +189,7 @@ def _undecided(faults: list[Fault]) -> Fault:
         first,
         culprits=(),
         victims=tuple(sorted(victims)),
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(first.kind, Support.LINES),
         said="the logs blame different ranks: " + "; or ".join(fault.said for fault in faults[:4]),
         evidence=tuple(item for fault in faults for item in fault.evidence)[:_MOST_GROUND],
         ref=None,

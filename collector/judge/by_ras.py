@@ -25,13 +25,13 @@ from collector.align.ras.communicators import RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import of_counts, of_lost, shown_by_process
+from collector.judge.certainty import Support, how_sure, of_counts, of_lost
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
 from collector.judge.marks.behind import edges_of, lag_in
 from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
@@ -80,20 +80,15 @@ def _is_lost(rank: int, status: RasStatus, ras: RasView, observations: Observati
 
 def _kind_of_lost(rank: int, observations: Observations) -> Kind:
     """RAS has known its process, so it was started; whether it still runs, nobody here can say."""
-    told = observations.roster.ranks[rank].presence in (
-        Presence.ABSENT,
-        Presence.LEFT_OUT,
-        Presence.UNSEEN,
-        Presence.RECORDED,
-    )
-    return Kind.RANK_UNREACHABLE if told else kind_of(rank, observations)
+    kind = kind_of(rank, observations)
+    recorded = observations.roster.ranks[rank].presence is Presence.RECORDED
+    return Kind.RANK_UNREACHABLE if recorded or kind is Kind.RANK_MISSING else kind
 
 
 def _lost(
     kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, observations: Observations
 ) -> Fault:
     views = [observations.roster.ranks[rank] for rank in ranks]
-    seen = shown_by_process(kind, ranks, observations)
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
     unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
@@ -101,7 +96,7 @@ def _lost(
         kind=kind,
         culprits=ranks,
         victims=victims,
-        certainty=of_lost(ranks, dead=dead, seen=seen, observations=observations),
+        certainty=how_sure(kind, of_lost(kind, ranks, observations, dead=dead)),
         named_by=_BY_RAS,
         evidence=tuple(_absence(rank, ras) for rank in ranks),
         said=_no_answer(ranks, victims, ras) if unseen else "",
@@ -144,18 +139,25 @@ def _mismatch_faults(lags: Sequence[_Lagging], ras: RasView) -> list[Fault]:
 def _mismatch(odd: tuple[int, ...], group: RasGroup, lag: Lag, led: MarkTable) -> Fault:
     said = f"{ranks_in_words(odd)} launched {led.op} where {ranks_in_words(lag.waiting)} launched {lag.op}"
     other = replace(lag, op=led.op, issued=led.issued, unnamed=led.unnamed)
+    fault = _by_counts(Kind.COLLECTIVE_MISMATCH, lag, group, f"{said} in communicator {group.name[:SHORT]}")
+    evidence = (*fault.evidence, lag_evidence(other, group))
+    return replace(fault, culprits=odd, victims=lag.waiting, cause=Cause.USER_CODE, evidence=evidence)
+
+
+def _by_counts(kind: Kind, lag: Lag, group: RasGroup, said: str) -> Fault:
+    """What counts show of all members without naming one."""
     return Fault(
-        kind=Kind.COLLECTIVE_MISMATCH,
-        culprits=odd,
-        victims=lag.waiting,
-        certainty=Certainty.SUSPECTED,
-        cause=Cause.USER_CODE,
+        kind=kind,
+        culprits=(),
+        victims=group.members,
+        certainty=how_sure(kind, Support.COUNTS),
+        cause=Cause.UNKNOWN,
         ref=group.ref,
         op=lag.op,
         sequence=lag.first_lacking,
-        said=f"{said} in communicator {group.name[:SHORT]}",
+        said=said,
         named_by=_BY_RAS,
-        evidence=(lag_evidence(lag, group), lag_evidence(other, group)),
+        evidence=(lag_evidence(lag, group),),
         remarks=(BLIND,),
     )
 
@@ -202,21 +204,12 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
         if gone and is_majority(group.size - len(gone), group.size) and ras.still:
             has = ranks_with(gone, "has", "have")
             lag = Lag(Witness.LAUNCHES, "", tuple(sorted(there)), gone, len(there), len(gone), group=group.ref)
-            faults += [
-                replace(
-                    fault,
-                    op=None,
-                    edges=fault.edges,
-                    certainty=Certainty.SUSPECTED,
-                    remarks=(
-                        f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS",
-                        BLIND,
-                    ),
-                    group=None,
-                    ref=group.ref,
+            remark = f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS"
+            for fault in _root_faults(edges_of([lag]), ras, observations):
+                sure = how_sure(fault.kind, Support.COUNTS)
+                faults.append(
+                    replace(fault, op=None, certainty=sure, remarks=(remark, BLIND), group=None, ref=group.ref)
                 )
-                for fault in _root_faults(edges_of([lag]), ras, observations)
-            ]
     return faults[:1]
 
 
@@ -228,31 +221,13 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
         for op, table in group.launches.items():
             counts = table.issued
             if len({*counts.values(), *table.unnamed}) > 1 and len(group.members) == group.size:
-                fewest, most = (
-                    tuple(rank for rank, count in counts.items() if count == end)
-                    for end in (min(counts.values()), max(counts.values()))
-                )
+                ends = min(counts.values()), max(counts.values())
+                fewest, most = (tuple(rank for rank, count in counts.items() if count == end) for end in ends)
                 lag = Lag(table.witness, op, most, fewest, len(most), len(fewest), op=op, issued=counts)
-                return [_uneven_fault(lag, group)]
+                alike = f"two reports alike, {lag_evidence(lag, group).text}"
+                said = f"{ranks_in_words(group.members)} do not get on: {alike}"
+                return [_by_counts(Kind.RANK_NOT_JOINED, lag, group, said)]
     return []
-
-
-def _uneven_fault(lag: Lag, group: RasGroup) -> Fault:
-    shown = lag_evidence(lag, group)
-    return Fault(
-        kind=Kind.RANK_NOT_JOINED,
-        culprits=(),
-        victims=group.members,
-        certainty=Certainty.SUSPECTED,
-        cause=Cause.UNKNOWN,
-        ref=group.ref,
-        op=lag.op,
-        sequence=lag.first_lacking,
-        said=f"{ranks_in_words(group.members)} do not get on: two reports alike, {shown.text}",
-        named_by=_BY_RAS,
-        evidence=(shown,),
-        remarks=(BLIND,),
-    )
 
 
 def _root_faults(
@@ -291,15 +266,15 @@ def _root_fault(
 ) -> Fault | None:
     """The fault of roots that are waited for in one operation."""
     leading, victims = graph.edges_to(culprits), tuple(sorted(graph.victims_of(culprits)))
-    agreed = _agreed(culprits, victims, observations)
     first = first_edge(leading)
     if first is None:
         return None
+    agreed = ras.still and _agreed(culprits, victims, observations)
     return Fault(
         kind=kind,
         culprits=culprits,
         victims=victims,
-        certainty=of_counts(kind, culprits, agreed=agreed and ras.still, observations=observations),
+        certainty=how_sure(kind, of_counts(kind, culprits, agreed=agreed, observations=observations)),
         edges=leading,
         group=first.group,
         op=first.signature.op,

@@ -5,7 +5,7 @@ graph, and an operation that everybody has joined and nobody leaves.
 """
 
 from collector.align.observations import Observations
-from collector.judge.certainty import of_mismatch
+from collector.judge.certainty import blames_somebody, how_sure, of_mismatch
 from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.records.deadlock import circle_fault
@@ -16,7 +16,7 @@ from collector.judge.records.unrecorded_waits import hidden_faults, waits_unreco
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.diagnosis import Conflict
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 
 _MOST_CONFLICTS = 8
 
@@ -44,15 +44,11 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     behind = graph.victims_of(roots)
     cycles = [cycle for cycle in graph.cycles() if not held & set(cycle)]
     circles = [(cycle, circle_fault(cycle, graph, observations, programs)) for cycle in cycles]
-    faults += [fault for cycle, fault in circles if _stands_alone(fault) or not behind & set(cycle)]
+    # A circle of waits that blames somebody holds by itself, whatever those without a dump may do.
+    faults += [fault for cycle, fault in circles if blames_somebody(fault) or not behind & set(cycle)]
     faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, observations) for r in fault.culprits))
     # 7. All issued, none completed.
     return faults or stuck_faults(graph, observations, programs)
-
-
-def _stands_alone(fault: Fault) -> bool:
-    """Does a circle of waits hold by itself, whatever those without a dump may do?"""
-    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
 
 
 def _only_undumped(rank: int, observations: Observations) -> bool:
@@ -67,7 +63,7 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observat
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=mismatch.culprits,
         victims=tuple(sorted(victims)),
-        certainty=of_mismatch(mismatch),
+        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, of_mismatch(mismatch)),
         cause=Cause.USER_CODE,
         edges=tuple(edge for edge in observations.edges if edge.group is mismatch.group),
         mismatch=mismatch,

@@ -15,14 +15,13 @@ from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
-from collector.align.thresholds import is_majority
 from collector.judge.by_lock_files import faults_by_lock_files
-from collector.judge.certainty import of_outsiders
+from collector.judge.certainty import Support, how_sure, of_outsiders
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, ended_well, kind_of
 from collector.judge.records.unrecorded_waits import outsiders
 from collector.judge.tie_breakers.new_group import RULE, went_past
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Fds
@@ -87,7 +86,7 @@ def _elsewhere_fault(waiting: tuple[int, ...], observations: Observations) -> Fa
         Kind.STUCK_TOGETHER,
         (),
         waiting,
-        Certainty.SUSPECTED,
+        how_sure(Kind.STUCK_TOGETHER, Support.STACKS),
         cause=Cause.RENDEZVOUS,
         remarks=("each replica group is a job of its own: which of them has not come is not seen in this one",),
         said=f"{where}, for other replica groups",
@@ -121,7 +120,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
                 culprits=named,
                 victims=tuple(sorted(waiting)),
-                certainty=of_outsiders(kind, named, observations),
+                certainty=how_sure(kind, of_outsiders(kind, named, observations)),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
                 op=_common_op(waiting, observations),
                 remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (no_record(observations),),
@@ -140,9 +139,7 @@ def _alone_in_a_collective(
     """
     inside = [rank for rank in waiting if _is_symmetric(observations.activities[rank])]
     on_devices = [rank for rank in waiting if observations.doing(rank) is Doing.DEVICE]
-    seen = [
-        observations.activities[rank] for rank in outside if rank in observations.activities and rank not in waiting
-    ]
+    seen = observations.seen(rank for rank in outside if rank not in waiting)
     held = any(one.cause in TELLING for one in seen) or len({one.frames[-1:] for one in seen}) < 2
     if len(inside) != 1 or not on_devices or len(inside) + len(on_devices) < len(waiting) or held:
         return None
@@ -156,7 +153,7 @@ def _alone_in_a_collective(
         Kind.RANK_NOT_JOINED,
         tuple(inside),
         others,
-        Certainty.SUSPECTED,
+        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
         cause=Cause.USER_CODE,
         remarks=(f"{remark}; {no_record(observations)}",),
     )
@@ -164,7 +161,7 @@ def _alone_in_a_collective(
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
     """Where most are outside, or have ended well, and a few wait, the few may be the odd ones: nobody is named."""
-    held = all(observations.activities[rank].cause in TELLING for rank in ranks if rank in observations.activities)
+    held = all(seen.cause in TELLING for seen in observations.seen(ranks))
     few_wait = kind is Kind.RANK_NOT_JOINED and len(ranks) > len(waiting) and not held
     return () if few_wait or ended_well(kind, ranks, len(waiting), observations) else ranks
 
@@ -178,11 +175,12 @@ def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
     op = _common_op(waiting, observations)
     one_way = op in ("send", "recv", "isend", "irecv")
+    kind = Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER
     return Fault(
-        kind=Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER,
+        kind=kind,
         culprits=waiting if one_way else (),
         victims=() if one_way else waiting,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(kind, Support.STACKS),
         cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
         op=op,
         remarks=(f"every rank is in {op} and none in its counterpart" if one_way else no_record(observations),),
@@ -205,7 +203,7 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
         Kind.RANK_NOT_JOINED,
         odd,
         most,
-        Certainty.SUSPECTED,
+        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
         cause=None if few_store else Cause.USER_CODE,
         op=_common_op(most, observations),
         remarks=(f"{where}{rule}; {no_record(observations)}",),
@@ -218,23 +216,24 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     Another line with the same operation proves nothing: a rank may rightly wait for its partner in a smaller group.
     Nor does another operation where there are such groups, or may be; nor a backward pass that is at work.
     """
-    found = places(waiting, observations)
+    sides = places(waiting, observations)
     everybodys = all(map(takes_all, (observations.activities[rank] for rank in waiting)))
-    if len(found) != 2 or not everybodys or not is_majority(len(found[1][1]), len(waiting)):
+    if len(sides.all) != 2 or not everybodys or not sides.decided:
         return None
-    (theirs, odd), (usual, largest) = found
+    (usual, largest), (theirs, odd) = sides.all
     if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
         return None
+    kind = Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED
     return Fault(
-        kind=Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED,
+        kind=kind,
         culprits=odd,
         victims=largest,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(kind, Support.STACKS),
         cause=Cause.USER_CODE,
         op=observations.activities[odd[0]].op,
         remarks=(no_record(observations),),
         said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
-        evidence=places_as_evidence(found, observations),
+        evidence=places_as_evidence(sides, observations),
     )
 
 
@@ -271,17 +270,17 @@ def _shared_fault(
         kind=kind,
         culprits=(),
         victims=waiting,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(kind, Support.STACKS),
         cause=cause,
         op=_common_op(waiting, observations),
         remarks=(f"all ranks are waiting in communication; {no_record(observations)}",),
     )
-    found = places(waiting, observations)
-    if kind is not Kind.STUCK_TOGETHER or len(found) < 2:
+    sides = places(waiting, observations)
+    if kind is not Kind.STUCK_TOGETHER or len(sides.all) < 2:
         return fault
     return replace(
         fault,
-        said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(found)}",
+        said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(sides)}",
         remarks=(f"a rank may rightly wait for its partners in a smaller group; {no_record(observations)}",),
-        evidence=places_as_evidence(found, observations),
+        evidence=places_as_evidence(sides, observations),
     )

@@ -26,12 +26,13 @@ from collector.align.stacks.patterns import Doing
 from collector.align.strays import StrayProcess, find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.by_stacks import takes_all
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import TELLING, Fault
-from collector.judge.hardware.refine_faults import event_in_words
+from collector.judge.hardware.refine_faults import event_in_words, kernel_evidence
 from collector.judge.report.findings import finding_of
 from collector.judge.report.sentences import Interpretation
 from shared.answer.diagnosis import KernelEvidence, StackEvidence
-from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
 from shared.wire.snapshot import NodeSnapshot
@@ -84,7 +85,7 @@ def _apart(waiting: list[StrayProcess], processes: tuple[StrayProcess, ...]) -> 
         Kind.RANK_NOT_JOINED,
         (),
         (),
-        Certainty.SUSPECTED,
+        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
         cause=causes.pop() if len(causes) == 1 else Cause.UNKNOWN,
         said=f"{names} {either(outside, 'is', 'are')} {seen.label}{at}, while "
         f"{counted(len(waiting), 'other process')} {either(waiting, 'waits', 'wait')} in communication",
@@ -121,7 +122,7 @@ def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], observations
         Kind.STUCK_TOGETHER,
         (),
         victims,
-        Certainty.SUSPECTED,
+        how_sure(Kind.STUCK_TOGETHER, Support.KERNEL_LINES),
         cause=Cause.GPU_FAULT if devices else Cause.NETWORK,
         said=f"{does}, and {told}",
         evidence=(*map(_stack, waiting[:_MOST_TOLD]), *map(_line, broken[:_MOST_TOLD])),
@@ -139,7 +140,7 @@ def _held_in_kernel(lines: Iterable[_Line]) -> Fault | None:
         Kind.RANK_NOT_JOINED,
         (),
         (),
-        Certainty.SUSPECTED,
+        how_sure(Kind.RANK_NOT_JOINED, Support.KERNEL_LINES),
         cause=row.cause,
         said=f"process {event.pid} ({event.name}) has been {row.label} for minutes, according to {_kernel_of(host)}",
         evidence=tuple(_line(line) for line, _ in held[:_MOST_TOLD]),
@@ -164,7 +165,7 @@ def _in_several(waiting: list[StrayProcess]) -> Fault | None:
         Kind.STUCK_TOGETHER,
         (),
         (),
-        Certainty.SUSPECTED,
+        how_sure(Kind.STUCK_TOGETHER, Support.STACKS),
         cause=Cause.UNKNOWN,
         said=f"{counted(len(waiting), 'process')} all wait, but not in one operation: {told}",
         evidence=tuple(_stack(who[0]) for who in list(places.values())[:_MOST_TOLD]),
@@ -199,7 +200,4 @@ def _stack(each: StrayProcess) -> StackEvidence:
 
 
 def _line(line: _Line) -> KernelEvidence:
-    host, event = line
-    times = f", {event.count} times" if event.count > 1 else ""
-    text = f"{_kernel_of(host)} reports {event_in_words(event)}{times}"
-    return KernelEvidence(ranks="", text=text, host=host, line=event.text, at=event.at, count=event.count)
+    return kernel_evidence(line[1], _kernel_of(line[0]), line[0])

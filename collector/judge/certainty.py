@@ -1,12 +1,15 @@
-"""How sure a finding is, by what it rests on.
+"""How sure a finding is, by what it rests on: one table, by kind of finding and by its support.
 
 `proven`     what was recorded, or the state of a process, shows it: no healthy job looks so.
 `supported`  it follows from two independent pieces of evidence, or from one once all others are excluded.
 `suspected`  one weak piece of evidence, a majority of one, or nothing but elimination.
+
+Nothing else in the judge says how sure it is: it names the support, and `how_sure` looks it up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 
 from collector.align.groups.signature_rules import UNPAIRED
 from collector.align.groups.wait_edge import Edge
@@ -21,69 +24,132 @@ from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.words import Certainty, Kind
 
 
+class Support(StrEnum):
+    """What a finding rests on: its sources, and whether they are whole and agree."""
+
+    PROCESS = "process states"
+    ENDINGS = "how processes ended"
+    ABSENCE = "absence from all nodes that were asked"
+    SILENCE = "silence"
+    SILENT_NODE = "the silence of a node whose ranks are known"
+    ELIMINATION = "elimination"
+    TIE = "a tie"
+    RECORD = "flight records"
+    PART_OF_RECORD = "flight records, with a gap or an inference"
+    RECORD_AND_STACKS = "flight records and stacks"
+    HABIT = "what was usual before"
+    STACKS = "stacks"
+    STACKS_AND_KERNEL = "stacks and the kernel's word"
+    KERNEL_LINES = "the kernel log"
+    COUNTS = "RAS's counts"
+    COUNTS_AND_STACKS = "RAS's counts and stacks"
+    LINES = "log lines"
+    AGREED_LINES = "log lines that others, or process states, confirm"
+    LOCK = "a lock file"
+    LOCK_HOLDER = "a lock file whose holder is known"
+
+
+_TABLE: Mapping[tuple[Kind | None, Support], tuple[Certainty, str]] = {
+    (None, Support.PROCESS): (Certainty.PROVEN, "who is stopped or has ended does not come"),
+    (None, Support.ENDINGS): (Certainty.SUPPORTED, "that it crashed was seen, that the others ended of it was not"),
+    (None, Support.ABSENCE): (Certainty.SUPPORTED, "others wait for it, and who should have it does not"),
+    (None, Support.SILENCE): (Certainty.SUSPECTED, "where most are silent, or once, the way to them may be at fault"),
+    (None, Support.SILENT_NODE): (Certainty.SUPPORTED, "others wait, and its node is silent: what it does is not seen"),
+    (None, Support.ELIMINATION): (Certainty.SUSPECTED, "it is only not where the others are, and may be elsewhere"),
+    (None, Support.TIE): (Certainty.SUSPECTED, "nothing sets one side apart"),
+    (None, Support.RECORD): (Certainty.PROVEN, "all whom it concerns have recorded it"),
+    (None, Support.PART_OF_RECORD): (Certainty.SUPPORTED, "members or an order are inferred, or some are silent"),
+    (Kind.P2P_DEADLOCK, Support.PART_OF_RECORD): (Certainty.SUSPECTED, "one order alone makes it, and it is inferred"),
+    (None, Support.RECORD_AND_STACKS): (Certainty.SUPPORTED, "the records show who waits, the stacks for what"),
+    (None, Support.HABIT): (Certainty.SUSPECTED, "a program may rightly do something else for once"),
+    (None, Support.STACKS): (Certainty.SUSPECTED, "a stack does not show which operation a rank is in"),
+    (None, Support.STACKS_AND_KERNEL): (Certainty.SUPPORTED, "the kernel holds it where its stack says that it is"),
+    (None, Support.KERNEL_LINES): (Certainty.SUSPECTED, "trouble of a node need not be that of the job"),
+    (None, Support.COUNTS): (Certainty.SUSPECTED, "launches are no completions, and counts differ for a moment"),
+    (None, Support.COUNTS_AND_STACKS): (Certainty.SUPPORTED, "two reports and the stacks say the same"),
+    (None, Support.LINES): (Certainty.SUSPECTED, "one kind of line, or several that contradict each other"),
+    (None, Support.AGREED_LINES): (Certainty.SUPPORTED, "two kinds of witnesses, or lines and what is seen, agree"),
+    (None, Support.LOCK): (Certainty.SUSPECTED, "who holds it is not known, and may be at work"),
+    (None, Support.LOCK_HOLDER): (Certainty.SUPPORTED, "its holder is a rank that stands still, or is gone"),
+}
+"""Certainty and why; a row with a kind goes before that of all kinds."""
+
+
+def how_sure(kind: Kind, support: Support) -> Certainty:
+    """Look up how sure a finding of a kind is."""
+    return (_TABLE.get((kind, support)) or _TABLE[None, support])[0]
+
+
+def unproven(certainty: Certainty) -> Certainty:
+    """Return the certainty of what rests, besides, on something that may not be so."""
+    return Certainty.SUPPORTED if certainty is Certainty.PROVEN else certainty
+
+
+def is_proven(fault: Fault) -> bool:
+    """Does nothing more have to be shown?"""
+    return fault.certainty is Certainty.PROVEN
+
+
+def blames_somebody(fault: Fault) -> bool:
+    """Does it name culprits, and by more than suspicion?"""
+    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
+
+
 def shown_by_process(kind: Kind, ranks: Sequence[int], observations: Observations) -> bool:
     """Is the state of their processes all the proof that is needed: stopped, or ended as somebody saw?"""
     return kind is Kind.RANK_STOPPED or all(observations.roster.ranks[rank].exited is not None for rank in ranks)
 
 
-def of_root(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, observations: Observations) -> Certainty:
-    """Return how sure it is that others wait for these ranks, by records.
-
-    Proven where marks or process state show it; what rests on elimination or inference is weaker.
-    That others wait and that a node is silent are two pieces of evidence: neither shows what the ranks on that node do.
-    """
+def of_root(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, observations: Observations) -> Support:
+    """Return what shows, by records, that others wait for these ranks."""
     if shown_by_process(kind, culprits, observations):
-        return Certainty.PROVEN
+        return Support.PROCESS
     if left_out(culprits, observations):
-        return Certainty.SUSPECTED
+        return Support.ELIMINATION
     if kind is Kind.RANK_UNREACHABLE:
         silent = [observations.roster.ranks[rank].unanswered for rank in culprits]
         known = all(node is not None and node.ranks for node in silent)
-        most = is_majority(len(silent), len(observations.roster.ranks))  # then it is the way to them that is at fault
-        return Certainty.SUPPORTED if known and not most else Certainty.SUSPECTED
-    if edge is not None and all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
-        if edge.signature.op in UNPAIRED and not edge.is_p2p:
-            return Certainty.SUSPECTED  # it counts as a collective, and may have two members alone
-        marked = all(rank in edge.group.lanes for rank in culprits)
-        if marked and not (edge.group.inferred and edge.group.name != "0"):
-            return Certainty.PROVEN
-        return Certainty.SUPPORTED
-    return Certainty.SUSPECTED
+        most = is_majority(len(silent), len(observations.roster.ranks))
+        return Support.SILENT_NODE if known and not most else Support.SILENCE
+    unpaired = edge is not None and edge.signature.op in UNPAIRED and not edge.is_p2p
+    if edge is None or unpaired or not all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
+        return Support.ELIMINATION  # a send that counts as a collective may have two members alone
+    marked = all(rank in edge.group.lanes for rank in culprits)
+    return Support.RECORD if marked and not edge.group.is_guessed else Support.PART_OF_RECORD
 
 
-def of_outsiders(kind: Kind, ranks: tuple[int, ...], observations: Observations) -> Certainty:
-    """Return how sure it is that these ranks hold up those whose stacks wait, where no record tells."""
+def of_outsiders(kind: Kind, ranks: tuple[int, ...], observations: Observations) -> Support:
+    """Return what shows, where no record tells, that these ranks hold up those whose stacks wait."""
     if ranks and shown_by_process(kind, ranks, observations):
-        return Certainty.PROVEN
+        return Support.PROCESS
     if kind is Kind.RANK_NOT_JOINED:
         agreed = ranks and all(observations.activities[rank].kernel_agrees for rank in ranks)
-        return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
+        return Support.STACKS_AND_KERNEL if agreed else Support.STACKS
     guessed = kind is Kind.RANK_MISSING and (not observations.roster.live or left_out(ranks, observations))
-    return Certainty.SUSPECTED if guessed else Certainty.SUPPORTED
+    return Support.ELIMINATION if guessed else Support.ABSENCE
 
 
-def of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observations: Observations) -> Certainty:
-    """Return how sure counts of NCCL RAS make it; `agreed`: two reports, and the stacks, say the same."""
+def of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observations: Observations) -> Support:
+    """Return what shows it beside counts of NCCL RAS; `agreed`: two reports, and the stacks, say the same."""
     if shown_by_process(kind, culprits, observations):
-        return Certainty.PROVEN
-    return Certainty.SUPPORTED if agreed else Certainty.SUSPECTED
+        return Support.PROCESS
+    return Support.COUNTS_AND_STACKS if agreed else Support.COUNTS
 
 
-def of_lost(ranks: Sequence[int], *, dead: bool, seen: bool, observations: Observations) -> Certainty:
-    """Return how sure it is that others wait for processes which do not answer NCCL RAS.
-
-    `dead`: it has given them up; `seen`: the state of the process shows it.
-    """
+def of_lost(kind: Kind, ranks: Sequence[int], observations: Observations, *, dead: bool) -> Support:
+    """Return what shows that others wait for processes which do not answer NCCL RAS; `dead`: it has given them up."""
+    if shown_by_process(kind, ranks, observations):
+        return Support.PROCESS
     views = [observations.roster.ranks[rank] for rank in ranks]
     twice = all(view.presence is Presence.UNREACHABLE for view in views) or (dead and all(view.gone for view in views))
-    return Certainty.PROVEN if seen else Certainty.SUPPORTED if twice else Certainty.SUSPECTED
+    return Support.ABSENCE if twice else Support.SILENCE
 
 
-def of_votes(opinions: Sequence[Opinion], culprits: Sequence[int], observations: Observations) -> Certainty:
-    """Return how sure log lines make it: by the kinds of witnesses that agree, and by what is seen of the culprits."""
+def of_votes(opinions: Sequence[Opinion], culprits: Sequence[int], observations: Observations) -> Support:
+    """Return whether log lines stand alone: by the kinds of witnesses that agree, and by what is seen of culprits."""
     agreed = len({opinion.witness for opinion in opinions}) > 1 or any(opinion.firm for opinion in opinions)
     outside = all(_is_outside(rank, observations) for rank in culprits)
-    return Certainty.SUPPORTED if culprits and (agreed or outside) else Certainty.SUSPECTED
+    return Support.AGREED_LINES if culprits and (agreed or outside) else Support.LINES
 
 
 def _is_outside(rank: int, observations: Observations) -> bool:
@@ -93,28 +159,27 @@ def _is_outside(rank: int, observations: Observations) -> bool:
     return observations.state(rank) in (WaitState.GONE, WaitState.ELSEWHERE)
 
 
-def of_circle(culprits: Sequence[int], edges: Sequence[Edge]) -> Certainty:
-    """Return how sure it is who broke the order in a circle of waits: the order of queues may be inferred."""
-    if culprits and not any(edge.queued for edge in edges):
-        return Certainty.PROVEN
-    ordered = culprits and not all(edge.is_p2p for edge in edges)
-    return Certainty.SUPPORTED if ordered else Certainty.SUSPECTED
+def of_circle(culprits: Sequence[int], edges: Sequence[Edge]) -> Support:
+    """Return what shows who broke the order in a circle of waits: the order of queues may be inferred."""
+    if not culprits:
+        return Support.TIE
+    return Support.PART_OF_RECORD if any(edge.queued for edge in edges) else Support.RECORD
 
 
-def of_mismatch(mismatch: Mismatch) -> Certainty:
-    """Return how sure it is that the calls differ, and who of those that disagree is wrong, where that is told.
+def of_mismatch(mismatch: Mismatch) -> Support:
+    """Return what shows that the calls differ, and who of those that disagree is wrong, where that is told.
 
     Where no side has a majority nobody is blamed, and that they differ is on record all the same.
     """
-    return Certainty.PROVEN if mismatch.certain or not mismatch.culprits else Certainty.SUPPORTED
+    return Support.RECORD if mismatch.certain or not mismatch.culprits else Support.PART_OF_RECORD
 
 
-def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Certainty:
-    """Return how sure it is that nobody is missing where all wait; `open_world`: nothing tells the world size."""
+def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Support:
+    """Return what shows that nobody is missing where all wait; `open_world`: nothing tells the world size."""
     if open_world:
-        return Certainty.SUSPECTED
+        return Support.ELIMINATION
     complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
-    return Certainty.PROVEN if complete else Certainty.SUPPORTED
+    return Support.RECORD if complete else Support.PART_OF_RECORD
 
 
 def tempered(fault: Fault, observations: Observations) -> Fault:
@@ -135,11 +200,6 @@ def _may_come(rank: int, observations: Observations) -> bool:
         return True
     busy = observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
     return busy or activity.may_pass
-
-
-def unproven(certainty: Certainty) -> Certainty:
-    """Return the certainty of what rests, besides, on something that may not be so."""
-    return Certainty.SUPPORTED if certainty is Certainty.PROVEN else certainty
 
 
 def _rests_on_inference(fault: Fault, observations: Observations) -> bool:

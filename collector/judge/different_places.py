@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.patterns import Doing
+from collector.judge.marks.sides import Sides, sides_of
 from shared.answer.diagnosis import StackEvidence
 from shared.rank_sets import fold, ranks_in_words
 
@@ -21,13 +22,12 @@ _EVERYBODYS = re.compile(r"(^|/)torch/(autograd/graph\.py$|distributed/(fsdp/|_c
 """Frames that wait for operations in which all members of a group take part, whose work handle does not say which."""
 
 
-def places(ranks: Iterable[int], observations: Observations) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return in words in what ranks wait, and which of them there, the fewest first."""
+def places(ranks: Iterable[int], observations: Observations) -> Sides[str]:
+    """Return in words in what ranks wait, and which of them there."""
     together: dict[str, list[int]] = defaultdict(list)
     for rank in ranks:
         together[_in_words(observations.activities[rank])].append(rank)
-    found = [(what, tuple(who)) for what, who in together.items()]
-    return tuple(sorted(found, key=lambda each: (len(each[1]), each[1])))
+    return sides_of(together)
 
 
 def _in_words(seen: Activity) -> str:
@@ -42,18 +42,16 @@ def waits_for_everybody(seen: Activity) -> bool:
     return seen.doing is Doing.WORK and bool(seen.frames) and _EVERYBODYS.search(seen.frames[-1].file) is not None
 
 
-def places_in_words(found: Iterable[tuple[str, tuple[int, ...]]]) -> str:
+def places_in_words(sides: Sides[str]) -> str:
     """Say who is where: `rank 2 in barrier, ranks 0-1,3 in backward`."""
-    told = [f"{ranks_in_words(ranks)} {what}" for what, ranks in found]
+    told = [f"{ranks_in_words(ranks)} {what}" for what, ranks in sides.fewest_first]
     more = ["others elsewhere"] if len(told) > _MOST_PLACES else []
     return ", ".join([*told[:_MOST_PLACES], *more])
 
 
-def places_as_evidence(
-    found: Iterable[tuple[str, tuple[int, ...]]], observations: Observations
-) -> tuple[StackEvidence, ...]:
+def places_as_evidence(sides: Sides[str], observations: Observations) -> tuple[StackEvidence, ...]:
     """Show one stack of each place."""
-    shown = [(what, ranks, observations.activities[ranks[0]]) for what, ranks in found]
+    shown = [(what, ranks, observations.activities[ranks[0]]) for what, ranks in sides.fewest_first]
     return tuple(
         StackEvidence(
             ranks=fold(ranks),

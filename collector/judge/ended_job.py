@@ -8,19 +8,19 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from collector.align.observations import Observations
-from collector.align.roster import Presence, RankView
+from collector.align.roster import RankView
 from collector.align.thresholds import ENDED_WAITING_SECONDS, LINGERS_SECONDS, is_majority
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
-from collector.judge.report.evidence import exit_evidence, how_it_ended
+from collector.judge.report.evidence import exit_evidence, how_it_ended, last_issued
 from collector.judge.report.findings import finding_of
 from collector.judge.report.sentences import Interpretation, ended_in_words
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
-from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import fold
 from shared.shell_commands import copyable
@@ -40,39 +40,42 @@ _STEP = "read the last lines of the ranks' logs, and what the incident's earlier
 _CAVEAT = "what each rank did last was read from its memory by its agent's last beat: it may have gone on after that"
 
 
+_Ended = Mapping[int, Exited]
+"""How each rank ended, as far as somebody saw it."""
+
+
 def ended_job(observations: Observations) -> Interpretation:
     """Say how the job ended, what its ranks did last and, where it did not end as jobs do, that as a finding."""
     roster = observations.roster
     reason = ended_in_words(roster)
-    views = [view for view in roster.gone() if view.exited is not None]
-    if not _has_died(views):  # 1
+    ended = {view.rank: view.exited for view in roster.gone() if view.exited is not None}
+    if not _has_died(list(ended.values())):  # 1
         return Interpretation(Verdict.NOT_HUNG, reason, state="finished")
-    told = _last_seen(views)
+    told = _last_seen(ended)
     doing = "; ".join([told[0].text, *(each.text.removeprefix(_WHEN) for each in told[1:])]) if told else ""
-    finding = _finding(views, told, reason, observations)
+    finding = _finding(ended, told, reason, observations)
     return Interpretation(
         Verdict.NOT_HUNG, f"{reason}; {doing}" if doing else reason, state="finished", findings=(finding,)
     )
 
 
-def _finding(
-    views: Sequence[RankView], told: Sequence[SequenceEvidence], reason: str, observations: Observations
-) -> Finding:
-    culprits = _at_fault(views)  # 2
-    oom_killed = [view for view in views if view.exited is not None and view.exited.oom_killed]
+def _finding(ended: _Ended, told: Sequence[SequenceEvidence], reason: str, observations: Observations) -> Finding:
+    culprits = _at_fault(ended)  # 2
+    others = tuple(rank for rank in ended if rank not in culprits)
+    oom_killed = any(exited.oom_killed for exited in ended.values())
     fault = Fault(
         kind=Kind.RANK_EXITED,
-        culprits=tuple(view.rank for view in culprits),
-        victims=tuple(view.rank for view in views if view not in culprits),
-        certainty=Certainty.SUPPORTED if culprits else Certainty.PROVEN,
-        cause=Cause.OOM if oom_killed else Cause.SIGNAL if any(map(_was_killed, views)) else Cause.UNKNOWN,
+        culprits=culprits,
+        victims=others,
+        certainty=how_sure(Kind.RANK_EXITED, Support.ENDINGS if culprits else Support.PROCESS),
+        cause=Cause.OOM if oom_killed else Cause.SIGNAL if any(map(_was_killed, ended.values())) else Cause.UNKNOWN,
         remarks=(_CAVEAT,) if told else (),
         said=reason,
     )
-    endings = (_ending(view) for view in islice((*culprits, *(v for v in views if v not in culprits)), _MOST_RANKS))
+    endings = (_ending(observations.roster.ranks[rank], ended[rank]) for rank in (*culprits, *others)[:_MOST_RANKS])
     evidence: tuple[Evidence, ...] = (*told, *endings)
     first = told[0] if told else None
-    stood = _stood_seconds(views)
+    stood = _stood_seconds(ended.values())
     return finding_of(fault, observations, evidence=evidence).model_copy(
         update={
             "group": None if first is None else first.group,
@@ -92,71 +95,52 @@ def _read_what_is_left(job: str | None) -> NextStep:
 # Step 1.
 
 
-def _has_died(views: Sequence[RankView]) -> bool:
+def _has_died(ended: Sequence[Exited]) -> bool:
     """Did it end as no healthy job does, and as nobody ends one?"""
-    killed = [view for view in views if _was_killed(view)]
+    killed = [exited for exited in ended if _was_killed(exited)]
     if killed:
-        return not _lingered(killed, views)
-    failed = any(view.exited is not None and view.exited.exit_code for view in views)
-    stood = _stood_seconds(views)
-    return failed and stood is not None and stood >= ENDED_WAITING_SECONDS
+        return not _lingered(killed, ended)
+    stood = _stood_seconds(ended)
+    return any(exited.exit_code for exited in ended) and stood is not None and stood >= ENDED_WAITING_SECONDS
 
 
-def _was_killed(view: RankView) -> bool:
-    exited = view.exited
-    return exited is not None and (
-        bool(exited.oom_killed) or (exited.signal is not None and exited.signal not in _ASKED_TO_END)
-    )
+def _was_killed(exited: Exited) -> bool:
+    return bool(exited.oom_killed) or (exited.signal is not None and exited.signal not in _ASKED_TO_END)
 
 
-def _lingered(killed: Sequence[RankView], views: Sequence[RankView]) -> bool:
+def _lingered(killed: Sequence[Exited], ended: Sequence[Exited]) -> bool:
     """Were they killed because they did not end when the job was asked to, as `scancel` and launchers do?"""
-    asked = [_gone_ns(view) for view in views if view.exited is not None and view.exited.signal in _ASKED_TO_END]
-    first, last = min(asked, default=0), min(map(_gone_ns, killed))
+    asked = [exited.gone_by_ns or 0 for exited in ended if exited.signal in _ASKED_TO_END]
+    first, last = min(asked, default=0), min(exited.gone_by_ns or 0 for exited in killed)
     return first > 0 and last - first >= LINGERS_SECONDS * 1e9 and all(map(_was_sigkilled, killed))
 
 
-def _was_sigkilled(view: RankView) -> bool:
-    return view.exited is not None and view.exited.signal == _SIGKILL and not view.exited.oom_killed
+def _was_sigkilled(exited: Exited) -> bool:
+    return exited.signal == _SIGKILL and not exited.oom_killed
 
 
-def _gone_ns(view: RankView) -> int:
-    return 0 if view.exited is None or view.exited.gone_by_ns is None else view.exited.gone_by_ns
-
-
-def _stood_seconds(views: Iterable[RankView]) -> float | None:
+def _stood_seconds(ended: Iterable[Exited]) -> float | None:
     """For how long the ranks that were left in an operation had stood in it, at least; None: none was."""
-    stood = []
-    for view in views:
-        last = None if view.exited is None else last_issued(view.exited)
-        if last is None or not _was_in(last) or not _gone_ns(view):
-            continue
-        stood.append(max(0.0, (_gone_ns(view) - last.since_ns) / 1e9))
+    lasts = ((exited.gone_by_ns, last_issued(exited)) for exited in ended)
+    stood = (max(0.0, (gone_ns - last.since_ns) / 1e9) for gone_ns, last in lasts if gone_ns and last and _was_in(last))
     return min(stood, default=None)
 
 
 # Step 2.
 
 
-def _at_fault(views: Sequence[RankView]) -> tuple[RankView, ...]:
-    oom_killed = [view for view in views if view.exited is not None and view.exited.oom_killed]
-    crashed = [view for view in views if view.exited is not None and view.exited.signal in _CRASHES]
-    found = oom_killed or crashed or [view for view in views if _was_sigkilled(view)]
-    return () if is_majority(len(found), len(views)) else tuple(found)
+def _at_fault(ended: _Ended) -> tuple[int, ...]:
+    oom_killed = [rank for rank, exited in ended.items() if exited.oom_killed]
+    crashed = [rank for rank, exited in ended.items() if exited.signal in _CRASHES]
+    found = oom_killed or crashed or [rank for rank, exited in ended.items() if _was_sigkilled(exited)]
+    return () if is_majority(len(found), len(ended)) else tuple(found)
 
 
-def _ending(view: RankView) -> ProcessEvidence:
-    exited = view.exited or Exited(pid=0)
+def _ending(view: RankView, exited: Exited) -> ProcessEvidence:
     return exit_evidence(view, exited, f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}")
 
 
 # Step 3.
-
-
-def last_issued(exited: Exited) -> LastIssued | None:
-    """Return what a rank issued last, by its memory while it lived."""
-    groups = () if exited.last_marks is None else exited.last_marks.groups
-    return max(groups, key=lambda mark: mark.issued_at_ns, default=None)
 
 
 def _was_in(mark: LastIssued) -> bool:
@@ -178,14 +162,13 @@ class _Seen:
         return f"done with {what}" if self.mark.completed is not None else f"at {what}"
 
 
-def _last_seen(views: Iterable[RankView]) -> list[SequenceEvidence]:
+def _last_seen(ended: _Ended) -> list[SequenceEvidence]:
     """Return what the ranks did last, by group: those of most ranks first."""
     groups: dict[tuple[str, str], list[_Seen]] = defaultdict(list)
-    for view in views:
-        if view.presence is Presence.EXITED and view.exited is not None:
-            mark = last_issued(view.exited)
-            if mark is not None:
-                groups[mark.group, mark.description].append(_Seen(view.rank, mark))
+    for rank, exited in ended.items():
+        mark = last_issued(exited)
+        if mark is not None:
+            groups[mark.group, mark.description].append(_Seen(rank, mark))
     largest = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
     return [_of_group(name, description, seen) for (name, description), seen in largest[:_MOST_GROUPS]]
 

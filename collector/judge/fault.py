@@ -1,7 +1,7 @@
 """A finding before it is put into words."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from collector.align.groups.process_groups import GroupView
@@ -81,6 +81,13 @@ def ended_well(kind: Kind, ranks: Sequence[int], waiting: int, observations: Obs
     ended = [observations.roster.ranks[rank].exited for rank in ranks]
     well = kind is Kind.RANK_EXITED and all(one is not None and one.exit_code == 0 for one in ended)
     return well and len(ranks) >= waiting
+
+
+def waited_in(fault: Fault, edge: Edge | None) -> Fault:
+    """Return the fault with the operation that an edge is about."""
+    if edge is None:
+        return fault
+    return replace(fault, group=edge.group, op=edge.signature.op, sequence=edge.sequence)
 
 
 def first_edge(edges: Iterable[Edge]) -> Edge | None:

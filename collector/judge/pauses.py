@@ -30,7 +30,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     motion = observations.motion
     suspects = tuple(sorted({*fault.culprits} or observations.activities))
     stall = _stall(fault, observations)
-    if any(observations.activities[rank].may_be_idle for rank in suspects if rank in observations.activities):
+    if any(seen.may_be_idle for seen in observations.seen(suspects)):
         return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
     outside = tuple(rank for rank in suspects if rank not in fault.victims)
     if outside and all(map(observations.works_for_another, outside)):
@@ -99,7 +99,7 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observati
     """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
     motions = {rank: observations.motion.by_rank[rank] for rank in suspects if rank in observations.motion.by_rank}
     working = [rank for rank, what in motions.items() if what is Motion.BUSY and not observations.may_wait(rank)]
-    may_pass = any(observations.activities[rank].may_pass for rank in suspects if rank in observations.activities)
+    may_pass = any(seen.may_pass for seen in observations.seen(suspects))
     unseen = set(motions.values()) == {Motion.UNKNOWN}
     return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, observations)
 

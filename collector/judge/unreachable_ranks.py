@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
+from collector.judge.certainty import blames_somebody
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
-from shared.answer.words import Certainty, Kind
+from shared.answer.words import Kind
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 
@@ -39,17 +40,13 @@ def beside_the_seen(faults: Sequence[Fault], observations: Observations) -> list
     """Put what is proven before what silence suggests, and make a remark of silence beside a culprit that is seen."""
     silent = [fault for fault in faults if fault.kind is Kind.RANK_UNREACHABLE]
     seen = [fault for fault in faults if fault.kind is not Kind.RANK_UNREACHABLE]
-    if not silent or not any(map(_blames_somebody, seen)):
+    if not silent or not any(map(blames_somebody, seen)):
         return list(faults)
-    seen.sort(key=lambda fault: not _blames_somebody(fault))
+    seen.sort(key=lambda fault: not blames_somebody(fault))
     named = [bool(with_descriptors(fault, observations).named_by) for fault in silent]
     remarks = [_remark(fault, observations) for fault, more in zip(silent, named, strict=True) if not more]
     first = replace(seen[0], remarks=(*seen[0].remarks, *remarks))
     return [first, *seen[1:], *(fault for fault, more in zip(silent, named, strict=True) if more)]
-
-
-def _blames_somebody(fault: Fault) -> bool:
-    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
 
 
 def _remark(fault: Fault, observations: Observations) -> str:

@@ -78,7 +78,7 @@ from collector.judge.report.sentences import (
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
-from shared.answer.diagnosis import Conflict, Diagnosis, Finding
+from shared.answer.diagnosis import Conflict, Diagnosis
 from shared.answer.words import Verdict
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import listed
@@ -122,12 +122,11 @@ def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Interpr
 def _unproven(reading: Interpretation, doubts: Sequence[Conflict]) -> Interpretation:
     """What may rest on somebody else's processes is not proven."""
     remarks = tuple(doubt.text for doubt in doubts)
-    return replace(reading, findings=tuple(_supported(finding, remarks) for finding in reading.findings))
-
-
-def _supported(finding: Finding, remarks: tuple[str, ...]) -> Finding:
-    certainty = unproven(finding.certainty)
-    return finding.model_copy(update={"certainty": certainty, "remarks": (*finding.remarks, *remarks)})
+    findings = (
+        each.model_copy(update={"certainty": unproven(each.certainty), "remarks": (*each.remarks, *remarks)})
+        for each in reading.findings
+    )
+    return replace(reading, findings=tuple(findings))
 
 
 def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observations:
@@ -201,19 +200,16 @@ def _moves(observations: Observations) -> bool:
 
 
 def _moving(observations: Observations) -> Interpretation:
-    straggler = find_straggler(
-        observations.groups, observations.traces, {view.rank: view.host for view in observations.roster.present()}
-    )
-    if straggler is not None:
-        return Interpretation(
-            Verdict.SLOW, "", findings=(with_slow_gpus(straggler_finding(straggler, observations), observations),)
-        )
+    hosts = {view.rank: view.host for view in observations.roster.present()}
+    straggler = find_straggler(observations.groups, observations.traces, hosts)
     sampled = None if observations.traces else find_sampled_straggler(observations.roster)
-    if sampled is not None:
-        return Interpretation(
-            Verdict.SLOW, "", findings=(with_slow_gpus(sampled_finding(sampled, observations), observations),)
-        )
-    return Interpretation(Verdict.NOT_HUNG, "it makes progress", state="running")
+    if straggler is not None:
+        finding = straggler_finding(straggler, observations)
+    elif sampled is not None:
+        finding = sampled_finding(sampled, observations)
+    else:
+        return Interpretation(Verdict.NOT_HUNG, "it makes progress", state="running")
+    return Interpretation(Verdict.SLOW, "", findings=(with_slow_gpus(finding, observations),))
 
 
 def _unseen(fault: Fault) -> Interpretation:

@@ -66,6 +66,11 @@ class GroupView:
         """Is it the group of the whole world?"""
         return _is_default((self.name, self.description))
 
+    @property
+    def is_guessed(self) -> bool:
+        """Are its members inferred, and not simply all ranks?"""
+        return self.inferred and self.name != "0"
+
     @cached_property
     def is_settled(self) -> bool:
         """Is it known who its members are? Of an inferred group once all have been in it: an operation is completed."""

@@ -46,6 +46,8 @@ ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 """Operations with a root, which no recorder writes down."""
 
 
+OTHER_SIDE = {"send": "recv", "recv": "send"}
+"""What completes a point-to-point operation."""
 UNPAIRED = frozenset({"send", "recv"})
 """Operations of two, whose peers some recorders leave out."""
 

@@ -111,16 +111,11 @@ def _of_rank(view: RankView, observations: Observations) -> Iterable[FdEvidence]
     others = [
         table for other in observations.roster.present() if other is not view and (table := fds_of(other)) is not None
     ]
-    yield from (_of_connection(view, socket, observations) for socket in _stuck_sockets(view))  # 1, 2
+    yield from (_of_connection(view, socket, observations) for socket in fds.sockets if _is_stuck(socket))  # 1, 2
     yield from _of_store(view, fds, others)  # 3
     yield from _of_pipes(view, fds)  # 4
     yield from _of_files(view, fds, others)  # 5
     yield from _of_limit(view, fds)
-
-
-def _stuck_sockets(view: RankView) -> list[Socket]:
-    fds = fds_of(view)
-    return [] if fds is None else [socket for socket in fds.sockets if _is_stuck(socket)]
 
 
 def _of_connection(view: RankView, socket: Socket, observations: Observations) -> FdEvidence:

@@ -15,18 +15,16 @@ Instance = tuple[int, str]
 """A GPU's index and the part of it, empty for the whole."""
 
 
-def device_of(view: RankView, nodes: Mapping[str, NodeFacts]) -> str | None:
+def device_of(view: RankView, observations: Observations) -> str | None:
     """Return the device that a rank computes on, as the driver tells it; else as its environment does.
 
     Several are parted by commas. What a child of the rank holds counts only where the rank itself holds none.
     """
-    identity, facts = view.identity, nodes.get(view.host or "")
-    if facts is not None:
-        own = frozenset() if identity is None or identity.pid is None else frozenset({identity.pid})
-        for pids in (own, pids_of(view)):
-            devices = sorted(_held(_instances(facts), pids))
-            if devices:
-                return ",".join(f"{index} (MIG {part})" if part else str(index) for index, part in devices)
+    identity, instances = view.identity, _instances(observations.facts_of(view.rank))
+    own = frozenset() if identity is None or identity.pid is None else frozenset({identity.pid})
+    devices = sorted(_held(instances, own) or _held(instances, pids_of(view)))
+    if devices:
+        return ",".join(f"{index} (MIG {part})" if part else str(index) for index, part in devices)
     return None if identity is None else identity.gpu
 
 
@@ -87,9 +85,7 @@ def with_slow_gpus(finding: Finding, observations: Observations) -> Finding:
 
 
 def _slowed(rank: int, observations: Observations) -> tuple[Gpu, ...]:
-    view = observations.roster.ranks[rank]
-    facts = observations.nodes.get(view.host or "")
-    return () if facts is None else tuple(gpu for gpu in facts.gpus_of(pids_of(view)) if gpu.slowed_by)
+    return tuple(gpu for gpu in observations.gpus_of(rank) if gpu.slowed_by)
 
 
 def _evidence(rank: int, gpu: Gpu, host: str | None) -> GpuEvidence:

@@ -12,7 +12,7 @@ It names no culprit: what is odd is said to be suspected, and where the symptom 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collector.align.node_facts import NodeFacts, pids_of
+from collector.align.node_facts import NodeFacts
 from collector.align.observations import Observations
 from collector.align.thresholds import (
     IDLE_GPU_PERCENT,
@@ -58,12 +58,8 @@ class _Odd:
 
 def with_odd_parts(fault: Fault, observations: Observations) -> Fault:
     """Say what the devices of those who are stuck do, and which of them is unlike the others."""
-    hosts: dict[str, list[int]] = {}
-    for rank in fault.victims:
-        host = observations.roster.ranks[rank].host
-        if host is not None:
-            hosts.setdefault(host, []).append(rank)
-    gpus = {rank: found for rank in fault.victims if (found := _gpus_of(rank, observations))}
+    hosts = observations.roster.by_known_host(fault.victims)
+    gpus = {rank: found for rank in fault.victims if (found := observations.gpus_of(rank))}
     facts = {host: observations.nodes[host] for host in hosts if host in observations.nodes}
     doing = _doing(fault, gpus, facts)  # 1
     changed = replace(fault, remarks=(*fault.remarks, doing)) if doing else fault
@@ -84,12 +80,6 @@ def _with_odd(fault: Fault, odd: _Odd, observations: Observations) -> Fault:
 
 
 # Step 1.
-
-
-def _gpus_of(rank: int, observations: Observations) -> tuple[Gpu, ...]:
-    view = observations.roster.ranks[rank]
-    facts = observations.nodes.get(view.host or "")
-    return () if facts is None else facts.gpus_of(pids_of(view))
 
 
 def _doing(fault: Fault, gpus: Mapping[int, Sequence[Gpu]], facts: Mapping[str, NodeFacts]) -> str:

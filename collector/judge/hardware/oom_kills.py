@@ -24,13 +24,14 @@ REMARK = (
 
 def unseen_kills(view: RankView, observations: Observations) -> tuple[KernelEvent, ...]:
     """Return the lines of the node's kernel that may be about how a rank ended of which no process is known."""
-    facts = observations.nodes.get(view.host or "")
-    if facts is None or not _is_lost(view):
+    if not _is_lost(view):
         return ()
     here = observations.roster.by_host[view.host]
     known = {pid for other in here for pid in pids_of(other)}
     alike = {(o.process.name, o.process.uid) for o in here if not o.gone and o.process is not None}
-    ends = [event for event in facts.events if event.kind in _ENDS and event.pid not in known]
+    ends = [
+        event for event in observations.facts_of(view.rank).events if event.kind in _ENDS and event.pid not in known
+    ]
     return tuple(event for event in ends if _is_alike(event, alike))
 
 

@@ -18,7 +18,6 @@ from collector.align.node_facts import (
     concerns,
     gpu_trouble,
     is_device,
-    pids_of,
 )
 from collector.align.observations import Observations
 from collector.align.roster import Presence, RankView, Roster
@@ -107,15 +106,14 @@ def _with_culprits(fault: Fault, observations: Observations) -> Fault:
 def _cause(view: RankView, fault: Fault, observations: Observations) -> Cause | None:
     """A better cause than the fault has; None where there is none."""
     now = cause_of(replace(fault, culprits=(view.rank,)), observations)
-    facts = observations.nodes.get(view.host or "", NodeFacts(""))
-    mine = [event for event in facts.events if concerns(event, view, facts)]
+    mine = observations.kernel_on(view.rank)
     if fault.kind in _ENDED:
         kills = unseen_kills(view, observations)
         return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, observations) else mine)
     row = stack_row(_kernel_stack(view, mine))
     if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
         return row.cause
-    sick = any(gpu_trouble(gpu) for gpu in facts.gpus_of(pids_of(view)))
+    sick = any(map(gpu_trouble, observations.gpus_of(view.rank)))
     broken = sick or any(breaks_device(event) for event in mine)
     return Cause.GPU_FAULT if broken and now in _OPEN and fault.kind is Kind.RANK_NOT_JOINED else None
 
@@ -151,8 +149,7 @@ def _of_threads(view: RankView, observations: Observations) -> Iterable[Evidence
     process = view.process
     if process is None or view.gone:
         return
-    facts = observations.nodes.get(view.host or "", NodeFacts(""))
-    stack = _kernel_stack(view, [event for event in facts.events if concerns(event, view, facts)])
+    stack = _kernel_stack(view, observations.kernel_on(view.rank))
     row = stack_row(stack)
     if row is not None:
         text = f"rank {view.rank} is {row.label}: {' < '.join(stack[:4])}"
@@ -171,28 +168,21 @@ def _of_threads(view: RankView, observations: Observations) -> Iterable[Evidence
 
 def _of_node(view: RankView, observations: Observations) -> Iterable[Evidence]:
     """Lines and GPUs that concern the rank, then what else its node tells of broken parts."""
-    facts = observations.nodes.get(view.host or "")
-    if facts is None:
-        return
-    mine = [event for event in facts.events if concerns(event, view, facts)]
-    mine += unseen_kills(view, observations)
+    facts = observations.facts_of(view.rank)
+    mine = [*observations.kernel_on(view.rank), *unseen_kills(view, observations)]
     others = [e for e in facts.events if e not in mine and (breaks_device(e) or breaks_network(e, facts.events))]
     others += [event for event in facts.events if event.kind is KernelEventKind.STORAGE]
     for event in [*mine, *others][:_MOST_EVENTS]:
         if event.kind not in _SILENT:
-            yield _evidence(event, facts, (view.rank,))
-    for gpu in facts.gpus_of(pids_of(view)):
+            yield kernel_evidence(event, f"the kernel of {facts.host}", facts.host, (view.rank,))
+    for gpu in observations.gpus_of(view.rank):
         if gpu_trouble(gpu) is not None:
             yield _gpu_evidence(gpu, facts, (view.rank,))
 
 
 def _with_suspects(fault: Fault, observations: Observations) -> Fault:
     """Step 3."""
-    hosts: dict[str, list[int]] = {}
-    for rank in fault.victims:
-        host = observations.roster.ranks[rank].host
-        if host is not None:
-            hosts.setdefault(host, []).append(rank)
+    hosts = observations.roster.by_known_host(fault.victims)
     broken = {host: _broken(observations.nodes[host]) for host in hosts if host in observations.nodes}
     suspects = {host: facts for host, facts in broken.items() if facts.events or facts.gpus}
     if not suspects:
@@ -251,16 +241,16 @@ def _links(networks: Mapping[str, NodeFacts], hosts: Mapping[str, list[int]]) ->
 
 def _all_evidence(facts: NodeFacts, ranks: Iterable[int]) -> Iterable[Evidence]:
     here = tuple(ranks)
-    yield from (_evidence(event, facts, here) for event in facts.events[:_MOST_EVENTS])
+    kernel = f"the kernel of {facts.host}"
+    yield from (kernel_evidence(event, kernel, facts.host, here) for event in facts.events[:_MOST_EVENTS])
     yield from (_gpu_evidence(gpu, facts, here) for gpu in facts.gpus[:_MOST_EVENTS])
 
 
-def _evidence(event: KernelEvent, facts: NodeFacts, ranks: tuple[int, ...]) -> KernelEvidence:
+def kernel_evidence(event: KernelEvent, kernel: str, host: str | None, ranks: Iterable[int] = ()) -> KernelEvidence:
+    """Return a line of a kernel's log as evidence; `kernel`: what to call it."""
     times = f", {event.count} times" if event.count > 1 else ""
-    text = f"the kernel of {facts.host} reports {event_in_words(event)}{times}"
-    return KernelEvidence(
-        ranks=fold(ranks), text=text, host=facts.host, line=event.text, at=event.at, count=event.count
-    )
+    text = f"{kernel} reports {event_in_words(event)}{times}"
+    return KernelEvidence(ranks=fold(ranks), text=text, host=host, line=event.text, at=event.at, count=event.count)
 
 
 def _gpu_evidence(gpu: Gpu, facts: NodeFacts, ranks: tuple[int, ...]) -> GpuEvidence:

@@ -9,6 +9,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
+from dataclasses import replace
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
@@ -18,7 +19,7 @@ from collector.align.marks.reports import lags_by_reports, places_in_words
 from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
 from collector.align.marks.watchdog_lines import tables_by_watchdogs
 from collector.align.thresholds import is_majority
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import Opinion, line_of, unnamed, with_field, writers_in_words, writers_of
 from collector.judge.marks.behind import edges_of, lag_in, may_be_named
 from collector.judge.marks.sides import Sides, calls_of, earliest_difference
 from collector.judge.records.wait_graph import WaitGraph
@@ -102,7 +103,7 @@ def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
 
 def _one_sided(statements: Statements) -> list[Opinion]:
     """torch to 1.12 tells what the rank itself ran, and not from which one that differs."""
-    lines = [said for said in statements.of_kind(EventKind.COLLECTIVE_MISMATCH) if "rank" in said[1].fields]
+    lines = with_field(statements.of_kind(EventKind.COLLECTIVE_MISMATCH), "rank")
     if not lines or "inconsistent" not in lines[0][1].text:
         return []
     rank, event = lines[0]
@@ -111,8 +112,6 @@ def _one_sided(statements: Statements) -> list[Opinion]:
         Opinion(
             witness=Witness.FINGERPRINTS,
             kind=Kind.COLLECTIVE_MISMATCH,
-            culprits=(),
-            victims=(),
             said=f"the ranks' operations differ: group rank {event.fields['rank']} ran {op or 'another operation'}",
             evidence=(line_of(event, rank),),
             cause=Cause.USER_CODE,
@@ -258,43 +257,22 @@ def _stuck_watchdogs(statements: Statements) -> list[Opinion]:
     lines = [(r, e) for r, e in told if {"stuck_seconds", "unfinished_works"} & e.fields.keys()]
     if not lines:
         return []
-    ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
-    who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
     seconds = next((f" for {e.fields['stuck_seconds']} s" for _, e in lines if "stuck_seconds" in e.fields), "")
-    return [
-        Opinion(
-            witness=Witness.COUNTERS,
-            kind=Kind.STUCK_TOGETHER,
-            culprits=(),
-            victims=ranks,
-            said=f"the watchdog of {who} made no progress{seconds}",
-            evidence=_lines(lines),
-            remarks=(
-                "a call of NCCL or CUDA does not return there, or a thread keeps the GIL: its native stack tells",
-            ),
-        )
-    ]
+    said = f"the watchdog of {writers_in_words(lines)} made no progress{seconds}"
+    remark = "a call of NCCL or CUDA does not return there, or a thread keeps the GIL: its native stack tells"
+    return [replace(unnamed(Witness.COUNTERS, Kind.STUCK_TOGETHER, lines, said, remark), evidence=_lines(lines))]
 
 
 def _barrier_from_outside(statements: Statements) -> list[Opinion]:
     """4. Who came to the barrier lost rank 0, which alone can say who did not come, and has given up or is gone."""
     told = list(statements.of_kind(EventKind.BARRIER_FAILED))
-    lines = [(rank, event) for rank, event in told if "waiter" in event.fields]
+    lines = with_field(told, "waiter")
     if not lines or any("ranks" in event.fields for _, event in told):
         return []
-    ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
-    places = sorted({int(event.fields["waiter"]) for _, event in lines})
-    who = ranks_in_words(ranks) if ranks else places_in_words(places)
+    ranks = writers_of(lines)
+    who = ranks_in_words(ranks) if ranks else places_in_words(sorted({int(e.fields["waiter"]) for _, e in lines}))
     lost = next((event.fields["peer"] for _, event in lines if "peer" in event.fields), "0")
-    return [
-        Opinion(
-            witness=Witness.BARRIER,
-            kind=Kind.RANK_NOT_JOINED,
-            culprits=(),
-            victims=ranks,
-            said=f"{who} came to a monitored barrier and lost group rank {lost} there",
-            evidence=_lines(lines),
-            op="monitored_barrier",
-            remarks=(f"group rank {lost} has given up or ended: its own log names who did not come",),
-        )
-    ]
+    said = f"{who} came to a monitored barrier and lost group rank {lost} there"
+    remark = f"group rank {lost} has given up or ended: its own log names who did not come"
+    opinion = unnamed(Witness.BARRIER, Kind.RANK_NOT_JOINED, lines, said, remark)
+    return [replace(opinion, evidence=_lines(lines), op="monitored_barrier")]

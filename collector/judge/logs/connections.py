@@ -7,7 +7,7 @@ What fails after a wait that lasted until its timeout is a consequence: whoever 
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
@@ -15,7 +15,18 @@ from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
 from collector.judge.fault import kind_of
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import (
+    FOR_WHOM,
+    Opinion,
+    Said,
+    line_of,
+    lines_of,
+    told_by,
+    unnamed,
+    with_field,
+    writers_in_words,
+    writers_of,
+)
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import ranks_in_words
@@ -23,7 +34,6 @@ from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
 _FLUSHED = "5"
-_Said = tuple[int | None, LogEvent]
 
 
 @dataclass(frozen=True)
@@ -53,21 +63,19 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     return [_of_the_dead(dead, broken, observations) if dead else _of_links(broken, statements, observations)]
 
 
-def _left(errors: list[_Said], statements: Statements) -> Opinion | None:
+def _left(errors: list[Said], statements: Statements) -> Opinion | None:
     """The one local rank that NCCL's service threads missed, on the only node that speaks."""
-    parted = [(rank, event) for rank, event in errors if "local_rank" in event.fields]
+    parted, lost = with_field(errors, "local_rank"), with_field(errors, "peer")
     told = {int(event.fields["local_rank"]) for _, event in parted}
-    hosts = {event.fields["writer_host"] for _, event in statements.all() if "writer_host" in event.fields}
-    lost = [(rank, event) for rank, event in errors if "peer" in event.fields]
-    if len(told) != 1 or len(hosts) != 1 or not lost or told & (statements.waited | {rank for rank, _ in lost}):
+    hosts = told_by(statements.all(), "writer_host")
+    if len(told) != 1 or len(hosts) != 1 or not lost or told & {*statements.waited, *writers_of(lost)}:
         return None
     (rank,) = told
-    others = tuple(sorted({who for who, _ in lost if who is not None} | statements.waited))
     return Opinion(
         witness=Witness.TRANSPORT,
         kind=Kind.RANK_EXITED,
         culprits=(rank,),
-        victims=others,
+        victims=tuple(sorted({*writers_of(lost), *statements.waited})),
         said=f"rank {rank} went away, and the others lost their connections to it",
         evidence=tuple(line_of(event, who, (rank,)) for who, event in [*parted[:2], *lost[:4]]),
         cause=Cause.UNKNOWN,
@@ -75,50 +83,30 @@ def _left(errors: list[_Said], statements: Statements) -> Opinion | None:
     )
 
 
-def _of_fabric(errors: list[_Said], statements: Statements) -> list[Opinion]:
+def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
     """Errors of the network's own libraries, which do not say who was at the other end."""
-    told = [(rank, event) for rank, event in errors if "transport" in event.fields]
+    told = with_field(errors, "transport")
     if not told:
         return []
-    hosts = sorted({event.fields["writer_host"] for _, event in told if "writer_host" in event.fields})
+    hosts = told_by(told, "writer_host")
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
     fields = told[0][1].fields
-    return [
-        Opinion(
-            witness=Witness.TRANSPORT,
-            kind=Kind.STUCK_TOGETHER,
-            culprits=(),
-            victims=tuple(sorted({rank for rank, _ in told if rank is not None} | statements.waited)),
-            said=f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})",
-            evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
-            cause=Cause.NETWORK,
-            remarks=("such an error does not tell a dead peer from a bad link",),
-        )
-    ]
+    said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})"
+    remark = "such an error does not tell a dead peer from a bad link"
+    opinion = unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, remark)
+    return [replace(opinion, victims=tuple(sorted({*opinion.victims, *statements.waited})), cause=Cause.NETWORK)]
 
 
-def _of_timeouts(errors: list[_Said]) -> list[Opinion]:
+def _of_timeouts(errors: list[Said]) -> list[Opinion]:
     """Who waited over Gloo until its timeout, which does not say for whom."""
-    told = [(rank, event) for rank, event in errors if "timeout_ms" in event.fields]
+    told = with_field(errors, "timeout_ms")
     if not told:
         return []
-    ranks = tuple(sorted({rank for rank, _ in told if rank is not None}))
-    fields = told[0][1].fields
-    who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
+    waited = int(told[0][1].fields["timeout_ms"]) / 1000
     op = next((event.fields["op"] for _, event in told if "op" in event.fields), None)
     where = f" in {op}" if op else ""
-    return [
-        Opinion(
-            witness=Witness.TRANSPORT,
-            kind=Kind.RANK_NOT_JOINED,
-            culprits=(),
-            victims=ranks,
-            said=f"{who} waited {int(fields['timeout_ms']) / 1000:.0f} s for another rank{where} over Gloo, in vain",
-            evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
-            op=op,
-            remarks=("the line does not say for which rank: that of the one who did not come is not here or silent",),
-        )
-    ]
+    said = f"{writers_in_words(told)} waited {waited:.0f} s for another rank{where} over Gloo, in vain"
+    return [replace(unnamed(Witness.TRANSPORT, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM), op=op)]
 
 
 def _only_parted(broken: list[_Broken], statements: Statements) -> bool:
@@ -147,7 +135,7 @@ def _short(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
 
 
-def _broken(errors: list[_Said], observations: Observations, homes: dict[str, str]) -> list[_Broken]:
+def _broken(errors: list[Said], observations: Observations, homes: dict[str, str]) -> list[_Broken]:
     found = []
     for rank, event in errors:
         peer = _address(event.fields.get("peer", ""))
@@ -191,20 +179,15 @@ def _failures_at(hosts: set[str], statements: Statements) -> list[LogEvent]:
 
 
 def _lines(broken: list[_Broken]) -> tuple[LogEvidence, ...]:
-    return tuple(line_of(each.event, each.rank) for each in broken[:4])
+    return lines_of([(each.rank, each.event) for each in broken])
 
 
 def _of_links(broken: list[_Broken], statements: Statements, observations: Observations) -> Opinion:
     links = {}
     for each in broken:
         interface = each.event.fields.get("interface")
-        links[each.rank, each.host, each.peer, interface] = Link.model_validate(
-            {
-                "from": LinkEnd(rank=each.rank, host=each.host),
-                "to": LinkEnd(host=each.peer),
-                "interface": interface,
-            }
-        )
+        start, end = LinkEnd(rank=each.rank, host=each.host), LinkEnd(host=each.peer)
+        links[each.rank, each.host, each.peer, interface] = Link(from_=start, to=end, interface=interface)
     peers = sorted({each.peer for each in broken})
     victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | statements.waited))
     alive = (
@@ -217,7 +200,6 @@ def _of_links(broken: list[_Broken], statements: Statements, observations: Obser
     return Opinion(
         witness=Witness.TRANSPORT,
         kind=Kind.STUCK_TOGETHER,
-        culprits=(),
         victims=victims,
         said=f"connections {where} failed; the error does not show which end failed",
         evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),

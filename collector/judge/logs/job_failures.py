@@ -20,13 +20,12 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import Opinion, Said, line_of
 from shared.answer.words import Cause, Kind
 from shared.formats.logs.timestamps import seconds_between
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
-_Said = tuple[int | None, LogEvent]
 _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
 _NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
@@ -56,7 +55,7 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
     return [] if first is None else [_opinion(*_telling(first, ended), told, statements)]
 
 
-def _telling(first: _Said, ended: list[_Said]) -> _Said:
+def _telling(first: Said, ended: list[Said]) -> Said:
     """Return the line that names whose end it is, where another gives the same reason and does not."""
     if _NAMES & first[1].fields.keys():
         return first
@@ -130,7 +129,7 @@ def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
     return killed
 
 
-def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: Statements) -> Opinion:
+def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: Statements) -> Opinion:
     named = _named(rank, event, told)
     waited = tuple(sorted(statements.waited - set(named)))
     rest = f", and {ranks_in_words(waited)} waited in vain" if waited else ""
@@ -153,7 +152,7 @@ def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: S
     )
 
 
-def _named(rank: int | None, event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
+def _named(rank: int | None, event: LogEvent, told: list[Said]) -> tuple[int, ...]:
     """Who is told by its number; of those whose own process says so, the only one, for such errors spread."""
     if _is_leaving(event):
         return ()
@@ -171,23 +170,29 @@ def _is_vague(event: LogEvent) -> bool:
     return event.kind is EventKind.SIGNAL
 
 
-def _in_table(event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
+def _in_table(event: LogEvent, told: list[Said]) -> tuple[int, ...]:
     """The rank that torchelastic's table tells closest above an exit status."""
     if not event.fields.keys() & {"exit_code", "signal"}:
         return ()
+    rank = _closest_above(event, told, "failed_rank")
+    return () if rank is None else (int(rank),)
+
+
+def _closest_above(event: LogEvent, told: list[Said], name: str) -> str | None:
+    """What the closest of the few lines above an event tells, or its own."""
     near = [
-        (event.number - other.number, int(other.fields["failed_rank"]))
+        (event.number - other.number, other.fields[name])
         for _, other in told
-        if "failed_rank" in other.fields
-        and other.path == event.path
-        and 0 <= event.number - other.number <= _TABLE_LINES
+        if name in other.fields and other.path == event.path and 0 <= event.number - other.number <= _TABLE_LINES
     ]
-    return (min(near)[1],) if near else ()
+    return min(near)[1] if near else None
 
 
-def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
+def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     fields = event.fields
-    host = fields.get("died_on") or fields.get("writer_host") or _actor_host(event, told)
+    host = fields.get("died_on") or fields.get("writer_host")
+    if not host and "died" in fields:
+        host = _closest_above(event, told, "actor_on")
     on = f" on {host}" if host else ""
     if named:
         return ranks_in_words(named) + on
@@ -208,16 +213,6 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
     return f"{process}{local}{on}"
 
 
-def _actor_host(event: LogEvent, told: list[_Said]) -> str | None:
-    """The address that Ray tells closest above an actor's death."""
-    near = [
-        (event.number - other.number, other.fields["actor_on"])
-        for _, other in told
-        if "actor_on" in other.fields and other.path == event.path and 0 < event.number - other.number <= _TABLE_LINES
-    ]
-    return min(near)[1] if near and "died" in event.fields else None
-
-
 def _what(event: LogEvent) -> str:
     fields = event.fields
     if _is_lost_node(event):
@@ -229,7 +224,7 @@ def _what(event: LogEvent) -> str:
     if "loader" in fields:
         return f"ended: {fields.get('loader_end', 'it exited unexpectedly')}"
     if "first_to_end" in fields:
-        return f"was the first to end: {fields['left'] if 'left' in fields else 'with status ' + fields['status']}"
+        return f"was the first to end: {fields.get('left') or 'with status ' + fields.get('status', 'unknown')}"
     if _is_leaving(event):
         return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"
     if "shell" in fields:
@@ -238,6 +233,6 @@ def _what(event: LogEvent) -> str:
         return "died, by the account of the framework that ran it"
     if "tasks" in fields:
         return f"ended: {fields.get('what', '')[:80]}"
-    if "exit_code" in fields or "signal" in fields:
-        return f"was killed by signal {fields.get('signal') or fields['exit_code'].lstrip('-')}"
+    if signal := fields.get("signal") or fields.get("exit_code", "").lstrip("-"):
+        return f"was killed by signal {signal}"
     return f"failed: {(fields.get('what') or fields.get('message') or fields.get('type') or 'CUDA error')[:160]}"

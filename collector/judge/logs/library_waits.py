@@ -6,14 +6,12 @@ not tell. XLA, of JAX: how many threads of one process should have met, and of n
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import Opinion, Said, unnamed, with_field, writers_in_words
 from shared.answer.words import Kind
-from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _NOBODY = 4294967295
 """What HCCL prints for a rank that it does not know."""
-_MOST_LINES = 4
 _OWN_LOG = {
     "hccl": "whoever was waited for may itself have waited for others: its own log tells",
     "xla_seconds": "the stacks of the process's threads tell which one did not come, and where it is",
@@ -24,25 +22,15 @@ _OWN_LOG = {
 def opinions_by_libraries(statements: Statements) -> list[Opinion]:
     """Return the waits, without culprits."""
     told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
-    found = []
-    for name, remark in _OWN_LOG.items():
-        lines = [(rank, event) for rank, event in told if name in event.fields]
-        if not lines:
-            continue
-        ranks = tuple(sorted({rank for rank, _ in lines if rank is not None}))
-        who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
-        found.append(
-            Opinion(
-                witness=Witness.COUNTERS,
-                kind=Kind.RANK_NOT_JOINED,
-                culprits=(),
-                victims=ranks,
-                said=f"{who} waited for {_whom([event for _, event in lines])}",
-                evidence=tuple(line_of(event, rank) for rank, event in lines[:_MOST_LINES]),
-                remarks=(remark,),
-            )
-        )
-    return found
+    return [
+        unnamed(Witness.COUNTERS, Kind.RANK_NOT_JOINED, lines, _said(lines), remark)
+        for name, remark in _OWN_LOG.items()
+        if (lines := with_field(told, name))
+    ]
+
+
+def _said(lines: list[Said]) -> str:
+    return f"{writers_in_words(lines)} waited for {_whom([event for _, event in lines])}"
 
 
 def _whom(events: list[LogEvent]) -> str:

@@ -1,27 +1,34 @@
 """Who did not come to the start, by lines of the store: counts of who came, and waits for what rank 0 must publish."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.table import Witness
 from collector.align.thresholds import KEEP_ALIVE_ATTEMPTS
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import (
+    FOR_WHOM,
+    Opinion,
+    Said,
+    line_of,
+    lines_of,
+    told_by,
+    unnamed,
+    with_field,
+    writers_in_words,
+    writers_of,
+)
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import MOST_RANKS, ranks_in_words
-from shared.wire.log_events import EventKind, LogEvent
-
-_Said = tuple[int | None, LogEvent]
+from shared.wire.log_events import EventKind
 
 
 def opinions_by_rendezvous(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what store and rendezvous lines say."""
     lines = list(statements.of_kind(EventKind.RENDEZVOUS))
-    unconnected = [
-        (rank, event)
-        for rank, event in lines
-        if "peer" in event.fields and ("client socket" in event.text or "unresolved" in event.fields)
-    ]
+    peers = with_field(lines, "peer")
+    unconnected = [said for said in peers if "client socket" in said[1].text or "unresolved" in said[1].fields]
     found = [_unpublished(lines, statements, membership), _incomplete(lines, unconnected)]
     if not any(found):
         found += [_unconnected(unconnected), _never_started([*lines, *_refused(statements)])]
@@ -30,9 +37,9 @@ def opinions_by_rendezvous(statements: Statements, membership: Membership) -> li
     return [opinion for opinion in found if opinion is not None]
 
 
-def _unpublished(lines: list[_Said], statements: Statements, membership: Membership) -> Opinion | None:
+def _unpublished(lines: list[Said], statements: Statements, membership: Membership) -> Opinion | None:
     """Ranks that wait for the unique id of a communicator wait for the one rank that makes it."""
-    waits = [(rank, event) for rank, event in lines if "waiter" in event.fields and "peer" in event.fields]
+    waits = with_field(with_field(lines, "waiter"), "peer")
     places = {int(event.fields["waiter"]): rank for rank, event in waits}
     told = (event.fields["peer"] for _, event in waits)
     peers = {int(peer) for peer in told if peer.isdecimal() and len(peer) < 8}
@@ -49,12 +56,12 @@ def _unpublished(lines: list[_Said], statements: Statements, membership: Members
         culprits=culprits,
         victims=victims,
         said=f"{who} never published the id of a communicator, for which {ranks_in_words(victims)} waited",
-        evidence=tuple(line_of(event, rank, culprits) for rank, event in waits[:4]),
+        evidence=lines_of(waits, culprits),
         remarks=("the line looks like a network error, but also appears when the rank never arrived or has exited",),
     )
 
 
-def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
+def _incomplete(lines: list[Said], unconnected: list[Said]) -> Opinion | None:
     """A start that timed out with fewer, or with more, than were expected.
 
     Where all who came are those who say so, the others are the ones who did not come. Nor has it timed out yet where
@@ -80,9 +87,7 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
         culprits=missing,
-        victims=tuple(
-            sorted(({who for who, _ in counts if who is not None} | (came if known else set())) - {*missing})
-        ),
+        victims=tuple(sorted({*writers_of(counts), *(came if known else ())} - {*missing})),
         said=f"the job did not start: {joined} of {expected} arrived at the rendezvous {when}{who}"
         + "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
         evidence=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),
@@ -91,7 +96,7 @@ def _incomplete(lines: list[_Said], unconnected: list[_Said]) -> Opinion | None:
     )
 
 
-def _still_waiting(told: list[_Said]) -> list[_Said]:
+def _still_waiting(told: list[Said]) -> list[Said]:
     """The last lines of a barrier at which somebody waits for the same count as before; empty where nobody does."""
     if not told:
         return []
@@ -104,29 +109,19 @@ def _still_waiting(told: list[_Said]) -> list[_Said]:
     return same if None not in waiters and len(set(waiters)) < len(waiters) else []
 
 
-def _key_awaited(lines: list[_Said]) -> Opinion | None:
+def _key_awaited(lines: list[Said]) -> Opinion | None:
     """Who waited for a key that nobody has written: the line does not say who should have."""
-    told = [(rank, event) for rank, event in lines if "wait timeout" in event.text and "waited_ms" in event.fields]
+    told = [said for said in with_field(lines, "waited_ms") if "wait timeout" in said[1].text]
     if not told:
         return None
-    ranks = tuple(sorted({rank for rank, _ in told if rank is not None}))
-    who = ranks_in_words(ranks) if ranks else "a rank that its line does not tell"
     waited = int(told[0][1].fields["waited_ms"]) / 1000
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.RANK_NOT_JOINED,
-        culprits=(),
-        victims=ranks,
-        said=f"{who} waited {waited:.0f} s for a key in the store that another rank writes, in vain",
-        evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
-        cause=Cause.RENDEZVOUS,
-        remarks=("the line does not say for which rank: that of the one who did not come is not here or silent",),
-    )
+    said = f"{writers_in_words(told)} waited {waited:.0f} s for a key in the store that another rank writes, in vain"
+    return replace(unnamed(Witness.STORE, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM), cause=Cause.RENDEZVOUS)
 
 
-def _unmet(lines: list[_Said]) -> Opinion | None:
+def _unmet(lines: list[Said]) -> Opinion | None:
     """torchelastic's agents that did not meet, or that cannot reach any more where they met."""
-    told = [(rank, event) for rank, event in lines if "unmet" in event.fields]
+    told = with_field(lines, "unmet")
     agents = [event.fields["agent"] for _, event in told if "agent" in event.fields]
     lasting = sorted({agent for agent in agents if agents.count(agent) >= KEEP_ALIVE_ATTEMPTS})
     met = [(rank, event) for rank, event in told if "agent" not in event.fields]
@@ -141,10 +136,8 @@ def _unmet(lines: list[_Said]) -> Opinion | None:
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE,
-        culprits=(),
-        victims=(),
         said=said,
-        evidence=tuple(line_of(event, rank) for rank, event in (met or told)[:4]),
+        evidence=lines_of(met or told),
         cause=Cause.RENDEZVOUS,
         remarks=(_UNTOLD,),
     )
@@ -153,42 +146,34 @@ def _unmet(lines: list[_Said]) -> Opinion | None:
 _UNTOLD = "these lines do not show which ranks did not arrive"
 
 
-def _unconnected(unconnected: list[_Said]) -> Opinion | None:
+def _unconnected(unconnected: list[Said]) -> Opinion | None:
     """Ranks that could not reach the store, where no line names who did."""
     if not unconnected:
         return None
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.STARTUP_INCOMPLETE,
-        culprits=(),
-        victims=tuple(sorted({rank for rank, _ in unconnected if rank is not None})),
-        said=f"the job did not start: {_unconnected_in_words(unconnected)}",
-        evidence=tuple(line_of(event, rank) for rank, event in unconnected[:4]),
-        cause=Cause.RENDEZVOUS,
-        remarks=("nothing listened there, or the way to it is closed: the lines look the same",),
-    )
+    said = f"the job did not start: {_unconnected_in_words(unconnected)}"
+    remark = "nothing listened there, or the way to it is closed: the lines look the same"
+    return replace(unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, unconnected, said, remark), cause=Cause.RENDEZVOUS)
 
 
-def _unconnected_in_words(unconnected: list[_Said]) -> str:
-    ranks = tuple(sorted({rank for rank, _ in unconnected if rank is not None}))
+def _unconnected_in_words(unconnected: list[Said]) -> str:
+    ranks = writers_of(unconnected)
     peers = sorted({event.fields["peer"].replace(", ", ":") for _, event in unconnected})
     return f"{ranks_in_words(ranks) if ranks else 'a rank'} could not connect to {', '.join(peers[:4])}"
 
 
-def _refused(statements: Statements) -> Iterator[_Said]:
+def _refused(statements: Statements) -> Iterator[Said]:
     """NCCL keeps what processes of a node share in /dev/shm, and little else: that is what has no space left."""
     full = statements.of_kind(EventKind.EXCEPTION)
     return ((rank, event) for rank, event in full if "NCCL WARN" in event.text and _SPACE in event.text)
 
 
-def _never_started(lines: list[_Said]) -> Opinion | None:
+def _never_started(lines: list[Said]) -> Opinion | None:
     """A port that somebody else holds, or what a library needs on the node and does not get."""
     told = [said for said in lines if said[1].kind is EventKind.EXCEPTION or _REFUSALS & said[1].fields.keys()]
     if not told:
         return None
     event = told[0][1]
-    ranks = tuple(sorted({who for who, _ in told if who is not None}))
-    hosts = sorted({event.fields["writer_host"] for _, event in told if "writer_host" in event.fields})
+    ranks, hosts = writers_of(told), told_by(told, "writer_host")
     who = ranks_in_words(ranks) if ranks else "a process"
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
     port = f"port {event.fields['port']}" if "port" in event.fields else "the port that it needs"
@@ -199,10 +184,8 @@ def _never_started(lines: list[_Said]) -> Opinion | None:
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE,
-        culprits=(),
-        victims=(),
         said=f"the job did not start: {why} where {who} ran{where}",
-        evidence=tuple(line_of(event, rank) for rank, event in told[:4]),
+        evidence=lines_of(told),
         cause=cause,
         remarks=(advice,),
     )

@@ -8,29 +8,24 @@
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import Opinion, Said, lines_of, with_field
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import ranks_in_words
-from shared.wire.log_events import EventKind, LogEvent
-
-_Said = tuple[int | None, LogEvent]
-_MOST_LINES = 4
+from shared.wire.log_events import EventKind
 
 
 def opinions_by_sizes(statements: Statements) -> list[Opinion]:
     """Return what lines about sizes show; they never name anybody."""
     lines = list(statements.of_kind(EventKind.COLLECTIVE_MISMATCH))
-    models = [said for said in lines if "unlike_params" in said[1].fields]
-    sent = [said for said in lines if "remote_bytes" in said[1].fields]
-    near = [said for said in lines if "near" in said[1].fields]
+    models, sent, near = (with_field(lines, name) for name in ("unlike_params", "remote_bytes", "near"))
     return [
-        *(_of_models(models, statements) if models else ()),
-        *(_of_sizes(sent) if sent else ()),
-        *(_of_calls(near) if near else ()),
+        *([_of_models(models, statements)] if models else []),
+        *([_of_sizes(sent)] if sent else []),
+        *([_of_calls(near)] if near else []),
     ]
 
 
-def _of_models(lines: list[_Said], statements: Statements) -> list[Opinion]:
+def _of_models(lines: list[Said], statements: Statements) -> Opinion:
     """1."""
     differ = [said for said in lines if "0" not in (said[1].fields["params"], said[1].fields["unlike_params"])]
     event = (differ or lines)[0][1]
@@ -41,53 +36,48 @@ def _of_models(lines: list[_Said], statements: Statements) -> list[Opinion]:
             f"the models differ: rank {by} has built one of {fields['params']} parameters, rank {other} one of "
             f"{fields['unlike_params']}"
         )
-        remarks = ("that rank is the first with another number, and need not be the one that is wrong",)
+        remark = "that rank is the first with another number, and need not be the one that is wrong"
     else:
         said = f"the first collective of DDP failed: rank {by} has gathered nothing from the others"
-        remarks = (
-            f"rank {other} is named as the first in the list: a number of zero was never gathered, by whosever fault",
+        remark = (
+            f"rank {other} is named as the first in the list: a number of zero was never gathered, by whosever fault"
         )
-    return [
-        Opinion(
-            witness=Witness.FINGERPRINTS,
-            kind=Kind.COLLECTIVE_MISMATCH if differ else Kind.STUCK_TOGETHER,
-            culprits=(),
-            victims=tuple(sorted(statements.waited)),
-            said=said,
-            evidence=tuple(line_of(each, rank) for rank, each in (differ or lines)[:_MOST_LINES]),
-            cause=Cause.USER_CODE if differ else Cause.UNKNOWN,
-            remarks=remarks,
-        )
-    ]
+    return Opinion(
+        witness=Witness.FINGERPRINTS,
+        kind=Kind.COLLECTIVE_MISMATCH if differ else Kind.STUCK_TOGETHER,
+        victims=tuple(sorted(statements.waited)),
+        said=said,
+        evidence=lines_of(differ or lines),
+        cause=Cause.USER_CODE if differ else Cause.UNKNOWN,
+        remarks=(remark,),
+    )
 
 
-def _of_sizes(lines: list[_Said]) -> list[Opinion]:
+def _of_sizes(lines: list[Said]) -> Opinion:
     """2."""
     fields = lines[0][1].fields
     here, peer = fields.get("writer_host", "the writer of the line"), fields.get("peer", "its peer")
     other = peer.partition("<")[0]
     sizes = f"{fields.get('local_bytes', '?')} against {fields['remote_bytes']} bytes"
     said = f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}"
-    return [_by_nccl(said, lines, "NCCL before 2.7.8 said so of sends and receives without cause")]
+    return _by_nccl(said, lines, "NCCL before 2.7.8 said so of sends and receives without cause")
 
 
-def _of_calls(lines: list[_Said]) -> list[Opinion]:
+def _of_calls(lines: list[Said]) -> Opinion:
     """3."""
     seen = [said for said in lines if "guessed" not in said[1].fields]
     near = ranks_in_words(sorted({int(event.fields["near"]) for _, event in seen or lines}))
     said = f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}"
     remark = "NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ"
-    return [_by_nccl(said, seen or lines, remark, vague=not seen)]
+    return _by_nccl(said, seen or lines, remark, vague=not seen)
 
 
-def _by_nccl(said: str, lines: list[_Said], remark: str, *, vague: bool = False) -> Opinion:
+def _by_nccl(said: str, lines: list[Said], remark: str, *, vague: bool = False) -> Opinion:
     return Opinion(
         witness=Witness.CALLS,
         kind=Kind.COLLECTIVE_MISMATCH,
-        culprits=(),
-        victims=(),
         said=said,
-        evidence=tuple(line_of(each, rank) for rank, each in lines[:_MOST_LINES]),
+        evidence=lines_of(lines),
         cause=Cause.USER_CODE,
         remarks=(remark,),
         vague=vague,

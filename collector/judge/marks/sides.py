@@ -33,6 +33,11 @@ class Sides(Generic[What]):
         return tuple(sorted(rank for _, ranks in self.all[1:] for rank in ranks)) if self.decided else ()
 
     @property
+    def fewest_first(self) -> tuple[tuple[What, tuple[int, ...]], ...]:
+        """The sides in the order in which they are worth a look."""
+        return tuple(sorted(self.all, key=lambda side: (len(side[1]), side[1])))
+
+    @property
     def ranks(self) -> tuple[int, ...]:
         return tuple(sorted(rank for _, ranks in self.all for rank in ranks))
 

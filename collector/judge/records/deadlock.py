@@ -4,14 +4,14 @@ from collections import defaultdict
 
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import of_circle
-from collector.judge.fault import Fault, first_edge
-from collector.judge.records.left_out_send import LeftOutSend, left_out_send
+from collector.judge.certainty import Support, how_sure, of_circle
+from collector.judge.fault import Fault, first_edge, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.group_order import order_breaker
+from collector.judge.tie_breakers.left_out_send import LeftOutSend, left_out_send
 from collector.judge.tie_breakers.sibling_sends import FewerSends, fewer_by_record
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 
 _MOST_TOLD = 4
 _LOST = "sends and receives wait for each other, and the records that would show which one is missing were overwritten"
@@ -28,20 +28,18 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     culprits, remarks = (
         _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
     )
-    first = first_edge(inside)
-    return Fault(
-        kind=Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION,
+    kind = Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION
+    fault = Fault(
+        kind=kind,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
-        certainty=of_circle(culprits, inside),
+        certainty=how_sure(kind, of_circle(culprits, inside)),
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),
-        group=None if first is None else first.group,
-        op=None if first is None else first.signature.op,
-        sequence=None if first is None else first.sequence,
         remarks=remarks,
     )
+    return waited_in(fault, first_edge(inside))
 
 
 def _left_out_fault(
@@ -52,7 +50,7 @@ def _left_out_fault(
         kind=Kind.P2P_UNMATCHED,
         culprits=(left_out.rank,),
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - {left_out.rank})),
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(Kind.P2P_UNMATCHED, Support.HABIT),
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import of_root
+from collector.judge.certainty import Support, how_sure, of_root
 from collector.judge.fault import Fault, ended_well, first_edge, kind_of
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.few_have_come import turned
 from collector.judge.tie_breakers.skipped_call import shift_of
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 
@@ -44,28 +44,28 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
         kind = Kind.P2P_UNMATCHED
     group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
-    certainty = of_root(kind, culprits, first, observations)
     victims = tuple(sorted(graph.victims_of(culprits)))
     nobody = ended_well(kind, culprits, len(victims), observations)
+    support = Support.TIE if nobody else of_root(kind, culprits, first, observations)
+    if not begun:
+        kind, support = Kind.STUCK_TOGETHER, Support.PART_OF_RECORD
+    remarks = [*_membership_remark(first)]
+    if not begun:
+        remarks.append(f"{ranks_in_words(culprits)} issued it, but the device has not started it")
+    remarks += _shift_remark(culprits, first, observations)
+    if nobody:
+        ended = ranks_with(culprits, "has", "have")
+        remarks.append(f"{ended} ended well: those who wait may be one call ahead")
     return Fault(
-        kind=kind if begun else Kind.STUCK_TOGETHER,
+        kind=kind,
         culprits=() if nobody else culprits,
         victims=victims,
-        certainty=Certainty.SUSPECTED if nobody else certainty if begun else Certainty.SUPPORTED,
-        edges=(*edges, *graph.edges_among(graph.victims_of(culprits))),
+        certainty=how_sure(kind, support),
+        edges=(*edges, *graph.edges_among(victims)),
         group=group,
         op=op,
         sequence=sequence,
-        remarks=(
-            *_membership_remark(first),
-            *(() if begun else (f"{ranks_in_words(culprits)} issued it, but the device has not started it",)),
-            *_shift_remark(culprits, first, observations),
-            *(
-                (f"{ranks_with(culprits, 'has', 'have')} ended well: those who wait may be one call ahead",)
-                if nobody
-                else ()
-            ),
-        ),
+        remarks=tuple(remarks),
     )
 
 
@@ -91,6 +91,6 @@ def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, observations: Ob
 
 
 def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
-    if edge is None or not edge.group.inferred or edge.group.name == "0":
+    if edge is None or not edge.group.is_guessed:
         return ()
     return (f"no dump names the members of group {edge.group.name}; they were inferred from the records",)

@@ -9,12 +9,12 @@ from dataclasses import replace
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import of_stuck
+from collector.judge.certainty import Support, how_sure, of_stuck
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders, Stray
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.formats.recorder.coalesced import COALESCED
 from shared.plural import ranks_with
 
@@ -37,7 +37,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=tuple(sorted(victims | graph.victims_of(victims))),
-        certainty=of_stuck(edges, open_world=_is_open_world(edges[0], observations)),
+        certainty=how_sure(Kind.STUCK_TOGETHER, of_stuck(edges, open_world=_is_open_world(edges[0], observations))),
         cause=Cause.UNKNOWN,
         edges=tuple(edges),
         group=edges[0].group,
@@ -86,7 +86,7 @@ def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=tuple(stray.rank for stray in strays),
         victims=tuple(rank for rank in fault.victims if rank not in {stray.rank for stray in strays}),
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, Support.HABIT),
         cause=Cause.USER_CODE,
         remarks=tuple(map(str, strays)),
     )

@@ -5,11 +5,13 @@ peers, the sums must be equal at least. A gather has one rank that receives and 
 which recorders show by the tensors it brings and by nothing else.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
 from math import prod
 
 from collector.align.groups.process_groups import GroupView
-from collector.align.thresholds import is_majority
+from collector.judge.marks.sides import sides_of
 from collector.judge.records.compare_sequences import Mismatch, signature_at
 from collector.judge.tie_breakers.usual_roots import with_usual_root
 from shared.plural import ranks_with
@@ -21,6 +23,21 @@ _Told = dict[int, Signature]
 """What each member has issued, in group-rank order."""
 
 
+@dataclass(frozen=True)
+class _Exchange:
+    """One operation that all members have issued."""
+
+    group: GroupView
+    sequence: int
+    told: _Told
+
+    def unfit(self, odd: Collection[int], remark: str, *, culprits: Collection[int] = ()) -> Mismatch:
+        """Return what does not fit, with those who are odd on a side of their own."""
+        sides = [tuple(rank for rank in self.group.members if (rank in odd) is apart) for apart in (False, True)]
+        shown = tuple((ranks, self.told[ranks[0]]) for ranks in sorted(filter(None, sides), key=len, reverse=True))
+        return Mismatch(self.group, self.sequence, shown, tuple(sorted(culprits)), remarks=(remark,))
+
+
 def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
     """Return what does not fit in the oldest operation of `group` that all issued and not all completed, or None."""
     pending = {lane.pending[0] for lane in group.lanes.values() if lane.pending}
@@ -29,30 +46,28 @@ def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | Non
     sequence = min(pending)  # who only sends may be done with it, and wait in the next one
     if any(not lane.at(sequence) for lane in group.lanes.values()):
         return None
-    op = signature_at(group, traces, group.order[0], sequence).op
-    if op not in _ROOTS and op not in _FITS:
-        return None
     told = {rank: signature_at(group, traces, rank, sequence) for rank in group.order}
-    if any(signature.op != op for signature in told.values()):
+    op, *others = {signature.op for signature in told.values()}
+    if others or (op not in _ROOTS and op not in _FITS):
         return None
-    if op in _ROOTS:
-        roots = _ROOTS[op]
-        found = _one_root(group, sequence, told, roots(told))
-        return None if found is None else with_usual_root(found, roots, traces)
-    return _FITS[op](group, sequence, told)
+    exchange = _Exchange(group, sequence, told)
+    if op in _FITS:
+        return _FITS[op](exchange)
+    found = _one_root(exchange, _ROOTS[op](told))
+    return None if found is None else with_usual_root(found, _ROOTS[op], traces)
 
 
-def _lists_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+def _lists_fit(exchange: _Exchange) -> Mismatch | None:
     """all_to_all with one tensor for each peer: compare pair by pair."""
-    size = len(told)
+    told, order = exchange.told, exchange.group.order
     sent = {rank: [prod(shape) for shape in one.input_sizes] for rank, one in told.items()}
     expected = {rank: [prod(shape) for shape in one.output_sizes] for rank, one in told.items()}
-    if any(len(sizes) != size for sizes in (*sent.values(), *expected.values())):
+    if any(len(sizes) != len(told) for sizes in (*sent.values(), *expected.values())):
         return None
     wrong = [
         (sender, receiver)
-        for i, sender in enumerate(group.order)
-        for j, receiver in enumerate(group.order)
+        for i, sender in enumerate(order)
+        for j, receiver in enumerate(order)
         if sent[sender][j] != expected[receiver][i]
     ]
     if not wrong:
@@ -62,23 +77,25 @@ def _lists_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
     alone = times == len(wrong) > 1 and list(involved.values()).count(times) == 1
     sender, receiver = wrong[0]
     remark = (
-        f"rank {sender} sends {sent[sender][group.order.index(receiver)]} elements to rank {receiver}, which expects "
-        f"{expected[receiver][group.order.index(sender)]}"
+        f"rank {sender} sends {sent[sender][order.index(receiver)]} elements to rank {receiver}, which expects "
+        f"{expected[receiver][order.index(sender)]}"
     )
-    return _mismatch(group, sequence, told, culprits=(culprit,) if alone else (), odd=set(involved), remark=remark)
+    return exchange.unfit(involved, remark, culprits=(culprit,) if alone else ())
 
 
-def _sums_fit(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+def _sums_fit(exchange: _Exchange) -> Mismatch | None:
     """all_to_all with one tensor for all peers: what all send together must be what all expect together."""
-    sums = {rank: (_elements(one.input_sizes), _elements(one.output_sizes)) for rank, one in told.items()}
-    sent, expected = (sum(each) for each in zip(*sums.values(), strict=True))
+    sums: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for rank, one in exchange.told.items():
+        sums[_elements(one.input_sizes), _elements(one.output_sizes)].append(rank)
+    sent, expected = (sum(each[end] * len(ranks) for each, ranks in sums.items()) for end in (0, 1))
     if sent == expected:
         return None
-    common, votes = Counter(sums.values()).most_common(1)[0]
-    odd = {rank for rank, mine in sums.items() if mine != common}
-    told_apart = len(odd) == 1 and votes > 1 and common[0] == common[1]
+    sides = sides_of(sums)
+    common, usual = sides.all[0]
+    told_apart = len(sides.odd) == 1 and common[0] == common[1]
     remark = f"the ranks send {sent} elements in all and expect {expected}"
-    return _mismatch(group, sequence, told, culprits=tuple(odd) if told_apart else (), odd=odd, remark=remark)
+    return exchange.unfit({*sides.ranks} - {*usual}, remark, culprits=sides.odd if told_apart else ())
 
 
 def _receivers(told: _Told) -> set[int] | None:
@@ -102,37 +119,29 @@ def _acting(told: dict[int, tuple[_Sizes, _Sizes]]) -> set[int] | None:
     return acting if all(rank in acting or not brought for rank, (brought, _) in shares.items()) else None
 
 
-def _one_root(group: GroupView, sequence: int, told: _Told, roots: set[int] | None) -> Mismatch | None:
-    if (
-        roots is None
-        or len(roots) == 1
-        or not any(_elements((*one.input_sizes, *one.output_sizes)) for one in told.values())
-    ):
+def _one_root(exchange: _Exchange, roots: set[int] | None) -> Mismatch | None:
+    given = any(_elements((*one.input_sizes, *one.output_sizes)) for one in exchange.told.values())
+    if roots is None or len(roots) == 1 or not given:
         return None
     what = f"{ranks_in_words(sorted(roots))} each act as the root" if roots else "no rank acts as the root"
-    return _mismatch(group, sequence, told, culprits=(), odd=roots, remark=what)
-
-
-def _mismatch(
-    group: GroupView, sequence: int, told: _Told, *, culprits: tuple[int, ...], odd: set[int], remark: str
-) -> Mismatch:
-    sides = [tuple(rank for rank in group.members if (rank in odd) is apart) for apart in (False, True)]
-    shown = tuple((ranks, told[ranks[0]]) for ranks in sorted(filter(None, sides), key=len, reverse=True))
-    return Mismatch(group, sequence, shown, culprits, remarks=(remark,))
+    return exchange.unfit(roots, what)
 
 
 def _elements(sizes: _Sizes) -> int:
     return sum(prod(size) for size in sizes)
 
 
-def _as_much_back(group: GroupView, sequence: int, told: _Told) -> Mismatch | None:
+def _as_much_back(exchange: _Exchange) -> Mismatch | None:
     """all_reduce gives back what it takes: whoever expects another size has a call of its own, alone or with all."""
-    odd = {rank for rank, one in told.items() if _elements(one.input_sizes) != _elements(one.output_sizes)}
-    if not odd or any(not (one.input_sizes and one.output_sizes) for one in told.values()):
+    alike: dict[bool, list[int]] = defaultdict(list)
+    for rank, one in exchange.told.items():
+        alike[_elements(one.input_sizes) == _elements(one.output_sizes)].append(rank)
+    odd = alike[False]
+    if not odd or any(not (one.input_sizes and one.output_sizes) for one in exchange.told.values()):
         return None
-    culprits = tuple(sorted(odd)) if is_majority(len(told) - len(odd), len(told)) else ()
+    right = sides_of(alike)
     remark = f"{ranks_with(odd, 'expects', 'expect')} another size than put in"
-    return _mismatch(group, sequence, told, culprits=culprits, odd=odd, remark=remark)
+    return exchange.unfit(odd, remark, culprits=right.odd if right.all[0][0] else ())
 
 
 _FITS = {"all_to_all": _lists_fit, "all_to_all_single": _sums_fit, "all_reduce": _as_much_back}

@@ -10,12 +10,13 @@ from collector.align.observations import Observations
 from collector.align.roster import UNKNOWN, RankView
 from collector.align.stacks.patterns import Doing
 from collector.align.wait_states import WaitState
-from collector.judge.fault import Fault, first_edge, kind_of, left_out
+from collector.judge.certainty import Support, how_sure
+from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit, passes_unrecorded
 from collector.judge.tie_breakers.new_group import RULE, went_past
 from collector.judge.tie_breakers.sibling_sends import fewer_by_count
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 
@@ -64,25 +65,21 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
     if outside:
         return [_outsider_fault(outside, hidden, graph, observations)]
     edges = graph.edges_to(hidden)
-    first = first_edge(edges)
-    op = None if first is None else first.signature.op
     base = Fault(
         kind=Kind.RANK_NOT_JOINED,
         culprits=hidden,
         victims=tuple(sorted(graph.victims_of(hidden))),
-        certainty=Certainty.SUPPORTED,
+        certainty=how_sure(Kind.RANK_NOT_JOINED, Support.RECORD_AND_STACKS),
         edges=edges,
-        group=None if first is None else first.group,
-        op=op,
-        sequence=None if first is None else first.sequence,
     )
+    base = waited_in(base, first_edge(edges))
     unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     if unread or any(_peers_unknown(rank, observations) for rank in hidden):
         return [_unmatched_fault(base, hidden, observations, unread=unread)]
     if all(observations.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
         return [_group_fault(base, hidden, observations)]
     inside = all(
-        observations.activities[rank].op in (op, None) and observations.doing(rank) is not Doing.STORE
+        observations.activities[rank].op in (base.op, None) and observations.doing(rank) is not Doing.STORE
         for rank in hidden
     )
     remark = "its stack shows it waiting in another operation"
@@ -97,12 +94,13 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observation
     where = f"{ranks_with(hidden, 'waits', 'wait')} in the store"
     if not odd:
         everybody = tuple(sorted({*base.victims, *hidden}))
-        return Fault(Kind.STUCK_TOGETHER, (), everybody, Certainty.SUSPECTED, cause=Cause.RENDEZVOUS, remarks=(where,))
+        sure = how_sure(Kind.STUCK_TOGETHER, Support.STACKS)
+        return Fault(Kind.STUCK_TOGETHER, (), everybody, sure, cause=Cause.RENDEZVOUS, remarks=(where,))
     return replace(
         base,
         culprits=odd,
         victims=hidden,
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(base.kind, Support.STACKS),
         cause=Cause.USER_CODE,
         remarks=(f"{where}; {RULE}, and the others have moved on",),
     )
@@ -132,7 +130,7 @@ def _unmatched_fault(
         kind=Kind.P2P_UNMATCHED,
         culprits=culprits,
         victims=tuple(sorted({*base.victims, *hidden} - {*culprits})),
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(Kind.P2P_UNMATCHED, Support.HABIT if culprits else Support.STACKS),
         group=None,
         op=ops.pop() if len(ops) == 1 else None,
         sequence=None,
@@ -149,7 +147,7 @@ def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
         base,
         culprits=(),
         victims=tuple(sorted({*base.victims} - {*unread})),
-        certainty=Certainty.SUSPECTED,
+        certainty=how_sure(base.kind, Support.ELIMINATION),
         cause=Cause.UNKNOWN,
         said=f"{wait} for {ranks_in_words(unread)}, and {what}: {may} may wait, too, in what no recorder holds",
     )
@@ -158,18 +156,17 @@ def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
 def _outsider_fault(
     outside: tuple[int, ...], hidden: tuple[int, ...], graph: WaitGraph, observations: Observations
 ) -> Fault:
-    first = first_edge(graph.edges_to(hidden))
+    edges = graph.edges_to(hidden)
     kinds = sorted({kind_of(rank, observations) for rank in outside}, key=lambda kind: kind is Kind.RANK_NOT_JOINED)
     worst = tuple(rank for rank in outside if kind_of(rank, observations) is kinds[0])
+    support = Support.ELIMINATION if left_out(worst, observations) else Support.RECORD_AND_STACKS
     wait = ranks_with(hidden, "waits", "wait")
-    return Fault(
+    fault = Fault(
         kind=kinds[0],
         culprits=worst,
         victims=tuple(sorted({edge.waiter for edge in observations.edges} | set(hidden) - set(worst))),
-        certainty=Certainty.SUSPECTED if left_out(worst, observations) else Certainty.SUPPORTED,
-        edges=graph.edges_to(hidden),
-        group=None if first is None else first.group,
-        op=None if first is None else first.signature.op,
-        sequence=None if first is None else first.sequence,
+        certainty=how_sure(kinds[0], support),
+        edges=edges,
         remarks=(f"{wait} in unrecorded operations; the stacks show no other rank free",),
     )
+    return waited_in(fault, first_edge(edges))

@@ -7,18 +7,20 @@ send for its receive; the two match by peer, never by sequence, which counts per
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from collector.align.groups.device_queues import Queue, queues_of
 from collector.align.groups.process_groups import GroupView, PendingP2P
+from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edge import Edge
 from collector.align.roster import UNKNOWN, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.user_frames import user_call
 from collector.align.wait_states import WaitState, wait_state
-from shared.wire.trace import Trace
+from shared.wire.stacks import Frame
+from shared.wire.trace import Record, Trace
 
 
 def find_edges(
@@ -26,10 +28,10 @@ def find_edges(
 ) -> tuple[Edge, ...]:
     """Return what every rank waits for, by the recorder: its oldest unfinished operation of each group and lane."""
     queues = queues_of({rank: trace for rank, trace in traces.items() if not roster.ranks[rank].gone})
+    seen = _Seen(queues, frozenset(_away(roster, traces, activities)), activities)
     found: list[Edge] = []
-    away = frozenset(_away(roster, traces, activities))
     for group in groups:
-        silent = tuple(rank for rank in group.unknown if rank in away)
+        silent = tuple(rank for rank in group.unknown if rank in seen.away)
         unseen = tuple(rank for rank in silent if roster.ranks[rank].presence in UNKNOWN)
         points: dict[int, _Point] = {}
         for rank, lane in group.lanes.items():
@@ -39,9 +41,27 @@ def find_edges(
                     points[sequence] = _point(group, sequence, silent, unseen, queues)
                 point = points[sequence]
                 if point.absent or rank not in point.queued:
-                    found.append(_collective_edge(group, rank, sequence, traces[rank], point, activities))
-        found.extend(_p2p_edges(group, queues, away, activities))
+                    found.append(_collective_edge(group, rank, sequence, point, seen))
+        found.extend(_p2p_edges(group, seen))
     return tuple(_by_common_clock(edge, roster) for edge in found) if roster.clocks_off else tuple(found)
+
+
+class _Seen(NamedTuple):
+    """What tells of ranks, beside their groups."""
+
+    queues: dict[int, Queue]
+    away: frozenset[int]
+    """Those who cannot have come."""
+    activities: dict[int, Activity]
+
+    def site(self, rank: int, record: Record) -> Frame | None:
+        """The user's line that issued it: as recorded, else where the rank stands."""
+        return user_call(record.call_site) or self.activities[rank].user
+
+    def tells(self, peer: int) -> bool:
+        """Would the counterpart be on record? Not where none was read, nor where what it is stuck in is overwritten."""
+        queue = self.queues.get(peer)
+        return peer in self.away if queue is None else not (queue.trace.truncated and queue.unfinished[:1] == (0,))
 
 
 def _by_common_clock(edge: Edge, roster: Roster) -> Edge:
@@ -89,63 +109,44 @@ def _away(roster: Roster, traces: dict[int, Trace], activities: dict[int, Activi
             yield rank
 
 
-def _collective_edge(
-    group: GroupView, rank: int, sequence: int, trace: Trace, point: _Point, activities: dict[int, Activity]
-) -> Edge:
-    record = trace.record(group.lanes[rank].at(sequence)[0])
-    site = user_call(record.call_site) or activities[rank].user
+def _collective_edge(group: GroupView, rank: int, sequence: int, point: _Point, seen: _Seen) -> Edge:
+    record = seen.queues[rank].trace.record(group.lanes[rank].at(sequence)[0])
     holders = point.holders_for(rank)
     queued = tuple(holder for holder in holders if holder in point.queued) if point.queued else ()
-    begun = rank not in point.queued
+    begun, site = rank not in point.queued, seen.site(rank, record)
     return Edge(rank, holders, group, record.signature, sequence, False, site, record.created_ns, queued, begun)
 
 
-def _p2p_edges(
-    group: GroupView, queues: dict[int, Queue], away: Collection[int], activities: dict[int, Activity]
-) -> list[Edge]:
+def _p2p_edges(group: GroupView, seen: _Seen) -> list[Edge]:
     unfinished: dict[tuple[str, int | None, int | None], list[PendingP2P]] = defaultdict(list)
-    for operation in group.p2p:
-        unfinished[operation.op, operation.source, operation.target].append(operation)
     oldest: dict[tuple[int, str, int | None], PendingP2P] = {}
     for operation in group.p2p:
+        unfinished[operation.op, operation.source, operation.target].append(operation)
         oldest.setdefault((operation.rank, operation.op, operation.peer), operation)
     edges = [
-        _p2p_edge(operation, group, unfinished[_counterpart(operation)], queues, away, activities)
+        _p2p_edge(operation, group, unfinished[_counterpart(operation)], seen)
         for operation in oldest.values()
-        if operation.rank in queues
+        if operation.rank in seen.queues
     ]
     return [edge for edge in edges if edge.begun or (edge.holders and not edge.queued)]
 
 
-def _p2p_edge(
-    operation: PendingP2P,
-    group: GroupView,
-    counterparts: list[PendingP2P],
-    queues: dict[int, Queue],
-    away: Collection[int],
-    activities: dict[int, Activity],
-) -> Edge:
-    record, peer = operation.record, operation.peer
+def _p2p_edge(operation: PendingP2P, group: GroupView, counterparts: list[PendingP2P], seen: _Seen) -> Edge:
+    record, peer, queues = operation.record, operation.peer, seen.queues
     queued = bool(counterparts) and peer in queues and queues[peer].holds_back(counterparts[0].record.position)
     return Edge(
         waiter=operation.rank,
-        holders=(peer,) if peer is not None and (queued or (not counterparts and _tells(peer, queues, away))) else (),
+        holders=(peer,) if peer is not None and (queued or (not counterparts and seen.tells(peer))) else (),
         group=group,
         signature=record.signature,
         sequence=None,
         is_p2p=True,
-        call_site=user_call(record.call_site) or activities[operation.rank].user,
+        call_site=seen.site(operation.rank, record),
         created_ns=record.created_ns,
         queued=(peer,) if peer is not None and queued else (),
         begun=not queues[operation.rank].holds_back(record.position),
     )
 
 
-def _tells(peer: int, queues: dict[int, Queue], away: Collection[int]) -> bool:
-    """Would the counterpart be on record? Not where none was read, nor where what it is stuck in is overwritten."""
-    queue = queues.get(peer)
-    return peer in away if queue is None else not (queue.trace.truncated and queue.unfinished[:1] == (0,))
-
-
 def _counterpart(operation: PendingP2P) -> tuple[str, int | None, int | None]:
-    return ("recv" if operation.op == "send" else "send", operation.source, operation.target)
+    return (OTHER_SIDE.get(operation.op, "send"), operation.source, operation.target)

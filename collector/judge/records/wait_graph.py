@@ -1,12 +1,12 @@
 """Step 6 of the verdict: follow the edges to the root.
 
 Roots are ranks that others wait for and that wait for nobody themselves. Strongly connected ranks wait for each
-other: a deadlock. Tarjan's algorithm ("Depth-first search and linear graph algorithms", 1972), iterative, because
-a chain of victims may be as long as the job has ranks.
+other: a deadlock. Kosaraju's algorithm (Aho, Hopcroft and Ullman, "Data Structures and Algorithms", 1983), iterative,
+because a chain of victims may be as long as the job has ranks.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,13 +42,9 @@ class WaitGraph:
         return found
 
     @cached_property
-    def _waiters(self) -> dict[int, set[int]]:
+    def _waiters(self) -> Mapping[int, set[int]]:
         """The successors, backwards."""
-        waiters: dict[int, set[int]] = defaultdict(set)
-        for node, following in self.successors.items():
-            for holder in following:
-                waiters[holder].add(node)
-        return waiters
+        return _turned_round(self.successors)
 
     def waits(self, rank: int) -> bool:
         """Does it wait for anybody?"""
@@ -61,19 +57,14 @@ class WaitGraph:
 
     def cycles(self) -> tuple[tuple[int, ...], ...]:
         """Sets of ranks that wait for each other now, each ascending."""
-        now = _without_ends(self._leading(edge for edge in self.edges if edge.begun))
+        now = self._leading(edge for edge in self.edges if edge.begun)
         components = (tuple(sorted(node for node in c if node >= 0)) for c in strong_components(now) if len(c) > 1)
         return tuple(sorted(components))
 
     def victims_of(self, culprits: Iterable[int]) -> frozenset[int]:
         """Ranks that wait for one of `culprits`, directly or through others."""
         guilty = set(culprits)
-        reached, frontier = set(guilty), list(guilty)
-        while frontier:
-            further = self._waiters.get(frontier.pop(), set()) - reached
-            reached |= further
-            frontier.extend(further)
-        return frozenset(node for node in reached - guilty if node >= 0)
+        return frozenset(node for node in _reached(guilty, self._waiters) - guilty if node >= 0)
 
     @cached_property
     def _waits(self) -> dict[int, list[int]]:
@@ -115,61 +106,53 @@ class WaitGraph:
         return tuple(edge for edge in self.edges if edge.holders and edge.waiter in inside and id(edge.holders) in held)
 
 
-def _without_ends(successors: Mapping[int, set[int]]) -> dict[int, set[int]]:
-    """Leave out, again and again, the nodes whose waits lead nowhere: they are in no circle, and often that is all."""
-    waiters: dict[int, list[int]] = defaultdict(list)
-    left = {node: len(following) for node, following in successors.items()}
-    for node, following in successors.items():
-        for holder in following:
-            waiters[holder].append(node)
-    ends = [holder for holder in waiters if not left.get(holder)]
-    while ends:
-        for waiter in waiters[ends.pop()]:
-            left[waiter] -= 1
-            if left[waiter] == 0:
-                ends.append(waiter)
-    inside = {node for node, count in left.items() if count > 0}
-    return {node: following & inside for node, following in successors.items() if node in inside}
-
-
-def strong_components(successors: Mapping[int, set[int]]) -> list[list[int]]:
-    """Return the strongly connected components of the graph, in an order fixed by the ranks alone."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_path: set[int] = set()
-    path: list[int] = []
-    components: list[list[int]] = []
-    for start in sorted(successors):
-        if start in index:
-            continue
-        work = [(start, iter(sorted(successors.get(start, ()))))]
-        index[start] = low[start] = len(index)
-        path.append(start)
-        on_path.add(start)
-        while work:
-            node, rest = work[-1]
-            following = next(rest, None)
-            if following is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    components.append(_popped(path, on_path, node))
-            elif following not in index:
-                index[following] = low[following] = len(index)
-                path.append(following)
-                on_path.add(following)
-                work.append((following, iter(sorted(successors.get(following, ())))))
-            elif following in on_path:
-                low[node] = min(low[node], index[following])
+def strong_components(successors: Mapping[int, Collection[int]]) -> list[set[int]]:
+    """Return the strongly connected components: what is reached backwards, from whichever node is left last."""
+    ended, backwards = _by_end(successors), _turned_round(successors)
+    left, components = set(ended), []
+    for node in reversed(ended):
+        if node in left:
+            components.append(_reached([node], backwards, left))
+            left -= components[-1]
     return components
 
 
-def _popped(path: list[int], on_path: set[int], node: int) -> list[int]:
-    component = []
-    while True:
-        top = path.pop()
-        on_path.discard(top)
-        component.append(top)
-        if top == node:
-            return component
+def _by_end(successors: Mapping[int, Collection[int]]) -> list[int]:
+    """All nodes in the order in which a walk into the depth is done with them."""
+    ended: list[int] = []
+    seen: set[int] = set()
+    for start in successors:
+        path = [] if start in seen else [(start, iter(successors[start]))]
+        seen.add(start)
+        while path:
+            node, rest = path[-1]
+            following = next((each for each in rest if each not in seen), None)
+            if following is None:
+                ended.append(node)
+                path.pop()
+            else:
+                seen.add(following)
+                path.append((following, iter(successors.get(following, ()))))
+    return ended
+
+
+def _turned_round(successors: Mapping[int, Collection[int]]) -> Mapping[int, set[int]]:
+    waiters: dict[int, set[int]] = defaultdict(set)
+    for node, following in successors.items():
+        for holder in following:
+            waiters[holder].add(node)
+    return waiters
+
+
+def _reached(
+    starts: Iterable[int], following: Mapping[int, Collection[int]], within: Container[int] | None = None
+) -> set[int]:
+    """Return the nodes that lead from `starts`, these included, as far as it goes through nodes of `within`."""
+    reached = set(starts)
+    frontier = list(reached)
+    while frontier:
+        found = following.get(frontier.pop(), ())
+        further = {node for node in found if node not in reached and (within is None or node in within)}
+        reached |= further
+        frontier.extend(further)
+    return reached

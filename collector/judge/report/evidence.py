@@ -31,7 +31,7 @@ from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
-from shared.wire.trace import Signature
+from shared.wire.trace import LastIssued, Signature
 
 MOST_EDGES = 64
 """Edges listed per finding; a thousand victims of one operation are folded in the sequence evidence anyway."""
@@ -173,7 +173,7 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     if exited is None:
         return
     taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
-    told = f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}{taken}{_last_issued(exited)}"
+    told = f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}{taken}{_last_in_words(exited)}"
     yield exit_evidence(view, exited, told)
 
 
@@ -199,11 +199,17 @@ def exit_evidence(view: RankView, exited: Exited, text: str) -> ProcessEvidence:
     )
 
 
-def _last_issued(exited: Exited) -> str:
+def last_issued(exited: Exited) -> LastIssued | None:
+    """Return what a rank issued last, by its memory while it lived."""
+    groups = () if exited.last_marks is None else exited.last_marks.groups
+    return max(groups, key=lambda mark: mark.issued_at_ns, default=None)
+
+
+def _last_in_words(exited: Exited) -> str:
     """Say what the rank did last, by its memory while it lived: it may have gone on a little after that was read."""
-    if exited.last_marks is None or not exited.last_marks.groups:
+    last = last_issued(exited)
+    if last is None:
         return ""
-    last = max(exited.last_marks.groups, key=lambda mark: mark.issued_at_ns)
     number = "" if last.sequence is None else f" #{last.sequence}"
     text = f"; it was last seen to issue {last.op}{number} of group {last.description or last.group}"
     if exited.gone_by_ns is not None and exited.gone_by_ns >= last.issued_at_ns:
@@ -223,28 +229,25 @@ def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]
 
 
 def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *, live: bool) -> AbsenceEvidence:
+    has, reason = ranks_with(ranks, "has", "have"), Reason.NOT_FOUND
     if presence is Presence.UNREACHABLE:
         where = f"node {host}" if host else "one of the nodes that did not answer"
         text = f"{ranks_with(ranks, 'is', 'are')} on {where}, which did not answer{why}"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.UNREACHABLE)
-    if presence is Presence.UNSEEN:
+        reason = Reason.UNREACHABLE
+    elif presence is Presence.UNSEEN:
         text = f"{ranks_with(ranks, 'was', 'were')} not examined: found in no given file and on no given node"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
-    if presence is Presence.EXITED:
+    elif presence is Presence.EXITED:
         no_longer = ranks_with(ranks, "no longer has", "no longer have")
         text = f"{no_longer} a process; {either(ranks, 'its', 'their')} launcher has not reaped all exited children"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.GONE)
-    if presence is Presence.ABSENT and host is None:
-        has = ranks_with(ranks, "has", "have")
+        reason = Reason.GONE
+    elif presence is Presence.ABSENT and host is None:
         text = f"{has} no process on any node of the job; each of them answered, or runs nothing of the job"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
-    if presence is Presence.LEFT_OUT and live:
-        has = ranks_with(ranks, "has", "have")
+    elif presence is Presence.LEFT_OUT and live:
         text = f"{has} no process on any node that answered, and these nodes are as many as the job needs"
-        return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
-    on, them = f" on {host}" if host else "", either(ranks, "it", "them")
-    text = f"{ranks_with(ranks, 'has', 'have')} no process{on} and no dump, but the job's world size includes {them}"
-    return AbsenceEvidence(ranks=fold(ranks), text=text, reason=Reason.NOT_FOUND)
+    else:
+        on, them = f" on {host}" if host else "", either(ranks, "it", "them")
+        text = f"{has} no process{on} and no dump, but the job's world size includes {them}"
+    return AbsenceEvidence(ranks=fold(ranks), text=text, reason=reason)
 
 
 def _stacks(ranks: Sequence[int], observations: Observations) -> list[Evidence]:

@@ -1,12 +1,12 @@
 """Step 10: a fault becomes a finding, with culprits identified, the cause named and the evidence laid out."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
 from collector.align.stacks.call_sites import parting_call
 from collector.judge.by_stacks import no_record
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from collector.judge.hardware.gpus import device_of
 from collector.judge.report.evidence import evidence_of
@@ -17,9 +17,8 @@ from collector.judge.report.since import since_of
 from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
-from shared.wire.stacks import Frame
 
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
@@ -53,7 +52,6 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
 def straggler_finding(straggler: Straggler, observations: Observations) -> Finding:
     """Put a straggler into the contract's form."""
     rank, group = straggler.rank, straggler.group
-    others = tuple(other for other in observations.roster.ranks if other != rank)
     lag = LagEvidence(
         ranks=str(rank),
         text=(
@@ -66,30 +64,33 @@ def straggler_finding(straggler: Straggler, observations: Observations) -> Findi
         last_in=straggler.last_in,
         of=straggler.sequences,
     )
-    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.PROVEN, group=group)
-    return _slow(fault, observations, (lag,))
+    return _slow(replace(_late(rank, Support.RECORD, observations), group=group), observations, lag)
 
 
 def sampled_finding(straggler: SampledStraggler, observations: Observations) -> Finding:
     """Put a straggler that was seen in samples of stacks into the contract's form."""
     rank = straggler.rank
-    others = tuple(other for other in observations.roster.ranks if other != rank)
     text = (
         f"rank {rank} was waiting for others in {straggler.waiting_share:.0%} of {straggler.samples} looks, "
         f"every other rank in at least {straggler.others_share:.0%}"
     )
     seen = StackEvidence(ranks=str(rank), text=text, frames=tuple(map(place, observations.activities[rank].frames)))
-    fault = Fault(Kind.STRAGGLER, (rank,), others, Certainty.SUSPECTED, remarks=(no_record(observations),))
-    return _slow(fault, observations, (seen,))
+    fault = replace(_late(rank, Support.STACKS, observations), remarks=(no_record(observations),))
+    return _slow(fault, observations, seen)
 
 
-def _slow(fault: Fault, observations: Observations, evidence: tuple[Evidence, ...]) -> Finding:
+def _late(rank: int, support: Support, observations: Observations) -> Fault:
+    others = tuple(other for other in observations.roster.ranks if other != rank)
+    return Fault(Kind.STRAGGLER, (rank,), others, how_sure(Kind.STRAGGLER, support))
+
+
+def _slow(fault: Fault, observations: Observations, evidence: Evidence) -> Finding:
     """Describe the culprit as it was while it worked: in the last look it may wait like the others."""
     rank = fault.culprits[0]
     activity = at_work(observations.roster.ranks[rank])
     cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
     working = replace(observations, activities={**observations.activities, rank: activity})
-    return finding_of(replace(fault, cause=cause), working, evidence=evidence)
+    return finding_of(replace(fault, cause=cause), working, evidence=(evidence,))
 
 
 def culprit_of(rank: int, observations: Observations) -> Culprit:
@@ -104,7 +105,7 @@ def culprit_of(rank: int, observations: Observations) -> Culprit:
         local_rank=identity.local_rank,
         host=identity.host or view.host,
         pid=identity.pid,
-        gpu=device_of(view, observations.nodes),
+        gpu=device_of(view, observations),
     )
 
 
@@ -148,10 +149,6 @@ def _where(fault: Fault, observations: Observations) -> Where | None:
         activity = observations.activities.get(rank)
         where = None if activity is None else activity.where
         if activity is not None and where is not None:
-            call = parting_call(activity.frames, _stacks_of(fault.victims, observations))
+            call = parting_call(activity.frames, (seen.frames for seen in observations.seen(fault.victims)))
             return where.model_copy(update={"call": None if call is None else place(call)})
     return None
-
-
-def _stacks_of(ranks: tuple[int, ...], observations: Observations) -> Iterator[tuple[Frame, ...]]:
-    return (observations.activities[rank].frames for rank in ranks if rank in observations.activities)

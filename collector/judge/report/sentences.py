@@ -288,7 +288,7 @@ def _inversion(fault: Fault, at: str) -> str:
 
 
 def _where(fault: Fault, cause: Cause, observations: Observations) -> str:
-    seen = next((observations.activities[rank] for rank in fault.culprits if rank in observations.activities), None)
+    seen = next(iter(observations.seen(fault.culprits)), None)
     if seen is None or not seen.frames:
         return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
     at = f" at {seen.user}" if seen.user is not None else ""

@@ -8,7 +8,6 @@ count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arr
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 from collector.align.group_clocks import ahead_of_first
 from collector.align.groups.process_groups import GroupView
@@ -53,43 +52,41 @@ def _complete(traces: dict[int, Trace]) -> bool:
 def _by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
     share: dict[int, float] = {}
     for rank, trace in traces.items():
-        waited, span = _all_waited(trace)
-        if span <= 0:
+        rows = _completed(trace)
+        if not rows or rows[0][0] == rows[-1][0]:
             return None
-        share[rank] = waited / span
+        share[rank] = sum(_waits(rows).values()) / (rows[-1][0] - rows[0][0])
     return Waiting(share, lambda index: _in_operations(groups[index], traces))
 
 
 def _in_operations(group: GroupView, traces: Mapping[int, Trace]) -> Seconds:
     seconds: Seconds = defaultdict(dict)
     for rank, lane in group.lanes.items():
-        waits = _own_waits(traces[rank])
+        waits = _waits(_completed(traces[rank]))
         for sequence, position in zip(lane.sequences, lane.positions, strict=True):
             if position in waits:
-                seconds[sequence][rank] = waits[position]
+                seconds[sequence][rank] = waits[position] / 1e9
     return seconds
 
 
-def _all_waited(trace: Trace) -> tuple[int, int]:
-    """Return how long a rank waited, and from its first completion to its last, in nanoseconds of its own clock."""
-    rows = sorted(zip(trace.completed_ns, trace.created_ns, strict=True))
-    known = [row for row in rows if row[0] and row[1]]
-    waited, before = 0, known[0][0]
-    for done, made in known:
+_Row = tuple[int, int, int]
+"""When an operation was completed and issued, by the rank's own clock, and its position in the record."""
+
+
+def _completed(trace: Trace) -> list[_Row]:
+    rows = sorted(zip(trace.completed_ns, trace.created_ns, range(len(trace)), strict=True))
+    return [row for row in rows if row[0] and row[1]]
+
+
+def _waits(rows: list[_Row]) -> dict[int, int]:
+    """Return the nanoseconds waited in each operation but the first, by position."""
+    waits: dict[int, int] = {}
+    before = rows[0][0]
+    for done, made, position in rows[1:]:
         begun = made if made > before else before
-        if done > begun:
-            waited += done - begun
+        waits[position] = done - begun if done > begun else 0
         before = done
-    return waited, before - known[0][0]
-
-
-def _own_waits(trace: Trace) -> dict[int, float]:
-    """Return the seconds waited by position."""
-    times = zip(trace.completed_ns, trace.created_ns, range(len(trace)), strict=True)
-    rows = sorted((done, made, position) for done, made, position in times if done and made)
-    return {
-        position: max(0, done - max(made, before)) / 1e9 for (before, _, _), (done, made, position) in pairwise(rows)
-    }
+    return waits
 
 
 def _by_arrival(

@@ -3,9 +3,10 @@
 Gloo gives them numbers, and leaves these out in the records of its collectives.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from collector.align.groups.lanes import Lane
 from collector.align.groups.process_groups import GroupView
@@ -16,20 +17,33 @@ from shared.wire.trace import Trace
 _COUNTS_UNRECORDED = "gloo"
 
 
-@dataclass(frozen=True)
-class BrokenHabit:
-    """One rank that issued fewer unrecorded operations than in each of the `steps` before."""
+class Habit(NamedTuple):
+    """How often something was done each time, in the `steps` before, and how often the last time."""
 
-    rank: int
     usual: int
     now: int
     steps: int
 
+
+def habit_of(counts: Sequence[int]) -> Habit | None:
+    """Return what was usual; None where that was not the same each time, or was done too seldom to tell."""
+    *earlier, now = counts
+    return Habit(earlier[0], now, len(earlier)) if len(earlier) >= LEAST_EARLIER and len(set(earlier)) == 1 else None
+
+
+@dataclass(frozen=True)
+class BrokenHabit:
+    """One rank that issued fewer unrecorded operations than in each of the steps before."""
+
+    rank: int
+    habit: Habit
+
     def __str__(self) -> str:
         """The evidence in one sentence, for a remark."""
+        usual, now, steps = self.habit
         return (
-            f"sends and receives by Gloo's count: rank {self.rank} issued {self.now} before its last operation, and "
-            f"{self.usual} before each of the {self.steps} like it"
+            f"sends and receives by Gloo's count: rank {self.rank} issued {now} before its last operation, and "
+            f"{usual} before each of the {steps} like it"
         )
 
 
@@ -66,7 +80,5 @@ def _habit_of(rank: int, lane: Lane, trace: Trace) -> BrokenHabit | None:
     for before, after in zip(lane.positions, lane.positions[1:], strict=False):
         alike = (trace.signature[before], trace.signature[after])
         gaps.setdefault(alike, []).append(trace.op_id[after] - trace.op_id[before] - 1)
-    *earlier, now = gaps[trace.signature[lane.positions[-2]], trace.signature[lane.positions[-1]]]
-    if len(earlier) < LEAST_EARLIER or len(set(earlier)) > 1 or not 0 <= now < earlier[0]:
-        return None
-    return BrokenHabit(rank, earlier[0], now, len(earlier))
+    habit = habit_of(gaps[trace.signature[lane.positions[-2]], trace.signature[lane.positions[-1]]])
+    return BrokenHabit(rank, habit) if habit is not None and 0 <= habit.now < habit.usual else None

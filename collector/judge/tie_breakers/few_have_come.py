@@ -7,10 +7,11 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.skipped_call import shift_of
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
 
 
 def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
@@ -31,7 +32,8 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
     if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations) for rank in fault.culprits):
         return fault
     remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
-    return replace(fault, culprits=(), certainty=Certainty.SUSPECTED, remarks=(*fault.remarks, remark))
+    sure = how_sure(fault.kind, Support.TIE)
+    return replace(fault, culprits=(), certainty=sure, remarks=(*fault.remarks, remark))
 
 
 def _few_have_come(group: GroupView, sequence: int | None, observations: Observations) -> bool:
@@ -66,7 +68,7 @@ def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=tuple(sorted(waiting)),
         victims=tuple(sorted((set(fault.culprits) | set(fault.victims)) - waiting)),
-        certainty=Certainty.SUPPORTED,
+        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, Support.PART_OF_RECORD),
         cause=Cause.USER_CODE,
         remarks=(*fault.remarks, *remarks),
     )

@@ -25,7 +25,7 @@ def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], trace
         for sibling in siblings
         if not set(sibling.members) & set(group.members) and role_of(sibling, groups) == role
         for rank in sibling.lanes
-        if _same_before(sibling, rank, group, mismatch.ranks, at, traces)
+        if _same_before(sibling, rank, mismatch, traces)
     ]
     said = {_facts_at(g, rank, at, traces) for g in siblings for rank in set(witnesses) & g.lanes.keys()} - {()}
     if len(witnesses) < LEAST_AGREEING or len(said) != 1:
@@ -43,14 +43,12 @@ def _others(mismatch: Mismatch, culprits: tuple[int, ...]) -> str:
     return "rank " + fold(rank for rank in mismatch.ranks if rank not in culprits)
 
 
-def _same_before(
-    sibling: GroupView, rank: int, group: GroupView, disputants: tuple[int, ...], at: int, traces: dict[int, Trace]
-) -> bool:
-    """Has `rank` done in its own group, before `at`, what the disputants did in theirs?"""
-    compared = 0
+def _same_before(sibling: GroupView, rank: int, mismatch: Mismatch, traces: dict[int, Trace]) -> bool:
+    """Has `rank` done in its own group, before that number, what the disputants did in theirs?"""
+    compared, at = 0, mismatch.sequence
     for sequence in range(max(1, at - COMPARED_BEFORE), at):
         mine = _facts_at(sibling, rank, sequence, traces)
-        theirs = {_facts_at(group, other, sequence, traces) for other in disputants} - {()}
+        theirs = {_facts_at(mismatch.group, other, sequence, traces) for other in mismatch.ranks} - {()}
         if mine and theirs:
             compared += 1
             if theirs != {mine}:

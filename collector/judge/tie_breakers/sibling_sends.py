@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
 
-_OTHER_SIDE = {"send": "recv", "recv": "send"}
 _COUNTS_UNRECORDED = "gloo"
 _Call = tuple[str, int]
 """(role of a group, sequence)."""
@@ -41,7 +41,7 @@ class FewerSends:
 
     def __str__(self) -> str:
         """The evidence in one sentence, for a remark."""
-        what = "point-to-point operations" if self.edge is None else f"{_OTHER_SIDE[self.edge.signature.op]}s"
+        what = "point-to-point operations" if self.edge is None else f"{OTHER_SIDE[self.edge.signature.op]}s"
         return (
             f"{what} before the operation that rank {self.rank} waits in: {self.now} by rank {self.rank}, {self.usual} "
             f"by {ranks_in_words(self.likes)}, in the same place of other groups of this role"
@@ -73,9 +73,9 @@ def fewer_by_count(hidden: Collection[int], observations: Observations) -> Fewer
 
 def _owed(edge: Edge, owing: int, observations: Observations) -> FewerSends | None:
     waited = edge.signature
-    if waited.op not in _OTHER_SIDE or not {owing, edge.waiter} <= observations.traces.keys():
+    if waited.op not in OTHER_SIDE or not {owing, edge.waiter} <= observations.traces.keys():
         return None
-    mine, posted = (waited.op, waited.source, waited.target), (_OTHER_SIDE[waited.op], waited.source, waited.target)
+    mine, posted = (waited.op, waited.source, waited.target), (OTHER_SIDE[waited.op], waited.source, waited.target)
     likes = _likes(owing, edge.group, observations)
     short = _short(
         _recorded(owing, edge.group, posted, observations),

@@ -117,11 +117,15 @@ COMMUNICATORS = st.builds(
 
 COUNTED_BY_HALF = LogEvent(kind=EventKind.RENDEZVOUS, text="timed out", fields={"joined": "0"})
 """It tells how many came, and not of how many."""
+KILLED_BY_NOTHING = LogEvent(kind=EventKind.SIGNAL, text="", fields={"pid": "7", "signal": ""})
+FIRST_TO_END_SOMEHOW = LogEvent(kind=EventKind.SIGNAL, text="", fields={"first_to_end": "1"})
 
 
 @given(st.lists(EVENTS, max_size=8), st.lists(EVENTS, max_size=4), st.lists(COMMUNICATORS, max_size=5), st.booleans())
 @settings(max_examples=150, deadline=None)
 @example(own=[], common=[COUNTED_BY_HALF], called=[], huge=False)
+@example(own=[], common=[KILLED_BY_NOTHING], called=[], huge=False)
+@example(own=[], common=[FIRST_TO_END_SOMEHOW], called=[], huge=False)
 def test_a_snapshot_that_anybody_may_have_written_breaks_nothing(
     own: list[LogEvent], common: list[LogEvent], called: list[LoggedCommunicator], huge: bool
 ) -> None:

@@ -76,3 +76,12 @@ def test_a_rank_that_is_late_at_the_barrier_of_every_step() -> None:
 
     straggler = found(late, lambda step: 0.5 if step % 2 else 0.01, barrier_every=2)
     assert straggler is not None and straggler.rank == 3
+
+
+def test_records_that_tell_when_operations_ended_and_not_when_they_began() -> None:
+    """Whoever wrote them: nobody is late by them, and nothing breaks."""
+    ended = _trace([0.5 * step for step in range(STEPS)], ["all_reduce"] * STEPS)
+    trace = ended.model_copy(update={"created_ns": ended.completed_ns, "completed_ns": ended.created_ns})
+    snapshots = [NodeSnapshot(live=False, ranks=(bare_rank(rank, trace),)) for rank in RANKS]
+    groups = line_up(account_for_ranks(snapshots, Expected()))
+    assert find_straggler(groups, dict.fromkeys(RANKS, trace), dict.fromkeys(RANKS, "node")) is None

@@ -116,6 +116,9 @@ NEEDED = {
         "group_order.order_breaker", nothing, lambda: simulated(50773, *_OF_ORDER), (0,)
     ),
     "a call too many that looks like all others": Needed("skipped_call.shift_of", nothing, a_call_too_many, (1,)),
+    "a send left out that was posted each time before": Needed(
+        "left_out_send.left_out_send", nothing, lambda: simulated(257, "never sends"), (2,)
+    ),
     "a send left out over Gloo": Needed("broken_habit.broken_habit", nothing, a_send_left_out, (1,)),
     "a send left out in one of two pipelines": Needed(
         "sibling_sends.fewer_by_record", nothing, lambda: simulated(43, "never sends"), (5,)

@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edge import Edge
 from collector.align.observations import Observations
-from collector.align.thresholds import LEAST_EARLIER
+from collector.judge.tie_breakers.broken_habit import Habit, habit_of
 from shared.plural import counted
 from shared.wire.trace import Trace
 
-_COUNTERPART = {"send": "recv", "recv": "send"}
 _Call = tuple[int, int]
 """Indices of a group and of a signature in one rank's own record."""
 
@@ -28,16 +28,14 @@ class LeftOutSend:
 
     edge: Edge
     rank: int
-    usual: int
-    now: int
-    steps: int
+    habit: Habit
 
     def __str__(self) -> str:
         """The evidence in one sentence, for a remark."""
-        op, peer = _COUNTERPART[self.edge.signature.op], self.edge.waiter
+        op, peer = OTHER_SIDE[self.edge.signature.op], self.edge.waiter
         return (
-            f"rank {self.rank} posted {self.now} instead of {counted(self.usual, op)} for rank {peer} between the "
-            f"same two calls as in the {self.steps} times before"
+            f"rank {self.rank} posted {self.habit.now} instead of {counted(self.habit.usual, op)} for rank {peer} "
+            f"between the same two calls as in the {self.habit.steps} times before"
         )
 
 
@@ -45,32 +43,32 @@ def left_out_send(edges: Iterable[Edge], observations: Observations) -> LeftOutS
     """Return the one counterpart that was left out in a circle; None where none was, or where several may have been."""
     found: dict[int, LeftOutSend] = {}
     for edge in edges:
-        if not edge.is_p2p or edge.signature.op not in _COUNTERPART or len(edge.holders) != 1 or edge.queued:
+        if not edge.is_p2p or edge.signature.op not in OTHER_SIDE or len(edge.holders) != 1 or edge.queued:
             continue
         owing = edge.holders[0]
         if not {owing, edge.waiter} <= observations.traces.keys():
             continue
-        short = _short_of_habit(edge, _COUNTERPART[edge.signature.op], observations.traces[owing])
-        if short and _keeps_to_habit(edge, observations.traces[edge.waiter]):
-            found.setdefault(owing, LeftOutSend(edge, owing, *short))
+        short = _short_of_habit(edge, OTHER_SIDE[edge.signature.op], observations.traces[owing])
+        if short is not None and _keeps_to_habit(edge, observations.traces[edge.waiter]):
+            found.setdefault(owing, LeftOutSend(edge, owing, short))
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _short_of_habit(edge: Edge, op: str, trace: Trace) -> tuple[int, int, int] | None:
-    """1. Return (how often it usually is, how often the last time, how often before that) where it was too seldom."""
-    short = [
-        (earlier[0], now, len(earlier))
-        for *earlier, now in _between(edge, op, trace).values()
-        if len(earlier) >= LEAST_EARLIER and len(set(earlier)) == 1 and now < earlier[0]
-    ]
+def _short_of_habit(edge: Edge, op: str, trace: Trace) -> Habit | None:
+    """1. Return the habit where it was posted too seldom the last time."""
+    short = [habit for habit in _habits(edge, op, trace) if habit.now < habit.usual]
     return short[0] if len(short) == 1 else None
 
 
 def _keeps_to_habit(edge: Edge, trace: Trace) -> bool:
     """2. Did it post no more than each time before, as far as that can be told?"""
-    counts = _between(edge, edge.signature.op, trace).values()
-    told = [(earlier, now) for *earlier, now in counts if len(earlier) >= LEAST_EARLIER and len(set(earlier)) == 1]
-    return bool(told) and all(now <= earlier[0] for earlier, now in told)
+    told = _habits(edge, edge.signature.op, trace)
+    return bool(told) and all(habit.now <= habit.usual for habit in told)
+
+
+def _habits(edge: Edge, op: str, trace: Trace) -> list[Habit]:
+    found = map(habit_of, _between(edge, op, trace).values())
+    return [habit for habit in found if habit is not None]
 
 
 def _between(edge: Edge, op: str, trace: Trace) -> dict[tuple[_Call, _Call], list[int]]:
