@@ -1,31 +1,38 @@
-"""Ranks that poll a lock file while nobody waits in communication: who holds it, and are they at work?
+"""Ranks that wait for a lock on a file, by polling or in the kernel: who holds it, and are they at work?
 
-1. The ranks that poll are put together by lock, for one file may hold up many: on its own node, or on all.
+1. The ranks that wait are put together by lock, for one file may hold up many: on its own node, or on all.
 2. A lock that nobody holds anymore holds them forever: what a killed build has left behind.
 3. One that a rank of the job holds is waited for as that rank is. While it is at work, a build takes its time.
 4. Of any other holder, and of one on another machine, nothing is known but how long it takes.
-5. Where others wait in communication for a rank that polls, that rank waits itself, for the one that holds the lock.
+5. Where others wait in communication for a rank that waits for a lock, that rank waits itself, for the one that holds
+   the lock. Where nobody can see who that is, because it may be on another machine, nobody is blamed.
+6. A rank that sleeps, wakes and sleeps again while another one has locked a file of its own may well poll for that lock,
+   though no frame shows it. Then nobody is blamed where that other waits in communication: the two may hold up each
+   other.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
-from collector.align.stacks.lock_files import lock_in_words
-from collector.align.stacks.patterns import WaitsOn
+from collector.align.roster import RankView
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.lock_files import is_contended, lock_in_words, lock_of, name_of_lock
+from collector.align.stacks.patterns import Doing, WaitsOn
 from collector.judge.certainty import unproven
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Certainty, Kind
 from shared.plural import either, ranks_with
-from shared.rank_sets import fold
-from shared.wire.snapshot import PolledLock, RankSnapshot
+from shared.rank_sets import fold, ranks_in_words
+from shared.wire.snapshot import Fds, PolledLock, RankSnapshot
 
 
 @dataclass(frozen=True)
 class _Wait:
-    """Ranks that poll one lock."""
+    """Ranks that wait for one lock."""
 
     lock: PolledLock
     ranks: tuple[int, ...]
@@ -36,39 +43,90 @@ class _Wait:
     def text(self) -> str:
         """Who waits for what; the holder by its rank where it has one."""
         waits = ranks_with(self.ranks, "waits", "wait")
-        if not self.holders:
-            return f"{waits} for {lock_in_words(self.lock)}"
-        held = ranks_with(self.holders, "holds", "hold")
-        return f"{waits} for the lock file {self.lock.path}, which {held}"
+        return f"{waits} for {self.held if self.holders else lock_in_words(self.lock)}"
+
+    @property
+    def held(self) -> str:
+        """Which lock which ranks hold."""
+        return f"{name_of_lock(self.lock)}, which {ranks_with(self.holders, 'holds', 'hold')}"
 
 
 def faults_by_lock_files(observations: Observations) -> list[Fault]:
-    """Return one fault for each lock file that ranks wait for; none for one whose holder is at work."""
+    """Return one fault for each lock that ranks wait for; none for one whose holder is at work."""
     return [_fault(wait, observations) for wait in _waits(observations) if not _at_work(wait, observations)]
 
 
 def builds(observations: Observations) -> str:
-    """Say who is at work while others wait for the lock file that it holds; empty where nobody is."""
+    """Say who is at work while others wait for the lock that it holds; empty where nobody is."""
     busy = [wait for wait in _waits(observations) if _at_work(wait, observations)]
     return f"{busy[0].text} while {either(busy[0].holders, 'it is', 'they are')} at work" if busy else ""
 
 
 def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
-    """Blame, instead of ranks that poll a lock file, the ranks that hold it."""
-    waits = [wait for wait in _waits(observations) if wait.holders and set(wait.ranks) & set(fault.culprits)]
-    if fault.kind is not Kind.RANK_NOT_JOINED or not waits:
+    """Blame, instead of ranks that wait for a lock, the ranks that hold it; nobody, where that cannot be known."""
+    if fault.kind is not Kind.RANK_NOT_JOINED:
         return fault
-    polling = {rank for wait in waits for rank in wait.ranks}
-    culprits = (set(fault.culprits) - polling) | {rank for wait in waits for rank in wait.holders}
+    held_up = [wait for wait in _waits(observations) if set(wait.ranks) & set(fault.culprits)]
+    waits = [wait for wait in held_up if wait.holders]
+    if waits:
+        return _on_holders(fault, waits, observations)
+    unseen = [wait for wait in held_up if wait.lock.remote and not wait.lock.holders]
+    if unseen:
+        return _on_nobody(fault, unseen, "; ".join(wait.text for wait in unseen), observations)
+    guessed = list(_guessed(fault, observations))  # 6
+    if not guessed:
+        return fault
+    said = "; ".join(
+        f"{ranks_in_words(wait.ranks)} may wait for {wait.held} while "
+        f"{either(wait.holders, 'it waits', 'they wait')} for {either(wait.ranks, 'it', 'them')}"
+        for wait in guessed
+    )
+    return _on_nobody(fault, guessed, said, observations)
+
+
+def may_poll_for_lock(view: RankView, activity: Activity) -> bool:
+    """Does it sleep, and nothing tells what for, while others have locked a file that it has open?"""
+    plain = activity.doing is Doing.OUTSIDE and activity.cause in (Cause.USER_CODE, Cause.UNKNOWN)
+    return plain and not activity.waits_on and bool(view.looks) and is_contended(view.looks[-1].polled_lock)
+
+
+def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) -> Fault:
+    waiting = {rank for wait in waits for rank in wait.ranks}
+    culprits = (set(fault.culprits) - waiting) | {rank for wait in waits for rank in wait.holders}
     return replace(
         fault,
         culprits=tuple(sorted(culprits)),
-        victims=tuple(sorted({*fault.victims, *polling} - culprits)),
+        victims=tuple(sorted({*fault.victims, *waiting} - culprits)),
         certainty=unproven(fault.certainty),
         said="; ".join(_said(wait, observations) for wait in waits),
         evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
         lock=waits[0].lock,
     )
+
+
+def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observations) -> Fault:
+    waiting = {rank for wait in waits for rank in wait.ranks}
+    culprits = tuple(sorted(set(fault.culprits) - waiting))
+    return replace(
+        fault,
+        culprits=culprits,
+        victims=tuple(sorted({*fault.victims, *waiting} - {*culprits})),
+        certainty=Certainty.SUSPECTED,
+        cause=fault.cause if culprits else Cause.FILESYSTEM,
+        said=f"{ranks_with(fault.victims, 'waits', 'wait')} for {ranks_in_words(fault.culprits)}; {said}",
+        evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
+        lock=waits[0].lock,
+    )
+
+
+def _guessed(fault: Fault, observations: Observations) -> Iterator[_Wait]:
+    for rank in fault.culprits:
+        view, activity = observations.roster.ranks[rank], observations.activities.get(rank)
+        polls = activity is not None and may_poll_for_lock(view, activity) and rank in observations.motion.woken
+        lock = view.looks[-1].polled_lock if polls else None
+        holders = () if lock is None else _holders(lock, [rank], observations)
+        if lock is not None and holders and all(map(observations.may_wait, holders)):
+            yield _Wait(lock, (rank,), holders)
 
 
 def _at_work(wait: _Wait, observations: Observations) -> bool:  # 3
@@ -81,7 +139,7 @@ def _waits(observations: Observations) -> list[_Wait]:  # 1
     for rank, activity in observations.activities.items():
         view = observations.roster.ranks[rank]
         if WaitsOn.LOCK_FILE in activity.waits_on and not view.gone:
-            lock = view.looks[-1].polled_lock or PolledLock()
+            lock = lock_of(view.looks[-1]) or PolledLock()
             key = lock.path, None if lock.remote or lock.path is None else view.host
             found[key].append(rank)
             locks[key] = max(locks.get(key, lock), lock, key=lambda one: len(one.holders))
@@ -94,8 +152,17 @@ def _holders(lock: PolledLock, ranks: list[int], observations: Observations) -> 
     return tuple(
         view.rank
         for view in observations.roster.present()
-        if view.rank not in ranks and view.host in hosts and view.looks and _own(view.looks[-1]) & pids
+        if view.rank not in ranks and view.looks and _holds(view, lock, pids if view.host in hosts else set(), hosts)
     )
+
+
+def _holds(view: RankView, lock: PolledLock, pids: set[int], hosts: set[str | None]) -> bool:
+    """Does it, or a child, by the process that holds the lock, or by what it has locked itself on another machine?"""
+    if _own(view.looks[-1]) & pids:
+        return True
+    fds = view.looks[-1].fds
+    elsewhere = lock.remote and lock.path is not None and view.host not in hosts
+    return elsewhere and isinstance(fds, Fds) and any(one.locked and one.path == lock.path for one in fds.notable_files)
 
 
 def _own(look: RankSnapshot) -> set[int | None]:
