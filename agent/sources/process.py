@@ -11,7 +11,7 @@ from itertools import islice
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone
 from agent.find.choose_ranks import Rank
-from agent.proc.file_locks import lock_holders, name_of
+from agent.proc.file_locks import lock_holders
 from agent.proc.oom_counts import oom_kills
 from agent.proc.procfs import ProcFs, reading
 from agent.sources.logs.log_growth import own_log_fds, total_bytes
@@ -117,9 +117,10 @@ def holders_of(procfs: ProcFs, pids: Iterable[int], rank: int) -> tuple[Holder, 
 
 def _holder(procfs: ProcFs, pid: int, uid: int | None) -> Holder:
     is_theirs = uid is not None and _uid(procfs, pid) == uid
-    return Holder(
-        pid=pid, name=name_of(procfs, pid), command=_command(procfs, pid, procfs.stat(pid).state) if is_theirs else ""
-    )
+    with suppress(Gone, NotPermitted):
+        stat = procfs.stat(pid)
+        return Holder(pid=pid, name=stat.name, command=_command(procfs, pid, stat.state) if is_theirs else "")
+    return Holder(pid=pid)
 
 
 def _uid(procfs: ProcFs, pid: int) -> int | None:

@@ -6,9 +6,8 @@
 4. Of any other holder, and of one on another machine, nothing is known but how long it takes.
 5. Where others wait in communication for a rank that waits for a lock, that rank waits itself, for the one that holds
    the lock. Where nobody can see who that is, because it may be on another machine, nobody is blamed.
-6. A rank that sleeps, wakes and sleeps again while another one has locked a file of its own may well poll for that lock,
-   though no frame shows it. Then nobody is blamed where that other waits in communication: the two may hold up each
-   other.
+6. A rank that sleeps, wakes and sleeps again while another has locked a file of its own may well poll for that lock,
+   though no frame shows it. Nobody is blamed where that other waits in communication: the two may hold up each other.
 """
 
 from collections import defaultdict
@@ -38,11 +37,13 @@ class _Wait:
     ranks: tuple[int, ...]
     holders: tuple[int, ...]
     """Those of the job that hold it, or whose children do."""
+    seen: bool = True
+    """Does a stack or the kernel show that they wait?"""
 
     @property
     def text(self) -> str:
         """Who waits for what; the holder by its rank where it has one."""
-        waits = ranks_with(self.ranks, "waits", "wait")
+        waits = ranks_with(self.ranks, "waits", "wait") if self.seen else f"{ranks_in_words(self.ranks)} may wait"
         return f"{waits} for {self.held if self.holders else lock_in_words(self.lock)}"
 
     @property
@@ -74,14 +75,10 @@ def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
     if unseen:
         return _on_nobody(fault, unseen, "; ".join(wait.text for wait in unseen), observations)
     guessed = list(_guessed(fault, observations))  # 6
-    if not guessed:
-        return fault
-    said = "; ".join(
-        f"{ranks_in_words(wait.ranks)} may wait for {wait.held} while "
-        f"{either(wait.holders, 'it waits', 'they wait')} for {either(wait.ranks, 'it', 'them')}"
-        for wait in guessed
+    may_wait = "; ".join(
+        f"{wait.text} while {either(wait.holders, 'it waits', 'they wait')} in communication" for wait in guessed
     )
-    return _on_nobody(fault, guessed, said, observations)
+    return _on_nobody(fault, guessed, may_wait, observations) if guessed else fault
 
 
 def may_poll_for_lock(view: RankView, activity: Activity) -> bool:
@@ -106,13 +103,11 @@ def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) ->
 
 def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observations) -> Fault:
     waiting = {rank for wait in waits for rank in wait.ranks}
-    culprits = tuple(sorted(set(fault.culprits) - waiting))
     return replace(
         fault,
-        culprits=culprits,
-        victims=tuple(sorted({*fault.victims, *waiting} - {*culprits})),
+        culprits=tuple(sorted(set(fault.culprits) - waiting)),
         certainty=Certainty.SUSPECTED,
-        cause=fault.cause if culprits else Cause.FILESYSTEM,
+        cause=Cause.FILESYSTEM,
         said=f"{ranks_with(fault.victims, 'waits', 'wait')} for {ranks_in_words(fault.culprits)}; {said}",
         evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
         lock=waits[0].lock,
@@ -126,7 +121,7 @@ def _guessed(fault: Fault, observations: Observations) -> Iterator[_Wait]:
         lock = view.looks[-1].polled_lock if polls else None
         holders = () if lock is None else _holders(lock, [rank], observations)
         if lock is not None and holders and all(map(observations.may_wait, holders)):
-            yield _Wait(lock, (rank,), holders)
+            yield _Wait(lock, (rank,), holders, seen=False)
 
 
 def _at_work(wait: _Wait, observations: Observations) -> bool:  # 3

@@ -1,6 +1,7 @@
 """The faulty rank joins a collective with a lock held, and the next one waits for that lock before it joins.
 
-Which lock it is, the test says by `UNHANG_TEST_LOCK`; SQLite's is what it is otherwise.
+Which lock it is, the test says by `UNHANG_TEST_LOCK`; SQLite's is what it is otherwise. Where the test itself holds it,
+it says in which directory by `UNHANG_TEST_LOCKED`, and the faulty rank alone wants it.
 """
 
 import fcntl
@@ -14,65 +15,97 @@ from pathlib import Path
 
 import rig
 
-TRUTH = {"kinds": ["rank_not_joined"], "causes": ["communication"], "busy": [3]}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["communication"], "busy": [2, 3]}
 
 HELD: list[object] = []
 """What keeps the lock: nothing of it is to be collected as garbage."""
 
 
 def directory() -> Path:
-    """A directory that all ranks of the job share."""
-    return Path(tempfile.gettempdir(), f"shared-{os.environ['MASTER_PORT']}")
+    """The directory that all who want the lock share."""
+    return Path(os.environ.get("UNHANG_TEST_LOCKED", f"{tempfile.gettempdir()}/shared-{os.environ['MASTER_PORT']}"))
 
 
-def write_metrics(journal: str = "delete") -> None:
-    """Begin to write to the database in which all ranks note their metrics."""
-    database = sqlite3.connect(directory() / "metrics.db", timeout=rig.NEVER / 1e3, isolation_level=None)
-    HELD.append(database)
-    database.execute(f"PRAGMA journal_mode = {journal}")
-    database.execute("BEGIN IMMEDIATE")
+def is_first() -> bool:
+    """Is this the rank that gets the lock?"""
+    return rig.launched_as()[0] == rig.FAULTY_RANK
+
+
+def database(patience_seconds: float = 1e6) -> sqlite3.Connection:
+    """Open the database in which all ranks note their metrics."""
+    opened = sqlite3.connect(directory() / "metrics.db", timeout=patience_seconds, isolation_level=None)
+    HELD.append(opened)
+    return opened
+
+
+def write_metrics() -> None:
+    """Begin to write."""
+    database().execute("BEGIN IMMEDIATE")
 
 
 def write_metrics_ahead() -> None:
     """The same with a log that is written ahead, whose locks are on another file."""
-    write_metrics("wal")
+    opened = database()
+    opened.execute("PRAGMA journal_mode = wal")
+    opened.execute("BEGIN IMMEDIATE")
 
 
 def read_metrics() -> None:
-    """Keep reading where another rank cannot commit before that."""
-    database = sqlite3.connect(directory() / "metrics.db", timeout=rig.NEVER / 1e3, isolation_level=None)
-    HELD.append(database)
-    if not HELD[1:] and rig.launched_as()[0] == rig.FAULTY_RANK:
-        database.execute("CREATE TABLE losses AS SELECT 1 AS loss UNION SELECT 2")
-        HELD.append(reader := database.execute("SELECT loss FROM losses"))
+    """Read on and on, so that the other rank cannot commit."""
+    opened = database()
+    if is_first():
+        opened.execute("CREATE TABLE losses AS SELECT 1 AS loss UNION SELECT 2")
+        HELD.append(reader := opened.execute("SELECT loss FROM losses"))
         reader.fetchone()
     else:
-        database.execute("DELETE FROM losses")
+        opened.execute("DELETE FROM losses")
 
 
-def opened() -> int:
+def have_it_open() -> None:
+    """Write; the other rank has the database open and sleeps for a reason of its own."""
+    opened = database()
+    if is_first():
+        opened.execute("BEGIN IMMEDIATE")
+    else:
+        opened.execute("PRAGMA user_version").fetchone()
+        time.sleep(rig.NEVER)
+
+
+def retry_by_hand() -> None:
+    """Ask SQLite again and again, as programs do that do not let it wait."""
+    opened = database(patience_seconds=0.0)
+    while True:
+        try:
+            opened.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            time.sleep(0.2)
+        else:
+            return
+
+
+def lock_file() -> int:
     """Open the file that is locked by system calls."""
     return os.open(directory() / "cache.lock", os.O_CREAT | os.O_RDWR)
 
 
 def lock_posix() -> None:
     """Lock as `lockf` does: a lock of the process, waited for in the kernel."""
-    fcntl.lockf(opened(), fcntl.LOCK_EX)
+    fcntl.lockf(lock_file(), fcntl.LOCK_EX)
 
 
 def lock_whole() -> None:
     """Lock as `flock` does, waited for in the kernel."""
-    fcntl.flock(opened(), fcntl.LOCK_EX)
+    fcntl.flock(lock_file(), fcntl.LOCK_EX)
 
 
 def lock_description() -> None:
     """Take a lock of the open file description, which has no process in the kernel's table."""
-    fcntl.fcntl(opened(), fcntl.F_OFD_SETLKW, struct.pack("hhqqixxxx", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    fcntl.fcntl(lock_file(), fcntl.F_OFD_SETLKW, struct.pack("hhqqixxxx", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
 
 
 def poll_by_hand() -> None:
     """Ask again and again, as programs do that have no library for it."""
-    file = opened()
+    file = lock_file()
     while True:
         try:
             return fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,66 +121,34 @@ def lock_with_filelock() -> None:
     lock.acquire()
 
 
-def lock_softly() -> None:
-    """Lock by making a file."""
-    import filelock
-
-    HELD.append(lock := filelock.SoftFileLock(directory() / "cache.lock"))
-    lock.acquire()
-
-
-def lock_with_portalocker() -> None:
-    """Lock with portalocker, which keeps the file open while it polls."""
-    import portalocker
-
-    HELD.append(lock := portalocker.Lock(directory() / "cache.lock", timeout=rig.NEVER))
-    lock.acquire()
-
-
-def lock_with_fasteners() -> None:
-    """Lock with fasteners, which polls for a POSIX lock."""
-    import fasteners
-
-    HELD.append(lock := fasteners.InterProcessLock(directory() / "cache.lock"))
-    lock.acquire()
-
-
 LOCKS: dict[str, Callable[[], None]] = {
     "sqlite": write_metrics,
     "sqlite_wal": write_metrics_ahead,
     "sqlite_reader": read_metrics,
+    "sqlite_open": have_it_open,
+    "sqlite_retried": retry_by_hand,
     "posix": lock_posix,
     "flock": lock_whole,
-    "ofd": lock_description,
-    "by_hand": poll_by_hand,
+    "description": lock_description,
+    "polled_by_hand": poll_by_hand,
     "filelock": lock_with_filelock,
-    "soft": lock_softly,
-    "portalocker": lock_with_portalocker,
-    "fasteners": lock_with_fasteners,
 }
 
 
-def take_lock() -> None:
-    """Take the lock; the rank after the faulty one waits until that has it."""
-    directory().mkdir(exist_ok=True)
-    LOCKS[os.environ.get("UNHANG_TEST_LOCK", "sqlite")]()
-
-
 def main() -> None:
-    """Train; at the faulty step two ranks want one lock."""
-    place = rig.start()
-    taken = Path(directory(), "taken")
+    """Train; at the faulty step two ranks want one lock, one after the other."""
+    place, take_lock = rig.start(), LOCKS[os.environ.get("UNHANG_TEST_LOCK", "sqlite")]
+    alone = "UNHANG_TEST_LOCKED" in os.environ
+    directory().mkdir(exist_ok=True)
+    taken = directory() / "taken"
 
     def in_turn() -> None:
-        if place.is_faulty:
-            take_lock()
-            taken.touch()
-            return
-        while not taken.exists():
+        while not (alone or place.is_faulty or taken.exists()):
             time.sleep(0.01)
         take_lock()
+        taken.touch()
 
-    rig.train(place, in_turn, astray=place.rank in (rig.FAULTY_RANK, rig.FAULTY_RANK + 1))
+    rig.train(place, in_turn, astray=place.is_faulty or (place.rank == rig.FAULTY_RANK + 1 and not alone))
 
 
 if __name__ == "__main__":

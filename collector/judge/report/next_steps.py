@@ -2,7 +2,8 @@
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
-from collector.align.stacks.lock_files import name_of_lock
+from collector.align.stacks.lock_files import lock_of, name_of_lock
+from collector.align.stacks.patterns import WaitsOn
 from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
@@ -85,15 +86,19 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
 
 
 def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock | None:
-    """The lock file that one of these ranks polls, if any does."""
-    looks = (view.looks[-1] for view in map(observations.roster.ranks.__getitem__, ranks) if view.looks)
-    return next((look.polled_lock for look in looks if look.polled_lock is not None), None)
+    """The lock that one of these ranks waits for, if any does."""
+    waiting = (rank for rank in ranks if rank in observations.activities)
+    waiting = (rank for rank in waiting if WaitsOn.LOCK_FILE in observations.activities[rank].waits_on)
+    locks = (lock_of(observations.roster.ranks[rank].looks[-1]) for rank in waiting)
+    return next((lock for lock in locks if lock is not None), None)
 
 
 def _of_lock(lock: PolledLock) -> NextStep:
-    """What to do about a lock file; only an abandoned one may be removed."""
+    """What to do about a lock; only a file that is nothing else may be removed, and only when abandoned."""
     if lock.path is None:
         return NextStep(text="find out which lock file it is and who holds it")
+    if lock.on_open_file:
+        return NextStep(text=f"find out why what holds {name_of_lock(lock)} does not let go of it")
     if not lock.abandoned:
         return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone")
     text = "remove the lock that a killed process has left: the ranks go on by themselves"
