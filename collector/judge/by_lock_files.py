@@ -8,6 +8,8 @@
    the lock. Where nobody can see who that is, because it may be on another machine, nobody is blamed.
 6. A rank that sleeps, wakes and sleeps again while another has locked a file of its own may well poll for that lock,
    though no frame shows it. Nobody is blamed where that other waits in communication: the two may hold up each other.
+7. Who keeps a lock while waiting for others is to blame where it waits for those who want the lock: a circle. Where it
+   waits for somebody else, that one holds up both; where nothing tells for whom, and somebody else is late, so may be.
 """
 
 from collections import defaultdict
@@ -67,7 +69,7 @@ def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
     """Blame, instead of ranks that wait for a lock, the ranks that hold it; nobody, where that cannot be known."""
     if fault.kind is not Kind.RANK_NOT_JOINED:
         return fault
-    held_up = [wait for wait in _waits(observations) if set(wait.ranks) & set(fault.culprits)]
+    held_up = _chained(set(fault.culprits), _waits(observations))
     waits = [wait for wait in held_up if wait.holders]
     if waits:
         return _on_holders(fault, waits, observations)
@@ -81,6 +83,15 @@ def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
     return _on_nobody(fault, guessed, may_wait, observations) if guessed else fault
 
 
+def _chained(ranks: set[int], waits: list[_Wait]) -> list[_Wait]:
+    """Return the locks that these ranks wait for, and those that the holders of them wait for in turn."""
+    found: list[_Wait] = []
+    while new := [wait for wait in waits if wait not in found and ranks & {*wait.ranks}]:
+        found += new
+        ranks = ranks | {holder for wait in new for holder in wait.holders}
+    return found
+
+
 def may_poll_for_lock(view: RankView, activity: Activity) -> bool:
     """Does it sleep, and nothing tells what for, while others have locked a file that it has open?"""
     plain = activity.doing is Doing.OUTSIDE and activity.cause in (Cause.USER_CODE, Cause.UNKNOWN)
@@ -89,16 +100,42 @@ def may_poll_for_lock(view: RankView, activity: Activity) -> bool:
 
 def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) -> Fault:
     waiting = {rank for wait in waits for rank in wait.ranks}
-    culprits = (set(fault.culprits) - waiting) | {rank for wait in waits for rank in wait.holders}
+    others = set(fault.culprits) - waiting
+    blamed = {rank for wait in waits for rank in _blamed(wait, observations, alone=not others)}
+    blamed = blamed - waiting or blamed  # of a circle of locks alone, all who are in it
+    culprits = others | blamed
     return replace(
         fault,
         culprits=tuple(sorted(culprits)),
         victims=tuple(sorted({*fault.victims, *waiting} - culprits)),
         certainty=unproven(fault.certainty),
-        said="; ".join(_said(wait, observations) for wait in waits),
+        said="; ".join(_said(wait, observations) for wait in waits) if blamed else "",
         evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
-        lock=waits[0].lock,
+        lock=waits[0].lock if blamed else None,
     )
+
+
+def _blamed(wait: _Wait, observations: Observations, *, alone: bool) -> Iterator[int]:  # 7
+    for holder in wait.holders:
+        held_up_by = _waited_for(holder, observations)
+        if not observations.may_wait(holder) or held_up_by & {*wait.ranks}:
+            yield holder
+        elif held_up_by:
+            yield from held_up_by - {edge.waiter for edge in observations.edges}
+        elif alone:
+            yield holder
+
+
+def _waited_for(rank: int, observations: Observations) -> set[int]:
+    """Return whom a rank waits for by records, be it through others."""
+    found: set[int] = set()
+    left = [rank]
+    while left:
+        waiter = left.pop()
+        new = {holder for edge in observations.edges if edge.waiter == waiter for holder in edge.holders} - found
+        found |= new
+        left.extend(new)
+    return found
 
 
 def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observations) -> Fault:
@@ -188,6 +225,9 @@ def _said(wait: _Wait, observations: Observations) -> str:
         return wait.text
     if seen.waits_for_ranks:
         waits = f"{either(wait.holders, 'it waits', 'they wait')} in {seen.op or 'communication'}"
+        held_up_by = {rank for holder in wait.holders for rank in _waited_for(holder, observations)}
+        if held_up_by and not held_up_by & {*wait.ranks}:
+            return f"{wait.text} while {waits} for {ranks_in_words(sorted(held_up_by))}"
         return f"{wait.text} while {waits}: a deadlock between the lock and the group"
     at = f" at {seen.user}" if seen.user is not None else ""
     return f"{wait.text} while {either(wait.holders, 'it is', 'they are')} {seen.label}{at}"

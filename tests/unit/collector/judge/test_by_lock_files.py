@@ -1,6 +1,8 @@
 """Ranks that poll a lock file: their wakes are no progress, and whoever holds the lock is the one to ask."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import pytest
 
 from collector.align.expected import Expected
 from collector.judge.looks.next_looks import pids_to_look_deeper
@@ -11,7 +13,7 @@ from shared.wire.stacks import Frame, Stacks
 from tests.build.jobs.four_ranks import AWAY, RANKS, looks_without
 from tests.build.jobs.judged import judged
 from tests.build.jobs.placed import with_rank
-from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
+from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 BATON = Frame("FileBaton.wait", "/env/lib/python3.11/site-packages/torch/utils/file_baton.py", 50)
 POLLS = Seen((USER, BATON), switches_per_second=10.0, cpu_share=0.01)
@@ -227,3 +229,30 @@ def test_one_that_the_kernel_blocks_for_a_lock() -> None:
     )
     (finding,) = judged(with_rank(looks, 3, process=blocked)).findings
     assert (finding.culprit_ranks, finding.victims) == ((0,), "1-3")
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_holder_that_waits_for_somebody_else_is_held_up_itself(recorded: bool) -> None:
+    """It would let go of the lock if that one came: the late rank of its own group, not of those who want the lock."""
+    pairs = {"p0": [0, 1], "p1": [2, 3]}
+    late: dict[int, Sequence[Step]] = {
+        rank: [
+            *[Collective("p0" if rank < 2 else "p1")] * 3,
+            *([Stay()] if rank % 2 else [Collective(f"p{rank // 2}")]),
+        ]
+        for rank in RANKS
+    }
+    seen = {0: Seen(), 1: AWAY, 2: Seen(), 3: POLLS}
+    looks = live_looks(Job(late, pairs), seen, interval_seconds=61.0, recorder=recorded)
+    found = judged(with_rank(looks, 3, polled_lock=held_by(pid_of(0))))
+    assert {rank for finding in found.findings for rank in finding.culprit_ranks} == {1}
+    assert any(f"the lock file {PATH}, which rank 0 holds" in each.text for f in found.findings for each in f.evidence)
+
+
+@pytest.mark.parametrize(("holder", "culprits"), [(0, {0}), (3, {2, 3})])
+def test_a_chain_and_a_circle_of_locks(holder: int, culprits: set[int]) -> None:
+    """Who waits for a lock with another one in hand is held up by the last of them; in a circle, each by the other."""
+    looks = looks_without({2: POLLS, 3: POLLS}, interval_seconds=61.0, recorder=False)
+    looks = with_rank(looks, 3, polled_lock=held_by(pid_of(2)))
+    found = judged(with_rank(looks, 2, polled_lock=held_by(pid_of(holder), path="/scratch/other.lock")))
+    assert {rank for finding in found.findings for rank in finding.culprit_ranks} == culprits
