@@ -94,8 +94,12 @@ def _chained(ranks: set[int], waits: list[_Wait]) -> list[_Wait]:
 
 def may_poll_for_lock(view: RankView, activity: Activity) -> bool:
     """Does it sleep, and nothing tells what for, while others have locked a file that it has open?"""
+    return _is_untold(activity) and bool(view.looks) and is_contended(view.looks[-1].polled_lock)
+
+
+def _is_untold(activity: Activity) -> bool:
     plain = activity.doing is Doing.OUTSIDE and activity.cause in (Cause.USER_CODE, Cause.UNKNOWN)
-    return plain and not activity.waits_on and bool(view.looks) and is_contended(view.looks[-1].polled_lock)
+    return plain and not activity.waits_on
 
 
 def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) -> Fault:
@@ -154,11 +158,22 @@ def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observ
 def _guessed(fault: Fault, observations: Observations) -> Iterator[_Wait]:
     for rank in fault.culprits:
         view, activity = observations.roster.ranks[rank], observations.activities.get(rank)
-        polls = activity is not None and may_poll_for_lock(view, activity) and rank in observations.motion.woken
-        lock = view.looks[-1].polled_lock if polls else None
+        polls = activity is not None and _is_untold(activity) and rank in observations.motion.woken
+        lock = _contended(view, observations) if polls else None
         holders = () if lock is None else _holders(lock, [rank], observations)
         if lock is not None and holders and all(map(observations.may_wait, holders)):
             yield _Wait(lock, (rank,), holders, seen=False)
+
+
+def _contended(view: RankView, observations: Observations) -> PolledLock | None:
+    """Return the lock that others have on a file of its own: as its agent sees, or those of other machines do."""
+    look = view.looks[-1]
+    if is_contended(look.polled_lock) or not isinstance(look.fds, Fds):
+        return look.polled_lock
+    shared = tuple(f"{mount.point.rstrip('/')}/" for mount in look.fds.mounts if mount.remote)
+    paths = (path for path in look.fds.files.values() if path.startswith(shared))
+    locks = (PolledLock(path=path, remote=True, on_open_file=True) for path in paths)
+    return next((lock for lock in locks if _holders(lock, [view.rank], observations)), None)
 
 
 def _at_work(wait: _Wait, observations: Observations) -> bool:  # 3

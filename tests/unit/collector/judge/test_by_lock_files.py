@@ -8,7 +8,7 @@ from collector.align.expected import Expected
 from collector.judge.looks.next_looks import pids_to_look_deeper
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
-from shared.wire.snapshot import Fds, Holder, NodeSnapshot, NotableFile, PolledLock, Process, Syscall
+from shared.wire.snapshot import Fds, Holder, MountUse, NodeSnapshot, NotableFile, PolledLock, Process, Syscall
 from shared.wire.stacks import Frame, Stacks
 from tests.build.jobs.four_ranks import AWAY, RANKS, looks_without
 from tests.build.jobs.judged import judged
@@ -213,6 +213,19 @@ def test_a_rank_of_another_node_that_has_locked_the_file() -> None:
     local = lock.model_copy(update={"remote": False, "file_system": "ext4"})
     (finding,) = one_sleeps(local, seen=POLLS, apart=61.0, hosts=hosts, locked_by=1).findings
     assert finding.culprit_ranks == (3,)
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_one_that_sleeps_beside_a_file_that_a_rank_of_another_node_has_locked(remote: bool) -> None:
+    """As SQLite does on a file system that nodes share: its own agent sees no lock, and the other one's does."""
+    mount = MountUse(point="/scratch", file_system="nfs4", remote=remote)
+    own = Fds(total=1, files={7: DATABASE}, mounts=(mount,))
+    locked = own.model_copy(update={"notable_files": (NotableFile(fd=7, path=DATABASE, locked=True),)})
+    hosts = {"a": "0-1", "b": "2-3"}
+    looks = looks_without({3: SLEEPS}, interval_seconds=61.0, recorder=False, hosts=hosts)
+    (finding,) = judged(with_rank(with_rank(looks, 3, fds=own), 1, fds=locked)).findings
+    assert finding.culprit_ranks == (() if remote else (3,))
+    assert ("rank 3 may wait for the lock on /scratch/metrics.db, which rank 1 holds" in finding.summary) is remote
 
 
 def test_one_that_the_kernel_blocks_for_a_lock() -> None:
