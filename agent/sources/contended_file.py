@@ -30,21 +30,23 @@ from shared.wire.snapshot import PolledLock
 
 _SECONDS = 1.0
 _MOST_FILES = 1024
+_MOST_TAKEN = 4
+"""Of its files that others have locked: for each, all processes are looked through."""
 _SLEEPS = frozenset({"nanosleep", "clock_nanosleep", "select", "pselect6", "restart_syscall"})
 """Python slept in `select` up to 3.10."""
-_INODE = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
+_INODE = re.compile(r"^ino:\s*(\d{1,20})$", re.MULTILINE)
 
 
 def contended_file(rank: Rank, context: LookContext) -> PolledLock | None:
     """Return the file that others have locked, as the rank's main thread sleeps or is blocked; often None."""
-    with suppress(Gone, NotPermitted):
+    with suppress(Gone, NotPermitted, ValueError):
         name, fd = _call(context, rank.stat.pid)
         if takes_lock(name) and fd is not None:
             own = describe(context, rank.stat.pid, fd)
             return None if own is None or own.kind != "file" else _lock(own, rank, context, blocked=True)
         if name in _SLEEPS:
-            found = [_lock(own, rank, context) for own in _locked_by_others(rank.stat.pid, context)]
-            return next((lock for lock in found if lock.holders), None)
+            taken = _locked_by_others(rank.stat.pid, context)[:_MOST_TAKEN]
+            return next((lock for own in taken if (lock := _lock(own, rank, context)).holders), None)
     return None
 
 
