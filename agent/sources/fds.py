@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
-from agent.proc.file_locks import name_of
+from agent.proc.file_locks import FileLock, name_of, parse_locks
 from agent.proc.mounts import Mount, is_remote
 from agent.proc.procfs import ProcFs
 from agent.sources.fd_connections import sockets_of
@@ -48,6 +48,7 @@ class Descriptor(NamedTuple):
     flags: int
     mount: Mount | None = None
     locked: bool = False
+    locks: tuple[FileLock, ...] = ()
 
     @property
     def file_system(self) -> str | None:
@@ -107,7 +108,8 @@ def describe(context: LookContext, pid: int, fd: int) -> Descriptor | None:
         return None
     kind = _kind(context.procfs, pid, fd, target, None if mount is None else mount.kind)
     locked = _LOCK_HELD.search(told) is not None
-    return Descriptor(fd, target, kind, int(info.get("flags", "0"), 8), mount, locked)
+    locks = tuple(parse_locks(told)) if locked else ()
+    return Descriptor(fd, target, kind, int(info.get("flags", "0"), 8), mount, locked, locks)
 
 
 def _kind(procfs: ProcFs, pid: int, fd: int, target: str, mounted: str | None) -> str:

@@ -15,21 +15,20 @@ from typing import NamedTuple
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
-from agent.proc.file_locks import name_of
 from agent.proc.job_files import open_named
 from agent.proc.mounts import is_remote
 from agent.proc.on_behalf_of import readers_of
 from agent.sources.fds import describe
 from agent.sources.look_context import LookContext
+from agent.sources.process import holders_of
 from agent.tools.frame_variables import FrameVariables, variables_of_main_thread
 from shared.errors import NotPermitted
 from shared.redaction.redact import redact
-from shared.wire.snapshot import Holder, PolledLock
+from shared.wire.snapshot import PolledLock
 from shared.wire.stacks import Stacks
 
 _SECONDS = 1.0
 _LONGEST_PATH = 4096
-_MOST_HOLDERS = 8
 _INNERMOST = 4
 """Frames among which the one that polls stands."""
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -111,7 +110,7 @@ def _described(path: str, rank: Rank, context: LookContext, *, by_existence: boo
     lock = PolledLock(path=redact(path), file_system=file_system, remote=is_remote(file_system))
     about = None if lock.remote else _status(path, rank, context)
     seen = _search(path, about, rank.stat.pid, context, by_existence=by_existence)
-    holders = tuple(Holder(pid=pid, name=name_of(context.procfs, pid)) for pid in seen.pids[:_MOST_HOLDERS])
+    holders = holders_of(context.procfs, seen.pids, rank.stat.pid)
     if about is None:
         return lock.model_copy(update={"holders": holders})
     sure = by_existence and seen.whole and (_sees_all_processes(context) or file_system in _PRIVATE)

@@ -3,7 +3,10 @@
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone
@@ -19,7 +22,7 @@ from agent.tools.ptrace_access import trace_obstacle
 from agent.tools.syscall_names import fd_argument, path_argument, syscall_name, takes_lock
 from shared.errors import NotPermitted
 from shared.redaction.redact import redact, redact_words
-from shared.wire.snapshot import BlockedThread, Process, Syscall
+from shared.wire.snapshot import BlockedThread, Holder, Process, Syscall
 
 _LONGEST_COMMAND = 500
 _LONGEST_PATH = 1024
@@ -28,6 +31,7 @@ _MOST_KERNEL_FRAMES = 64
 _MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _MOST_THREADS = 512
 _MOST_BLOCKED = 8
+_MOST_HOLDERS = 8
 _ONE_PER_GROUP = ("gloo_tcp_loop", "pt_nccl_watchdg")
 """Names of threads of which each process group of a backend has one."""
 
@@ -103,6 +107,26 @@ def _command(procfs: ProcFs, pid: int, state: str) -> str:
     except (Gone, NotPermitted):
         return ""
     return redact_words(arguments)[:_LONGEST_COMMAND]
+
+
+def holders_of(procfs: ProcFs, pids: Iterable[int], rank: int) -> tuple[Holder, ...]:
+    """Describe who holds what a rank may wait for: the command lines of its own user's processes, others' names."""
+    uid = _uid(procfs, rank)
+    return tuple(_holder(procfs, pid, uid) for pid in islice(pids, _MOST_HOLDERS))
+
+
+def _holder(procfs: ProcFs, pid: int, uid: int | None) -> Holder:
+    is_theirs = uid is not None and _uid(procfs, pid) == uid
+    with suppress(Gone, NotPermitted):
+        stat = procfs.stat(pid)
+        return Holder(pid=pid, name=stat.name, command=_command(procfs, pid, stat.state) if is_theirs else "")
+    return Holder(pid=pid)
+
+
+def _uid(procfs: ProcFs, pid: int) -> int | None:
+    with suppress(Gone, NotPermitted, LookupError, ValueError):
+        return int(procfs.fields(pid, "status")["Uid"].split()[1])
+    return None
 
 
 def _wchan(procfs: ProcFs, pid: int, folder: str = "") -> str | None:

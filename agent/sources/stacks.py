@@ -10,6 +10,7 @@ from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
 from agent.proc.credentials import require_below
+from agent.sources.contended_file import contended_file
 from agent.sources.look_context import LookContext
 from agent.sources.polled_lock import polled_lock
 from agent.sources.process import read_process, with_path
@@ -63,7 +64,7 @@ class StacksSource:
         return {
             "stacks": stacks,
             "children": self._children(rank, context, deadline),
-            "polled_lock": polled_lock(stacks, rank, context, self._program, deadline),
+            "polled_lock": polled_lock(stacks, rank, context, self._program, deadline) or contended_file(rank, context),
         }
 
     def _stacks(

@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import sub
 
 from collector.align.roster import RankView, Roster
-from collector.align.stacks.lock_files import polls_lock_file
+from collector.align.stacks.lock_files import polls_database, polls_lock_file
 from collector.align.thresholds import (
     BUSY_BYTES,
     BUSY_CPU_SHARE,
@@ -203,7 +203,8 @@ def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
 
 def _only_polls(view: RankView) -> bool:
     """Does it wake for nothing but to ask whether a lock file is still there, and does nothing it started work?"""
-    return not any(_at_work(beats) for beats in _beats_of(view)) and all(map(polls_lock_file, view.looks))
+    polls = all(map(polls_lock_file, view.looks)) or polls_database(view.looks)
+    return polls and not any(_at_work(beats) for beats in _beats_of(view))
 
 
 def _woke(view: RankView) -> bool:

@@ -1,74 +1,179 @@
-"""Ranks that poll a lock file while nobody waits in communication: who holds it, and are they at work?
+"""Ranks that wait for a lock on a file, by polling or in the kernel: who holds it, and are they at work?
 
-1. The ranks that poll are put together by lock, for one file may hold up many: on its own node, or on all.
+1. The ranks that wait are put together by lock, for one file may hold up many: on its own node, or on all.
 2. A lock that nobody holds anymore holds them forever: what a killed build has left behind.
 3. One that a rank of the job holds is waited for as that rank is. While it is at work, a build takes its time.
 4. Of any other holder, and of one on another machine, nothing is known but how long it takes.
-5. Where others wait in communication for a rank that polls, that rank waits itself, for the one that holds the lock.
+5. Where others wait in communication for a rank that waits for a lock, that rank waits itself, for the one that holds
+   the lock. Where nobody can see who that is, because it may be on another machine, nobody is blamed.
+6. A rank that sleeps, wakes and sleeps again while another has locked a file of its own may well poll for that lock,
+   though no frame shows it. Nobody is blamed where that other waits in communication: the two may hold up each other.
+7. Who keeps a lock while waiting for others is to blame where it waits for those who want the lock: a circle. Where it
+   waits for somebody else, that one holds up both; where nothing tells for whom, and somebody else is late, so may be.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
-from collector.align.stacks.lock_files import lock_in_words
-from collector.align.stacks.patterns import WaitsOn
+from collector.align.roster import RankView
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.lock_files import is_contended, lock_in_words, lock_of, name_of_lock
+from collector.align.stacks.patterns import Doing, WaitsOn
 from collector.judge.certainty import Support, how_sure, unproven
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
-from shared.rank_sets import fold
-from shared.wire.snapshot import PolledLock, RankSnapshot
+from shared.rank_sets import fold, ranks_in_words
+from shared.wire.snapshot import Fds, PolledLock, RankSnapshot
 
 
 @dataclass(frozen=True)
 class _Wait:
-    """Ranks that poll one lock."""
+    """Ranks that wait for one lock."""
 
     lock: PolledLock
     ranks: tuple[int, ...]
     holders: tuple[int, ...]
     """Those of the job that hold it, or whose children do."""
+    seen: bool = True
+    """Does a stack or the kernel show that they wait?"""
 
     @property
     def text(self) -> str:
         """Who waits for what; the holder by its rank where it has one."""
-        waits = ranks_with(self.ranks, "waits", "wait")
-        if not self.holders:
-            return f"{waits} for {lock_in_words(self.lock)}"
-        held = ranks_with(self.holders, "holds", "hold")
-        return f"{waits} for the lock file {self.lock.path}, which {held}"
+        waits = ranks_with(self.ranks, "waits", "wait") if self.seen else f"{ranks_in_words(self.ranks)} may wait"
+        return f"{waits} for {self.held if self.holders else lock_in_words(self.lock)}"
+
+    @property
+    def held(self) -> str:
+        """Which lock which ranks hold."""
+        return f"{name_of_lock(self.lock)}, which {ranks_with(self.holders, 'holds', 'hold')}"
 
 
 def faults_by_lock_files(observations: Observations) -> list[Fault]:
-    """Return one fault for each lock file that ranks wait for; none for one whose holder is at work."""
+    """Return one fault for each lock that ranks wait for; none for one whose holder is at work."""
     return [_fault(wait, observations) for wait in _waits(observations) if not _at_work(wait, observations)]
 
 
 def builds(observations: Observations) -> str:
-    """Say who is at work while others wait for the lock file that it holds; empty where nobody is."""
+    """Say who is at work while others wait for the lock that it holds; empty where nobody is."""
     busy = [wait for wait in _waits(observations) if _at_work(wait, observations)]
     return f"{busy[0].text} while {either(busy[0].holders, 'it is', 'they are')} at work" if busy else ""
 
 
 def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
-    """Blame, instead of ranks that poll a lock file, the ranks that hold it."""
-    waits = [wait for wait in _waits(observations) if wait.holders and set(wait.ranks) & set(fault.culprits)]
-    if fault.kind is not Kind.RANK_NOT_JOINED or not waits:
+    """Blame, instead of ranks that wait for a lock, the ranks that hold it; nobody, where that cannot be known."""
+    if fault.kind is not Kind.RANK_NOT_JOINED:
         return fault
-    polling = {rank for wait in waits for rank in wait.ranks}
-    culprits = (set(fault.culprits) - polling) | {rank for wait in waits for rank in wait.holders}
+    held_up = _chained(set(fault.culprits), _waits(observations))
+    waits = [wait for wait in held_up if wait.holders]
+    if waits:
+        return _on_holders(fault, waits, observations)
+    unseen = [wait for wait in held_up if wait.lock.remote and not wait.lock.holders]
+    if unseen:
+        return _on_nobody(fault, unseen, "; ".join(wait.text for wait in unseen), observations)
+    guessed = list(_guessed(fault, observations))  # 6
+    may_wait = "; ".join(
+        f"{wait.text} while {either(wait.holders, 'it waits', 'they wait')} in communication" for wait in guessed
+    )
+    return _on_nobody(fault, guessed, may_wait, observations) if guessed else fault
+
+
+def _chained(ranks: set[int], waits: list[_Wait]) -> list[_Wait]:
+    """Return the locks that these ranks wait for, and those that the holders of them wait for in turn."""
+    found: list[_Wait] = []
+    while new := [wait for wait in waits if wait not in found and ranks & {*wait.ranks}]:
+        found += new
+        ranks = ranks | {holder for wait in new for holder in wait.holders}
+    return found
+
+
+def may_poll_for_lock(view: RankView, activity: Activity) -> bool:
+    """Does it sleep, and nothing tells what for, while others have locked a file that it has open?"""
+    return _is_untold(activity) and bool(view.looks) and is_contended(view.looks[-1].polled_lock)
+
+
+def _is_untold(activity: Activity) -> bool:
+    plain = activity.doing is Doing.OUTSIDE and activity.cause in (Cause.USER_CODE, Cause.UNKNOWN)
+    return plain and not activity.waits_on
+
+
+def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) -> Fault:
+    waiting = {rank for wait in waits for rank in wait.ranks}
+    others = set(fault.culprits) - waiting
+    blamed = {rank for wait in waits for rank in _blamed(wait, observations, alone=not others)}
+    blamed = blamed - waiting or blamed  # of a circle of locks alone, all who are in it
+    culprits = others | blamed
     return replace(
         fault,
         culprits=tuple(sorted(culprits)),
-        victims=tuple(sorted({*fault.victims, *polling} - culprits)),
+        victims=tuple(sorted({*fault.victims, *waiting} - culprits)),
         certainty=unproven(fault.certainty),
-        said="; ".join(_said(wait, observations) for wait in waits),
+        said="; ".join(_said(wait, observations) for wait in waits) if blamed else "",
+        evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
+        lock=waits[0].lock if blamed else None,
+    )
+
+
+def _blamed(wait: _Wait, observations: Observations, *, alone: bool) -> Iterator[int]:  # 7
+    for holder in wait.holders:
+        held_up_by = _waited_for(holder, observations)
+        if not observations.may_wait(holder) or held_up_by & {*wait.ranks}:
+            yield holder
+        elif held_up_by:
+            yield from held_up_by - {edge.waiter for edge in observations.edges}
+        elif alone:
+            yield holder
+
+
+def _waited_for(rank: int, observations: Observations) -> set[int]:
+    """Return whom a rank waits for by records, be it through others."""
+    found: set[int] = set()
+    left = [rank]
+    while left:
+        waiter = left.pop()
+        new = {holder for edge in observations.edges if edge.waiter == waiter for holder in edge.holders} - found
+        found |= new
+        left.extend(new)
+    return found
+
+
+def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observations) -> Fault:
+    waiting = {rank for wait in waits for rank in wait.ranks}
+    return replace(
+        fault,
+        culprits=tuple(sorted(set(fault.culprits) - waiting)),
+        certainty=how_sure(fault.kind, Support.LOCK),
+        cause=Cause.FILESYSTEM,
+        said=f"{ranks_with(fault.victims, 'waits', 'wait')} for {ranks_in_words(fault.culprits)}; {said}",
         evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
         lock=waits[0].lock,
     )
+
+
+def _guessed(fault: Fault, observations: Observations) -> Iterator[_Wait]:
+    for rank in fault.culprits:
+        view, activity = observations.roster.ranks[rank], observations.activities.get(rank)
+        polls = activity is not None and _is_untold(activity) and rank in observations.motion.woken
+        lock = _contended(view, observations) if polls else None
+        holders = () if lock is None else _holders(lock, [rank], observations)
+        if lock is not None and holders and all(map(observations.may_wait, holders)):
+            yield _Wait(lock, (rank,), holders, seen=False)
+
+
+def _contended(view: RankView, observations: Observations) -> PolledLock | None:
+    """Return the lock that others have on a file of its own: as its agent sees, or those of other machines do."""
+    look = view.looks[-1]
+    if is_contended(look.polled_lock) or not isinstance(look.fds, Fds):
+        return look.polled_lock
+    shared = tuple(f"{mount.point.rstrip('/')}/" for mount in look.fds.mounts if mount.remote)
+    paths = (path for path in look.fds.files.values() if path.startswith(shared))
+    locks = (PolledLock(path=path, remote=True, on_open_file=True) for path in paths)
+    return next((lock for lock in locks if _holders(lock, [view.rank], observations)), None)
 
 
 def _at_work(wait: _Wait, observations: Observations) -> bool:  # 3
@@ -81,7 +186,7 @@ def _waits(observations: Observations) -> list[_Wait]:  # 1
     for rank, activity in observations.activities.items():
         view = observations.roster.ranks[rank]
         if WaitsOn.LOCK_FILE in activity.waits_on and not view.gone:
-            lock = view.looks[-1].polled_lock or PolledLock()
+            lock = lock_of(view.looks[-1]) or PolledLock()
             key = lock.path, None if lock.remote or lock.path is None else view.host
             found[key].append(rank)
             locks[key] = max(locks.get(key, lock), lock, key=lambda one: len(one.holders))
@@ -94,8 +199,17 @@ def _holders(lock: PolledLock, ranks: list[int], observations: Observations) -> 
     return tuple(
         view.rank
         for view in observations.roster.present()
-        if view.rank not in ranks and view.host in hosts and view.looks and _own(view.looks[-1]) & pids
+        if view.rank not in ranks and view.looks and _holds(view, lock, pids if view.host in hosts else set(), hosts)
     )
+
+
+def _holds(view: RankView, lock: PolledLock, pids: set[int], hosts: set[str | None]) -> bool:
+    """Does it, or a child, by the process that holds the lock, or by what it has locked itself on another machine?"""
+    if _own(view.looks[-1]) & pids:
+        return True
+    fds = view.looks[-1].fds
+    elsewhere = lock.remote and lock.path is not None and view.host not in hosts
+    return elsewhere and isinstance(fds, Fds) and any(one.locked and one.path == lock.path for one in fds.notable_files)
 
 
 def _own(look: RankSnapshot) -> set[int | None]:
@@ -127,6 +241,9 @@ def _said(wait: _Wait, observations: Observations) -> str:
         return wait.text
     if seen.waits_for_ranks:
         waits = f"{either(wait.holders, 'it waits', 'they wait')} in {seen.op or 'communication'}"
+        held_up_by = {rank for holder in wait.holders for rank in _waited_for(holder, observations)}
+        if held_up_by and not held_up_by & {*wait.ranks}:
+            return f"{wait.text} while {waits} for {ranks_in_words(sorted(held_up_by))}"
         return f"{wait.text} while {waits}: a deadlock between the lock and the group"
     at = f" at {seen.user}" if seen.user is not None else ""
     return f"{wait.text} while {either(wait.holders, 'it is', 'they are')} {seen.label}{at}"

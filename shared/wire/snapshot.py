@@ -94,6 +94,9 @@ class Holder(Value):
 
     pid: int
     name: str = ""
+    command: str = Field(
+        default="", description="Its command line, secrets redacted; of processes of the rank's own user alone."
+    )
 
 
 class Process(Value):
@@ -200,9 +203,14 @@ class Fds(Value):
 
 
 class PolledLock(Value):
-    """A lock file for which a rank asks again and again, and who has it open."""
+    """A lock for which a rank asks again and again or is blocked, or one on a file of its own; and who has it."""
 
     path: str | None = Field(default=None, description="Secrets redacted; None: its frames do not show it.")
+    on_open_file: bool = Field(
+        default=False,
+        description="The rank has the file open and others have locked it; whether it waits for them, its stack and "
+        "its system call tell.",
+    )
     file_system: str | None = None
     remote: bool = Field(default=False, description="May a process of another machine hold it?")
     held_since: float | None = Field(
@@ -228,7 +236,7 @@ class RankSnapshot(Value):
     stacks: Stacks | Missing
     children: tuple[Child, ...] = ()
     polled_lock: PolledLock | None = Field(
-        default=None, description="The lock file that its main thread polls; None: it polls none, or nobody asked."
+        default=None, description="The lock that its main thread may wait for; None: there is none, or nobody asked."
     )
     fds: Fds | Missing
     logs: Logs | Missing

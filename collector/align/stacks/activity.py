@@ -8,7 +8,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.frames_communication import frame_pattern
 from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
 from collector.align.stacks.kernel_waits import kernel_pattern
-from collector.align.stacks.lock_files import lock_in_words
+from collector.align.stacks.lock_files import lock_in_words, lock_of
 from collector.align.stacks.patterns import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
@@ -118,7 +118,7 @@ def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
-    seen = _with_lock_file(seen, view.looks[-1].polled_lock if view.looks else None)
+    seen = with_lock_file(seen, lock_of(view.looks[-1]) if view.looks else None)
     seen = _with_gil(seen)
     if view.presence is Presence.STOPPED:
         return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
@@ -309,13 +309,15 @@ def _runs(seen: Activity, function: str) -> bool:
     return any(frame.function.rpartition(".")[2] == function for frame in seen.frames)
 
 
-def _with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
-    """When a rank polls a lock file, say which one and who holds it. Of an abandoned one nobody will let go."""
-    if WaitsOn.LOCK_FILE not in seen.waits_on or lock is None:
+def with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
+    """When a rank waits for a lock, say which one and who holds it. Of an abandoned one nobody will let go."""
+    waits = WaitsOn.LOCK_FILE in seen.waits_on or WaitsOn.DATABASE in seen.waits_on
+    if not waits or lock is None:
         return seen
-    placed = _placed(seen, f"waiting for {lock_in_words(lock)}", *seen.waits_on)
+    placed = _placed(seen, f"waiting for {lock_in_words(lock)}", *seen.waits_on, WaitsOn.LOCK_FILE)
     known = lock.abandoned or bool(lock.holders)
-    return replace(placed, may_pass=not lock.abandoned, kernel_agrees=known or seen.kernel_agrees)
+    may_pass = seen.may_pass and not lock.abandoned
+    return replace(placed, may_pass=may_pass, kernel_agrees=known or seen.kernel_agrees)
 
 
 def _child_activity(child: Child) -> Activity | None:

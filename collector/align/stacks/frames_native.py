@@ -5,6 +5,8 @@ import re
 from collector.align.stacks.patterns import Doing, FramePattern, WaitsOn, frame_row, package, stdlib
 from shared.answer.words import Cause
 
+IN_DATABASE = "in SQLite"
+
 NATIVE_FRAMES: tuple[FramePattern, ...] = (
     # c10d::TCPStore::wait (libtorch_cpu.so); c10d::PrefixStore::get (libtorch_cpu.so)
     frame_row(Doing.STORE, Cause.RENDEZVOUS, "waiting for a store key", r"^c10d::(\w*Store|detail::TCPClient)::"),
@@ -38,6 +40,20 @@ NATIVE_FRAMES: tuple[FramePattern, ...] = (
         "waiting for a lock",
         r"^(acquire_timed|lock_PyThread_acquire_lock|rlock_acquire)$",
         waits_on=WaitsOn.LOCK,
+    ),
+    # sqlite3InvokeBusyHandler (libsqlite3.so.0.8.6); unixSleep, whose name is stripped (libsqlite3.so.0.8.6)
+    # sqlite3_step (_sqlite3.cpython-312-x86_64-linux-gnu.so)
+    frame_row(
+        Doing.OUTSIDE,
+        Cause.FILESYSTEM,
+        IN_DATABASE,
+        r".",
+        r"(^|/)(lib|_|pysqlite3/_)?sqlite3[^/]*\.so[^/]*$",
+        waits_on=WaitsOn.DATABASE,
+    ),
+    # sqlite3BtreeBeginTrans (python3.12): where it is a part of the interpreter
+    frame_row(
+        Doing.OUTSIDE, Cause.FILESYSTEM, IN_DATABASE, r"^sqlite3([A-Z]|_step|_exec|_sleep)", waits_on=WaitsOn.DATABASE
     ),
     # dlopen (libc.so.6); _dl_open (ld-linux-x86-64.so.2)
     frame_row(Doing.OUTSIDE, Cause.IMPORT, "loading a shared library", r"^(dlopen|_?_?dl_open\w*)"),

@@ -33,8 +33,13 @@ KERNEL: tuple[KernelPattern, ...] = (
         may_pass=True,
     ),
     # syscall flock, wchan locks_lock_inode_wait; fcntl F_SETLKW, wchan fcntl_setlk
-    kernel_row(Cause.FILESYSTEM, "waiting for a file lock", wchan=r"^(locks_lock_inode_wait|fcntl_setlk|posix_lock)"),
-    kernel_row(Cause.FILESYSTEM, "waiting for a file lock", syscall=r"^flock$"),
+    kernel_row(
+        Cause.FILESYSTEM,
+        "waiting for a file lock",
+        wchan=r"^(locks_lock_inode_wait|fcntl_setlk|posix_lock)",
+        waits_on=WaitsOn.LOCK_FILE,
+    ),
+    kernel_row(Cause.FILESYSTEM, "waiting for a file lock", syscall=r"^flock$", waits_on=WaitsOn.LOCK_FILE),
     # wchan rpc_wait_bit_killable, nfs_wait_bit_killable; fuse: request_wait_answer; 9p: p9_client_rpc
     # Lustre: cl_sync_io_wait, ptlrpc_set_wait, ldlm_completion_ast; Ceph: ceph_mdsc_wait_request
     # SMB: wait_for_response; Spectrum Scale: cxiWaitEventWait; autofs: autofs_wait

@@ -36,6 +36,8 @@ class WaitsOn(StrEnum):
     LOCK = "lock"
     LOCK_FILE = "lock_file"
     """A lock that processes share by a file, for which it asks again and again."""
+    DATABASE = "database"
+    """SQLite, which sleeps only while another process has locked its file; or the thread works in it."""
     OWN_THREAD = "own_thread"
     """Another thread of its process."""
     UNRECORDED = "unrecorded"

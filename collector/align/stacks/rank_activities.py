@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity, from_stacks, with_the_rest
-from collector.align.stacks.patterns import Doing
+from collector.align.stacks.activity import Activity, from_stacks, with_lock_file, with_the_rest
+from collector.align.stacks.frames_native import IN_DATABASE
+from collector.align.stacks.lock_files import lock_of
+from collector.align.stacks.patterns import Doing, WaitsOn
 
 
 def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
@@ -24,7 +26,7 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
             found[view.rank] = with_the_rest(read[key], view)
             continue
         process = view.process
-        facts = process and (process.state, process.syscall, process.wchan, process.tracer_pid)
+        facts = process and (process.state, process.syscall, process.wchan, process.tracer_pid, process.lock_holders)
         whole = (*key, facts, view.presence)
         if whole not in known:
             known[whole] = with_the_rest(read[key], view)
@@ -33,23 +35,32 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
 
 
 def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -> dict[int, Activity]:
-    """Let ranks share what the native stack of one of them told: only one of each Python stack is looked at so."""
+    """Let ranks share what the native stack of one of them told: only one of each Python stack is looked at so.
+
+    Which lock one waits for is its own, and that others are in SQLite, too, does not show that they wait for any.
+    """
     told = {
         activities[rank].frames: activities[rank]
         for rank in activities
         if views[rank].native_stacks is not None and activities[rank].frames
     }
     return {
-        rank: replace(
-            activity,
-            doing=known.doing,
-            cause=known.cause,
-            label=known.label,
-            told=known.told,
-            waits_on=known.waits_on,
-            c_read=known.c_read,
-        )
+        rank: _shared(activity, known, views[rank])
         if (known := told.get(activity.frames)) is not None and activity.doing in (Doing.OUTSIDE, Doing.WORK)
         else activity
         for rank, activity in activities.items()
     }
+
+
+def _shared(activity: Activity, known: Activity, view: RankView) -> Activity:
+    database = WaitsOn.DATABASE in known.waits_on
+    shared = replace(
+        activity,
+        doing=known.doing,
+        cause=known.cause,
+        label=IN_DATABASE if database else known.label,
+        told=known.told,
+        waits_on=frozenset({WaitsOn.DATABASE}) if database else known.waits_on,
+        c_read=known.c_read,
+    )
+    return with_lock_file(shared, lock_of(view.looks[-1])) if database and view.looks else shared

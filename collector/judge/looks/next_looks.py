@@ -4,7 +4,8 @@ More time, where ranks are waited for that may only be slow; many quick samples,
 who keeps it waiting; and native frames, which stop a process for about a second.
 After a survey of a large job: which ranks to look at whole.
 Native frames are asked only of frozen ranks whose Python stack does not say what they wait for, one per stack: a work
-handle's wait, a lock in C or a backward pass leave no telling Python frame.
+handle's wait, a lock in C or a backward pass leave no telling Python frame. And of those that sleep while others have
+locked a file of theirs: SQLite polls in C.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of
 from collector.align.thresholds import FROZEN_SECONDS
+from collector.judge.by_lock_files import may_poll_for_lock
 from collector.judge.report.sentences import Interpretation
 from collector.judge.verdict import read
 from shared.answer.words import Verdict
@@ -146,10 +148,13 @@ def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[
     known: set[tuple[Frame, ...]] = set()
     for view in roster.present():
         pid = None if view.identity is None else view.identity.pid
-        if pid is None or view.rank in motion.woken or view.presence is not Presence.RUNNING or view.apart is not None:
+        if pid is None or view.presence is not Presence.RUNNING or view.apart is not None:
             continue  # of another thread than the main one nothing native is read
         activity = activities[view.rank]
-        if activity.in_c or activity.doing is Doing.WORK or view.native_stacks is not None:
+        may_poll = may_poll_for_lock(view, activity)
+        if view.rank in motion.woken and not may_poll:
+            continue
+        if may_poll or activity.in_c or activity.doing is Doing.WORK or view.native_stacks is not None:
             alike.setdefault(activity.frames, []).append((view.host, pid))
         if view.native_stacks is not None:
             known.add(activity.frames)

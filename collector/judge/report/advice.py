@@ -40,7 +40,7 @@ def advice_of_fault(fault: Fault, observations: Observations) -> Iterator[NextSt
 
     GPUs of one node that never got a first collective done may not reach each other.
     """
-    if fault.kind is not Kind.STUCK_TOGETHER:
+    if fault.kind is not Kind.STUCK_TOGETHER or fault.lock is not None:
         return
     yield from _preflight(fault, observations)
     if fault.sequence is None or fault.sequence > _FIRST_OPERATIONS:

@@ -2,10 +2,14 @@
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
+from collector.align.stacks.lock_files import lock_of, name_of_lock
+from collector.align.stacks.patterns import WaitsOn
 from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
 from shared.answer.words import Cause, Kind
+from shared.plural import either
+from shared.rank_sets import ranks_in_words
 from shared.shell_commands import WHY_NONE, copyable
 from shared.wire.snapshot import PolledLock
 
@@ -54,7 +58,7 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
     """Return what to do about `fault`, most useful first."""
     lock = fault.lock or _polled_by(fault.culprits, observations)
     if lock is not None:
-        steps = [_of_lock(lock)]
+        steps = [_of_lock(lock) if fault.lock is None or not fault.culprits else _of_holders(lock, fault, observations)]
     elif cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH:
         steps = [NextStep(text=_BY_CAUSE[cause])]
     else:
@@ -85,19 +89,32 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
 
 
 def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock | None:
-    """The lock file that one of these ranks polls, if any does."""
-    looks = (view.looks[-1] for view in map(observations.roster.ranks.__getitem__, ranks) if view.looks)
-    return next((look.polled_lock for look in looks if look.polled_lock is not None), None)
+    """The lock that one of these ranks waits for, if any does."""
+    waiting = (rank for rank in ranks if rank in observations.activities)
+    waiting = (rank for rank in waiting if WaitsOn.LOCK_FILE in observations.activities[rank].waits_on)
+    locks = (lock_of(observations.roster.ranks[rank].looks[-1]) for rank in waiting)
+    return next((lock for lock in locks if lock is not None), None)
 
 
 def _of_lock(lock: PolledLock) -> NextStep:
-    """What to do about a lock file; only an abandoned one may be removed."""
+    """What to do about a lock; only a file that is nothing else may be removed, and only when abandoned."""
     if lock.path is None:
         return NextStep(text="find out which lock file it is and who holds it")
+    if lock.on_open_file:
+        return NextStep(text=f"find out why what holds {name_of_lock(lock)} does not let go of it")
     if not lock.abandoned:
         return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone")
     text = "remove the lock that a killed process has left: the ranks go on by themselves"
     return NextStep(text=text, command=copyable("rm", operands=(lock.path,)))
+
+
+def _of_holders(lock: PolledLock, fault: Fault, observations: Observations) -> NextStep:
+    """What to do where ranks of the job hold the lock."""
+    named = "the lock" if lock.path is None else name_of_lock(lock)
+    who = ranks_in_words(fault.culprits)
+    if any(map(observations.may_wait, fault.culprits)):
+        return NextStep(text=f"have {who} let go of {named} before waiting for other ranks")
+    return NextStep(text=f"find out why {who} {either(fault.culprits, 'does', 'do')} not let go of {named}")
 
 
 def _commands(rank: int, kind: Kind, observations: Observations) -> list[NextStep]:

@@ -1,13 +1,14 @@
 """Step 10, last: the sentences. One for the whole, one per finding; each says what is known and nothing more."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
+from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch, is_compared
 from collector.judge.report.advice import advice_of_lines
@@ -16,6 +17,7 @@ from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding, NextStep
 from shared.answer.words import Cause, Kind, Verdict
+from shared.missing import Missing
 from shared.plural import counted, either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Exited
@@ -141,10 +143,19 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
         seems = "if it seems to stand still nevertheless, look again, with more time between the looks"
         return (_further_apart(seems, observations),) if observations.roster.live and reading.state == "running" else ()
     steps = [_where_to_look(reading.unseen, observations) if reading.unseen else _again(reading, observations)]
-    steps += advice_of_lines(observations)
+    steps = [*_unread_in_c(observations), *steps, *advice_of_lines(observations)]
     if not observations.traces:
         steps.append(record_next_time())
     return tuple(steps)
+
+
+def _unread_in_c(observations: Observations) -> Iterator[NextStep]:
+    """Whoever may wait in C for other ranks, and why nobody could read what for; the reason says what to do."""
+    for view in observations.roster.present():
+        missing = [look.stacks for look in view.looks if isinstance(look.stacks, Missing)]
+        if missing and view.stacks is not None and observations.state(view.rank) is WaitState.UNKNOWN:
+            yield NextStep(text=f"rank {view.rank} may wait for others in C: {missing[-1].detail}")
+            return
 
 
 def _where_to_look(ranks: Sequence[int], observations: Observations) -> NextStep:
@@ -258,7 +269,9 @@ def _mismatch(fault: Fault, at: str) -> str:
         return f"{ranks_with(fault.culprits, 'is', 'are')} alone in{at or ' another collective'}"
     sides = fault.mismatch.sides
     if not who:
-        named = " vs. ".join(f"{ranks_in_words(ranks)} ({signature.op})" for ranks, signature in sides)
+        alike = len({signature.op for _, signature in sides}) == 1
+        called = [(ranks_in_words(ranks), _call(signature) if alike else signature.op) for ranks, signature in sides]
+        named = " vs. ".join(f"{ranks} ({call})" for ranks, call in called)
         tied = ", and no side has a majority" if len(sides) > 1 else ""
         return f"the ranks disagree on{at}: {named}{tied}"
     wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent.deadline import Deadline
-from agent.proc.file_locks import parse_holders
+from agent.proc.file_locks import holders_among, parse_locks
 from agent.proc.memory.elf_image import build_id_in_file
 from agent.proc.memory.elf_symbols import find_vtable
 from agent.proc.memory.mappings import loaded_files, parse_mappings, writable_data
@@ -235,7 +235,7 @@ TARGETS = (
     Target("sockets", _sockets, (seeds.NET_TCP, seeds.NET_UNIX)),
     Target(
         "locks",
-        text_of(lambda text: parse_holders(text, 43)),
+        text_of(lambda text: holders_among(parse_locks(text), 43)),
         (b"2: FLOCK  ADVISORY  WRITE 42 08:01:132 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 43 08:01:132 0 EOF\n",),
     ),
     Target(

@@ -25,7 +25,8 @@ EVERY_DAY: dict[str, str] = {
     """,
     "memory": "crossed_groups gil_held sibling_pipeline_sends wrong_size_larger",
     "bare": """
-        accelerate_main_process_only barrier_against_backward blocked_pipe dataloader_hang debugger_attached
+        accelerate_main_process_only barrier_against_backward blocked_pipe build_lock_left_behind dataloader_hang
+        debugger_attached
         exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread pair_barrier_skipped
         uninterruptible validation_for_a_while
     """,
@@ -99,6 +100,37 @@ def test_ranks_are_found_whoever_launched_them(launch: str, tmp_path: Path) -> N
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("asleep_before_collective", "bare"), reply)
     assert pids_named(reply) == {job.ranks[2]}
+
+
+CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--mount", "--fork", "--mount-proc")
+
+
+def test_a_job_in_a_container_is_judged_from_its_node(tmp_path: Path) -> None:
+    """Its processes have other numbers in there, and other users."""
+    with Job("asleep_before_collective", directory=tmp_path, wrapper=CONTAINER) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of("asleep_before_collective", "memory"), reply)
+
+
+def test_what_a_container_hides_from_its_node_is_said(tmp_path: Path) -> None:
+    """Without a record native frames alone show that ranks wait for each other, and they can be read inside."""
+    environment = {"TORCH_FR_BUFFER_SIZE": "0"}
+    with Job("async_work_handles", directory=tmp_path, wrapper=CONTAINER, environment=environment) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert reply.answer["verdict"] == "cannot_tell"
+    advice = reply.answer["next_steps"][0]["text"]
+    assert "may wait for others in C" in advice and "in the container" in advice
+
+
+def test_two_ranks_that_call_different_operations(tmp_path: Path) -> None:
+    """Their records prove at once that they differ; that neither of two is in the majority leaves the blame open."""
+    environment = {"FAULTY_RANK": "1"}
+    with Job("wrong_op", directory=tmp_path, recorded=True, ranks=2, environment=environment, forked=True) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    (finding,) = reply.answer["findings"]
+    assert (finding["kind"], finding["certainty"], finding["victims"]) == ("collective_mismatch", "proven", "0-1")
+    assert not finding["culprits"]
+    assert "rank 0 (all_reduce) vs. rank 1 (all_gather)" in finding["summary"]
 
 
 def test_ranks_that_say_so_only_after_they_have_started(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.deadline import ThreadPool
-from agent.proc.file_locks import lock_holders, parse_holders
+from agent.proc.file_locks import holders_among, lock_holders, parse_locks
 from agent.proc.procfs import ProcFs
 from agent.sources.process import ProcessSource
 from shared.wire.snapshot import Holder, Process
@@ -30,7 +30,7 @@ garbage
 @pytest.mark.parametrize(("waiter", "holders"), [(300, [200]), (301, [200]), (302, []), (200, []), (7, [])])
 def test_table_of_the_kernel(waiter: int, holders: list[int]) -> None:
     """Waiters stand below who holds the lock; a lock of an open file description has no process."""
-    assert parse_holders(TABLE, waiter) == holders
+    assert holders_among(parse_locks(TABLE), waiter) == holders
 
 
 @pytest.mark.ptrace

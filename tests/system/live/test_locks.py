@@ -1,0 +1,57 @@
+"""Ranks that wait for locks on files: whoever holds one while waiting for them is the cause, and is named.
+
+Where nothing shows that a rank waits for a lock, whoever holds it is left alone.
+"""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.system.live.asking import diagnose
+from tests.system.live.jobs import Job
+from tests.system.live.test_verdicts import assert_right
+from tests.system.live.truths import Truth
+
+pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+
+PROGRAM = "lock_kept_over_collective"
+SHARED = "UNHANG_TEST_LOCK"
+
+
+@pytest.mark.parametrize("lock", ["sqlite", "sqlite_wal", "posix", "description", "filelock"])
+def test_a_lock_that_is_kept_over_a_collective(lock: str, tmp_path: Path) -> None:
+    """Of the two ranks that wait for each other the one with the lock is the cause, and the lock is named."""
+    with Job(PROGRAM, directory=tmp_path, environment={SHARED: lock}, forked=True) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    assert_right(Truth.of(PROGRAM, "bare"), reply)
+    (finding,) = reply.answer["findings"]
+    assert "rank 3 waits for the lock" in finding["summary"]
+    assert "which rank 2 holds while it waits in all_reduce" in finding["summary"]
+    assert finding["next_steps"][0]["text"].startswith("have rank 2 let go of the lock")
+
+
+def test_a_database_that_is_open_and_not_waited_for(tmp_path: Path) -> None:
+    """Rank 3 sleeps for a reason of its own: that rank 2 has locked the database is not what holds it up."""
+    with Job(PROGRAM, directory=tmp_path, environment={SHARED: "sqlite_open"}, forked=True) as job:
+        reply = diagnose(job.name, directory=tmp_path)
+    (finding,) = reply.answer["findings"]
+    assert [culprit["rank"] for culprit in finding["culprits"]] == [3]
+    assert finding["where"]["user"]["function"] == "have_it_open"
+    assert "metrics.db" not in finding["summary"]
+
+
+def test_a_database_that_a_process_outside_the_job_has_locked(tmp_path: Path) -> None:
+    """That process is named beside the rank that waits for it: this test."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    with closing(sqlite3.connect(shared / "metrics.db", isolation_level=None)) as ours:
+        ours.execute("BEGIN IMMEDIATE")
+        environment = {SHARED: "sqlite", "UNHANG_TEST_LOCKED": str(shared)}
+        with Job(PROGRAM, directory=tmp_path, environment=environment, forked=True) as job:
+            reply = diagnose(job.name, directory=tmp_path, patience=None)
+    (finding,) = reply.answer["findings"]
+    assert [culprit["rank"] for culprit in finding["culprits"]] == [2]
+    assert f"the lock on {shared}/metrics.db, which is held by pid {os.getpid()} (" in finding["summary"]
