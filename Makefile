@@ -34,11 +34,11 @@ $(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/dev/i
 demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..., KEEP=1 leaves it running
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
-# Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, with nothing
-# beside them. What PYTEST_ARGS chooses runs at once.
+# Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, two at a time, for
+# they wait for most of theirs. What PYTEST_ARGS chooses runs at once.
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
 	$(PYTEST) -m '$(ALL)$(if $(PYTEST_ARGS),, and not steady)' $(PYTEST_ARGS)
-	$(if $(PYTEST_ARGS),,$(BIN)/python -m pytest -n 0 -m '$(ALL) and steady')
+	$(if $(PYTEST_ARGS),,$(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2) -m '$(ALL) and steady')
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
