@@ -37,6 +37,7 @@ class Arrival(Value):
     here: int = Field(ge=0)
     host: str = Field(default="", max_length=_LONGEST_NAME)
     addresses: Mapping[str, str] = Field(default={}, max_length=MOST_GREETED, description="By interface.")
+    macs: tuple[str, ...] = Field(default=(), max_length=MOST_GREETED)
     time_ns: int = 0
     report_bytes: int | None = None
     """Of the report that follows; None: the node is still importing PyTorch."""
@@ -229,6 +230,7 @@ class Reception:
         """Take a node in by its first message."""
         self._coming += 1
         self._nobody_comes.clear()
+        channel.begin_to_beat()
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
                 hello = await self._hello(channel)

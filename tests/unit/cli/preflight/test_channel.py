@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.preflight import channel
 from cli.preflight.channel import Channel, greet, introduce
 from cli.preflight.coordinator import Reception
 from shared.errors import NotPermitted, UnhangError, Unreachable
@@ -75,6 +76,22 @@ async def test_both_ways() -> None:
         await node.close()
         with pytest.raises(Unreachable):
             await coordinator.receive()
+
+
+async def test_a_coordinator_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose machine lost power: the node does not wait for it; while it beats, the node waits."""
+    monkeypatch.setattr(channel, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(channel, "SILENCE_SECONDS", 0.5)
+    async with Wire() as wire:
+        node, coordinator = await both(wire)
+        coordinator.begin_to_beat()
+        until = asyncio.get_running_loop().time() + 1.0
+        while asyncio.get_running_loop().time() < until:
+            assert await node.receive_beat() == {"do": "ping"}
+    async with Wire() as wire:
+        node, coordinator = await both(wire)
+        with pytest.raises(Unreachable, match="nothing came from it"):
+            await node.receive_beat()
 
 
 async def test_another_token() -> None:
