@@ -31,7 +31,7 @@ _GUID_PARTS = 8
 """Of the 20 bytes of an IPoIB interface, the last 8 name the port; the first change with its connections."""
 
 
-class Seen(NamedTuple):
+class AddressSeen(NamedTuple):
     """An address, and the MAC address that answered for it on one of our interfaces."""
 
     interface: str
@@ -41,10 +41,10 @@ class Seen(NamedTuple):
     """It was confirmed while we watched; else the kernel's table had it before, perhaps of a host that is gone."""
 
 
-class Neighbour(NamedTuple):
+class NeighbourRow(NamedTuple):
     """One row of the kernel's table."""
 
-    seen: Seen
+    seen: AddressSeen
     reachable: bool
     """It answered a short time ago."""
     confirmed_seconds: float
@@ -71,7 +71,7 @@ class NeighbourWatch:
     """Remembers who answered since it began: two hosts that have one address take turns in the kernel's table."""
 
     def __init__(self) -> None:
-        self._seen: set[Seen] = set()
+        self._seen: set[AddressSeen] = set()
         self._began = time.monotonic()
         self._news = _subscribe()
         self._before = {each.seen for each in read_neighbours()}
@@ -88,7 +88,7 @@ class NeighbourWatch:
             self._news.close()
             self._news = None
 
-    def of(self, addresses: Collection[str]) -> list[Seen]:
+    def of(self, addresses: Collection[str]) -> list[AddressSeen]:
         """Return who answered for these addresses, and for any for which several answered."""
         self._note(read_neighbours())
         known = self._seen | {each._replace(fresh=False) for each in self._before - self._seen}
@@ -100,11 +100,11 @@ class NeighbourWatch:
         # An error is that the kernel had no room for all of them.
         with suppress(OSError, struct.error):
             while self._news is not None:
-                found: list[Neighbour] = []
+                found: list[NeighbourRow] = []
                 _read_part(self._news.recv(_PART_BYTES, socket.MSG_DONTWAIT), found)
                 self._note(found)
 
-    def _note(self, found: Iterable[Neighbour]) -> None:
+    def _note(self, found: Iterable[NeighbourRow]) -> None:
         """Note who answers. What the table said before does not count until it is confirmed."""
         since = time.monotonic() - self._began
         for each in found:
@@ -123,9 +123,9 @@ def _subscribe() -> socket.socket | None:
     return None
 
 
-def read_neighbours() -> list[Neighbour]:
+def read_neighbours() -> list[NeighbourRow]:
     """Return the kernel's table; nothing where it does not give it. Needs no rights."""
-    found: list[Neighbour] = []
+    found: list[NeighbourRow] = []
     with (
         suppress(OSError, struct.error),
         socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as asked,
@@ -138,7 +138,7 @@ def read_neighbours() -> list[Neighbour]:
     return found
 
 
-def _read_part(part: bytes, found: list[Neighbour]) -> bool:
+def _read_part(part: bytes, found: list[NeighbourRow]) -> bool:
     """Add the rows of one part; return whether more will come."""
     at = 0
     while at + _HEADER.size <= len(part):
@@ -152,16 +152,16 @@ def _read_part(part: bytes, found: list[Neighbour]) -> bool:
     return True
 
 
-def _row(message: bytes) -> Neighbour | None:
+def _row(message: bytes) -> NeighbourRow | None:
     _, _, _, index, state, _, _ = _NEIGHBOUR.unpack_from(message)
     fields = dict(_attributes(message[_NEIGHBOUR.size :]))
     address, mac, ages = fields.get(_ADDRESS, b""), fields.get(_MAC, b""), fields.get(_AGES, b"")
     if state & _CONFIGURED or len(address) not in (4, 16) or not mac or len(ages) < 4:
         return None
     with suppress(OSError):
-        seen = Seen(socket.if_indextoname(index), str(ip_address(address)), plain_mac(mac.hex(":")))
+        seen = AddressSeen(socket.if_indextoname(index), str(ip_address(address)), plain_mac(mac.hex(":")))
         (ticks,) = struct.unpack_from("=I", ages)
-        return Neighbour(seen, bool(state & _REACHABLE), ticks / os.sysconf("SC_CLK_TCK")) if seen.mac else None
+        return NeighbourRow(seen, bool(state & _REACHABLE), ticks / os.sysconf("SC_CLK_TCK")) if seen.mac else None
     return None
 
 

@@ -160,7 +160,9 @@ class PreflightResult(Value):
     """What a collector keeps of a preflight: what became of each node, and why."""
 
     result_id: str = Field(
-        default="", max_length=_LONGEST_WORD, description="Of this run alone; empty: the result itself says which it is."
+        default="",
+        max_length=_LONGEST_WORD,
+        description="Of this run alone; empty: the result itself says which it is.",
     )
     made_at: str = Field(max_length=_LONGEST_WORD, description="When it ended, RFC 3339, by its first node.")
     took_seconds: float = Field(default=0.0, ge=0, le=1e9, strict=True)

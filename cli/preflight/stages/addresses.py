@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cli.preflight.board import Board
 from cli.preflight.coordinator import Arrival
-from cli.preflight.neighbours import Seen
+from cli.preflight.neighbours import AddressSeen
 from cli.preflight.stages.compare_facts import same_addresses
 from shared.answer.preflight import PreflightKind
 from shared.errors import UnhangError
@@ -24,6 +24,10 @@ _ANSWER_SECONDS = 5.0
 _MOST_EVIDENCE = 4
 _HINT = "give each node an address of its own; until then packets for one reach the other"
 _HINT_MAC = f"look the MAC up in the switches' tables, and {_HINT}"
+
+
+_SeenBy = Mapping[int, Sequence[AddressSeen]]
+"""Who answered for which address, by the node that saw it."""
 
 
 class SharedAddress(NamedTuple):
@@ -94,22 +98,25 @@ def _accuse(board: Board, shared: SharedAddress, nodes: Sequence[int]) -> None:
     )
 
 
-async def _seen(board: Board) -> dict[int, list[Seen]]:
+async def _seen(board: Board) -> dict[int, list[AddressSeen]]:
     """Ask nodes who answered for the addresses of all."""
     addresses = sorted({address for each in _addresses(board).values() for address in each.values()})
     step = max(1, len(board.members) // _MOST_ASKED)
 
-    async def ask(node: int) -> list[Seen]:
+    async def ask(node: int) -> list[AddressSeen]:
         with suppress(UnhangError, TypeError, ValueError):
             answer = await board.links[node].ask("neighbours", {"addresses": addresses}, _ANSWER_SECONDS)
-            return [Seen(str(nic), str(ip), str(mac), fresh is True) for nic, ip, mac, fresh in answer.get("seen", ())]
+            return [
+                AddressSeen(str(nic), str(ip), str(mac), fresh is True)
+                for nic, ip, mac, fresh in answer.get("seen", ())
+            ]
         return []
 
     asked = board.members[::step] if len(board.names) > 1 else ()
     return dict(zip(asked, await asyncio.gather(*map(ask, asked)), strict=True))
 
 
-def shared_addresses(nodes: Mapping[int, Arrival], seen: Mapping[int, Sequence[Seen]]) -> Iterator[SharedAddress]:
+def shared_addresses(nodes: Mapping[int, Arrival], seen: _SeenBy) -> Iterator[SharedAddress]:
     """Yield the addresses for which another host answered as well as the node that has it.
 
     Proxies and routers answer for many addresses, and by them a node's own MAC address is never seen. So it counts only
@@ -120,7 +127,7 @@ def shared_addresses(nodes: Mapping[int, Arrival], seen: Mapping[int, Sequence[S
     macs = {node: frozenset(each.macs) for node, each in nodes.items()}
     direct = _direct(nodes, seen)
     rows = [(observer, each) for observer, found in sorted(seen.items()) for each in found if each.address in owners]
-    answered: dict[str, list[tuple[int, Seen]]] = {}
+    answered: dict[str, list[tuple[int, AddressSeen]]] = {}
     answers_for: dict[str, set[int]] = {}
     for observer, each in rows:
         node, _ = owners[each.address]
@@ -139,7 +146,7 @@ def shared_addresses(nodes: Mapping[int, Arrival], seen: Mapping[int, Sequence[S
                 yield SharedAddress(node, interface, address, mac, other, evidence)
 
 
-def contested_addresses(nodes: Mapping[int, Arrival], seen: Mapping[int, Sequence[Seen]]) -> Iterator[ContestedAddress]:
+def contested_addresses(nodes: Mapping[int, Arrival], seen: _SeenBy) -> Iterator[ContestedAddress]:
     """Yield the addresses for which one node saw several hosts answer that are no node which has reported."""
     reported = {address for each in nodes.values() for address in each.addresses.values()}
     macs = {mac for each in nodes.values() for mac in each.macs}
@@ -160,7 +167,7 @@ _VIRTUAL = "00:00:5e:00:0"
 """Of routers that stand in for one another (RFC 5798)."""
 
 
-def _direct(nodes: Mapping[int, Arrival], seen: Mapping[int, Sequence[Seen]]) -> set[tuple[int, str]]:
+def _direct(nodes: Mapping[int, Arrival], seen: _SeenBy) -> set[tuple[int, str]]:
     """Return by which interface of a node another was seen by its own MAC address."""
     owners = _owners(nodes)
     return {

@@ -83,7 +83,8 @@ def test_a_host_of_nobody_with_the_address_of_a_node(network: Network, tmp_path:
         ended = run(network, tmp_path, "--deadline", "200")
     assert (ended.bad, ended.status) == (set(), 10), ended.said
     (finding,) = ended.report.findings
-    assert finding.kind is PreflightKind.SAME_ADDRESS and "n03" in finding.hosts, ended.said
+    assert finding.kind is PreflightKind.SAME_ADDRESS, ended.said
+    assert finding.hosts in {("n03",), ("node 3",)}, "it may never report"
     assert shown.split()[2] in finding.text, finding
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from cli.preflight.coordinator import Arrival
-from cli.preflight.neighbours import Seen, plain_mac
+from cli.preflight.neighbours import AddressSeen, plain_mac
 from cli.preflight.stages.addresses import SharedAddress, contested_addresses, shared_addresses
 
 STRANGER = "02:00:00:00:00:99"
@@ -26,16 +26,16 @@ def nodes(count: int = 4, *, more: Mapping[int, Sequence[str]] | None = None) ->
     }
 
 
-def saw(*rows: tuple[int, str], on: str = "eth0") -> list[Seen]:
+def saw(*rows: tuple[int, str], on: str = "eth0") -> list[AddressSeen]:
     """Return which MAC answered for which node's address."""
-    return [Seen(on, f"10.0.0.{node}", found) for node, found in rows]
+    return [AddressSeen(on, f"10.0.0.{node}", found) for node, found in rows]
 
 
 EACH = {node: saw(*((other, mac(other)) for other in range(4) if other != node)) for node in range(4)}
 """Each node saw all others by their own."""
 
 
-def found(nodes: Mapping[int, Arrival], seen: dict[int, list[Seen]]) -> list[SharedAddress]:
+def found(nodes: Mapping[int, Arrival], seen: dict[int, list[AddressSeen]]) -> list[SharedAddress]:
     """Return what is found, and check that the order of what was seen changes nothing."""
     shared = list(shared_addresses(nodes, seen))
     turned = {node: list(reversed(each)) for node, each in reversed(list(seen.items()))}
@@ -77,7 +77,7 @@ def test_another_interface_of_the_same_host() -> None:
 
 def test_who_answered_before() -> None:
     """It may have had the address rightly, and be gone; that the node itself answered before shows the link to it."""
-    before = Seen("eth0", "10.0.0.3", STRANGER, fresh=False)
+    before = AddressSeen("eth0", "10.0.0.3", STRANGER, fresh=False)
     assert found(nodes(), {**EACH, 0: [*EACH[0], before]}) == []
     own = [each._replace(fresh=False) for each in EACH[0]]
     assert [each.mac for each in found(nodes(), {0: [*own, *saw((3, STRANGER))]})] == [STRANGER]
@@ -124,7 +124,11 @@ def test_what_several_nodes_report_is_not_asked_here() -> None:
     both = {**nodes(), 2: Arrival(here=2, addresses={"eth0": "10.0.0.3"}, macs=(mac(2),))}
     assert found(both, {0: [*EACH[0], *saw((3, mac(2)))]}) == []
     local = {node: Arrival(here=node, addresses={"eth0": f"169.254.0.{node}"}, macs=(mac(node),)) for node in range(3)}
-    rows = [Seen("eth0", "169.254.0.1", mac(1)), Seen("eth0", "169.254.0.2", mac(2)), Seen("eth0", "169.254.0.2", "x")]
+    rows = [
+        AddressSeen("eth0", "169.254.0.1", mac(1)),
+        AddressSeen("eth0", "169.254.0.2", mac(2)),
+        AddressSeen("eth0", "169.254.0.2", "x"),
+    ]
     assert found(local, {0: rows}) == []
 
 
