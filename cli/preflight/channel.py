@@ -35,7 +35,13 @@ _MOST_GREETING_BYTES = 1024
 _MOST_MEMORY = 256 * 1024 * 1024
 _CODE_BYTES = 64
 
+TOKEN_ADVICE = "give all nodes the same token: UNHANG_PREFLIGHT_TOKEN or --token-file"
+
 Message = dict[str, Any]
+
+
+class AnotherToken(NotPermitted):
+    """Who connected is a node, and its token is not ours."""
 
 
 class Channel:
@@ -127,7 +133,8 @@ async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, toke
         raise NotPermitted("what connected is no node of this preflight")
     both = (nonce + theirs).encode()
     if not hmac.compare_digest(_sign(token, b"node" + both).encode(), proof.encode()):
-        raise NotPermitted("a node has another token")
+        await _send_plain(writer, {"proof": ""})  # so that it need not guess why, nor try again
+        raise AnotherToken("a node has another token")
     await _send_plain(writer, {"proof": _sign(token, b"coordinator" + both)})
     return Channel(reader, writer, key=_sign(token, b"key" + both).encode(), leads=True)
 
@@ -143,7 +150,7 @@ async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
     proof = _parse(await _read_line(reader, most=_MOST_GREETING_BYTES)).get("proof")
     expected = _sign(token, b"coordinator" + both)
     if not isinstance(proof, str) or not hmac.compare_digest(expected.encode(), proof.encode()):
-        raise NotPermitted("the coordinator has another token")
+        raise NotPermitted("the coordinator has another token", advice=TOKEN_ADVICE)
     return Channel(reader, writer, key=_sign(token, b"key" + both).encode(), leads=False)
 
 

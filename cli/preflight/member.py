@@ -197,8 +197,11 @@ def _plain(value: object) -> Any:
 async def join(place: NodePlace, token: bytes, *, python: str, seconds: float) -> None:
     """Take part in a preflight until it ends. Raises Unreachable, NotPermitted."""
     neighbours = NeighbourWatch()  # before anybody connects to this node
-    channel = await _reach(place, token, seconds)
-    await MemberNode(channel, place, python=python, neighbours=neighbours).serve()
+    try:
+        channel = await _reach(place, token, seconds)
+        await MemberNode(channel, place, python=python, neighbours=neighbours).serve()
+    finally:
+        neighbours.close()
 
 
 async def _reach(place: NodePlace, token: bytes, seconds: float) -> Channel:

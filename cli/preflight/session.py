@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from cli.preflight.board import Board, Limits, Tell
+from cli.preflight.channel import TOKEN_ADVICE
 from cli.preflight.conclude import conclude
 from cli.preflight.coordinator import Arrival, Reception
 from cli.preflight.stages.addresses import find_shared_addresses
@@ -12,6 +13,7 @@ from cli.preflight.stages.compare_facts import clocks_apart
 from cli.preflight.stages.tcp import shared_interfaces, try_tcp
 from cli.preflight.stages.together import measure, try_all
 from shared.answer.preflight import PreflightKind, PreflightReport
+from shared.plural import counted
 
 DEFAULT_MASTER_PORT = 29500
 _LOOPBACK = ("127.", "::1")
@@ -104,7 +106,11 @@ def _accuse_absent(board: Board, reception: Reception) -> None:
         )
         board.accuse(PreflightKind.NOT_TOLD_APART, range(len(board.names)), text, hint=_HINT_ABSENT)
         return
-    for node in set(absent) - board.out:
+    silent = sorted(set(absent) - board.out - reception.arrivals.keys())
+    if silent and len(silent) <= reception.other_tokens:
+        text = f"{board.few(silent)} did not report, and {counted(len(silent), 'node')} with another token came"
+        board.accuse(PreflightKind.NOT_TOLD_APART, silent, text, hint=TOKEN_ADVICE, out=True)
+    for node in sorted(set(absent) - board.out):
         text, hint = _why_absent(board, node, reception.arrivals.get(node))
         board.accuse(PreflightKind.NODE_ABSENT, [node], text, hint=hint, out=True)
 

@@ -78,6 +78,20 @@ def test_a_host_that_never_reports_and_has_the_address_of_another(network: Netwo
 
 
 @pytest.mark.root
+def test_a_node_with_another_token(network: Network, tmp_path: Path) -> None:
+    """It says so, and is not called bad: nothing is known of it."""
+    on = {"n03": {"UNHANG_PREFLIGHT_TOKEN": "of-another-preflight-0123456789"}}
+    with Preflight(network, tmp_path, "--wait", "30", "--slow", "1000", on=on, deadline=200.0) as preflight:
+        ended = preflight.wait()
+        assert preflight.guests["n03"].status == 1 and "the coordinator has another token" in preflight.said("n03")
+    assert (ended.bad, ended.status) == (set(), 12), ended.said
+    (finding,) = ended.report.findings
+    assert finding.kind is PreflightKind.NOT_TOLD_APART and "another token came" in finding.text
+    assert "UNHANG_PREFLIGHT_TOKEN" in finding.hint
+    assert ended.report.hosts(NodeState.GOOD) == ("n00", "n01", "n02", "n04"), ended.said
+
+
+@pytest.mark.root
 def test_a_coordinator_that_vanishes(network: Network, tmp_path: Path) -> None:
     """Its machine loses power: no connection is closed. All other nodes end, with the reason, and leave nothing."""
     others = ("n01", "n02", "n03", "n04")

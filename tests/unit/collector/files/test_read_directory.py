@@ -514,7 +514,7 @@ def test_half_characters_in_names_and_lines(tmp_path: Path) -> None:
         (folder / f"_dump_{rank}").write_bytes(dump(rank))
     (folder / "2.json").write_text(PYSPY_JSON.replace('"load"', json.dumps(half)))
     line = '{"log":"ValueError: x\\ud800\\n","stream":"stderr","time":"2026-11-23T00:00:02Z"}'
-    (folder / "rank2.log").write_text(f"{line}\n" * 2)
+    (tmp_path / "rank2.log").write_text(f"{line}\n" * 2)
     made = diagnose_directory(tmp_path)
     kept = Kept(diagnosis=made.diagnosis, expected=made.expected, snapshots=made.snapshots)
     shown = [
@@ -526,4 +526,4 @@ def test_half_characters_in_names_and_lines(tmp_path: Path) -> None:
     ]
     for text in shown:
         text.encode()
-    assert all(words in "".join(shown) for words in ('"ValueError: x?"', "odd?/rank2.log", "x? (/srv/data.py:7)"))
+    assert all(words in "".join(shown) for words in ('"ValueError: x?"', "odd?/2.json", "x? (/srv/data.py:7)"))
