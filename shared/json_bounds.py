@@ -54,7 +54,7 @@ def has_halves(data: bytes) -> bool:
 
 
 def _may_have_halves(data: bytes) -> bool:
-    if b"\\ud" in data or b"\\uD" in data:
+    if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):  # to look for one byte costs a tenth
         return True
     return (not data.isascii() and b"\xed" in data) or b"\0" in data[:4]  # of UTF-8; UTF-16 and UTF-32
 
