@@ -24,7 +24,7 @@ from shared.server.gate import Gate, who_asks
 from shared.server.methods import Heads
 from shared.server.problem_handlers import problems
 from shared.server.tokens import require_token
-from shared.value import Value
+from shared.value import Value, as_json
 from shared.wire.debug_output import DeepLook
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Fds, NodeSnapshot, Process, RankList
@@ -249,4 +249,4 @@ def _result(taken: NodeSnapshot) -> list[str]:
 
 
 def _json(value: BaseModel) -> Response:
-    return Response(value.model_dump_json(), media_type="application/json")
+    return Response(as_json(value), media_type="application/json")

@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from shared.rank_sets import FoldedRanks
 from shared.server.run import AccessSettings, MostConnections, MostConnectionsPerClient
+from shared.value import whole
 
 
 class AgentSettings(AccessSettings):
@@ -76,4 +77,4 @@ class AgentSettings(AccessSettings):
     @property
     def host(self) -> str:
         """The name of this node."""
-        return self.host_name or socket.gethostname()
+        return self.host_name or whole(socket.gethostname())

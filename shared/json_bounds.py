@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from shared.errors import InvalidInput
+from shared.value import whole_texts
 
 _MEBI = 1024 * 1024
 
@@ -33,10 +34,29 @@ class TooCostly(InvalidInput):
 def load_json(data: bytes, *, most_bytes: int) -> Any:
     """Return the value of a JSON text whose parts take at most `most_bytes` of memory together.
 
+    All texts in it are whole: JSON can write half characters, which can be neither sent nor shown.
     Raises TooCostly, and ValueError or RecursionError where it is no JSON.
     """
     check_json(data, most_bytes=most_bytes)
-    return json.loads(data)
+    value = json.loads(data)
+    return whole_texts(value) if _may_have_halves(data) else value
+
+
+def has_halves(data: bytes) -> bool:
+    """Is this JSON with a half character in one of its texts? To be asked of what is short."""
+    if not _may_have_halves(data):
+        return False
+    try:
+        value = json.loads(data)
+        return bool(whole_texts(value) != value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _may_have_halves(data: bytes) -> bool:
+    if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):  # to look for one byte costs a tenth
+        return True
+    return (not data.isascii() and b"\xed" in data) or b"\0" in data[:4]  # of UTF-8; UTF-16 and UTF-32
 
 
 def check_json(data: bytes, *, most_bytes: int) -> None:

@@ -3,7 +3,7 @@
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -13,7 +13,7 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticSerializationError
 
 _SEQUENCES = frozenset({"tuple", "list", "set", "frozenset"})
 _NO_SCHEMA = frozenset({"metadata", "serialization", "default"})
@@ -61,6 +61,7 @@ class Value(BaseModel):
 
 
 _V = TypeVar("_V", bound=Value)
+_Any = TypeVar("_Any")
 _new = object.__new__
 _set_fields, _set_names, _set_extra, _set_private = (
     vars(BaseModel)[slot].__set__
@@ -99,6 +100,29 @@ def is_within(indices: Sequence[int], size: int) -> bool:
 def whole(text: str) -> str:
     """Return `text` with `?` for each half character: those can be neither sent nor shown, and jobs can write them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def whole_texts(value: _Any) -> _Any:
+    """Return a value in which all texts are whole, at any depth; it shares what needs no change."""
+    match value:
+        case str():
+            return value if value.isascii() else type(value)(whole(value))
+        case BaseModel():
+            return value.model_copy(update={name: whole_texts(part) for name, part in value})
+        case Mapping():
+            return cast(_Any, {whole_texts(name): whole_texts(part) for name, part in value.items()})
+        case tuple() | list() | set() | frozenset():
+            parts = [whole_texts(part) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def as_json(value: BaseModel) -> str:
+    """Return a value as JSON, also where texts in it are not whole, as names of files may be."""
+    try:
+        return value.model_dump_json()
+    except PydanticSerializationError:
+        return whole_texts(value).model_dump_json()
 
 
 def _as_column(numbers: Any) -> "array[int]":

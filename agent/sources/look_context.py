@@ -15,6 +15,7 @@ from agent.proc.sock_diag import unix_peers
 from agent.proc.socket_tables import Sockets
 from shared.errors import NotPermitted
 from shared.missing import Reason
+from shared.value import as_json
 
 _MOST_LINKS = 200_000
 _SCAN_SECONDS = 1.0
@@ -130,5 +131,5 @@ def size_of(values: Iterable[object]) -> int:
 
 def _size_of(value: object) -> int:
     if isinstance(value, BaseModel):
-        return len(value.model_dump_json())
+        return len(as_json(value))
     return size_of(value) if isinstance(value, tuple) else 0

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from cli.preflight.conduct import Conductor, Outcome, TrialPlan
-from cli.preflight.coordinator import PATIENCE_SECONDS, NodeLink
+from cli.preflight.coordinator import PATIENCE_SECONDS, Arrival, NodeLink
 from shared.answer.checks import Check
 from shared.answer.preflight import PreflightFinding, PreflightKind, StageResult
 
@@ -44,6 +44,8 @@ class Board:
     links: Mapping[int, NodeLink]
     limits: Limits
     tell: Tell
+    arrivals: Mapping[int, Arrival] = field(default_factory=dict)
+    """What nodes have said of themselves that connected, also those whose report never came."""
     began: float = field(default_factory=time.monotonic)
     backend: str = "gloo"
     gpus: dict[int, tuple[int, ...]] = field(default_factory=dict)

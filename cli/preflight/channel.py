@@ -22,6 +22,12 @@ from typing import Any
 from shared.errors import NotPermitted, Unreachable
 from shared.json_bounds import load_json
 
+BEAT_SECONDS = 10.0
+"""So often the coordinator says something to each node, if only that it is there."""
+
+SILENCE_SECONDS = 60.0
+"""A node that has heard nothing for so long gives up: a machine that loses power closes no connection, nor does ssh."""
+
 MOST_LINE_BYTES = 8 * 1024 * 1024
 """A message may carry what a node saw of its ranks."""
 
@@ -29,7 +35,13 @@ _MOST_GREETING_BYTES = 1024
 _MOST_MEMORY = 256 * 1024 * 1024
 _CODE_BYTES = 64
 
+TOKEN_ADVICE = "give all nodes the same token: UNHANG_PREFLIGHT_TOKEN or --token-file"
+
 Message = dict[str, Any]
+
+
+class AnotherToken(NotPermitted):
+    """Who connected is a node, and its token is not ours."""
 
 
 class Channel:
@@ -44,6 +56,7 @@ class Channel:
         self._key = key
         self._directions = (b">", b"<") if leads else (b"<", b">")
         self._sent = self._received = 0
+        self._beating: asyncio.Task[None] | None = None
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send one message. Raises Unreachable."""
@@ -55,6 +68,24 @@ class Channel:
             await self._writer.drain()
         except (OSError, RuntimeError) as error:
             raise Unreachable(f"the connection is closed: {error}") from error
+
+    def begin_to_beat(self) -> None:
+        """Say again and again that we are there, until this end is closed."""
+        self._beating = asyncio.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        with suppress(Unreachable):
+            while True:
+                await asyncio.sleep(BEAT_SECONDS)
+                await self.send({"do": "ping"})
+
+    async def receive_beat(self) -> Message:
+        """Return the next message of somebody who beats. Raises as `receive`, and Unreachable where none comes."""
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                return await self.receive()
+        except TimeoutError as error:
+            raise Unreachable(f"nothing came from it for {SILENCE_SECONDS:.0f} s") from error
 
     async def receive(self) -> Message:
         """Return the next message. Raises Unreachable at the end, and NotPermitted where a line is not the other's."""
@@ -76,11 +107,15 @@ class Channel:
         return str(name[0]) if isinstance(name, tuple) else ""
 
     async def close(self) -> None:
-        """Close this end."""
+        """Close this end; what the other end has not taken by then is dropped."""
+        if self._beating is not None:
+            self._beating.cancel()
         self._writer.close()
-        with suppress(OSError, TimeoutError):
+        try:
             async with asyncio.timeout(1.0):
                 await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            self._writer.transport.abort()
 
     def _code(self, direction: bytes, count: int, body: bytes) -> bytes:
         if self._key is None:
@@ -98,7 +133,8 @@ async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, toke
         raise NotPermitted("what connected is no node of this preflight")
     both = (nonce + theirs).encode()
     if not hmac.compare_digest(_sign(token, b"node" + both).encode(), proof.encode()):
-        raise NotPermitted("a node has another token")
+        await _send_plain(writer, {"proof": ""})  # so that it need not guess why, nor try again
+        raise AnotherToken("a node has another token")
     await _send_plain(writer, {"proof": _sign(token, b"coordinator" + both)})
     return Channel(reader, writer, key=_sign(token, b"key" + both).encode(), leads=True)
 
@@ -114,7 +150,7 @@ async def introduce(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
     proof = _parse(await _read_line(reader, most=_MOST_GREETING_BYTES)).get("proof")
     expected = _sign(token, b"coordinator" + both)
     if not isinstance(proof, str) or not hmac.compare_digest(expected.encode(), proof.encode()):
-        raise NotPermitted("the coordinator has another token")
+        raise NotPermitted("the coordinator has another token", advice=TOKEN_ADVICE)
     return Channel(reader, writer, key=_sign(token, b"key" + both).encode(), leads=False)
 
 

@@ -1,5 +1,6 @@
 """The report: the state of each node, and the verdict, by what was found."""
 
+import secrets
 import time
 from collections.abc import Sequence
 
@@ -35,6 +36,14 @@ _OPEN = frozenset({PreflightKind.FAILS_AT_SCALE, PreflightKind.NOT_TOLD_APART})
 _BROKEN = frozenset({PreflightKind.NODE_FAILS, PreflightKind.NODE_UNSTEADY, PreflightKind.NODE_LOST})
 """That one of its paths fails, too, is no news."""
 
+_OF_ONE_NODE = (
+    ACCUSES_NODE - {PreflightKind.NODE_FAILS_ALONE, PreflightKind.NODE_DIFFERS}
+    | _ACCUSES_LINK
+    | {PreflightKind.COMES_AND_GOES}
+)
+_OF_SEVERAL = frozenset({PreflightKind.NETWORK_DIVIDED, PreflightKind.NOT_TOLD_APART})
+"""What packets that reach another host explain: of a node or a link, and of nodes that all have such an address."""
+
 _REASON = "preflight"
 
 
@@ -43,10 +52,11 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     _accuse_lost(board)
     if board.late:
         board.untested.append(f"not all trials fit into the deadline of {board.limits.deadline_seconds:.0f} s")
-    bad = {host for each in board.findings if each.kind in ACCUSES_NODE for host in each.hosts}
-    broken = {host for each in board.findings if each.kind in _BROKEN and not each.path for host in each.hosts}
+    known = _without_excused(board.names[0], board.findings)
+    bad = {host for each in known if each.kind in ACCUSES_NODE for host in each.hosts}
+    broken = {host for each in known if each.kind in _BROKEN and not each.path for host in each.hosts}
     explained = _ACCUSES_LINK | {PreflightKind.COMES_AND_GOES}
-    findings = [each for each in board.findings if not (each.kind in explained and bad & set(each.hosts))]
+    findings = [each for each in known if not (each.kind in explained and bad & set(each.hosts))]
     findings = [each for each in findings if not (each.kind is PreflightKind.PATH_FAILS and broken & set(each.hosts))]
     if board.names[0] in bad and len(board.names) > 1:
         board.untested.append(f"{board.names[0]} is bad and coordinated: test again with another first node")
@@ -57,6 +67,7 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     findings.sort(key=lambda each: list(PreflightKind).index(each.kind))
     names = tuple(node.host for node in nodes if node.state is NodeState.BAD and node.node not in board.unnamed)
     return PreflightReport(
+        result_id=secrets.token_hex(16),
         made_at=rfc3339(time.time_ns()),
         took_seconds=round(time.monotonic() - board.began, 2),
         verdict=verdict,
@@ -84,6 +95,26 @@ def _accuse_lost(board: Board) -> None:
         return
     for node in lost:
         board.accuse(PreflightKind.NODE_LOST, [node], f"{board.names[node]}: {board.links[node].lost}")
+
+
+def _without_excused(first: str, findings: Sequence[PreflightFinding]) -> list[PreflightFinding]:
+    """Return the findings without those on the network of nodes whose address another host has as well.
+
+    If that is the first node's address, nodes that did not report or were lost may have reached the other host.
+    """
+    shared = {host for each in findings if each.kind is PreflightKind.SAME_ADDRESS for host in each.hosts}
+    doubted = {PreflightKind.NODE_ABSENT, PreflightKind.NODE_LOST} if first in shared else set[PreflightKind]()
+    found = []
+    for each in findings:
+        if each.kind in _OF_ONE_NODE and shared & set(each.hosts):
+            continue
+        if each.kind in _OF_SEVERAL and shared >= _without_largest(each):
+            continue
+        if each.kind in doubted:
+            text = f"{each.text}; it may have reached the other host that has the address of {first}"
+            each = each.model_copy(update={"kind": PreflightKind.NOT_TOLD_APART, "text": text, "hint": ""})
+        found.append(each)
+    return found
 
 
 def _left_out(findings: Sequence[PreflightFinding]) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, greet
+from cli.preflight.channel import MOST_LINE_BYTES, AnotherToken, Channel, Message, greet
 from cli.preflight.node_facts import MOST_GREETED, NodeReport
 from shared.errors import InvalidSettings, NotPermitted, UnhangError, Unreachable
 from shared.value import Value
@@ -37,6 +37,7 @@ class Arrival(Value):
     here: int = Field(ge=0)
     host: str = Field(default="", max_length=_LONGEST_NAME)
     addresses: Mapping[str, str] = Field(default={}, max_length=MOST_GREETED, description="By interface.")
+    macs: tuple[str, ...] = Field(default=(), max_length=MOST_GREETED)
     time_ns: int = 0
     report_bytes: int | None = None
     """Of the report that follows; None: the node is still importing PyTorch."""
@@ -173,6 +174,8 @@ class Reception:
         self.links: dict[int, NodeLink] = {}
         self.refused: list[str] = []
         """Why others that connected were turned away."""
+        self.other_tokens = 0
+        """So many nodes were turned away because they have another token."""
         self.nodes = nodes
         self.arrivals: dict[int, Arrival] = {}
         """Nodes that have connected, by what they called themselves; also those whose report never came."""
@@ -229,6 +232,7 @@ class Reception:
         """Take a node in by its first message."""
         self._coming += 1
         self._nobody_comes.clear()
+        channel.begin_to_beat()
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
                 hello = await self._hello(channel)
@@ -268,6 +272,7 @@ class Reception:
 
     def refuse(self, error: Exception) -> None:
         """Remember why somebody was turned away, a few times."""
+        self.other_tokens += isinstance(error, AnotherToken)
         if len(self.refused) < 8:
             self.refused.append(str(error).splitlines()[0][:200] if str(error) else type(error).__name__)
 

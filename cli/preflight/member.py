@@ -1,6 +1,7 @@
 """A node's side: says what it is, and does what the coordinator asks. Nothing is run that the coordinator sends.
 
-What can be asked is fixed: listen, connect, run this node's part of a trial, end it, and look at its ranks.
+What can be asked is fixed: listen, connect, run this node's part of a trial, end it, look at its ranks, and say who
+answered for addresses.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, introduce
-from cli.preflight.node_facts import job_addresses, read_facts
+from cli.preflight.neighbours import NeighbourWatch, own_macs
+from cli.preflight.node_facts import MOST_GREETED, job_addresses, read_facts
 from cli.preflight.place import NodePlace
 from cli.preflight.reach import Listeners, Target, connect_all
 from cli.preflight.runner_process import Figures, RunnerProcess
@@ -29,6 +31,7 @@ _LOOK_SECONDS = 12.0
 _LARGEST_LOOK = 2 * 1024 * 1024
 _MOST_SECONDS = 3600.0
 _OWN = "127.0.0.1"
+_ADVICE_GONE = "see whether its machine is up and reachable, and start the preflight again on all nodes"
 
 
 class TrialOrder(Value):
@@ -57,31 +60,43 @@ SWITCHES = frozenset(
 class MemberNode:
     """One node, from its first word to its last."""
 
-    def __init__(self, channel: Channel, place: NodePlace, *, python: str) -> None:
+    def __init__(
+        self, channel: Channel, place: NodePlace, *, python: str, neighbours: NeighbourWatch | None = None
+    ) -> None:
         self._channel = channel
         self._place = place
         self._runner = RunnerProcess(python)
         self._listeners = Listeners()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
+        self._neighbours = neighbours or NeighbourWatch()
 
     async def serve(self) -> None:
         """Say what this node is, and do what is asked until the coordinator is done. Raises Unreachable before that."""
         try:
-            own = {"host": socket.gethostname(), "addresses": job_addresses(), "time_ns": time.time_ns()}
-            await self._send({"here": self._place.node, **own})
+            self._neighbours.begin()
+            own = {"host": socket.gethostname(), "addresses": job_addresses(), "macs": own_macs()[:MOST_GREETED]}
+            await self._send({"here": self._place.node, **own, "time_ns": time.time_ns()})
             hello = await self._hello()
             await self._send({"report_bytes": len(json.dumps(hello))})
             await self._send(hello)
-            while (message := await self._channel.receive()).get("do") != "end_all":
+            while (message := await self._order()).get("do") != "end_all":
                 if len(self._tasks) < _MOST_TASKS:
                     self._keep(self._answer(message))
         finally:
             for task in list(self._tasks):
                 task.cancel()
+            self._neighbours.close()
             await self._listeners.close()
             await self._runner.close()
             await self._channel.close()
+
+    async def _order(self) -> Message:
+        try:
+            return await self._channel.receive_beat()
+        except Unreachable as error:
+            where = f" on {self._place.host}:{self._place.port}" if self._place.host else ""
+            raise Unreachable(f"the coordinator{where} is gone: {error}", advice=_ADVICE_GONE) from error
 
     async def _hello(self) -> Message:
         failed = ""
@@ -127,6 +142,8 @@ class MemberNode:
             case "connect":
                 targets = [Target(*map(_plain, each)) for each in message["targets"][:64]]
                 return {"failed": await connect_all(targets, min(_MOST_SECONDS, float(message["seconds"])))}
+            case "neighbours":
+                return {"seen": self._neighbours.of({str(each) for each in message["addresses"]})}
             case "trial":
                 return await self._try(message)
             case "ping":
@@ -179,8 +196,12 @@ def _plain(value: object) -> Any:
 
 async def join(place: NodePlace, token: bytes, *, python: str, seconds: float) -> None:
     """Take part in a preflight until it ends. Raises Unreachable, NotPermitted."""
-    channel = await _reach(place, token, seconds)
-    await MemberNode(channel, place, python=python).serve()
+    neighbours = NeighbourWatch()  # before anybody connects to this node
+    try:
+        channel = await _reach(place, token, seconds)
+        await MemberNode(channel, place, python=python, neighbours=neighbours).serve()
+    finally:
+        neighbours.close()
 
 
 async def _reach(place: NodePlace, token: bytes, seconds: float) -> Channel:

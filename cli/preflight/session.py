@@ -4,13 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from cli.preflight.board import Board, Limits, Tell
+from cli.preflight.channel import TOKEN_ADVICE
 from cli.preflight.conclude import conclude
 from cli.preflight.coordinator import Arrival, Reception
+from cli.preflight.stages.addresses import find_shared_addresses
 from cli.preflight.stages.alone import compare, try_devices, try_nodes
-from cli.preflight.stages.compare_facts import clocks_apart, same_addresses
+from cli.preflight.stages.compare_facts import clocks_apart
 from cli.preflight.stages.tcp import shared_interfaces, try_tcp
 from cli.preflight.stages.together import measure, try_all
 from shared.answer.preflight import PreflightKind, PreflightReport
+from shared.plural import counted
 
 DEFAULT_MASTER_PORT = 29500
 _LOOPBACK = ("127.", "::1")
@@ -30,7 +33,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Preflig
 
     It ends by the deadline: what did not fit is said to be untested.
     """
-    board = Board([], reception.links, wanted.limits, tell)
+    board = Board([], reception.links, wanted.limits, tell, reception.arrivals)
     with board.stage("waiting for nodes") as stage:
         start = min(wanted.limits.start_seconds, board.seconds_left)
         await reception.wait(start, most=start + (board.seconds_left - start) * _SHARE_FOR_ARRIVALS)
@@ -38,7 +41,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Preflig
         board.unnamed = (
             frozenset(range(len(names), len(board.names))) - reception.links.keys() - reception.arrivals.keys()
         )
-        _accuse_same_address(board, reception)
+        await find_shared_addresses(board)
         _accuse_absent(board, reception)
         _note_clocks(board, reception)
         stage.text = f"{len(reception.links)} of {len(board.names)}"
@@ -61,8 +64,18 @@ async def _stages(board: Board, wanted: PreflightPlan) -> float | None:
     for step in steps:
         if not board.members:
             return None
+        before = _troubles(board)
         await step()
-    return await measure(board)
+        if _troubles(board) != before:
+            await find_shared_addresses(board)
+    median = await measure(board)
+    await find_shared_addresses(board)
+    return median
+
+
+def _troubles(board: Board) -> tuple[int, int]:
+    """Where these grow, another host may have the address of a node."""
+    return len(board.findings), sum(map(board.lost, board.links))
 
 
 def _names(reception: Reception, names: Sequence[str]) -> list[str]:
@@ -79,13 +92,6 @@ def _names(reception: Reception, names: Sequence[str]) -> list[str]:
     return found
 
 
-def _accuse_same_address(board: Board, reception: Reception) -> None:
-    addresses = {node: each.addresses for node, each in reception.arrivals.items() if node < reception.nodes}
-    for name, address, nodes in same_addresses(addresses):
-        text = f"{board.few(nodes)} have the same address {address} on {name}"
-        board.accuse(PreflightKind.SAME_ADDRESS, nodes, text, path=name, hint=_HINT_ADDRESS, out=True)
-
-
 def _note_clocks(board: Board, reception: Reception) -> None:
     for node, seconds in clocks_apart({node: reception.clocks_ahead[node] for node in reception.links}):
         text = f"the clock of {board.names[node]} differs from the others' by {seconds:+.0f} s"
@@ -100,7 +106,11 @@ def _accuse_absent(board: Board, reception: Reception) -> None:
         )
         board.accuse(PreflightKind.NOT_TOLD_APART, range(len(board.names)), text, hint=_HINT_ABSENT)
         return
-    for node in set(absent) - board.out:
+    silent = sorted(set(absent) - board.out - reception.arrivals.keys())
+    if silent and len(silent) <= reception.other_tokens:
+        text = f"{board.few(silent)} did not report, and {counted(len(silent), 'node')} with another token came"
+        board.accuse(PreflightKind.NOT_TOLD_APART, silent, text, hint=TOKEN_ADVICE, out=True)
+    for node in sorted(set(absent) - board.out):
         text, hint = _why_absent(board, node, reception.arrivals.get(node))
         board.accuse(PreflightKind.NODE_ABSENT, [node], text, hint=hint, out=True)
 
@@ -118,7 +128,6 @@ def _why_absent(board: Board, node: int, arrival: Arrival | None) -> tuple[str, 
 
 
 _HINT_IMPORT = "import torch there by hand: its file system may hang"
-_HINT_ADDRESS = "give each node an address of its own; until then packets for one reach the other"
 _HINT_CLOCK = "start its time service (chronyc tracking, timedatectl): tokens and certificates expire, and logs mislead"
 _SMALL_BYTES = 1000
 """Fits into a single packet of any network."""

@@ -22,6 +22,7 @@ from collector.gather.sweep import gather, list_jobs, sweep
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Progress, Question
 from collector.show.views import native_only
+from shared.value import whole
 from shared.wire.debug_output import DeepLook
 
 _T = TypeVar("_T")
@@ -73,7 +74,7 @@ class OneBox:
 def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitable[_T]]) -> _T:
     """Put a question to this machine's agent, which lives for as long as the question takes."""
 
-    agents = (AgentAddress(host=socket.gethostname(), url="http://localhost"),)
+    agents = (AgentAddress(host=whole(socket.gethostname()), url="http://localhost"),)
 
     async def run(helpers: Helpers) -> _T:
         with helpers.ended_by_interrupt():

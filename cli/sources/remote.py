@@ -28,6 +28,7 @@ from shared.rank_sets import fold
 from shared.server.tls import HUNG_UP, ClientTls, TlsFiles, explain_tls
 from shared.server.tokens import TokenFile
 from shared.shell_commands import listed
+from shared.value import whole, whole_texts
 from shared.wire.debug_output import DeepLook
 
 T = TypeVar("T", bound=BaseModel)
@@ -175,7 +176,7 @@ class Remote:
 
     def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
         with self._explained():
-            answer = self._client.request(method, path, **more)
+            answer = self._client.request(method, path, **whole_texts(more))
         if answer.status_code not in (200, 202):
             raise _refusal(answer)
         return answer
@@ -241,7 +242,7 @@ def _token(file: Path) -> str:
 
 def segment(text: str) -> str:
     """Return text as one segment of a path."""
-    return quote(text, safe="")
+    return quote(whole(text), safe="")
 
 
 def _read(answer: httpx.Response, model: type[T]) -> T:

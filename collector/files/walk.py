@@ -22,6 +22,7 @@ from collector.files.sniff import FileKind, kind_of
 from collector.files.tar_members import BrokenTar, members_of
 from shared.errors import NotFound
 from shared.missing import Missing, Reason
+from shared.value import whole
 
 _HEAD = 65_536
 _PIECE = 1024 * 1024
@@ -104,7 +105,7 @@ class _Reader:
                 yield from self._open(path)
 
     def _name(self, path: Path) -> str:
-        return path.name if path == self._root else str(path.relative_to(self._root))
+        return whole(path.name if path == self._root else str(path.relative_to(self._root)))
 
     def _walk(self, directory: Path, depth: int) -> Iterator[Path | Missing]:
         if depth > self._bounds.deepest:

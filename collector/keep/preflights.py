@@ -5,6 +5,7 @@ All calls block, and raise StoreTrouble.
 
 import zlib
 from collections.abc import Iterator
+from hashlib import sha256
 
 from pydantic import ValidationError
 from sqlalchemy import Connection, delete, func, insert, select
@@ -32,15 +33,19 @@ class Preflights:
         self._database = database
 
     def save(self, found: PreflightResult) -> KeptPreflight:
-        """Keep a result, and let the oldest go where there are too many."""
+        """Keep a result, and let the oldest go where there are too many. One that is kept already is returned."""
         with self._database.write() as connection:
             self._database.lock(connection, "preflights")
+            result = _digest(found)
+            kept_before = select(preflights.c.body).where(preflights.c.result == result)
+            if (before := connection.execute(kept_before).scalar_one_or_none()) is not None:
+                return _read(before)
             now_ms = int(connection.execute(select(self._database.now_ms)).scalar_one())
             newest = connection.execute(select(func.max(preflights.c.id))).scalar_one()
             id = id_after(newest, now_ms * 1_000_000)
             kept = KeptPreflight(id=id, kept_at=rfc3339(now_ms * 1_000_000), **dict(found))
             body = zlib.compress(kept.model_dump_json().encode())
-            row = {"id": id, "kept_ms": now_ms, "size_bytes": len(body), "body": body}
+            row = {"id": id, "kept_ms": now_ms, "size_bytes": len(body), "body": body, "result": result}
             connection.execute(insert(preflights).values(row))
             _forget(connection)
         return kept
@@ -78,6 +83,12 @@ class Preflights:
                 yield _read(row.body)
             if len(rows) < _AT_ONCE:
                 return
+
+
+def _digest(found: PreflightResult) -> str:
+    """Return a key for this result: by its id, which may be any text; by all of it, where it has none."""
+    text = found.result_id or found.model_dump_json()
+    return sha256(text.encode()).hexdigest()
 
 
 def _forget(connection: Connection) -> None:

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
-REVISION = "7"
+REVISION = "8"
 """Version of these tables: the newest of `collector/keep/migrations/versions/`."""
 
 metadata = MetaData()
@@ -185,6 +185,8 @@ preflights = Table(
     Column("kept_ms", BigInteger, nullable=False),  # of the database's clock
     Column("size_bytes", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),  # JSON of the result, deflated
+    Column("result", String(64), nullable=True),  # digest of its id
+    Index("preflights_once", "result", unique=True),
 )
 """What `unhang preflight` found, as whoever ran it has sent it."""
 

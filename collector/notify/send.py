@@ -35,6 +35,7 @@ from shared import VERSION
 from shared.errors import Unreachable
 from shared.redaction.redact import HIDDEN
 from shared.server.tls import explain_tls
+from shared.value import whole_texts
 
 SEND_SECONDS = ATTEMPT_SECONDS - 5.0
 """For a whole attempt, so that its lease outlasts it."""
@@ -118,7 +119,7 @@ def _said(body: bytes) -> str:
     if _SLACK_WORD.fullmatch(body):
         return body.decode()
     try:
-        given = json.loads(body)
+        given = whole_texts(json.loads(body))
     except (ValueError, RecursionError):
         return ""
     if not isinstance(given, dict) or not isinstance(given.get("message"), str):

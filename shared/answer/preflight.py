@@ -119,6 +119,7 @@ class PreflightReport(Value):
     """What a preflight found."""
 
     schema_version: int = PREFLIGHT_SCHEMA_VERSION
+    result_id: str = Field(default="", description="Of this run alone: a collector keeps what it is sent twice once.")
     made_at: str = Field(description="When it ended, RFC 3339.")
     took_seconds: float
     verdict: Soundness
@@ -139,6 +140,7 @@ class PreflightReport(Value):
     def result(self) -> "PreflightResult":
         """Return what a collector keeps of it."""
         return PreflightResult(
+            result_id=self.result_id[:_LONGEST_WORD],
             made_at=self.made_at[:_LONGEST_WORD],
             took_seconds=self.took_seconds,
             verdict=self.verdict,
@@ -157,6 +159,11 @@ _Host = Annotated[str, Field(max_length=_LONGEST_HOST)]
 class PreflightResult(Value):
     """What a collector keeps of a preflight: what became of each node, and why."""
 
+    result_id: str = Field(
+        default="",
+        max_length=_LONGEST_WORD,
+        description="Of this run alone; empty: the result itself says which it is.",
+    )
     made_at: str = Field(max_length=_LONGEST_WORD, description="When it ended, RFC 3339, by its first node.")
     took_seconds: float = Field(default=0.0, ge=0, le=1e9, strict=True)
     verdict: Soundness

@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared.errors import InvalidInput, UnhangError
+from shared.json_bounds import has_halves
 from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.problem_handlers import problem_response, status_of
 from shared.server.sessions import SIGN_IN, is_for_people, local_target
@@ -49,6 +50,10 @@ class HeadTooLarge(RequestTooLarge):
 
 class TooSlow(InvalidInput):
     """A request's body does not come."""
+
+
+class HalfCharacters(InvalidInput):
+    """A text in a request's body is none."""
 
 
 class Gate:
@@ -106,9 +111,12 @@ class Gate:
             return b""
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                return await _read(receive, _most_body(request))
+                body = await _read(receive, _most_body(request))
         except TimeoutError as error:
             raise TooSlow(f"the body did not arrive within {_BODY_SECONDS:.0f} s") from error
+        if has_halves(body):
+            raise HalfCharacters("a text in the body has half a character (a lone surrogate), which nothing can show")
+        return body
 
 
 def _most_body(request: Request) -> int:
@@ -165,6 +173,8 @@ def _reason(request: Request, error: UnhangError) -> Refused:
         return Refused.NO_TOKEN if token_of(request) is None else Refused.WRONG_TOKEN
     if isinstance(error, RequestTooLarge):
         return Refused.TOO_LARGE
+    if isinstance(error, HalfCharacters):
+        return Refused.MALFORMED
     return Refused.TOO_SLOW if isinstance(error, TooSlow) else Refused.OWN_TROUBLE
 
 

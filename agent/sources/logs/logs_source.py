@@ -29,6 +29,7 @@ from shared.formats.logs.parse import clean_line, find_events
 from shared.formats.logs.writers import rank_of_line
 from shared.missing import Reason
 from shared.redaction.redact import redact, redact_lines
+from shared.value import whole_texts
 from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
 from shared.wire.nccl_calls import LoggedCommunicator
 
@@ -200,7 +201,7 @@ def own_pid(procfs: ProcFs, pid: int) -> int:
 def _error_file(data: bytes, path: str, rank: int) -> tuple[LogEvent, ...]:
     # {"message": {"message": "ValueError: no such shard", "extraInfo": {"py_callstack": "Traceback …"}}}
     try:
-        message = json.loads(data)["message"]
+        message = whole_texts(json.loads(data)["message"])
         text = message["message"] if isinstance(message, dict) else message
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()

@@ -11,6 +11,7 @@ from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
 from agent.sources.logs.logs_source import own_pid
 from shared.errors import NotPermitted
+from shared.value import whole_texts
 
 _NOT_LOADED = (
     "no worker server in the rank answers either; start the job with `unhang run -- …`, "
@@ -75,7 +76,7 @@ def _failure(procfs: ProcFs, pid: int, uid: str) -> str | None:
     path = f"/tmp/unhang-{uid}/{own_pid(procfs, pid)}.status.json"
     try:
         with open_named(procfs, pid, path, readers_of(procfs, pid)) as opened:
-            error = json.loads(os.pread(opened, 4096, 0))["error"]
+            error = whole_texts(json.loads(os.pread(opened, 4096, 0))["error"])
     except (Gone, NotPermitted, Unavailable, ValueError, KeyError, TypeError, RecursionError):
         return None
     return f"the probe in this rank could not open its server: {str(error)[:300]}"

@@ -101,7 +101,9 @@ async def try_devices(board: Board) -> None:
         outcomes = await _on_each(board, stage, "device")
         _accuse(board, outcomes, stage, what="computes wrongly, or not at all")
         if board.backend == "gloo":
-            board.untested.append("GPUs: the backend is gloo")
+            seen = any(board.links[node].hello.gpus for node in board.members)
+            why = "the backend is gloo, which takes none" if seen else "PyTorch sees none on these nodes"
+            board.untested.append(f"GPUs: {why}")
 
 
 async def try_nodes(board: Board) -> None:

@@ -53,7 +53,8 @@ async def try_tcp(board: Board, port: int) -> None:
     with board.stage("TCP on each interface and on MASTER_PORT") as stage:
         if len(board.members) < 2:
             stage.outcome, stage.text = "skipped", "there is one node"
-            board.untested.append("the network: fewer than two nodes are left to test it")
+            few = "fewer than two nodes are left" if len(board.names) > 1 else "there is one node"
+            board.untested.append(f"the network: {few}")
             return
         paths = await _listen(board, port)
         proofs = await asyncio.gather(*(_search(board, path, stage) for path in paths))

@@ -16,7 +16,7 @@ from collector.question import Step
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.problem import Problem, parse_answer
 from shared.errors import NotFound, UnhangError, Unreachable
-from shared.value import Value
+from shared.value import Value, whole
 
 V = TypeVar("V", bound=Value)
 
@@ -79,7 +79,7 @@ class Rest:
 
 def segment(text: str) -> str:
     """Return `text` as one segment of a path."""
-    return quote(text, safe="")
+    return quote(whole(text), safe="")
 
 
 async def _read(answer: httpx.Response, model: type[V]) -> V:

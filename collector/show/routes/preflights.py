@@ -42,7 +42,8 @@ class PreflightList(Value):
 async def put_preflight(found: PreflightResult, service: ServiceDependency) -> Response:
     """Keep the result of a preflight, which `unhang preflight --collector URL` sends when it ends.
 
-    It is kept as it is sent and decides nothing. The newest 500 are kept, and at most 64 MiB.
+    It is kept as it is sent and decides nothing; a result that is sent again is kept once, and the answer is the one
+    that is kept. The newest 500 are kept, and at most 64 MiB.
     """
     kept = await service.async_store.note(service.store.preflights.save, found)
     return json_answer(kept)

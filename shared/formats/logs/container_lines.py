@@ -6,6 +6,8 @@ Both formats are those of /var/log/pods and /var/lib/docker/containers, and of c
 import json
 import re
 
+from shared.value import whole_texts
+
 # 2026-11-23T00:00:02.123456789Z stderr F ValueError: no such shard
 #   containerd and CRI-O; P where the line goes on (https://github.com/kubernetes/design-proposals-archive, node/
 #   kubelet-cri-logging.md)
@@ -22,7 +24,7 @@ def printed(line: str) -> str:
         return line if head is None else line[head.end() :]
     if line.startswith(_DOCKER):
         try:
-            text = json.loads(line[:_LONGEST])["log"]
+            text = whole_texts(json.loads(line[:_LONGEST])["log"])
         except (ValueError, KeyError, TypeError, RecursionError):
             return line
         return text.rstrip("\r\n") if isinstance(text, str) else line

@@ -1,6 +1,7 @@
 """A preflight over hosts of our own (tests/system/e2e): each node is `unhang preflight`, as a launcher starts it."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import pytest
 from shared.answer.preflight import NodeState, PreflightReport
 from tests.needed import skip_without
 from tests.system.e2e.cluster import lacking_for_hosts
-from tests.system.e2e.hosts import Guest
+from tests.system.e2e.hosts import Guest, Host
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
 
@@ -106,6 +107,15 @@ class Preflight:
             assert self.guests[self._nodes[0]].lives and time.monotonic() < until, self.said(self._nodes[0])
             time.sleep(0.05)
 
+    def wait_until_connected(self, name: str) -> None:
+        """Wait until a node has a connection to the coordinator."""
+        # 1: 03034D0A:9C42 01034D0A:2119 01 00000000:00000000 00:00000000 00000000  (proc(5): port 8473, ESTABLISHED)
+        established = re.compile(r":2119 01 ")
+        until = time.monotonic() + END_SECONDS
+        while not established.search(Path(f"/proc/{self.guests[name].pid}/net/tcp").read_text()):
+            assert self.guests[name].lives and time.monotonic() < until, self.said(name)
+            time.sleep(0.05)
+
     def wait(self) -> Ended:
         """Wait for its end; nothing that it has started may be left on any host."""
         first = self.guests[self._nodes[0]]
@@ -131,6 +141,30 @@ class Preflight:
                 if any(home == str(self._directory / name) for name in ended):
                     found.append(" ".join(process.cmdline())[:80])
         return found
+
+
+# Each round asks anew who the others are, and says who asks, as a kernel does that has not heard of them for long.
+_TALK = """
+import socket, subprocess, sys, time
+while True:
+    subprocess.run(("ip", "neigh", "flush", "all"))
+    for address in sys.argv[1:]:
+        try:
+            socket.create_connection((address, 9), 0.2).close()
+        except OSError:
+            pass
+    time.sleep(0.2)
+"""
+
+
+@contextmanager
+def talking(host: Host, addresses: Iterable[str], directory: Path) -> Iterator[None]:
+    """Let a host talk to others until the block ends."""
+    guest = host.start((sys.executable, "-c", _TALK, *addresses), output=directory / "talk.log", environment=_plain())
+    try:
+        yield
+    finally:
+        guest.end()
 
 
 def _plain() -> dict[str, str]:

@@ -12,12 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cli.preflight.channel import SILENCE_SECONDS
 from shared.answer.preflight import NodeState, PreflightKind, PreflightReport, Soundness
 from tests.needed import skip_without
 from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
-from tests.system.preflight.nodes import Preflight, names
+from tests.system.preflight.nodes import Preflight, names, talking
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -56,6 +57,54 @@ def test_a_node_with_a_wrong_interface_and_one_with_a_closed_port(network: Netwo
     assert (found[closed,].kind, found[closed,].path) == (PreflightKind.PATH_FAILS, "port 29500")
     assert (tmp_path / "out" / "bad_nodes").read_text().split() == [lost, closed]
     assert (tmp_path / "out" / "good_nodes").read_text().split() == ["n00", "n01", "n03"]
+
+
+@pytest.mark.root
+def test_a_host_that_never_reports_and_has_the_address_of_another(network: Network, tmp_path: Path) -> None:
+    """The node whose packets reach it is not accused, nor is the silent one: nothing shows which is wrong."""
+    own, taken = network.addresses["n04"], network.addresses["n02"]
+    network.hosts["n04"].ip(f"address del {own}/24 dev eth0", f"address add {taken}/24 dev eth0")
+    others = [network.addresses[name] for name in ("n00", "n01", "n03")]
+    flags = ("--wait", "40", "--trial", "10", "--slow", "1000")
+    with Preflight(network, tmp_path, *flags, without=["n04"], deadline=200.0) as preflight:
+        preflight.wait_until_connected("n02")
+        with talking(network.hosts["n04"], others, tmp_path):
+            ended = preflight.wait()
+    assert (ended.bad, ended.status) == (set(), 10), ended.said
+    (finding,) = ended.report.findings
+    assert (finding.kind, finding.hosts) == (PreflightKind.SAME_ADDRESS, ("n02", "node 4")), ended.said
+    assert taken in finding.text and "MAC" in finding.text and finding.evidence, finding
+    assert ended.report.hosts(NodeState.GOOD) == ("n00", "n01", "n03"), ended.said
+
+
+@pytest.mark.root
+def test_a_node_with_another_token(network: Network, tmp_path: Path) -> None:
+    """It says so, and is not called bad: nothing is known of it."""
+    on = {"n03": {"UNHANG_PREFLIGHT_TOKEN": "of-another-preflight-0123456789"}}
+    with Preflight(network, tmp_path, "--wait", "30", "--slow", "1000", on=on, deadline=200.0) as preflight:
+        ended = preflight.wait()
+        assert preflight.guests["n03"].status == 1 and "the coordinator has another token" in preflight.said("n03")
+    assert (ended.bad, ended.status) == (set(), 12), ended.said
+    (finding,) = ended.report.findings
+    assert finding.kind is PreflightKind.NOT_TOLD_APART and "another token came" in finding.text
+    assert "UNHANG_PREFLIGHT_TOKEN" in finding.hint
+    assert ended.report.hosts(NodeState.GOOD) == ("n00", "n01", "n02", "n04"), ended.said
+
+
+@pytest.mark.root
+def test_a_coordinator_that_vanishes(network: Network, tmp_path: Path) -> None:
+    """Its machine loses power: no connection is closed. All other nodes end, with the reason, and leave nothing."""
+    others = ("n01", "n02", "n03", "n04")
+    with Preflight(network, tmp_path, "--wait", "200", deadline=600.0) as preflight:
+        preflight.wait_for("waiting for nodes: passed")
+        with network.unplugged("n00"):
+            gone = time.monotonic()
+            left = preflight.left_behind(ended=others)
+            took = time.monotonic() - gone
+            assert left == [] and took < SILENCE_SECONDS + 60, took
+    for name in others:
+        assert preflight.guests[name].status == 1
+        assert f"n00:8473 is gone: nothing came from it for {SILENCE_SECONDS:.0f} s" in preflight.said(name)
 
 
 def _environment(**variables: str) -> dict[str, str]:

@@ -20,7 +20,8 @@ from agent.serve import serve
 from agent.settings import AgentSettings
 from shared.errors import InvalidSettings
 from shared.missing import Missing
-from shared.wire.snapshot import NodeSnapshot, Process, RankList
+from shared.wire.log_events import Logs
+from shared.wire.snapshot import Fds, NodeSnapshot, Process, RankList
 from shared.wire.stacks import Stacks
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, SLEEP, rank_environment, running
@@ -70,6 +71,23 @@ async def test_ranks_are_listed() -> None:
             found = RankList.model_validate_json((await client.get("/v1/ranks")).content)
     assert found.host == "here"
     assert [(i.rank, i.pid) for i in found.ranks if i.job == JOB] == list(enumerate(pids))
+
+
+async def test_names_of_files_that_are_no_text(tmp_path: Path) -> None:
+    """Linux lets any bytes be a name: the descriptors and the log of such a rank are seen."""
+    folder = tmp_path / os.fsdecode(b"odd\xff")
+    folder.mkdir()
+    program = (
+        "import os, sys\nkept = open(b'open\\xfe', 'w')\nlog = open(b'log\\xff', 'w')\n"
+        "out = os.dup(1)\nos.dup2(log.fileno(), 1)\nos.write(out, b'ready\\n')\n"
+    )
+    environment = rank_environment(0, port=PORT, world_size=1)
+    with running(program + "import time\ntime.sleep(600)\n", env=environment, cwd=folder):
+        async with agent() as client:
+            answer = await client.get("/v1/snapshot", params={"job": JOB})
+    (rank,) = NodeSnapshot.model_validate_json(answer.content).ranks
+    assert isinstance(rank.fds, Fds) and any(name.endswith("/odd?/open?") for name in rank.fds.files.values())
+    assert isinstance(rank.logs, Logs) and rank.logs.files[0].path.endswith("/odd?/log?")
 
 
 async def test_snapshot_of_a_job() -> None:

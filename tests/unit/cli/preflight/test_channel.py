@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from cli.preflight import channel
 from cli.preflight.channel import Channel, greet, introduce
 from cli.preflight.coordinator import Reception
-from shared.errors import NotPermitted, UnhangError, Unreachable
+from cli.preflight.member import join
+from cli.preflight.place import NodePlace
+from shared.errors import NotPermitted, Unreachable
 
 TOKEN = b"a-token-of-these-tests"
 
@@ -77,6 +80,22 @@ async def test_both_ways() -> None:
             await coordinator.receive()
 
 
+async def test_a_coordinator_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose machine lost power: the node does not wait for it; while it beats, the node waits."""
+    monkeypatch.setattr(channel, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(channel, "SILENCE_SECONDS", 0.5)
+    async with Wire() as wire:
+        node, coordinator = await both(wire)
+        coordinator.begin_to_beat()
+        until = asyncio.get_running_loop().time() + 1.0
+        while asyncio.get_running_loop().time() < until:
+            assert await node.receive_beat() == {"do": "ping"}
+    async with Wire() as wire:
+        node, coordinator = await both(wire)
+        with pytest.raises(Unreachable, match="nothing came from it"):
+            await node.receive_beat()
+
+
 async def test_another_token() -> None:
     """The coordinator turns it away, and the token is on no wire."""
     seen: list[bytes] = []
@@ -91,7 +110,7 @@ async def test_another_token() -> None:
         with pytest.raises(NotPermitted, match="another token"):
             await greet(*there, TOKEN)
         there[1].close()
-        with pytest.raises(UnhangError):
+        with pytest.raises(NotPermitted, match="the coordinator has another token"):
             await joining
     assert TOKEN not in b"".join(seen)
 
@@ -145,6 +164,15 @@ async def test_strangers_are_turned_away(said: bytes) -> None:
         writer.close()
         await until(lambda: bool(reception.refused))
         assert reception.links == {}
+
+
+async def test_a_node_with_another_token() -> None:
+    """It comes once, and is told why."""
+    async with Reception(2, TOKEN) as reception:
+        port = await reception.listen("127.0.0.1", 0)
+        with pytest.raises(NotPermitted, match="the coordinator has another token"):
+            await join(NodePlace(1, 2, "127.0.0.1", port), b"another-token-altogether", python="none", seconds=60.0)
+        await until(lambda: reception.other_tokens == 1)
 
 
 async def test_a_hello_that_is_none() -> None:

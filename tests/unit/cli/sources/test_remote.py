@@ -213,3 +213,14 @@ def test_urls_that_are_none(url: str) -> None:
     """They are quoted in the complaint."""
     with pytest.raises(InvalidSettings, match="not a collector's URL"):
         Remote.at(url, None)
+
+
+def test_a_name_that_is_no_text() -> None:
+    """As somebody may paste it: the collector is asked, and says that there is none."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.raw_path.decode().startswith("/v1/jobs/j%3F/")
+        return problem(404, "no agent knows job 'j?'")
+
+    with pytest.raises(NotFound, match="no agent knows"):
+        remote(answer).diagnose(Wanted("j\udcff", looks=1), None)

@@ -17,6 +17,11 @@ from collector.align.expected import Expected
 from collector.files.diagnose_files import diagnose_directory
 from collector.files.read_directory import read_directory
 from collector.files.walk import Bounds
+from collector.keep.kept import Kept
+from collector.show.html.page import render_report
+from collector.show.html.report import report_of
+from collector.show.text.markdown import render_markdown
+from collector.show.text.text import render_text
 from shared.answer.words import Verdict
 from shared.errors import NotFound
 from shared.missing import Missing, Reason
@@ -498,3 +503,27 @@ def test_what_the_monitor_mode_of_ras_prints_is_told(tmp_path: Path, content: st
     answer = diagnose_directory(tmp_path).diagnosis
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
     assert "could not reach pid 40117 on 10.3.0.14" in answer.headline
+
+
+def test_half_characters_in_names_and_lines(tmp_path: Path) -> None:
+    """In the name of a file, of a frame and of a container's log line: the verdict can be kept, sent and shown."""
+    half = "x\ud800"
+    folder = tmp_path / os.fsdecode(b"odd\xff")
+    folder.mkdir()
+    for rank in (0, 1, 3):
+        (folder / f"_dump_{rank}").write_bytes(dump(rank))
+    (folder / "2.json").write_text(PYSPY_JSON.replace('"load"', json.dumps(half)))
+    line = '{"log":"ValueError: x\\ud800\\n","stream":"stderr","time":"2026-11-23T00:00:02Z"}'
+    (tmp_path / "rank2.log").write_text(f"{line}\n" * 2)
+    made = diagnose_directory(tmp_path)
+    kept = Kept(diagnosis=made.diagnosis, expected=made.expected, snapshots=made.snapshots)
+    shown = [
+        made.diagnosis.model_dump_json(),
+        *(snapshot.model_dump_json() for snapshot in made.snapshots),
+        render_report(report_of(kept)),
+        render_text(made.diagnosis, colour=False, width=100),
+        render_markdown(made.diagnosis),
+    ]
+    for text in shown:
+        text.encode()
+    assert all(words in "".join(shown) for words in ("odd?/2.json", "x? (/srv/data.py:7)"))

@@ -34,6 +34,18 @@ def test_newest_first_and_by_node(opened: Opener) -> None:
         two.get("a\0b")
 
 
+@pytest.mark.parametrize("id", ["", "3f2a\0"], ids=["without an id", "with an id"])
+def test_what_is_sent_twice_is_kept_once(opened: Opener, id: str) -> None:
+    """Also through another replica; two preflights that found the same are two."""
+    one, two = opened().preflights, opened().preflights
+    found = result().model_copy(update={"result_id": id})
+    kept = one.save(found)
+    assert two.save(found) == kept and one.list() == (kept,)
+    later = found.model_copy(update={"made_at": "2026-11-22T20:10:00Z", "result_id": id and f"{id}2"})
+    assert [each.made_at for each in two.list()] == [found.made_at]
+    assert one.save(later).id != kept.id and len(two.list()) == 2
+
+
 def test_the_oldest_go(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """By number and by size; the newest stays, however large."""
     monkeypatch.setattr(bounds, "MOST_PREFLIGHTS", 3)

@@ -75,6 +75,11 @@ def test_lines_of_containers_are_read_as_the_program_printed_them() -> None:
         assert (event.kind, event.fields["message"]) == (EventKind.EXCEPTION, "no shard")
 
 
+def test_half_a_character_in_such_a_line() -> None:
+    """JSON can write it, and nothing can send or show it."""
+    assert printed('{"log":"loss \\ud800\\n","stream":"stderr","time":"x"}') == "loss ?"
+
+
 @pytest.mark.parametrize(
     "line", ["", '{"log":"', '{"log":"x"', '{"log":"x",}', '{"log":"' + "[" * 100_000, "2026-11-23T"]
 )
