@@ -43,8 +43,12 @@ def _desync(statements: Statements, membership: Membership) -> Iterable[Lag]:
     unfinished: list[Line] = []
     named: set[int] = set()
     joined: set[int] = set()
-    for rank, event in statements.of_kind(EventKind.WATCHDOG_TIMEOUT):
+    told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
+    if any("apart" in event.fields for _, event in told):
+        return  # they wait for each other: whoever is named first is as much a victim
+    for rank, event in told:
         fields = event.fields
+        joined.update(numbers_in(fields.get("ready", "")) if "never_joined" in fields else ())
         if "never_joined" in fields or "not_joined" in fields:
             named.update(numbers_in(fields.get("never_joined", fields.get("ranks", ""))))
             late.append((rank, event))

@@ -248,8 +248,8 @@ def _together(table: MarkTable, speakers: frozenset[int]) -> Opinion | None:
 
 
 def _logs_without(silent: int) -> str:
-    others = either(silent, "other rank does", f"other {silent} do")
-    return f"the logs of the {others} not say where {either(silent, 'it was', 'they were')}"
+    others = either(silent, "other rank", f"other {silent}")
+    return f"the logs of the {others} do not say where {either(silent, 'it was', 'they were')}"
 
 
 def _stuck_watchdogs(statements: Statements) -> list[Opinion]:

@@ -1,15 +1,20 @@
-"""Votes by lines that compare sizes: DDP's of the models that ranks have built, NCCL's of what a peer expects.
+"""Votes by lines that compare ranks and name no culprit: DDP's of the models that they have built, NCCL's of what a peer
+expects, Horovod's of what each has submitted.
 
 1. DDP gathers every rank's number of parameters. A zero was never gathered: that first collective has failed, and
    whoever stands first in the list is named for it. Two numbers show models that differ, and not which one is wrong.
 2. NCCL compares what it sends with what its peer expects. The line names two ends, neither of which is the wrong one.
 3. NCCL has seen calls that do not match, or guesses so while it waits for a peer. It names the rank that it stood at.
+4. Horovod lists who has not submitted what others have. Where no operation lacks all of these, each waits for another;
+   where half have come, the others may be the ones that are right.
 """
 
 from collector.align.logs.attributed_lines import Statements
+from collector.align.marks.reports import numbers_in
 from collector.align.marks.table import Witness
 from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.words import Cause, Kind
+from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -27,6 +32,7 @@ def opinions_by_sizes(statements: Statements) -> list[Opinion]:
         *(_of_models(models, statements) if models else ()),
         *(_of_sizes(sent) if sent else ()),
         *(_of_calls(near) if near else ()),
+        *_of_stalls(statements),
     ]
 
 
@@ -78,6 +84,31 @@ def _of_calls(lines: list[_Said]) -> list[Opinion]:
     said = f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}"
     remark = "NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ"
     return [_by_nccl(said, seen or lines, remark, vague=not seen)]
+
+
+def _of_stalls(statements: Statements) -> list[Opinion]:
+    """4."""
+    told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
+    apart = [said for said in told if "apart" in said[1].fields]
+    half = [said for said in told if "ready" in said[1].fields and "never_joined" not in said[1].fields]
+    if not apart and (not half or any("never_joined" in event.fields for _, event in told)):
+        return []
+    ranks = numbers_in((apart or half)[-1][1].fields["apart" if apart else "ready"])
+    said = f"{ranks_with(ranks, 'waits', 'wait')} in operations that others have not submitted"
+    if apart:
+        said = f"{ranks_with(ranks, 'waits', 'wait')} for each other, in different operations"
+    return [
+        Opinion(
+            witness=Witness.COUNTERS,
+            kind=Kind.COLLECTIVE_MISMATCH if apart else Kind.RANK_NOT_JOINED,
+            culprits=(),
+            victims=ranks,
+            said=f"{said}, according to Horovod's stall check",
+            evidence=tuple(line_of(event, rank) for rank, event in (apart or half)[-_MOST_LINES:]),
+            cause=Cause.USER_CODE if apart else None,
+            remarks=("the list shows what each lacks, and not which of them is right",),
+        )
+    ]
 
 
 def _by_nccl(said: str, lines: list[_Said], remark: str, *, vague: bool = False) -> Opinion:

@@ -106,17 +106,6 @@ OPERATIONS = (
         "[missing ranks: ",
         r"\[missing ranks: (?P<never_joined>\d[\d, ]{0,4000})\]",
     ),
-    # Missing ranks:                                                  Horovod 0.20 on; Stalled ranks: in 0.16 to 0.19
-    # 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]        where it is only one rank
-    *(
-        row(
-            EventKind.WATCHDOG_TIMEOUT,
-            f"{word} ranks:",
-            rf"{word} ranks:\s{{0,4}}(?:[^\n]{{0,80}}<stderr>:)?(?P<never_joined>\d{{1,7}})!?: \[[^\n]*+"
-            r"(?!\n(?:[^\n]{0,80}<stderr>:)?\d{1,7}!?: \[)",
-        )
-        for word in ("Missing", "Stalled")
-    ),
     # DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: …. Timed out task names:        JAX, which lists below it
     # /job:jax_worker/replica:0/task:3        who did not come
     row(

@@ -215,7 +215,27 @@ class TestWhoDidNotCome:
     def test_of_those_who_are_ready_less_than_most_accuse_nobody(self, ready: str) -> None:
         """Of 0 and 1 nobody lacks as far as one knows, and rank 3 alone may be the odd one."""
         line = f"Stalled ops: HorovodAllreduce_a_0 [ready ranks: {ready}]"
-        assert judged_logs({rank: [] for rank in range(4)}, common=[line]).findings == ()
+        found = judged_logs({rank: [] for rank in range(4)}, common=[line])
+        assert not any(finding.culprits for finding in found.findings)
+        assert (found.verdict is Verdict.HUNG) is (ready == "3")
+
+    def test_most_who_are_ready_name_the_others(self) -> None:
+        told = ["Stalled ops:", "allreduce.fc.weight [ready ranks: 4, 0, 3, 1],", "allreduce.fc.bias [ready ranks: 0]"]
+        finding = only(judged_logs({}, common=told))
+        assert (finding.culprit_ranks, finding.victims) == ((2,), "0-1,3-4")
+
+    def test_who_lack_each_others_operations_are_not_named(self) -> None:
+        """Rank 1 is named first, and lacks one operation; then rank 0 is seen to lack others."""
+        first = ["[1]<stderr>:Missing ranks:", "[1]<stderr>:1: [broadcast.epoch]"]
+        later = [*first, "[1]<stderr>:0: [allreduce.fc.weight, allreduce.fc.bias ...]"]
+        finding = only(judged_logs({}, common=[*first, "[1]<stderr>:[2026-04-05 06:07:08: W stalled]", *later]))
+        assert (finding.kind, finding.culprits, finding.victims) == (Kind.COLLECTIVE_MISMATCH, (), "0-1")
+
+    def test_who_lack_the_same_operation_are_missing(self) -> None:
+        told = ["Stalled ranks:", "6: [a, b]", "7: [b, c]"]
+        finding = only(judged_logs({}, common=told))
+        assert (finding.kind, finding.culprits) == (Kind.RANK_NOT_JOINED, ())
+        assert "6-7" in finding.summary
 
     @pytest.mark.parametrize(("times", "verdict"), [(1, Verdict.CANNOT_TELL), (3, Verdict.HUNG)])
     def test_an_agent_that_lost_the_rendezvous_for_good(self, times: int, verdict: Verdict) -> None:
