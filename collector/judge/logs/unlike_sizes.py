@@ -1,4 +1,4 @@
-"""Votes by lines that compare ranks and name no culprit: DDP's of the models that they have built, NCCL's of what a peer
+"""Votes by lines that compare ranks and name no culprit: DDP's of the models they have built, NCCL's of what a peer
 expects, Horovod's of what each has submitted.
 
 1. DDP gathers every rank's number of parameters. A zero was never gathered: that first collective has failed, and
