@@ -12,6 +12,7 @@ The names of files change nothing but those ranks, their order on disk changes n
 """
 
 import hashlib
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -43,7 +44,8 @@ from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION
 from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
-from shared.formats.pyspy_processes import lines_beside, parse_pyspy_processes
+from shared.formats.gdb_dumps import parse_gdb_dump
+from shared.formats.pyspy_processes import cut_out_of_log, lines_beside, parse_pyspy_processes, ranks_by_title
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
 from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json
@@ -63,6 +65,8 @@ _MOST_STRAYS = 4096
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For one snapshot while it is read: sixty megabytes of flight records."""
 _LOOK_BEGINS = b'{"schema_version":'
+# Process 4242: sglang::scheduler_TP3        Thread 4242 (idle): "MainThread"
+_STACKS_IN_LOG = re.compile(rb"Process \d{1,10}: .{1,2000}\s+(?:\S{1,150} +\| )?Python v\d")
 
 _T = TypeVar("_T", bound=Value)
 
@@ -119,6 +123,7 @@ class _Reading:
         self._snapshots: dict[bytes, NodeSnapshot] = {}
         self._manifests: list[Manifest] = []
         self._stacks: list[tuple[str, Stacks]] = []
+        self._titled: dict[tuple[str, int], int] = {}
         self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
         self._strays: list[StrayStacks] = []
@@ -134,6 +139,7 @@ class _Reading:
             FileKind.PYSPY_JSON: self._add_stacks,
             FileKind.PYSPY_TEXT: self._add_stacks,
             FileKind.FAULTHANDLER: self._add_stacks,
+            FileKind.GDB: self._add_stacks,
             FileKind.RAS: self._add_ras,
             FileKind.KERNEL: self._add_kernel_log,
             FileKind.LOG: self._add_log,
@@ -199,9 +205,11 @@ class _Reading:
                 bares[rank].traces[name] = trace
                 bares[rank].written_ns[name] = self._written_ns[name]
         of_files = Counter(name for name, _ in self._stacks)
+        titled = self._titled if len(set(self._titled.values())) == len(self._titled) else {}  # else of several servers
         for name, stacks in self._stacks:
             alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
             rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
+            rank = titled.get((name, stacks.pid or 0), rank)
             if rank is None:
                 self._unnamed(name, "its name should contain the rank, as in stacks_rank_3.json")
                 self._strays.append(StrayStacks(file=name, stacks=stacks))
@@ -236,6 +244,7 @@ class _Reading:
                 self._stacks.append((name, parse_faulthandler(part)))
         else:
             self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
+            self._note_titles(found.name, found.data.decode("utf-8", "replace"))
         beside = lines_beside(found.data.decode("utf-8", "replace")) if found.kind is FileKind.PYSPY_TEXT else []
         if beside:
             self._keep_log(found.name, "\n".join(beside).encode() + b"\n")
@@ -262,7 +271,18 @@ class _Reading:
             self._keep_log(found.name, others)
 
     def _add_log(self, found: FoundFile) -> None:
-        self._keep_log(found.name, found.data)
+        """A server's log may hold stacks of its processes."""
+        data = found.data
+        if _STACKS_IN_LOG.search(data) is not None:
+            dumps, rest = cut_out_of_log(data.decode("utf-8", "replace"))
+            self._keep_log(found.name, rest.encode())
+            self._stacks += [(found.name, stacks) for stacks in parse_pyspy_processes(dumps)]
+            self._note_titles(found.name, dumps)
+        else:
+            self._keep_log(found.name, data)
+
+    def _note_titles(self, name: str, text: str) -> None:
+        self._titled.update({(name, pid): rank for pid, rank in ranks_by_title(text).items()})
 
     def _keep_log(self, name: str, data: bytes) -> None:
         """Keep the end of a log until all is read: only then is known whose it is. Raises TooLarge."""
@@ -303,7 +323,8 @@ def _parse_stacks(found: FoundFile) -> list[Stacks]:
     if found.kind is FileKind.PYSPY_JSON:
         stacks = parse_pyspy_json(found.data, native=False, paused=True)
         return [stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})]
-    return parse_pyspy_processes(found.data.decode("utf-8", "replace"))
+    text = found.data.decode("utf-8", "replace")
+    return [parse_gdb_dump(text)] if found.kind is FileKind.GDB else parse_pyspy_processes(text)
 
 
 def _after_report(data: bytes) -> bytes:

@@ -184,7 +184,7 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
         return _NOT_SEEN
     frames = stacks.stack(thread)
     base = Activity(
-        doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
+        doing=Doing.UNKNOWN if all(frame.native for frame in frames) else Doing.OUTSIDE,
         cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
         label=_PLAIN_LABELS[bool(frames), thread.moves],
         told=Told.IN_USER_CODE if frames else Told.NOT_SEEN,

@@ -7,6 +7,7 @@
 4. Nobody timed out, and a watchdog is held itself, or rank 0 of a barrier has gone: told.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
 
@@ -34,6 +35,7 @@ _NO_GROUP = GroupRef(name="", description="", ranks="")
 _NO_DIVERGENCE = "the available logs show no divergence"
 _INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
 _CALLS_ALONE = "it may also still wait for an earlier operation; these lines show calls, not completions"
+_SAYS_MISMATCH = re.compile(r"inconsistent|Detected mismatch between collectives")
 _VERBS = {Witness.COUNTERS: "waited in", Witness.CALLS: "called", Witness.FINGERPRINTS: "ran"}
 
 
@@ -101,9 +103,9 @@ def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
 
 
 def _one_sided(statements: Statements) -> list[Opinion]:
-    """torch to 1.12 tells what the rank itself ran, and not from which one that differs."""
+    """torch to 1.12 tells what the rank itself ran, and not from which one that differs; a line may be cut off, too."""
     lines = [said for said in statements.of_kind(EventKind.COLLECTIVE_MISMATCH) if "rank" in said[1].fields]
-    if not lines or "inconsistent" not in lines[0][1].text:
+    if not lines or "other_rank" in lines[0][1].fields or not _SAYS_MISMATCH.search(lines[0][1].text):
         return []
     rank, event = lines[0]
     op = event.fields.get("op")

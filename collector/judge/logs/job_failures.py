@@ -13,6 +13,7 @@
 The rank is named where mpirun, or torchelastic's table, tells it for a signal; else the process or the node is told.
 """
 
+import re
 from collections.abc import Iterable
 
 from collector.align.logs.aftermath import Aftermath
@@ -31,6 +32,8 @@ _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
 _NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
 _TABLE_LINES = 5
+# CUDA error: uncorrectable ECC error encountered        the device itself fails, and nobody else's
+_DEVICE_FAILS = re.compile(r"uncorrectable ECC|GPU is lost|fallen off the bus|hardware stack error|HW Exception")
 _LAUNCHER_WAITS_SECONDS = 10.0
 """A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
 
@@ -41,6 +44,7 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
         return []
     told = [said for said in statements.all() if not aftermath.holds(said[1])]  # 4
     killed = _killed_by_launcher([event for _, event in told])  # 3
+    killed |= _aborted([event for _, event in told])
     launched = {event.path for _, event in told if "failed_rank" in event.fields}
     ended = [
         said
@@ -60,6 +64,8 @@ def _telling(first: _Said, ended: list[_Said]) -> _Said:
     """Return the line that names whose end it is, where another gives the same reason and does not."""
     if _NAMES & first[1].fields.keys():
         return first
+    if first[0] is None and _device_fails(first[1]):
+        return next((said for said in ended if said[0] is not None and _device_fails(said[1])), first)
     why = cause_of_failure(first[1])
     alike = (said for said in ended if _NAMES & said[1].fields.keys() and cause_of_failure(said[1]) is why)
     return next(alike, first)
@@ -84,18 +90,22 @@ def _is_leaving(event: LogEvent) -> bool:
     return hung_up or bool(event.fields.keys() & {"first_to_end", "hangup"})
 
 
+def _device_fails(event: LogEvent) -> bool:
+    return event.kind is EventKind.DEVICE_ERROR and _DEVICE_FAILS.search(event.text) is not None
+
+
 def _is_end(event: LogEvent) -> bool:
     """1. Does it say that a process or a node has ended, of itself?"""
     fields = event.fields
     if event.kind is EventKind.OUT_OF_MEMORY:
         return "step" in fields or "pid" in fields
     if event.kind is EventKind.DEVICE_ERROR:
-        return "watchdog thread terminated with exception" in event.text
+        return "watchdog thread terminated with exception" in event.text or _device_fails(event)
     if event.kind is not EventKind.SIGNAL:
         return False
     if "exit_code" in fields:
         return fields["exit_code"].startswith("-") and fields["exit_code"] not in _CONSEQUENCES
-    if fields.keys() & {"died", "spawned", "shell", "loader"}:
+    if fields.keys() & {"died", "spawned", "shell", "loader", "handled"}:
         return True
     if "signal" in fields:
         return bool(fields.keys() & {"pid", "ended_rank"}) and fields["signal"] not in _CONSEQUENCES
@@ -130,6 +140,13 @@ def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
     return killed
 
 
+def _aborted(events: Iterable[LogEvent]) -> set[int]:
+    """Open MPI's headings above a signal that is a consequence, by identity."""
+    events = list(events)
+    pids = {event.fields.get("pid") for event in events if event.fields.get("signal") in _CONSEQUENCES}
+    return {id(event) for event in events if "handled" in event.fields and event.fields["pid"] in pids}
+
+
 def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: Statements) -> Opinion:
     named = _named(rank, event, told)
     waited = tuple(sorted(statements.waited - set(named)))
@@ -162,6 +179,7 @@ def _named(rank: int | None, event: LogEvent, told: list[_Said]) -> tuple[int, .
         return (int(told_rank),)
     if event.kind is EventKind.DEVICE_ERROR or "loader" in event.fields:
         alike = {who for who, each in told if each.kind is event.kind and _is_end(each)}
+        alike -= {None} if _device_fails(event) else set()  # two devices seldom break at once
         return (rank,) if rank is not None and alike == {rank} else ()
     return _in_table(event, told)
 
@@ -187,7 +205,7 @@ def _in_table(event: LogEvent, told: list[_Said]) -> tuple[int, ...]:
 
 def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
     fields = event.fields
-    host = fields.get("died_on") or fields.get("writer_host") or _actor_host(event, told)
+    host = fields.get("died_on") or fields.get("writer_host") or _of_actor("actor_on", event, told)
     on = f" on {host}" if host else ""
     if named:
         return ranks_in_words(named) + on
@@ -198,7 +216,7 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
     if "tasks" in fields:
         several = "s" if not fields["tasks"].isdecimal() else ""
         return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
-    pid = fields.get("pid") or fields.get("writer_pid")
+    pid = fields.get("pid") or fields.get("writer_pid") or _of_actor("actor_pid", event, told)
     if "loader" in fields:
         return f"DataLoader worker {fields['loader']}"
     if "worker" in fields or "spawned" in fields:
@@ -208,12 +226,12 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[_Said]) -> str:
     return f"{process}{local}{on}"
 
 
-def _actor_host(event: LogEvent, told: list[_Said]) -> str | None:
-    """The address that Ray tells closest above an actor's death."""
+def _of_actor(name: str, event: LogEvent, told: list[_Said]) -> str | None:
+    """What Ray tells of an actor closest above its death: its address, or its process."""
     near = [
-        (event.number - other.number, other.fields["actor_on"])
+        (event.number - other.number, other.fields[name])
         for _, other in told
-        if "actor_on" in other.fields and other.path == event.path and 0 < event.number - other.number <= _TABLE_LINES
+        if name in other.fields and other.path == event.path and 0 < event.number - other.number <= _TABLE_LINES
     ]
     return min(near)[1] if near and "died" in event.fields else None
 
@@ -234,6 +252,8 @@ def _what(event: LogEvent) -> str:
         return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"
     if "shell" in fields:
         return f"ended, by the account of its shell: {fields['shell']}"
+    if "handled" in fields:
+        return "was ended by a signal, according to Open MPI"
     if "died" in fields:
         return "died, by the account of the framework that ran it"
     if "tasks" in fields:
