@@ -80,6 +80,11 @@ class TestWhoEnded:
         lines = ["\tpid: 6120", "\tnamespace: 5d1c-88", "\tip: 10.4.0.9", *["step"] * (above - 1), DIED]
         assert f"do not tell{where} died" in only(judged_logs({}, common=lines)).summary
 
+    @pytest.mark.parametrize("address", ["10.4.0.9", "[10.4.0.9](http://10.4.0.9/)"])
+    def test_an_actor_that_died_is_told_by_its_process(self, address: str) -> None:
+        lines = ["\tpid: 6120", "\tname: abWorkerDict_0:5", "\tnamespace: 5d1c-88", f"\tip: {address}", DIED]
+        assert "process 6120 on 10.4.0.9 died" in only(judged_logs({}, common=lines)).summary
+
     @pytest.mark.parametrize("end", ["Terminated", "Hangup", "Interrupt"])
     def test_a_loader_that_somebody_ended_is_not(self, end: str) -> None:
         line = f"RuntimeError: DataLoader worker (pid 6120) is killed by signal: {end}."
@@ -292,6 +297,7 @@ class TestWhatALibraryNeeds:
             ("NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in", Cause.USER_CODE, "WORLD_SIZE"),
             ("NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4", Cause.USER_CODE, "WORLD_SIZE"),
             ("NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "NCCL_SOCKET_IFNAME"),
+            ("NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory", Cause.NETWORK, "ulimit -l"),
         ],
     )
     def test_and_does_not_get_is_told_with_what_to_do(self, line: str, cause: Cause, advice: str) -> None:
@@ -338,7 +344,8 @@ class TestSizesThatDiffer:
         assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
         assert f"{said} calls that do not match, at or around rank 3" in finding.summary
 
-    def test_one_side_of_a_mismatch(self) -> None:
-        line = "Detected mismatch between collectives on ranks. Rank 2 is running inconsistent collective: "
+    @pytest.mark.parametrize("word", ["inconsistent ", ""])
+    def test_one_side_of_a_mismatch(self, word: str) -> None:
+        line = f"Detected mismatch between collectives on ranks. Rank 2 is running {word}collective: "
         finding = only(judged_logs({}, common=[f"{line}CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[7])"]))
         assert (finding.kind, finding.op, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, "broadcast", ())
