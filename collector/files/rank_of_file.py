@@ -1,7 +1,7 @@
 """Which rank a bare file belongs to. A wrong guess would accuse an innocent rank, so a doubtful number is none."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from shared.formats.recorder.dump import rank_of_file_name
 from shared.rank_sets import MOST_RANKS
@@ -38,7 +38,7 @@ def ranks_in_stacks(text: str) -> list[tuple[int | None, str]]:
     ]
 
 
-def rank_of_stacks(path: str, stacks: Stacks, rank_by_pid: dict[int, int]) -> int | None:
+def rank_of_stacks(path: str, stacks: Stacks, rank_by_pid: Mapping[int, int]) -> int | None:
     """Return the rank that a stack dump is of; `rank_by_pid` holds the processes that snapshots know."""
     named = _named(path)
     if named is not None:

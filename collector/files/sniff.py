@@ -7,6 +7,7 @@ from itertools import islice
 
 from collector.files.kernel_files import is_kernel_log
 from shared.formats.gdb_dumps import is_gdb_text
+from shared.formats.grouped_stacks import is_grouped
 
 _HEAD = 65_536
 """Bytes that are looked at. Every format here shows itself sooner."""
@@ -29,6 +30,7 @@ class FileKind(StrEnum):
     PYSPY_TEXT = "pyspy_text"
     FAULTHANDLER = "faulthandler"
     GDB = "gdb"
+    GROUPED_STACKS = "grouped_stacks"
     RAS = "ras"
     KERNEL = "kernel"
     LOG = "log"
@@ -108,7 +110,10 @@ def _kind_of_text(text: str) -> FileKind:
         return FileKind.PYSPY_JSON if {"frames", "thread_id"} & keys else FileKind.UNKNOWN_JSON
     if _FAULTHANDLER.match(text):
         return FileKind.FAULTHANDLER
-    if any(_PYSPY_TEXT.match(text, at) for at in _first_lines(text)) or _is_of_frames(text):
+    pyspys = any(_PYSPY_TEXT.match(text, at) for at in _first_lines(text))
+    if not pyspys and is_grouped(text):
+        return FileKind.GROUPED_STACKS
+    if pyspys or _is_of_frames(text):
         return FileKind.PYSPY_TEXT
     if is_gdb_text(text):
         return FileKind.GDB

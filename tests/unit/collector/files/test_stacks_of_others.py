@@ -127,3 +127,22 @@ def test_a_harness_tells_the_rank(tmp_path: Path) -> None:
     text = "\n".join(HARNESS.format(at, *(("/srv/shards.py", "build") if at == 1 else barrier)) for at in range(3))
     (finding,) = judged(tmp_path, {"out.txt": text}).findings
     assert (finding.culprit_ranks, finding.victims) == ((1,), "0,2")
+
+
+class TestByRanks:
+    WAITS = "Ranks 0,1,3: barrier (torch/distributed/distributed_c10d.py:5030)\n"
+
+    def test_who_stands_elsewhere_is_named(self, tmp_path: Path) -> None:
+        text = self.WAITS + "Rank 2:\n  build (planner.py:77)\n  forward (planner.py:12)\n"
+        (finding,) = judged(tmp_path, {"notes.txt": text}).findings
+        assert (finding.culprit_ranks, finding.victims) == ((2,), "0-1,3")
+
+    def test_who_prepares_the_data_for_all_is_at_work(self, tmp_path: Path) -> None:
+        text = self.WAITS + "Rank 2:\n  _recv (connection.py:7)\n  map (datasets/arrow_dataset.py:3623)\n"
+        found = judged(tmp_path, {"notes.txt": text})
+        assert (found.verdict, found.findings) == (Verdict.CANNOT_TELL, ())
+        assert "rank 2 is preparing a data set" in found.headline
+
+    def test_a_process_beside_is_of_no_rank(self, tmp_path: Path) -> None:
+        text = self.WAITS + "Rank 2 worker (one of 4):\n  decode (frames.py:77)\n  forward (frames.py:12)\n"
+        assert not any(finding.culprits for finding in judged(tmp_path, {"notes.txt": text}).findings)
