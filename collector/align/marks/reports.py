@@ -12,12 +12,15 @@ from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _WATCHDOG = "the desync report of the watchdog"
+_HOROVOD, _JAX = "Horovod's stall check", "JAX's coordination service"
+ASKED_FIRST = frozenset({_HOROVOD, _JAX})
+"""Reporters whom each rank tells before it calls: they count no calls that have returned."""
 _REPORTERS = (
-    ("[missing ranks: ", "Horovod's stall check"),
-    ("Missing ranks:", "Horovod's stall check"),
-    ("Stalled ranks:", "Horovod's stall check"),
-    ("[ready ranks: ", "Horovod's stall check"),
-    ("/task:", "JAX's coordination service"),
+    ("[missing ranks: ", _HOROVOD),
+    ("Missing ranks:", _HOROVOD),
+    ("Stalled ranks:", _HOROVOD),
+    ("[ready ranks: ", _HOROVOD),
+    ("/task:", _JAX),
     ("missing ranks", "the desync report of torchfrtrace"),
 )
 """By a part of the line, who says so."""

@@ -15,7 +15,7 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.call_lines import tables_by_calls
 from collector.align.marks.detail_lines import tables_by_fingerprints
-from collector.align.marks.reports import lags_by_reports, places_in_words
+from collector.align.marks.reports import ASKED_FIRST, lags_by_reports, places_in_words
 from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
 from collector.align.marks.watchdog_lines import tables_by_watchdogs
 from collector.align.thresholds import is_majority
@@ -162,7 +162,8 @@ def _rooted(lags: list[Lag], waiting: set[int], statements: Statements) -> list[
 def _behind(lag: Lag, culprits: tuple[int, ...]) -> Opinion:
     """2. Who has not come to what the others wait in."""
     victims = [rank for rank in lag.behind if rank not in culprits]
-    remarks = [_INSIDE if lag.tells_waits else _CALLS_ALONE] if lag.witness is not Witness.BARRIER else []
+    counted = lag.witness is not Witness.BARRIER and lag.reporter not in ASKED_FIRST
+    remarks = [_INSIDE if lag.tells_waits else _CALLS_ALONE] if counted else []
     if victims and may_be_named(lag):
         remarks.append(f"{ranks_with(victims, 'is', 'are')} behind, too, but waited in another operation")
     joined = not lag.missing

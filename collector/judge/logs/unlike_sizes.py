@@ -7,6 +7,7 @@ expects, Horovod's of what each has submitted.
 3. NCCL has seen calls that do not match, or guesses so while it waits for a peer. It names the rank that it stood at.
 4. Horovod lists who has not submitted what others have. Where no operation lacks all of these, each waits for another;
    where half have come, the others may be the ones that are right.
+5. torchfrtrace compares the records of all ranks with those of one.
 """
 
 from collector.align.logs.attributed_lines import Statements
@@ -20,6 +21,7 @@ from shared.wire.log_events import EventKind, LogEvent
 
 _Said = tuple[int | None, LogEvent]
 _MOST_LINES = 4
+_RECORDED = {"SIZE_OR_SYNTAX_MISMATCH": "size", "COLLECTIVE_DTYPE_MISMATCH": "data type"}
 
 
 def opinions_by_sizes(statements: Statements) -> list[Opinion]:
@@ -33,6 +35,7 @@ def opinions_by_sizes(statements: Statements) -> list[Opinion]:
         *(_of_sizes(sent) if sent else ()),
         *(_of_calls(near) if near else ()),
         *_of_stalls(statements),
+        *_of_records([said for said in lines if "differs" in said[1].fields]),
     ]
 
 
@@ -107,6 +110,27 @@ def _of_stalls(statements: Statements) -> list[Opinion]:
             evidence=tuple(line_of(event, rank) for rank, event in (apart or half)[-_MOST_LINES:]),
             cause=Cause.USER_CODE if apart else None,
             remarks=("the list shows what each lacks, and not which of them is right",),
+        )
+    ]
+
+
+def _of_records(lines: list[_Said]) -> list[Opinion]:
+    """5."""
+    if not lines:
+        return []
+    fields = lines[0][1].fields
+    what = _RECORDED.get(fields["error"], "type")
+    return [
+        Opinion(
+            witness=Witness.FINGERPRINTS,
+            kind=Kind.COLLECTIVE_MISMATCH,
+            culprits=(),
+            victims=(),
+            said=f"the ranks' operations differ in {what}, according to torchfrtrace: that of rank {fields['differs']} "
+            "is not that of the rank it is compared with",
+            evidence=tuple(line_of(each, rank) for rank, each in lines[:_MOST_LINES]),
+            cause=Cause.USER_CODE,
+            remarks=("torchfrtrace compares all with one rank, which may be the odd one itself: the dumps tell which",),
         )
     ]
 

@@ -100,6 +100,13 @@ OPERATIONS = (
         "missing ranks: {",
         r"missing ranks: \{(?P<never_joined>\d[\d, ]{0,4000})\}",
     ),
+    # error msg: Culprit rank 3; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[8]]' does not match …
+    row(
+        EventKind.COLLECTIVE_MISMATCH,
+        "; Error type: ",
+        r"Culprit rank (?P<differs>\d{1,7}); Error type: "
+        r"(?P<error>COLLECTIVE_TYPE_MISMATCH|SIZE_OR_SYNTAX_MISMATCH|COLLECTIVE_DTYPE_MISMATCH)",
+    ),
     # HorovodAllreduce_dense_kernel_0 [missing ranks: 1, 3]        Horovod to 0.19
     row(
         EventKind.WATCHDOG_TIMEOUT,

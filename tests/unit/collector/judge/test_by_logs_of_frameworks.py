@@ -344,6 +344,22 @@ class TestSizesThatDiffer:
         assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
         assert f"{said} calls that do not match, at or around rank 3" in finding.summary
 
+    def test_records_that_differ_name_nobody(self) -> None:
+        """The rank that all are compared with may be the odd one."""
+        text = "does not match found input sizes: '[[8]]'"
+        lines = [
+            "Collective 7 at entry 6 errors",
+            "collective: nccl:all_reduce",
+            "error msg: "
+            + ", ".join(
+                f"Culprit rank {rank}; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[9]]' {text}"
+                for rank in (1, 2, 3)
+            ),
+        ]
+        finding = only(judged_logs({}, common=lines))
+        assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
+        assert "differ in size, according to torchfrtrace" in finding.summary
+
     @pytest.mark.parametrize("word", ["inconsistent ", ""])
     def test_one_side_of_a_mismatch(self, word: str) -> None:
         line = f"Detected mismatch between collectives on ranks. Rank 2 is running {word}collective: "
