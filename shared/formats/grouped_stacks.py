@@ -52,7 +52,8 @@ def parse_grouped_stacks(text: str) -> list[RanksTogether]:
             groups.append(((), []))
         elif groups:
             groups[-1][1].append(line)
-    sure = len(kinds) == 1  # of two kinds of numbers neither is the rank
+    named = [rank for ranks, _ in groups for rank in ranks]
+    sure = len(kinds) == 1 and len(set(named)) == len(named)  # else numbers of two kinds, or a log of what ranks did
     found = [(ranks if sure else (), frames) for ranks, lines in groups if (frames := _frames(lines))]
     return [RanksTogether(ranks, parse_pyspy_text(frames)) for ranks, frames in found]
 

@@ -88,6 +88,13 @@ class TestGdb:
         files = {f"rank_{rank}.txt": IN_NCCL.format(rank) for rank in (0, 1, 2)}
         assert not any(finding.culprits for finding in judged(tmp_path, files | {"rank_3.txt": READS}).findings)
 
+    def test_who_waits_for_a_thread_of_its_own_that_waits_is_a_victim(self, tmp_path: Path) -> None:
+        files = {f"rank_{rank}.txt": IN_NCCL.format(rank) for rank in (0, 1, 2)}
+        locked = IN_NCCL.format(3).replace("sched_yield", "PyThread_acquire_lock_timed").replace("Thread 2", "Thread 3")
+        in_thread = locked.replace("ncclGroupEnd", "acquire_timed").replace("ProcessGroupNCCL::allreduce", "Caller::go")
+        found = judged(tmp_path, files | {"rank_3.txt": in_thread})
+        assert not any(finding.culprits for finding in found.findings)
+
 
 class TestServersLog:
     @staticmethod

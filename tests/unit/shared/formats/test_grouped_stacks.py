@@ -46,6 +46,11 @@ def test_two_kinds_of_numbers_name_nobody() -> None:
     assert [ranks for ranks, _ in places(text)] == [(), ()]
 
 
+def test_a_rank_that_comes_twice_is_in_a_log() -> None:
+    text = "Rank 0: load (data.py:7)\nRank 1: load (data.py:7)\nRank 0: step (train.py:9)\n"
+    assert {ranks for ranks, _ in places(text)} == {()}
+
+
 @pytest.mark.parametrize(
     "text",
     [
