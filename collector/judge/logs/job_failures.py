@@ -34,6 +34,7 @@ _NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
 _TABLE_LINES = 5
 # CUDA error: uncorrectable ECC error encountered        the device itself fails, and nobody else's
 _DEVICE_FAILS = re.compile(r"uncorrectable ECC|GPU is lost|fallen off the bus|hardware stack error|HW Exception")
+_NO_TIME = "the line does not say when: a process that has waited in vain is ended by its watchdog, and dies so, too"
 _LAUNCHER_WAITS_SECONDS = 10.0
 """A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
 
@@ -155,6 +156,7 @@ def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: S
         each for each in told if each[1].kind in (EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR) and each[0] is None
     ]
     causes = [cause_of_failure(each) for _, each in same if _is_vague(event)] or [cause_of_failure(event)]
+    unsure = (_NO_TIME,) if waited and "died" in event.fields and not event.stamp else ()
     return Opinion(
         witness=Witness.ENDED,
         kind=Kind.RANK_UNREACHABLE if _is_lost_node(event) else Kind.RANK_EXITED,
@@ -165,7 +167,9 @@ def _opinion(rank: int | None, event: LogEvent, told: list[_Said], statements: S
             line_of(each, who, named) for who, each in [(rank, event), *(s for s in same if s[1] is not event)][:4]
         ),
         cause=Cause.UNKNOWN if _is_lost_node(event) else causes[0],
-        remarks=tuple(dict.fromkeys(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))),
+        remarks=tuple(
+            dict.fromkeys((*unsure, *(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))))
+        ),
         vague=_is_leaving(event) or _is_status(event),
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.words import Cause, Kind, Verdict
-from tests.build.jobs.logged import judged_logs
+from tests.build.jobs.logged import caught, judged_logs
 from tests.unit.collector.judge.test_by_logs import only
 
 TABLE = """  time      : 2026-04-05_06:07:{first}
@@ -84,6 +84,11 @@ class TestWhoEnded:
     def test_an_actor_that_died_is_told_by_its_process(self, address: str) -> None:
         lines = ["\tpid: 6120", "\tname: abWorkerDict_0:5", "\tnamespace: 5d1c-88", f"\tip: {address}", DIED]
         assert "process 6120 on 10.4.0.9 died" in only(judged_logs({}, common=lines)).summary
+
+    def test_a_death_without_a_time_beside_a_wait_may_be_the_watchdogs(self) -> None:
+        waited = caught(1, 7)
+        assert any("its watchdog" in remark for remark in only(judged_logs({1: [waited]}, common=[DIED])).remarks)
+        assert not only(judged_logs({}, common=[DIED])).remarks
 
     @pytest.mark.parametrize("end", ["Terminated", "Hangup", "Interrupt"])
     def test_a_loader_that_somebody_ended_is_not(self, end: str) -> None:
