@@ -38,7 +38,7 @@ _MOST_EVENTS = 100_000
 
 # run_4242/none_k3j/attempt_1/3/stderr.log                  torchrun --log-dir; the number is the rank on its node
 _TORCHRUN = re.compile(r"(?P<run>(?:.*/)?)attempt_(?P<attempt>\d{1,6})/(?P<local>\d{1,7})/[^/]+$")
-_NAMING = ("ranks", "never_joined", "speaker", "waiter", "failed_rank", "ended_rank")
+_NAMING = ("ranks", "never_joined", "speaker", "waiter", "failed_rank", "ended_rank", "ready", "apart")
 _NAMING_BY_KIND = {
     EventKind.COLLECTIVE_MISMATCH: ("rank", "other_rank"),
     EventKind.TRANSPORT_ERROR: ("local_rank",),

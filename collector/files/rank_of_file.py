@@ -1,15 +1,18 @@
 """Which rank a bare file belongs to. A wrong guess would accuse an innocent rank, so a doubtful number is none."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from shared.formats.recorder.dump import rank_of_file_name
 from shared.rank_sets import MOST_RANKS
 from shared.wire.stacks import Stacks
 
 _SUFFIXES = re.compile(r"(?:\.(?:json|txt|log|out|err|pkl|pickle|pyspy|py-spy|stacks?|traces?|dump))+$", re.IGNORECASE)
-# === Rank 3: http://node02:60039/handler/dump_traceback? ===
-_HEAD_OF_RANK = re.compile(r"^=== Rank (\d{1,7}): .{0,300} ===$", re.MULTILINE)
+# === Rank 3: http://node02:60039/handler/dump_traceback? ===        Process 3 timed out with traceback:
+_HEAD_OF_RANK = re.compile(
+    r"^(?:=== Rank (?P<rank>\d{1,7}): .{0,300} ===|Process (?P<tested>\d{1,7}) timed out with traceback:\s*)$",
+    re.MULTILINE,
+)
 # stacks_rank_3.json        rank3.log        node02-rank-5-stderr.txt
 # node04        gpu-host7, the name of a machine: no separator before its number
 _OF_A_MACHINE = re.compile(
@@ -24,15 +27,18 @@ def rank_of_dump(path: str) -> int | None:
 
 
 def ranks_in_stacks(text: str) -> list[tuple[int | None, str]]:
-    """Cut what torch's debug server wrote of all ranks into one part for each; any other text is whole."""
+    """Cut what torch's debug server, or its test harness, wrote of ranks into one part for each; else it is whole."""
     heads = list(_HEAD_OF_RANK.finditer(text))
     if not heads:
         return [(None, text)]
     ends = [head.start() for head in heads[1:]] + [len(text)]
-    return [(_possible(int(head[1])), text[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
+    return [
+        (_possible(int(head["rank"] or head["tested"])), text[head.end() : end])
+        for head, end in zip(heads, ends, strict=True)
+    ]
 
 
-def rank_of_stacks(path: str, stacks: Stacks, rank_by_pid: dict[int, int]) -> int | None:
+def rank_of_stacks(path: str, stacks: Stacks, rank_by_pid: Mapping[int, int]) -> int | None:
     """Return the rank that a stack dump is of; `rank_by_pid` holds the processes that snapshots know."""
     named = _named(path)
     if named is not None:

@@ -13,7 +13,7 @@ The names of files change nothing but those ranks, their order on disk changes n
 
 import hashlib
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,25 +34,23 @@ from collector.files.log_files import (
 )
 from collector.files.merge import BareRank, merge_bares
 from collector.files.parallel_dumps import DumpReaders
-from collector.files.rank_of_file import rank_of_dump, rank_of_stacks, ranks_in_stacks
+from collector.files.rank_of_file import rank_of_dump
 from collector.files.ras_files import with_ras
 from collector.files.sniff import FileKind
+from collector.files.stack_files import StackFiles
 from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
 from collector.files.what_was_read import Taken, files_read
 from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION
 from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
-from shared.formats.pyspy_processes import lines_beside, parse_pyspy_processes
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
-from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
 from shared.value import Value
 from shared.wire.ras import RasNetwork
 from shared.wire.snapshot import NodeSnapshot, StrayStacks
-from shared.wire.stacks import Stacks
 from shared.wire.trace import Trace
 
 _MOST_MISSING = 1000
@@ -118,7 +116,7 @@ class _Reading:
         self._bounds = bounds
         self._snapshots: dict[bytes, NodeSnapshot] = {}
         self._manifests: list[Manifest] = []
-        self._stacks: list[tuple[str, Stacks]] = []
+        self._stacks = StackFiles()
         self._logs: list[LogText] = []
         self._ras: dict[bytes, RasNetwork] = {}
         self._strays: list[StrayStacks] = []
@@ -134,6 +132,8 @@ class _Reading:
             FileKind.PYSPY_JSON: self._add_stacks,
             FileKind.PYSPY_TEXT: self._add_stacks,
             FileKind.FAULTHANDLER: self._add_stacks,
+            FileKind.GDB: self._add_stacks,
+            FileKind.GROUPED_STACKS: self._add_stacks,
             FileKind.RAS: self._add_ras,
             FileKind.KERNEL: self._add_kernel_log,
             FileKind.LOG: self._add_log,
@@ -198,10 +198,7 @@ class _Reading:
             else:
                 bares[rank].traces[name] = trace
                 bares[rank].written_ns[name] = self._written_ns[name]
-        of_files = Counter(name for name, _ in self._stacks)
-        for name, stacks in self._stacks:
-            alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
-            rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
+        for name, stacks, rank in self._stacks.owned(by_pid):
             if rank is None:
                 self._unnamed(name, "its name should contain the rank, as in stacks_rank_3.json")
                 self._strays.append(StrayStacks(file=name, stacks=stacks))
@@ -230,15 +227,9 @@ class _Reading:
         self._dumps.add(found.name, found.data)
 
     def _add_stacks(self, found: FoundFile) -> None:
-        if found.kind is FileKind.FAULTHANDLER:
-            for rank, part in ranks_in_stacks(found.data.decode("utf-8", "replace")):
-                name = found.name if rank is None else f"{found.name}!rank_{rank}"
-                self._stacks.append((name, parse_faulthandler(part)))
-        else:
-            self._stacks += [(found.name, stacks) for stacks in _parse_stacks(found)]
-        beside = lines_beside(found.data.decode("utf-8", "replace")) if found.kind is FileKind.PYSPY_TEXT else []
+        beside = self._stacks.add(found.name, found.kind, found.data)
         if beside:
-            self._keep_log(found.name, "\n".join(beside).encode() + b"\n")
+            self._keep_log(found.name, beside.encode() + b"\n")
 
     def _add_ras(self, found: FoundFile) -> None:
         report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
@@ -262,7 +253,8 @@ class _Reading:
             self._keep_log(found.name, others)
 
     def _add_log(self, found: FoundFile) -> None:
-        self._keep_log(found.name, found.data)
+        """A server's log may hold stacks of its processes."""
+        self._keep_log(found.name, self._stacks.cut_out_of_log(found.name, found.data))
 
     def _keep_log(self, name: str, data: bytes) -> None:
         """Keep the end of a log until all is read: only then is known whose it is. Raises TooLarge."""
@@ -296,14 +288,6 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise UnreadableDump(f"not a complete {kind.__name__}: {place}: {first['msg'][:200]}") from error
-
-
-def _parse_stacks(found: FoundFile) -> list[Stacks]:
-    """Read a file of one process, or of several: `py-spy dump` may have been run for all of a node."""
-    if found.kind is FileKind.PYSPY_JSON:
-        stacks = parse_pyspy_json(found.data, native=False, paused=True)
-        return [stacks.model_copy(update={"native": any(frame.native for frame in stacks.frames)})]
-    return parse_pyspy_processes(found.data.decode("utf-8", "replace"))
 
 
 def _after_report(data: bytes) -> bytes:

@@ -6,6 +6,8 @@ from enum import StrEnum
 from itertools import islice
 
 from collector.files.kernel_files import is_kernel_log
+from shared.formats.gdb_dumps import is_gdb_text
+from shared.formats.grouped_stacks import is_grouped
 
 _HEAD = 65_536
 """Bytes that are looked at. Every format here shows itself sooner."""
@@ -27,6 +29,8 @@ class FileKind(StrEnum):
     PYSPY_JSON = "pyspy_json"
     PYSPY_TEXT = "pyspy_text"
     FAULTHANDLER = "faulthandler"
+    GDB = "gdb"
+    GROUPED_STACKS = "grouped_stacks"
     RAS = "ras"
     KERNEL = "kernel"
     LOG = "log"
@@ -40,8 +44,9 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[{}\[\]]|[^"{}\[\]]++')
 _PYSPY_TEXT = re.compile(r"Process \d+: |Python v\d+\.\d+\S* \(|Thread (?:0x[0-9A-Fa-f]+|\d+) \([a-z+ ]+\)")
 # Thread 0x00007f4217091b80 (most recent call first):        Fatal Python error: Aborted        Timeout (0:00:10)!
 # === Rank 3: http://node02:60039/handler/dump_traceback? ===, as torch's debug server writes before each rank's stacks
+# Process 3 timed out with traceback:, as torch's test harness does
 _FAULTHANDLER = re.compile(
-    r"=== Rank \d{1,7}: .{0,300} ===\s+(?:Current )?[Tt]hread 0x|"
+    r"(?:=== Rank \d{1,7}: .{0,300} ===|Process \d{1,7} timed out with traceback:)\s+(?:Current )?[Tt]hread 0x|"
     r"(?:Current )?[Tt]hread 0x[0-9a-f]+ .{0,120}\(?most recent call first\)"
     r"|Fatal Python error: |Timeout \(\d+:\d\d:\d\d"
 )
@@ -105,8 +110,13 @@ def _kind_of_text(text: str) -> FileKind:
         return FileKind.PYSPY_JSON if {"frames", "thread_id"} & keys else FileKind.UNKNOWN_JSON
     if _FAULTHANDLER.match(text):
         return FileKind.FAULTHANDLER
-    if any(_PYSPY_TEXT.match(text, at) for at in _first_lines(text)) or _is_of_frames(text):
+    pyspys = any(_PYSPY_TEXT.match(text, at) for at in _first_lines(text))
+    if not pyspys and is_grouped(text):
+        return FileKind.GROUPED_STACKS
+    if pyspys or _is_of_frames(text):
         return FileKind.PYSPY_TEXT
+    if is_gdb_text(text):
+        return FileKind.GDB
     if any(_RAS_TEXT.match(text, at) for at in _first_lines(text)):
         return FileKind.RAS
     return FileKind.KERNEL if is_kernel_log(text) else FileKind.LOG

@@ -24,6 +24,8 @@ KINDS = {
     FileKind.PYSPY_JSON: "py-spy stacks",
     FileKind.PYSPY_TEXT: "py-spy stacks",
     FileKind.FAULTHANDLER: "faulthandler stacks",
+    FileKind.GDB: "gdb stacks",
+    FileKind.GROUPED_STACKS: "stacks by ranks",
     FileKind.RAS: "NCCL RAS report",
     FileKind.KERNEL: "kernel log",
     FileKind.LOG: "log",

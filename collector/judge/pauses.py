@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion, written_after
-from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
+from collector.align.stacks.activity import place
+from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack, prepares_data
 from collector.align.thresholds import BUSY_SECONDS
 from collector.judge.by_stacks import may_be_slow
 from collector.judge.fault import Fault
@@ -77,8 +78,12 @@ def _phase(rank: int, observations: Observations) -> Phase | None:
 def _doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:
     """Had those who wait waited for longer than a job that runs may, when their dumps were written?
 
-    A small difference of times excuses. That a file is old accuses nobody: it may be a copy.
+    A small difference of times excuses. That a file is old accuses nobody: it may be a copy. Of stacks alone, who is at
+    work that the others rightly wait for until it is done looks the same in a job that runs.
     """
+    prepared = _prepared_for_all(fault, observations)
+    if prepared:
+        return Interpretation(Verdict.CANNOT_TELL, prepared)
     if not fault.edges or (fault.kind in _NEVER_PASSES and fault.kind is not Kind.RANK_EXITED):
         return None
     waits = (written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
@@ -93,6 +98,21 @@ def _doubt_of_files(fault: Fault, observations: Observations) -> Interpretation 
         return Interpretation(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
     reason = f"when the dumps were written, no rank had waited for longer than {waited:.2f} s, as in any job that runs"
     return Interpretation(Verdict.CANNOT_TELL, reason)
+
+
+def _prepared_for_all(fault: Fault, observations: Observations) -> str:
+    """Say who prepares data while the others wait, and where; empty where that is not all that is seen."""
+    seen = [observations.activities.get(rank) for rank in fault.culprits]
+    if fault.kind is not Kind.RANK_NOT_JOINED or fault.edges or not seen:
+        return ""
+    if any(each is None or not prepares_data(each.frames) for each in seen):
+        return ""
+    at = next((f" at {place(each.user)}" for each in seen if each is not None and each.user is not None), "")
+    who, others = ranks_with(fault.culprits, "is", "are"), ranks_with(fault.victims, "waits", "wait")
+    return (
+        f"{who} preparing a data set{at}, and {others} for that, as in many a job that starts: a second look shows "
+        "whether it goes on"
+    )
 
 
 def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:

@@ -12,12 +12,15 @@ from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 _WATCHDOG = "the desync report of the watchdog"
+_HOROVOD, _JAX = "Horovod's stall check", "JAX's coordination service"
+ASKED_FIRST = frozenset({_HOROVOD, _JAX})
+"""Reporters whom each rank tells before it calls: they count no calls that have returned."""
 _REPORTERS = (
-    ("[missing ranks: ", "Horovod's stall check"),
-    ("Missing ranks:", "Horovod's stall check"),
-    ("Stalled ranks:", "Horovod's stall check"),
-    ("[ready ranks: ", "Horovod's stall check"),
-    ("/task:", "JAX's coordination service"),
+    ("[missing ranks: ", _HOROVOD),
+    ("Missing ranks:", _HOROVOD),
+    ("Stalled ranks:", _HOROVOD),
+    ("[ready ranks: ", _HOROVOD),
+    ("/task:", _JAX),
     ("missing ranks", "the desync report of torchfrtrace"),
 )
 """By a part of the line, who says so."""
@@ -43,8 +46,12 @@ def _desync(statements: Statements, membership: Membership) -> Iterable[Lag]:
     unfinished: list[Line] = []
     named: set[int] = set()
     joined: set[int] = set()
-    for rank, event in statements.of_kind(EventKind.WATCHDOG_TIMEOUT):
+    told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
+    if any("apart" in event.fields for _, event in told):
+        return  # they wait for each other: whoever is named first is as much a victim
+    for rank, event in told:
         fields = event.fields
+        joined.update(numbers_in(fields.get("ready", "")) if "never_joined" in fields else ())
         if "never_joined" in fields or "not_joined" in fields:
             named.update(numbers_in(fields.get("never_joined", fields.get("ranks", ""))))
             late.append((rank, event))

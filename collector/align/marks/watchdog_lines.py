@@ -21,6 +21,8 @@ _GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
 _SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 _NOT_COMPARABLE = frozenset({"send", "recv", "coalesced"})
 """Their sequence numbers count what one rank sends or receives."""
+_NO_COINCIDENCE = 100
+"""From this sequence on two groups that wait in the same one are the same."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,24 @@ def _put_with_the_told(groups: dict[GroupKey, GroupMarks]) -> None:
             homes[operation].add(key)
     for key in (UNTOLD, *by_operation):
         _move(key, homes, groups)
+    _move_default(groups)
+
+
+def _move_default(groups: dict[GroupKey, GroupMarks]) -> None:
+    """What apparently the default group waits in, where others name that group for the same sequence.
+
+    Many groups come to a low number, and few to a high one at the same time.
+    """
+    named = next((key for key in groups if key.told and key.is_default), None)
+    if named is None or UNTOLD not in groups:
+        return
+    reached = {sequence for timeouts in groups[named].timeouts.values() for sequence in timeouts}
+    reached = {sequence for sequence in reached if sequence >= _NO_COINCIDENCE}
+    left: dict[int, dict[int, Timeout]] = defaultdict(dict)
+    for rank, timeouts in groups[UNTOLD].timeouts.items():
+        for sequence, timeout in timeouts.items():
+            (groups[named].timeouts if sequence in reached else left)[rank].setdefault(sequence, timeout)
+    groups[UNTOLD].timeouts = left
 
 
 _Operation = tuple[int, Facts | None]

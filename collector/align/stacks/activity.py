@@ -165,7 +165,9 @@ def _at_home(seen: Activity) -> Activity:
 
 
 def waits_for_thread(seen: Activity) -> bool:
-    """Is it where another thread of its own process lets it go?"""
+    """Is it where another thread of its own process lets it go? Without frames of Python any lock looks so."""
+    if seen.frames and all(frame.native for frame in seen.frames):
+        return WaitsOn.LOCK in seen.waits_on
     return bool(seen.frames) and WAITS_FOR_THREAD.search(seen.frames[-1].file) is not None
 
 
@@ -184,7 +186,7 @@ def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | Non
         return _NOT_SEEN
     frames = stacks.stack(thread)
     base = Activity(
-        doing=Doing.OUTSIDE if frames else Doing.UNKNOWN,
+        doing=Doing.UNKNOWN if all(frame.native for frame in frames) else Doing.OUTSIDE,
         cause=Cause.USER_CODE if frames else Cause.UNKNOWN,
         label=_PLAIN_LABELS[bool(frames), thread.moves],
         told=Told.IN_USER_CODE if frames else Told.NOT_SEEN,

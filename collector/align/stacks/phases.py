@@ -45,6 +45,10 @@ _WITHOUT_GRADIENTS = ("decorate_context", "torch/utils/_contextlib.py")
 _MODULE_CALL = ("_call_impl", "torch/nn/modules/module.py")
 
 
+# map (datasets/arrow_dataset.py:3079); iflatmap_unordered (datasets/utils/py_utils.py:700): of all the job's data, once
+_PREPARES_DATA = re.compile(r"(^|-packages/)datasets/(arrow_dataset|builder|dataset_dict|load|utils/py_utils)\.py$")
+
+
 class _Frame(Protocol):
     """One frame: of a stack, or of a diagnosis."""
 
@@ -69,6 +73,11 @@ def phase_of_stack(frames: Sequence[_Frame]) -> Phase | None:
         if within and _is(frame, _MODULE_CALL):
             return Phase.EVALUATION
     return None
+
+
+def prepares_data(frames: Sequence[_Frame]) -> bool:
+    """Is a data set made ready before the job begins, which one rank does for all?"""
+    return any(_PREPARES_DATA.search(frame.file) for frame in frames)
 
 
 def _is(frame: _Frame, wanted: tuple[str, str]) -> bool:

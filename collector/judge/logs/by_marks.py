@@ -7,6 +7,7 @@
 4. Nobody timed out, and a watchdog is held itself, or rank 0 of a barrier has gone: told.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.call_lines import tables_by_calls
 from collector.align.marks.detail_lines import tables_by_fingerprints
-from collector.align.marks.reports import lags_by_reports, places_in_words
+from collector.align.marks.reports import ASKED_FIRST, lags_by_reports, places_in_words
 from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
 from collector.align.marks.watchdog_lines import tables_by_watchdogs
 from collector.align.thresholds import is_majority
@@ -35,6 +36,7 @@ _NO_GROUP = GroupRef(name="", description="", ranks="")
 _NO_DIVERGENCE = "the available logs show no divergence"
 _INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
 _CALLS_ALONE = "it may also still wait for an earlier operation; these lines show calls, not completions"
+_SAYS_MISMATCH = re.compile(r"inconsistent|Detected mismatch between collectives")
 _VERBS = {Witness.COUNTERS: "waited in", Witness.CALLS: "called", Witness.FINGERPRINTS: "ran"}
 
 
@@ -102,9 +104,9 @@ def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
 
 
 def _one_sided(statements: Statements) -> list[Opinion]:
-    """torch to 1.12 tells what the rank itself ran, and not from which one that differs."""
+    """torch to 1.12 tells what the rank itself ran, and not from which one that differs; a line may be cut off, too."""
     lines = with_field(statements.of_kind(EventKind.COLLECTIVE_MISMATCH), "rank")
-    if not lines or "inconsistent" not in lines[0][1].text:
+    if not lines or "other_rank" in lines[0][1].fields or not _SAYS_MISMATCH.search(lines[0][1].text):
         return []
     rank, event = lines[0]
     op = event.fields.get("op")
@@ -159,7 +161,8 @@ def _rooted(lags: list[Lag], waiting: set[int], statements: Statements) -> list[
 def _behind(lag: Lag, culprits: tuple[int, ...]) -> Opinion:
     """2. Who has not come to what the others wait in."""
     victims = [rank for rank in lag.behind if rank not in culprits]
-    remarks = [_INSIDE if lag.tells_waits else _CALLS_ALONE] if lag.witness is not Witness.BARRIER else []
+    counted = lag.witness is not Witness.BARRIER and lag.reporter not in ASKED_FIRST
+    remarks = [_INSIDE if lag.tells_waits else _CALLS_ALONE] if counted else []
     if victims and may_be_named(lag):
         remarks.append(f"{ranks_with(victims, 'is', 'are')} behind, too, but waited in another operation")
     joined = not lag.missing
@@ -247,8 +250,8 @@ def _together(table: MarkTable, speakers: frozenset[int]) -> Opinion | None:
 
 
 def _logs_without(silent: int) -> str:
-    others = either(silent, "other rank does", f"other {silent} do")
-    return f"the logs of the {others} not say where {either(silent, 'it was', 'they were')}"
+    others = either(silent, "other rank", f"other {silent}")
+    return f"the logs of the {others} do not say where {either(silent, 'it was', 'they were')}"
 
 
 def _stuck_watchdogs(statements: Statements) -> list[Opinion]:

@@ -13,6 +13,7 @@
 The rank is named where mpirun, or torchelastic's table, tells it for a signal; else the process or the node is told.
 """
 
+import re
 from collections.abc import Iterable
 
 from collector.align.logs.aftermath import Aftermath
@@ -30,6 +31,9 @@ _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
 _NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
 _TABLE_LINES = 5
+# CUDA error: uncorrectable ECC error encountered        the device itself fails, and nobody else's
+_DEVICE_FAILS = re.compile(r"uncorrectable ECC|GPU is lost|fallen off the bus|hardware stack error|HW Exception")
+_NO_TIME = "the line does not say when: a process that has waited in vain is ended by its watchdog, and dies so, too"
 _LAUNCHER_WAITS_SECONDS = 10.0
 """A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
 
@@ -40,6 +44,7 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
         return []
     told = [said for said in statements.all() if not aftermath.holds(said[1])]  # 4
     killed = _killed_by_launcher([event for _, event in told])  # 3
+    killed |= _aborted([event for _, event in told])
     launched = {event.path for _, event in told if "failed_rank" in event.fields}
     ended = [
         said
@@ -59,6 +64,8 @@ def _telling(first: Said, ended: list[Said]) -> Said:
     """Return the line that names whose end it is, where another gives the same reason and does not."""
     if _NAMES & first[1].fields.keys():
         return first
+    if first[0] is None and _device_fails(first[1]):
+        return next((said for said in ended if said[0] is not None and _device_fails(said[1])), first)
     why = cause_of_failure(first[1])
     alike = (said for said in ended if _NAMES & said[1].fields.keys() and cause_of_failure(said[1]) is why)
     return next(alike, first)
@@ -83,18 +90,22 @@ def _is_leaving(event: LogEvent) -> bool:
     return hung_up or bool(event.fields.keys() & {"first_to_end", "hangup"})
 
 
+def _device_fails(event: LogEvent) -> bool:
+    return event.kind is EventKind.DEVICE_ERROR and _DEVICE_FAILS.search(event.text) is not None
+
+
 def _is_end(event: LogEvent) -> bool:
     """1. Does it say that a process or a node has ended, of itself?"""
     fields = event.fields
     if event.kind is EventKind.OUT_OF_MEMORY:
         return "step" in fields or "pid" in fields
     if event.kind is EventKind.DEVICE_ERROR:
-        return "watchdog thread terminated with exception" in event.text
+        return "watchdog thread terminated with exception" in event.text or _device_fails(event)
     if event.kind is not EventKind.SIGNAL:
         return False
     if "exit_code" in fields:
         return fields["exit_code"].startswith("-") and fields["exit_code"] not in _CONSEQUENCES
-    if fields.keys() & {"died", "spawned", "shell", "loader"}:
+    if fields.keys() & {"died", "spawned", "shell", "loader", "handled"}:
         return True
     if "signal" in fields:
         return bool(fields.keys() & {"pid", "ended_rank"}) and fields["signal"] not in _CONSEQUENCES
@@ -129,6 +140,13 @@ def _killed_by_launcher(events: Iterable[LogEvent]) -> set[int]:
     return killed
 
 
+def _aborted(events: Iterable[LogEvent]) -> set[int]:
+    """Open MPI's headings above a signal that is a consequence, by identity."""
+    events = list(events)
+    pids = {event.fields.get("pid") for event in events if event.fields.get("signal") in _CONSEQUENCES}
+    return {id(event) for event in events if "handled" in event.fields and event.fields["pid"] in pids}
+
+
 def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: Statements) -> Opinion:
     named = _named(rank, event, told)
     waited = tuple(sorted(statements.waited - set(named)))
@@ -137,6 +155,7 @@ def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: St
         each for each in told if each[1].kind in (EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR) and each[0] is None
     ]
     causes = [cause_of_failure(each) for _, each in same if _is_vague(event)] or [cause_of_failure(event)]
+    unsure = (_NO_TIME,) if waited and "died" in event.fields and not event.stamp else ()
     return Opinion(
         witness=Witness.ENDED,
         kind=Kind.RANK_UNREACHABLE if _is_lost_node(event) else Kind.RANK_EXITED,
@@ -147,7 +166,9 @@ def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: St
             line_of(each, who, named) for who, each in [(rank, event), *(s for s in same if s[1] is not event)][:4]
         ),
         cause=Cause.UNKNOWN if _is_lost_node(event) else causes[0],
-        remarks=tuple(dict.fromkeys(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))),
+        remarks=tuple(
+            dict.fromkeys((*unsure, *(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))))
+        ),
         vague=_is_leaving(event) or _is_status(event),
     )
 
@@ -161,6 +182,7 @@ def _named(rank: int | None, event: LogEvent, told: list[Said]) -> tuple[int, ..
         return (int(told_rank),)
     if event.kind is EventKind.DEVICE_ERROR or "loader" in event.fields:
         alike = {who for who, each in told if each.kind is event.kind and _is_end(each)}
+        alike -= {None} if _device_fails(event) else set()  # two devices seldom break at once
         return (rank,) if rank is not None and alike == {rank} else ()
     return _in_table(event, told)
 
@@ -190,9 +212,7 @@ def _closest_above(event: LogEvent, told: list[Said], name: str) -> str | None:
 
 def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     fields = event.fields
-    host = fields.get("died_on") or fields.get("writer_host")
-    if not host and "died" in fields:
-        host = _closest_above(event, told, "actor_on")
+    host = fields.get("died_on") or fields.get("writer_host") or _of_actor("actor_on", event, told)
     on = f" on {host}" if host else ""
     if named:
         return ranks_in_words(named) + on
@@ -203,7 +223,7 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     if "tasks" in fields:
         several = "s" if not fields["tasks"].isdecimal() else ""
         return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
-    pid = fields.get("pid") or fields.get("writer_pid")
+    pid = fields.get("pid") or fields.get("writer_pid") or _of_actor("actor_pid", event, told)
     if "loader" in fields:
         return f"DataLoader worker {fields['loader']}"
     if "worker" in fields or "spawned" in fields:
@@ -211,6 +231,11 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     process = f"process {pid}" if pid else "a process whose rank the lines do not tell"
     local = f" (local rank {fields['local_rank']})" if "local_rank" in fields else ""
     return f"{process}{local}{on}"
+
+
+def _of_actor(name: str, event: LogEvent, told: list[Said]) -> str | None:
+    """What Ray tells of an actor closest above its death: its address, or its process."""
+    return _closest_above(event, told, name) if "died" in event.fields else None
 
 
 def _what(event: LogEvent) -> str:
@@ -229,6 +254,8 @@ def _what(event: LogEvent) -> str:
         return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"
     if "shell" in fields:
         return f"ended, by the account of its shell: {fields['shell']}"
+    if "handled" in fields:
+        return "was ended by a signal, according to Open MPI"
     if "died" in fields:
         return "died, by the account of the framework that ran it"
     if "tasks" in fields:

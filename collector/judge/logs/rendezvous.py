@@ -124,15 +124,22 @@ def _unmet(lines: list[Said]) -> Opinion | None:
     told = with_field(lines, "unmet")
     agents = [event.fields["agent"] for _, event in told if "agent" in event.fields]
     lasting = sorted({agent for agent in agents if agents.count(agent) >= KEEP_ALIVE_ATTEMPTS})
-    met = [(rank, event) for rank, event in told if "agent" not in event.fields]
+    met = [(rank, event) for rank, event in told if "agent" not in event.fields and "quorum" not in event.fields]
+    short = [(rank, event) for rank, event in told if "quorum" in event.fields]
+    met = met or (short if len(short) >= KEEP_ALIVE_ATTEMPTS else [])
     if not met and not lasting:
         return None
     said = (
         f"the agent on {', '.join(lasting[:4])} lost the rendezvous: whoever hosted it has ended or cannot be reached"
     )
     if met:
-        why = {"Timeout": "too few nodes came in time", "Closed": "it was closed already when a node came"}
-        said = f"the job did not start: the rendezvous failed, {why[met[0][1].fields['unmet']]}"
+        why = {
+            "Timeout": "the rendezvous failed, too few nodes came in time",
+            "Closed": "the rendezvous failed, it was closed already when a node came",
+            "No quorum": "too few replica groups came for torchft's quorum, {replicas} of {quorum}",
+        }
+        fields = met[-1][1].fields
+        said = f"the job did not start: {why[fields['unmet']].format_map(fields)}"
     return Opinion(
         witness=Witness.STORE,
         kind=Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE,
@@ -204,11 +211,16 @@ _MORE_SHARED_MEMORY = (
 )
 _OWN_GPU = "each process needs a GPU of its own: torch.cuda.set_device by its local rank, or CUDA_VISIBLE_DEVICES"
 _COUNT_RANKS = "compare RANK, LOCAL_RANK, WORLD_SIZE and what srun or the launcher was given on every node"
+_MORE_LOCKED_MEMORY = (
+    "memory that an adapter uses must be locked: `ulimit -l` must be unlimited within the job itself, as docker run "
+    "--ulimit memlock=-1 and limits.conf allow"
+)
 _NO_MEMORY = ("NCCL could not share memory between processes", Cause.FILESYSTEM, _MORE_SHARED_MEMORY)
 _UNSTARTED = {
     "no socket interface": ("NCCL found no network interface to start with", Cause.NETWORK, _CHANGE_INTERFACE),
     "Socket creation failed": ("NCCL could not open a socket", Cause.NETWORK, _CHANGE_INTERFACE),
     "connectFullMesh failed": ("Gloo could not connect every rank with every other", Cause.NETWORK, _CHANGE_INTERFACE),
+    "ibv_reg_mr": ("NCCL could not register memory with InfiniBand", Cause.NETWORK, _MORE_LOCKED_MEMORY),
     "Duplicate GPU": ("NCCL found several ranks on one GPU", Cause.USER_CODE, _OWN_GPU),
     "already checked in": ("two processes say to be the same rank of NCCL's", Cause.USER_CODE, _COUNT_RANKS),
     "mismatch in rank count": ("processes disagree how many ranks there are", Cause.USER_CODE, _COUNT_RANKS),

@@ -1,6 +1,6 @@
-"""Lines as container runtimes keep them: what a program printed, behind a time and the name of the stream.
+"""Lines as container runtimes keep or show them: what a program printed, behind a time and the name of the stream.
 
-Both formats are those of /var/log/pods and /var/lib/docker/containers, and of copies of them.
+The first two formats are those of /var/log/pods and /var/lib/docker/containers, and of copies of them.
 """
 
 import json
@@ -14,7 +14,10 @@ from shared.value import whole_texts
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] ")
 # {"log":"ValueError: no such shard\n","stream":"stderr","time":"2026-11-23T00:00:02.123456789Z"}    Docker, json-file
 _DOCKER = '{"log":"'
+# server-1  | Process 4242: sglang::scheduler_TP3                                          docker compose logs
+_COMPOSE = re.compile(r"[a-z0-9][\w.-]{0,100}-\d{1,4} {1,40}\| ?")
 _LONGEST = 64 * 1024
+_LONGEST_NAME = 150
 
 
 def printed(line: str) -> str:
@@ -28,4 +31,7 @@ def printed(line: str) -> str:
         except (ValueError, KeyError, TypeError, RecursionError):
             return line
         return text.rstrip("\r\n") if isinstance(text, str) else line
+    if "| " in line[:_LONGEST_NAME] or line.endswith("|"):
+        service = _COMPOSE.match(line)
+        return line if service is None else line[service.end() :]
     return line

@@ -9,7 +9,7 @@ the marks that are known to name ranks in this job.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from shared.formats.logs import ready_ranks
+from shared.formats.logs import horovod_stalls
 from shared.formats.logs.container_lines import printed
 from shared.formats.logs.row import Matcher
 from shared.formats.logs.rows_all import (
@@ -32,7 +32,8 @@ MOST_EVENTS = 1000
 LONGEST_LINE = 4000
 _LONGEST_TEXT = 500
 _MOST_WRAPPED = 3
-_OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, ready_ranks.HINT)
+_STALL_HINTS = (horovod_stalls.HINT, *horovod_stalls.HINTS_OF_MISSING)
+_OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *_STALL_HINTS)
 _HINTS = (*_OF_THEIR_OWN, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -75,7 +76,7 @@ def find_events(
     text = "\n".join(pieces)
     matchers = tuple(matcher for matcher in MATCHERS if matcher.hint in text)
     found = [*_matched(pieces, matchers), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
-    found += _stalls(pieces if ready_ranks.HINT in text else ())
+    found += _stalls(pieces if any(hint in text for hint in _STALL_HINTS) else ())
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     found.sort(key=lambda event: event[0])
@@ -163,9 +164,11 @@ def _mismatches(lines: Iterable[str]) -> Iterator[_Found]:
         yield number, EventKind.COLLECTIVE_MISMATCH, line, fields
 
 
-def _stalls(lines: Iterable[str]) -> Iterator[_Found]:
-    """Find what Horovod's first stall check prints: of each operation who has come."""
+def _stalls(lines: Sequence[str]) -> Iterator[_Found]:
+    """Find what Horovod's stall check prints: of each operation who has come, or who has not."""
     for number, line in enumerate(lines):
-        lacking = ready_ranks.lacking(line) if ready_ranks.HINT in line else None
-        if lacking is not None:
-            yield number, EventKind.WATCHDOG_TIMEOUT, line, {"never_joined": lacking}
+        fields = horovod_stalls.ready(line) if horovod_stalls.HINT in line else None
+        if any(hint in line for hint in horovod_stalls.HINTS_OF_MISSING):
+            fields = horovod_stalls.missing(lines, number)
+        if fields is not None:
+            yield number, EventKind.WATCHDOG_TIMEOUT, line, fields

@@ -140,6 +140,12 @@ CONNECTIONS = (
     # torch.distributed.elastic.rendezvous.api.RendezvousClosedError          "message": "RendezvousTimeoutError: ",
     row(EventKind.RENDEZVOUS, "RendezvousTimeoutError", r"Rendezvous(?P<unmet>Timeout)Error"),
     row(EventKind.RENDEZVOUS, "RendezvousClosedError", r"Rendezvous(?P<unmet>Closed)Error"),
+    # torchft::lighthouse: … - INFO start: No quorum, only have 1 participants, need 2
+    row(
+        EventKind.RENDEZVOUS,
+        "No quorum, only have",
+        r"(?P<unmet>No quorum), only have (?P<replicas>\d{1,7}) participants, need (?P<quorum>\d{1,7})",
+    ),
     # … The node 'node7_4242_0' has failed to send a keep-alive heartbeat to the rendezvous '42' due to an error of type
     #   RendezvousConnectionError.
     row(
@@ -210,6 +216,12 @@ CONNECTIONS = (
         EventKind.RENDEZVOUS,
         "shared memory segment",
         r"NCCL WARN Error while (?:creating|attaching to) (?P<unstarted>shared memory segment)",
+    ),
+    # misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory
+    row(
+        EventKind.RENDEZVOUS,
+        "Call to ibv_reg_mr",
+        r"Call to (?P<unstarted>ibv_reg_mr)\w{0,20} failed with error (?:Cannot allocate|Resource temporarily)",
     ),
     # ValueError: host not found: Name or service not known                                              torch to 1.4
     row(

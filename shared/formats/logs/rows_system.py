@@ -37,6 +37,12 @@ ENDINGS = (
         r"(?P<what>HW Exception by GPU node-\d{1,4}[^\n]{0,60}reason ?: ?[^\n]{1,60}"
         r"|Memory access fault by GPU node-\d{1,4})",
     ),
+    # RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at /pytorch/aten/…:265    torch to 1.4
+    row(
+        EventKind.DEVICE_ERROR,
+        "cuda runtime error (",
+        r"cuda runtime error \((?P<status>\d{1,5})\) : (?P<what>[^\n]{1,160}?) at /",
+    ),
     # RuntimeError: CUDA error: an illegal memory access was encountered                HIP error: out of memory
     row(EventKind.DEVICE_ERROR, "CUDA error: ", r"CUDA error: (?P<what>[^\n]{1,200})"),
     row(EventKind.DEVICE_ERROR, "HIP error: ", r"HIP error: (?P<what>[^\n]{1,200})"),
@@ -113,6 +119,18 @@ ENDINGS = (
         r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (?P<ended_rank>\d{1,7}) with PID \S{1,20} "
         r"on node (?P<died_on>[\w.:-]{1,255}) exited on\s{1,4}signal (?P<signal>\d{1,3})\b",
     ),
+    # [node7:4242] *** Process received signal ***                                          Open MPI, of its own process
+    # [node7:4242] Signal: Segmentation fault (11)
+    row(
+        EventKind.SIGNAL,
+        "*** Process received signal",
+        r"^\[(?P<died_on>[\w.-]{1,255}):(?P<pid>\d{1,10})\] \*\*\* (?P<handled>Process received signal) \*\*\*",
+    ),
+    row(
+        EventKind.SIGNAL,
+        "] Signal: ",
+        r"^\[(?P<died_on>[\w.-]{1,255}):(?P<pid>\d{1,10})\] Signal: [A-Z][\w ]{1,40} \((?P<signal>\d{1,2})\)",
+    ),
     #   Process name: [[4242,1],8]                  below "The first process to do so was:"
     #   Exit code:    3
     row(
@@ -159,7 +177,14 @@ ENDINGS = (
     ),
     #   namespace: 5d1c…                            of Ray's ActorDiedError
     #   ip: 10.1.2.3
-    row(EventKind.SIGNAL, "namespace: ", r"^\s{0,8}namespace: [\w-]{1,100}\n\s{0,8}ip: (?P<actor_on>[\d.]{7,15})\b"),
+    row(EventKind.SIGNAL, "namespace: ", r"^\s{0,8}namespace: [\w-]{1,100}\n\s{0,8}ip: \[?(?P<actor_on>[\d.]{7,15})\b"),
+    #   pid: 4242
+    #   name: ab12WorkerDict_0:3                    above these
+    row(
+        EventKind.SIGNAL,
+        "pid: ",
+        r"^\s{0,8}pid: (?P<actor_pid>\d{1,10})\n\s{0,8}name: (?P<actor>[\w:.-]{1,100})\s*(?:$|\n)",
+    ),
     #   Remote daemon: [[4242,0],1] on node node7          below "ORTE has lost communication with a remote daemon."
     row(
         EventKind.SIGNAL,

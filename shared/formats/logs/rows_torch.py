@@ -100,22 +100,18 @@ OPERATIONS = (
         "missing ranks: {",
         r"missing ranks: \{(?P<never_joined>\d[\d, ]{0,4000})\}",
     ),
+    # error msg: Culprit rank 3; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[8]]' does not match …
+    row(
+        EventKind.COLLECTIVE_MISMATCH,
+        "; Error type: ",
+        r"Culprit rank (?P<differs>\d{1,7}); Error type: "
+        r"(?P<error>COLLECTIVE_TYPE_MISMATCH|SIZE_OR_SYNTAX_MISMATCH|COLLECTIVE_DTYPE_MISMATCH)",
+    ),
     # HorovodAllreduce_dense_kernel_0 [missing ranks: 1, 3]        Horovod to 0.19
     row(
         EventKind.WATCHDOG_TIMEOUT,
         "[missing ranks: ",
         r"\[missing ranks: (?P<never_joined>\d[\d, ]{0,4000})\]",
-    ),
-    # Missing ranks:                                                  Horovod 0.20 on; Stalled ranks: in 0.16 to 0.19
-    # 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]        where it is only one rank
-    *(
-        row(
-            EventKind.WATCHDOG_TIMEOUT,
-            f"{word} ranks:",
-            rf"{word} ranks:\s{{0,4}}(?:[^\n]{{0,80}}<stderr>:)?(?P<never_joined>\d{{1,7}})!?: \[[^\n]*+"
-            r"(?!\n(?:[^\n]{0,80}<stderr>:)?\d{1,7}!?: \[)",
-        )
-        for word in ("Missing", "Stalled")
     ),
     # DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: …. Timed out task names:        JAX, which lists below it
     # /job:jax_worker/replica:0/task:3        who did not come

@@ -67,6 +67,11 @@ Thread 1 (Thread 0x7f31c0a1 (LWP 4784) "python"):
 #0  __GI___libc_read (nbytes=..., buf=..., fd=...) at ../sysdeps/read.c:26
 """
 
+GROUPED = b"""**Rank 0 (in the loader):**
+_recv (multiprocessing/connection.py:398)
+Ranks 1-2 & 5: barrier (torch/distributed/distributed_c10d.py:5030)
+"""
+
 STRACE = b"""4787  10:14:50.865293 clock_nanosleep(CLOCK_MONOTONIC, 0,  <unfinished ...>
 [pid  4788] 10:14:50.865343 futex(0x7fe0, FUTEX_WAIT <unfinished ...>
 4788  10:14:51.000000 <... futex resumed>) = 0 <0.13>

@@ -178,6 +178,14 @@ class TestCounters:
         for lines in ({0: waits}, {0: waits, 1: []}, {0: waits, 1: [other], 2: [other.replace("rank1", "rank2")]}):
             assert only(judged_logs(lines)).culprits == ()
 
+    @pytest.mark.parametrize(("sequence", "kind"), [(412, Kind.COLLECTIVE_MISMATCH), (7, Kind.RANK_NOT_JOINED)])
+    def test_a_line_without_a_tag_is_of_the_default_group_that_others_name_there(
+        self, sequence: int, kind: Kind
+    ) -> None:
+        """A high number is no coincidence."""
+        lines = {0: [caught(0, sequence, sizes=(7, 7))], 1: [caught(1, sequence), status(1, sequence, sequence)]}
+        assert (only(judged_logs(lines)).kind, only(judged_logs(lines)).culprits) == (kind, ())
+
     def test_other_operations_without_a_tag_are_not_compared(self) -> None:
         lines = {rank: [caught(rank, 12, "BROADCAST" if rank == 2 else "ALLREDUCE", group_rank=1)] for rank in range(4)}
         assert all(not finding.culprits for finding in judged_logs(lines).findings)

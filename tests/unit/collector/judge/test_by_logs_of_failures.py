@@ -37,6 +37,24 @@ class TestWhatEnded:
             ),
             (["  exitcode  : -11 (pid: 42)"], Kind.RANK_EXITED, Cause.SIGNAL, "process 42 was killed by signal 11"),
             (
+                ["RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at /src/THC/a.cpp:7"],
+                Kind.RANK_EXITED,
+                Cause.GPU_FAULT,
+                "failed: uncorrectable ECC error encountered",
+            ),
+            (
+                ["[node7:42] *** Process received signal ***", "[node7:42] Signal: Bus error (7)"],
+                Kind.RANK_EXITED,
+                Cause.SIGNAL,
+                "process 42 on node7",
+            ),
+            (
+                ["[node7:42] *** Process received signal ***"],
+                Kind.RANK_EXITED,
+                Cause.SIGNAL,
+                "process 42 on node7 was ended by a signal",
+            ),
+            (
                 [
                     "terminate called after throwing an instance of 'c10::CUDAError'",
                     "  what():  CUDA error: unknown error",
@@ -75,11 +93,12 @@ class TestWhatEnded:
             "  traceback : Signal 6 (SIGABRT) received by PID 42",
             "srun: error: node7: task 13: Aborted (core dumped)",
             "srun: error: node7: task 13: Terminated",
+            "[node7:42] *** Process received signal ***\n[node7:42] Signal: Aborted (6)",
             "RuntimeError: CUDA error: unknown error",
         ],
     )
     def test_what_a_watchdog_or_a_launcher_ends_does_not(self, line: str) -> None:
-        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL
+        assert judged_logs({}, common=line.split("\n")).verdict is Verdict.CANNOT_TELL
 
     def test_a_process_that_failed_before_others_lost_it(self) -> None:
         lines = [
@@ -100,6 +119,15 @@ class TestWhatEnded:
         lines = {rank: [caught(rank, 12), status(rank, 12, 13)] for rank in (0, 1)}
         finding = only(judged_logs(lines | {3: []}, common=[line]))
         assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.RANK_EXITED, Cause.EXCEPTION, (3,))
+
+    def test_the_rank_whose_device_failed_where_another_line_tells_it(self) -> None:
+        what = "CUDA error: uncorrectable ECC error encountered"
+        ended = f"[rank6]:[E1 ProcessGroupNCCL.cpp:9] [Rank 6] watchdog thread terminated with exception: {what}"
+        assert only(judged_logs({6: [ended]}, common=[f"RuntimeError: {what}"])).culprit_ranks == (6,)
+
+    def test_an_error_of_a_program_alone_is_a_crash(self) -> None:
+        line = "RuntimeError: CUDA error: an illegal memory access was encountered"
+        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL
 
     def test_after_a_wait_it_is_a_consequence(self) -> None:
         waits = {rank: [caught(rank, 12), status(rank, 12, 12)] for rank in range(2)}
@@ -216,6 +244,11 @@ class TestStart:
                 Cause.RENDEZVOUS,
                 "could not connect to node1.example:29500",
             ),
+            (
+                "\n".join(["torchft::lighthouse: INFO start: No quorum, only have 3 participants, need 4"] * 3),
+                Cause.RENDEZVOUS,
+                "3 of 4",
+            ),
             ("bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "no network interface"),
             (
                 "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
@@ -225,6 +258,10 @@ class TestStart:
         ],
     )
     def test_that_came_to_nothing(self, line: str, cause: Cause, said: str) -> None:
-        finding = only(judged_logs({}, common=[line]))
+        finding = only(judged_logs({}, common=line.split("\n")))
         assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, cause, ())
         assert said in finding.summary
+
+    def test_a_quorum_that_is_waited_for_once_may_come(self) -> None:
+        line = "torchft::lighthouse: INFO start: No quorum, only have 3 participants, need 4"
+        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.words import Cause, Kind, Verdict
-from tests.build.jobs.logged import judged_logs
+from tests.build.jobs.logged import caught, judged_logs
 from tests.unit.collector.judge.test_by_logs import only
 
 TABLE = """  time      : 2026-04-05_06:07:{first}
@@ -79,6 +79,16 @@ class TestWhoEnded:
     def test_an_actor_died_where_ray_says_closest_above(self, above: int, where: str) -> None:
         lines = ["\tpid: 6120", "\tnamespace: 5d1c-88", "\tip: 10.4.0.9", *["step"] * (above - 1), DIED]
         assert f"do not tell{where} died" in only(judged_logs({}, common=lines)).summary
+
+    @pytest.mark.parametrize("address", ["10.4.0.9", "[10.4.0.9](http://10.4.0.9/)"])
+    def test_an_actor_that_died_is_told_by_its_process(self, address: str) -> None:
+        lines = ["\tpid: 6120", "\tname: abWorkerDict_0:5", "\tnamespace: 5d1c-88", f"\tip: {address}", DIED]
+        assert "process 6120 on 10.4.0.9 died" in only(judged_logs({}, common=lines)).summary
+
+    def test_a_death_without_a_time_beside_a_wait_may_be_the_watchdogs(self) -> None:
+        waited = caught(1, 7)
+        assert any("its watchdog" in remark for remark in only(judged_logs({1: [waited]}, common=[DIED])).remarks)
+        assert not only(judged_logs({}, common=[DIED])).remarks
 
     @pytest.mark.parametrize("end", ["Terminated", "Hangup", "Interrupt"])
     def test_a_loader_that_somebody_ended_is_not(self, end: str) -> None:
@@ -215,7 +225,28 @@ class TestWhoDidNotCome:
     def test_of_those_who_are_ready_less_than_most_accuse_nobody(self, ready: str) -> None:
         """Of 0 and 1 nobody lacks as far as one knows, and rank 3 alone may be the odd one."""
         line = f"Stalled ops: HorovodAllreduce_a_0 [ready ranks: {ready}]"
-        assert judged_logs({rank: [] for rank in range(4)}, common=[line]).findings == ()
+        found = judged_logs({rank: [] for rank in range(4)}, common=[line])
+        assert not any(finding.culprits for finding in found.findings)
+        assert (found.verdict is Verdict.HUNG) is (ready == "3")
+
+    def test_most_who_are_ready_name_the_others(self) -> None:
+        told = ["Stalled ops:", "allreduce.fc.weight [ready ranks: 4, 0, 3, 1],", "allreduce.fc.bias [ready ranks: 0]"]
+        finding = only(judged_logs({rank: [] for rank in range(5)}, common=told))
+        assert (finding.culprit_ranks, finding.victims) == ((2,), "0-1,3-4")
+
+    def test_who_lack_each_others_operations_are_not_named(self) -> None:
+        """Rank 1 is named first, and lacks one operation; then rank 0 is seen to lack others."""
+        first = ["[1]<stderr>:Missing ranks:", "[1]<stderr>:1: [broadcast.epoch]"]
+        later = [*first, "[1]<stderr>:0: [allreduce.fc.weight, allreduce.fc.bias ...]"]
+        told = [*first, "[1]<stderr>:[2026-04-05 06:07:08: W stalled]", *later]
+        finding = only(judged_logs({0: [], 1: []}, common=told))
+        assert (finding.kind, finding.culprits, finding.victims) == (Kind.COLLECTIVE_MISMATCH, (), "0-1")
+
+    def test_who_lack_the_same_operation_are_missing(self) -> None:
+        told = ["Stalled ranks:", "6: [a, b]", "7: [b, c]"]
+        finding = only(judged_logs({}, common=told))
+        assert (finding.kind, finding.culprits) == (Kind.RANK_NOT_JOINED, ())
+        assert "6-7" in finding.summary
 
     @pytest.mark.parametrize(("times", "verdict"), [(1, Verdict.CANNOT_TELL), (3, Verdict.HUNG)])
     def test_an_agent_that_lost_the_rendezvous_for_good(self, times: int, verdict: Verdict) -> None:
@@ -271,6 +302,7 @@ class TestWhatALibraryNeeds:
             ("NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in", Cause.USER_CODE, "WORLD_SIZE"),
             ("NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4", Cause.USER_CODE, "WORLD_SIZE"),
             ("NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "NCCL_SOCKET_IFNAME"),
+            ("NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory", Cause.NETWORK, "ulimit -l"),
         ],
     )
     def test_and_does_not_get_is_told_with_what_to_do(self, line: str, cause: Cause, advice: str) -> None:
@@ -317,7 +349,24 @@ class TestSizesThatDiffer:
         assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
         assert f"{said} calls that do not match, at or around rank 3" in finding.summary
 
-    def test_one_side_of_a_mismatch(self) -> None:
-        line = "Detected mismatch between collectives on ranks. Rank 2 is running inconsistent collective: "
+    def test_records_that_differ_name_nobody(self) -> None:
+        """The rank that all are compared with may be the odd one."""
+        text = "does not match found input sizes: '[[8]]'"
+        lines = [
+            "Collective 7 at entry 6 errors",
+            "collective: nccl:all_reduce",
+            "error msg: "
+            + ", ".join(
+                f"Culprit rank {rank}; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[9]]' {text}"
+                for rank in (1, 2, 3)
+            ),
+        ]
+        finding = only(judged_logs({}, common=lines))
+        assert (finding.kind, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, ())
+        assert "differ in size, according to torchfrtrace" in finding.summary
+
+    @pytest.mark.parametrize("word", ["inconsistent ", ""])
+    def test_one_side_of_a_mismatch(self, word: str) -> None:
+        line = f"Detected mismatch between collectives on ranks. Rank 2 is running {word}collective: "
         finding = only(judged_logs({}, common=[f"{line}CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[7])"]))
         assert (finding.kind, finding.op, finding.culprits) == (Kind.COLLECTIVE_MISMATCH, "broadcast", ())

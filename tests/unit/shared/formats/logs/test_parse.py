@@ -79,7 +79,7 @@ LINES: list[tuple[str, EventKind, int | None, dict[str, str]]] = [
         "Stalled ops: loss_0 [ready ranks: 3], dense_kernel_0 [ready ranks: 2, 0, 1], dense_bias_0 [ready ranks: 1]",
         EventKind.WATCHDOG_TIMEOUT,
         None,
-        {"never_joined": "3"},
+        {"never_joined": "3", "ready": "0, 1, 2"},
     ),
     (
         "F1121 rendezvous.cc:127] Termination timeout for `all gather; run_id=7` of 40 seconds exceeded. Exiting to "
