@@ -7,6 +7,7 @@ node whose agent has fallen silent nothing is known any more: that is no sign of
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
 from shared.wire.kernel_events import KERNEL_WORDS
@@ -18,8 +19,7 @@ _SAME_MOMENT_SECONDS = 1.0
 """Times that agents round, send and count from differ by so much."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedRank:
+class WatchedRank(NamedTuple):
     """One living rank. Times are the collector's, monotonic."""
 
     host: str
@@ -71,6 +71,8 @@ class JobView:
         self.timeout_seconds: float | None = None
         self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
+        self._still: dict[int, WatchedRank] = {}
+        """Those of `ranks` that stand still: of a job that is well few or none, so that asking for them costs nothing."""
         self._of_host: dict[str, tuple[int, ...]] = {}
         self.timed_out: frozenset[int] = frozenset()
         """Ranks that have logged a timeout while they stood still."""
@@ -87,7 +89,7 @@ class JobView:
             return None  # what is left over from before a restart
         if digest.attempt > self.attempt:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
-            self._of_host, self._signs, self.spins_since, self.timed_out = {}, {}, {}, frozenset()
+            self._still, self._of_host, self._signs, self.spins_since, self.timed_out = {}, {}, {}, {}, frozenset()
         moving = self._moving_again(digest)
         stood_since = self.stood_since(now) if moving else None
         self.heard = now
@@ -110,8 +112,10 @@ class JobView:
         for rank in self._of_host.pop(host, ()):
             if rank in self.ranks and self.ranks[rank].host == host:
                 del self.ranks[rank]
+                self._still.pop(rank, None)
                 self.spins_since.pop(rank, None)
-                self.timed_out -= {rank}
+                if rank in self.timed_out:
+                    self.timed_out -= {rank}
         self._signs.pop(host, None)
 
     def _moving_again(self, digest: JobDigest) -> list[int]:
@@ -128,7 +132,7 @@ class JobView:
             self.exited.pop(rank, None)
             self._of_host[host] = digest.ranks
             self.highest = max(self.highest, sequence)
-            self.ranks[rank] = WatchedRank(
+            view = self.ranks[rank] = WatchedRank(
                 host=host,
                 heard=now,
                 still_since=None if still is None else now - still,
@@ -139,6 +143,10 @@ class JobView:
                 group="" if group < 0 else digest.groups[group],
                 sequence=sequence,
             )
+            if view.is_still:
+                self._still[rank] = view
+            else:
+                self._still.pop(rank, None)
 
     def _gone_on_after(self, stood_since: float, ranks: Iterable[int]) -> float | None:
         views = (self.ranks[rank] for rank in ranks if rank in self.ranks)
@@ -162,10 +170,8 @@ class JobView:
 
     def partly_stood_since(self, now: float) -> float | None:
         """Return since when the rank has stood that stands for longest, while others go on."""
-        return min(
-            (view.still_since for view in self.known(now) if view.is_still and view.still_since is not None),
-            default=None,
-        )
+        still = (view for view in self._still.values() if now - view.heard <= SILENT_SECONDS)
+        return min((view.still_since for view in still if view.still_since is not None), default=None)
 
     def idle_since(self, now: float) -> float | None:
         """Return since when no rank has done anything, where nobody's marks are known; None: some do, or they are."""
@@ -179,7 +185,7 @@ class JobView:
     def behind(self, now: float) -> tuple[int, int] | None:
         """Return how many ranks wait in an operation of a group, and one that has not issued it; None: nobody does."""
         highest: dict[str, int] = {}
-        still = [(rank, view) for rank, view in self.ranks.items() if view.is_still and view.group]
+        still = [(rank, view) for rank, view in self._still.items() if view.group]
         for _, view in still:
             if view.pending and now - view.heard <= SILENT_SECONDS:
                 highest[view.group] = max(highest.get(view.group, -1), view.sequence)
@@ -192,7 +198,7 @@ class JobView:
     def sign(self, now: float) -> NodeSign | None:
         """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""
         lately = self.signs(now)
-        if not lately or not any(view.is_still for view in self.known(now)):
+        if not lately or not any(now - view.heard <= SILENT_SECONDS for view in self._still.values()):
             return None
         return min(lately, key=lambda sign: (sign.since, sign.host, sign.name))
 
