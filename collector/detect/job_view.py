@@ -72,7 +72,7 @@ class JobView:
         self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
         self._still: dict[int, WatchedRank] = {}
-        """Those of `ranks` that stand still: of a job that is well few or none, so that asking for them costs nothing."""
+        """Those of `ranks` that stand still: of a job that is well hardly any, so that to go through them is cheap."""
         self._of_host: dict[str, tuple[int, ...]] = {}
         self.timed_out: frozenset[int] = frozenset()
         """Ranks that have logged a timeout while they stood still."""

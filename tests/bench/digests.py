@@ -1,9 +1,10 @@
-"""What 4,096 agents' digests cost a collector: real registrations at the pace that it asks for, on connections of their own.
+"""What 4,096 agents' digests cost a collector: real registrations at its pace, each on a connection.
 
-`python -m tests.bench.digests [--agents N] [--seconds S]`. A real `unhang collector` with its defaults and a token; each
-agent sends its digest once in as many seconds as the collector's answer says, in random order, as `agent/registration.py`
-does. Its figure is all of the collector's processor time meanwhile: registrations, the detector, and the exchange with the
-store. Then `--rounds` rounds as fast as they go, for what one registration costs. Budget (issue 15): 5 % of one core.
+`python -m tests.bench.digests [--agents N] [--seconds S]`. A real `unhang collector` with its defaults and a token; an
+agent sends its digest once in as many seconds as the collector's answer says, in random order, as
+`agent/registration.py` does. Its figure is all of the collector's processor time meanwhile: registrations, the
+detector, and the exchange with the store. Before that `--rounds` rounds as fast as they go, for what one registration
+costs. Budget (issue 15): 5 % of one core.
 """
 
 import argparse
@@ -39,16 +40,13 @@ def measure(agents: int, seconds: float, rounds: int) -> dict[str, str]:
         tokens.write_text(_TOKEN + "\n", encoding="ascii")
         tokens.chmod(0o600)
         with a_collector(Path(directory), nobody, registers=True, token_file=tokens) as (url, process):
-            print(f"process {process.pid}", file=sys.stderr)
             port = urlsplit(url).port
             assert port is not None
             for number in range(agents):
                 lease = _register(port, farm, number)
             assert lease.digest_seconds is not None
             fast = [_in_a_row(port, process, farm) for _ in range(rounds)]
-            print("still", time.monotonic(), file=sys.stderr, flush=True)
             still = _paced(port, process, farm, 0.0, seconds / 4)
-            print("paced", time.monotonic(), file=sys.stderr, flush=True)
             share = _paced(port, process, farm, lease.digest_seconds, seconds)
     often = f"once in {lease.digest_seconds:.0f} s"
     return {
