@@ -220,7 +220,7 @@ class JobWatch:
         share = None if timeout is None else MOST_TIMEOUT_SHARE * timeout
         if fault.culprits and all(self._has_crashed(rank) for rank in fault.culprit_ranks):
             return 0.0
-        return held_for(diagnosis, self.phase, share, self.pauses.allowance)
+        return held_for(diagnosis, self.phase, share, self.pauses)
 
     def _has_crashed(self, rank: int) -> bool:
         known = self.view.exited.get(rank)

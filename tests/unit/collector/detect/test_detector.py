@@ -242,6 +242,20 @@ def test_rank_that_keeps_others_waiting_is_noticed_sooner() -> None:
     assert one.asked() == "3 ranks wait in an operation that rank 3 has not issued, for 21 s"
 
 
+@pytest.mark.parametrize(("kind", "first"), [(Kind.RANK_NOT_JOINED, 125.0), (Kind.COLLECTIVE_MISMATCH, 62.0)])
+def test_pause_that_the_job_has_come_out_of_before_is_no_alarm(kind: Kind, first: float) -> None:
+    """One rank kept the others waiting for 100 s and went on: so it may again. What no pause explains is told sooner."""
+    one = stood(31.0, sequences=[9, 9, 9, 8])
+    one.tell(digest([100.0, 100.0, 100.0, 100.0], sequences=[9, 9, 9, 8]), after=69.0)
+    one.tell(digest([0.0] * 4), after=1.0)
+    for waited in range(1, 300):
+        one.tell(digest([float(waited)] * 4, sequences=[19, 19, 19, 18]), after=1.0)
+        if one.asked() and one.answer(hung(kind=kind)) is not None:
+            assert first <= waited <= first + 10.0
+            return
+    pytest.fail("it was never told")
+
+
 def test_rank_that_crashed_while_others_live() -> None:
     """At once, and the alarm is not held back; one that ended well only if the others stand still."""
     one = Watching()
