@@ -244,7 +244,7 @@ def test_rank_that_keeps_others_waiting_is_noticed_sooner() -> None:
 
 @pytest.mark.parametrize(("kind", "first"), [(Kind.RANK_NOT_JOINED, 125.0), (Kind.COLLECTIVE_MISMATCH, 62.0)])
 def test_pause_that_the_job_has_come_out_of_before_is_no_alarm(kind: Kind, first: float) -> None:
-    """One rank kept the others waiting for 100 s and went on: so it may again. What no pause explains is told sooner."""
+    """A rank kept others waiting for 100 s and went on: so it may again. What no pause explains is told sooner."""
     one = stood(31.0, sequences=[9, 9, 9, 8])
     one.tell(digest([100.0, 100.0, 100.0, 100.0], sequences=[9, 9, 9, 8]), after=69.0)
     one.tell(digest([0.0] * 4), after=1.0)
