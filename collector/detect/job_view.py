@@ -128,25 +128,26 @@ class JobView:
         columns = zip(
             digest.ranks, digest.still, digest.idle, digest.pending, digest.group, digest.sequence, strict=True
         )
-        for rank, still, idle, pending, group, sequence in islice(columns, MOST_RANKS_WATCHED - len(self.ranks)):
-            self.exited.pop(rank, None)
+        ranks, groups = self.ranks, digest.groups
+        for rank, still, idle, pending, group, sequence in islice(columns, MOST_RANKS_WATCHED - len(ranks)):
             self._of_host[host] = digest.ranks
-            self.highest = max(self.highest, sequence)
-            view = self.ranks[rank] = WatchedRank(
-                host=host,
-                heard=now,
-                still_since=None if still is None else now - still,
-                idle_since=None if idle is None else now - idle,
-                is_still=still is not None and still >= STILL_SECONDS,
-                is_idle=idle is not None and idle >= STILL_SECONDS,
-                pending=pending,
-                group="" if group < 0 else digest.groups[group],
-                sequence=sequence,
+            if sequence > self.highest:
+                self.highest = sequence
+            ranks[rank] = view = WatchedRank(
+                host,
+                now,
+                None if still is None else now - still,
+                None if idle is None else now - idle,
+                still is not None and still >= STILL_SECONDS,
+                idle is not None and idle >= STILL_SECONDS,
+                pending,
+                groups[group] if group >= 0 else "",
+                sequence,
             )
+            self.exited.pop(rank, None)
+            self._still.pop(rank, None)
             if view.is_still:
                 self._still[rank] = view
-            else:
-                self._still.pop(rank, None)
 
     def _gone_on_after(self, stood_since: float, ranks: Iterable[int]) -> float | None:
         views = (self.ranks[rank] for rank in ranks if rank in self.ranks)
