@@ -72,7 +72,9 @@ class JobView:
         self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
         self._still: dict[int, WatchedRank] = {}
-        """Those of `ranks` that stand still: of a job that is well hardly any, so that to go through them is cheap."""
+        self._going: dict[int, WatchedRank] = {}
+        """Those of `ranks` that stand still, and those that go on, by their marks: what is asked each second, and for
+        each digest, goes through the one that is short."""
         self._of_host: dict[str, tuple[int, ...]] = {}
         self.timed_out: frozenset[int] = frozenset()
         """Ranks that have logged a timeout while they stood still."""
@@ -89,7 +91,8 @@ class JobView:
             return None  # what is left over from before a restart
         if digest.attempt > self.attempt:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
-            self._still, self._of_host, self._signs, self.spins_since, self.timed_out = {}, {}, {}, {}, frozenset()
+            self._still, self._going, self._of_host, self._signs = {}, {}, {}, {}
+            self.spins_since, self.timed_out = {}, frozenset()
         moving = self._moving_again(digest)
         stood_since = self.stood_since(now) if moving else None
         self.heard = now
@@ -113,6 +116,7 @@ class JobView:
             if rank in self.ranks and self.ranks[rank].host == host:
                 del self.ranks[rank]
                 self._still.pop(rank, None)
+                self._going.pop(rank, None)
                 self.spins_since.pop(rank, None)
                 if rank in self.timed_out:
                     self.timed_out -= {rank}
@@ -146,8 +150,9 @@ class JobView:
             )
             self.exited.pop(rank, None)
             self._still.pop(rank, None)
-            if view.is_still:
-                self._still[rank] = view
+            self._going.pop(rank, None)
+            if still is not None:
+                (self._still if view.is_still else self._going)[rank] = view
 
     def _gone_on_after(self, stood_since: float, ranks: Iterable[int]) -> float | None:
         views = (self.ranks[rank] for rank in ranks if rank in self.ranks)
@@ -161,18 +166,19 @@ class JobView:
 
     def stood_since(self, now: float) -> float | None:
         """Return since when no rank has gone on; None: some go on, or no rank's marks are known."""
-        times = []
-        for view in self.known(now):
-            if view.still_since is not None:
-                if not view.is_still:
-                    return None
-                times.append(view.still_since)
-        return max(times, default=None)
+        if any(now - view.heard <= SILENT_SECONDS for view in self._going.values()):
+            return None
+        return max(self._still_since(now), default=None)
 
     def partly_stood_since(self, now: float) -> float | None:
         """Return since when the rank has stood that stands for longest, while others go on."""
-        still = (view for view in self._still.values() if now - view.heard <= SILENT_SECONDS)
-        return min((view.still_since for view in still if view.still_since is not None), default=None)
+        return min(self._still_since(now), default=None)
+
+    def _still_since(self, now: float) -> Iterator[float]:
+        """Iterate over the times since which ranks stand whose agents have told of them lately."""
+        for view in self._still.values():
+            if now - view.heard <= SILENT_SECONDS and view.still_since is not None:
+                yield view.still_since
 
     def idle_since(self, now: float) -> float | None:
         """Return since when no rank has done anything, where nobody's marks are known; None: some do, or they are."""

@@ -227,8 +227,8 @@ class JobWatch:
         return known is not None and known.rank.abnormally
 
     def _still_for(self, now: float) -> float:
-        times = (self.view.stood_since(now), self.view.partly_stood_since(now), self.view.idle_since(now))
-        since = next((at for at in times if at is not None), now)
+        asked = (self.view.stood_since, self.view.partly_stood_since, self.view.idle_since)
+        since = next((at for each in asked if (at := each(now)) is not None), now)
         return now - since
 
     # Step 5.

@@ -1,7 +1,7 @@
 """When a job is looked at, when that is an alarm, and when it is over: times are the test's own."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -584,25 +584,54 @@ def test_names_of_two_users_jobs() -> None:
     assert one.detector.find("demo@1001") is None
 
 
+def steps(done: Callable[[], None]) -> int:
+    """How many functions are called, and generators resumed, by what is done."""
+    taken = 0
+
+    def count(*_: object) -> None:
+        nonlocal taken
+        taken += 1
+
+    sys.setprofile(count)
+    try:
+        done()
+    finally:
+        sys.setprofile(None)
+    return taken
+
+
 def test_many_jobs_are_named_without_a_look_at_each_other_one() -> None:
     """By counting: the names of four times as many jobs cost four times as many steps, not sixteen times."""
 
-    def steps(jobs: int) -> int:
+    def named(jobs: int) -> int:
         one = Detector()
         for at in range(jobs):
             one._watch((f"job-{at % (jobs // 2)}", str(at)), 0.0)
-        taken = 0
 
-        def count(*_: object) -> None:
-            nonlocal taken
-            taken += 1
-
-        sys.setprofile(count)
-        try:
+        def find() -> None:
             for key in one.jobs:
                 assert one.find(one.name_of(key)) is one.jobs[key]
-        finally:
-            sys.setprofile(None)
-        return taken
 
-    assert steps(400) < 5 * steps(100)
+        return steps(find)
+
+    assert named(400) < 5 * named(100)
+
+
+def test_large_job_goes_on_without_a_look_at_all_ranks_for_each_digest() -> None:
+    """By counting, again: after a checkpoint the agents of thousands of nodes say within seconds that it goes on."""
+
+    def going_on(nodes: int) -> int:
+        one = Watching()
+        for still in (1.0, 25.0):
+            for node in range(nodes):
+                told = digest([still] * 8, first=8 * node, world_size=8 * nodes)
+                one.tell(told, host=f"node{node}", after=24.0 / nodes)
+        going = [digest([0.5] * 8, first=8 * node, world_size=8 * nodes) for node in range(nodes)]
+
+        def tell() -> None:
+            for node, told in enumerate(going):
+                one.tell(told, host=f"node{node}")
+
+        return steps(tell)
+
+    assert going_on(64) < 5 * going_on(16)
