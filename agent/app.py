@@ -76,10 +76,10 @@ Ras = Annotated[
 Pid = Annotated[int, Path(ge=1, le=2**31, description="Process id of the rank on this node.")]
 
 
-def create_app(settings: AgentSettings) -> FastAPI:
-    """Build the agent's ASGI application. Without its lifespan it answers as well, but keeps no beat."""
+def create_app(settings: AgentSettings, agent: Agent | None = None) -> FastAPI:
+    """Build the ASGI application of an agent, a new one if none is given. Without its lifespan it keeps no beat."""
     app = Api(title="unhang agent", version=VERSION, lifespan=_lifespan, description=__doc__ or "")
-    app.state.agent = Agent(settings)
+    app.state.agent = agent or Agent(settings)
     app.state.audit = app.state.agent.audit
     app.add_middleware(GZipMiddleware, minimum_size=_LEAST_GZIPPED_BYTES, compresslevel=1)
     app.add_middleware(Heads)

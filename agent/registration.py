@@ -11,6 +11,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from pydantic import ValidationError
@@ -43,6 +44,26 @@ _MOST_COLLECTORS = 16
 _MOST_ANSWER_BYTES = 65_536
 _ADVICE = "write it as http://HOST:8470"
 _ADVERTISE_ADVICE = "write --advertise http://HOST:8471"
+
+
+class _InOnePiece(http.client.HTTPConnection):
+    """Sends a request's head and body together: who receives them apart is woken, and reads, twice."""
+
+    _held = b""
+
+    def send(self, data: Any) -> None:
+        """Hold it until the answer is asked for."""
+        self._held += data
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        """Send what is held, and return the answer."""
+        held, self._held = self._held, b""
+        super().send(held)
+        return super().getresponse()
+
+
+class _TlsConnection(_InOnePiece, http.client.HTTPSConnection):
+    """One over TLS."""
 
 
 class Registrar:
@@ -118,8 +139,8 @@ class Registrar:
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=SECONDS)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=SECONDS, context=self._tls.context())
+            return _InOnePiece(self._host, self._port, timeout=SECONDS)
+        return _TlsConnection(self._host, self._port, timeout=SECONDS, context=self._tls.context())
 
     def _lease(self, status: int, said: bytes) -> Lease:
         if status != 200:

@@ -12,6 +12,7 @@ import httpx
 from agent.agent import Agent
 from agent.app import create_app
 from agent.deadline import Deadline
+from agent.settings import AgentSettings
 from cli.settings import read_agent_settings
 from cli.sources.bundle import judged_here
 from cli.sources.helpers import Helpers
@@ -34,9 +35,13 @@ _BEAT_SECONDS = 1.0
 class OneBox:
     """The ranks on this machine."""
 
+    def __init__(self, agent: Agent | None = None) -> None:
+        """`agent` has watched them for a while and remembers those that have ended; None: one for each question."""
+        self._agent = agent
+
     def jobs(self) -> JobNames:
         """Return the jobs that run here."""
-        found = ask(list_jobs)
+        found = ask(list_jobs, self._agent)
         return JobNames(jobs=found.jobs, unanswered=found.unanswered, unread=found.unread)
 
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
@@ -46,7 +51,7 @@ class OneBox:
             swept = await sweep(wanted.question(), agents, client, progress=progress)
             return judged_here(swept.diagnosis, swept.expected, swept.snapshots)
 
-        return ask(run)
+        return ask(run, self._agent)
 
     def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Look once and return one aspect."""
@@ -56,7 +61,7 @@ class OneBox:
             stacks="plain" if aspect.with_stacks else "none",
             native=NativePolicy.ALL if choice.native else NativePolicy.NEVER,
         )
-        gathered = ask(partial(gather, question))
+        gathered = ask(partial(gather, question), self._agent)
         snapshots = native_only(gathered.snapshots) if choice.native else gathered.snapshots
         return make_view(aspect, choice, snapshots, gathered.expected)
 
@@ -68,17 +73,19 @@ class OneBox:
                 choice.job, choice.rank, choice.how, agents, client, seconds=choice.seconds, child=choice.child
             )
 
-        return ask(run)
+        return ask(run, self._agent)
 
 
-def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitable[_T]]) -> _T:
-    """Put a question to this machine's agent, which lives for as long as the question takes."""
+def ask(
+    question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitable[_T]], agent: Agent | None = None
+) -> _T:
+    """Put a question to this machine's agent: the one that is given, else one that lives for as long as that takes."""
 
     agents = (AgentAddress(host=whole(socket.gethostname()), url="http://localhost"),)
 
     async def run(helpers: Helpers) -> _T:
         with helpers.ended_by_interrupt():
-            async with local_client() as client:
+            async with local_client(agent) as client:
                 return await question(agents, client)
 
     with Helpers() as helpers:
@@ -86,22 +93,26 @@ def ask(question: Callable[[Sequence[AgentAddress], httpx.AsyncClient], Awaitabl
 
 
 @asynccontextmanager
-async def local_client() -> AsyncIterator[httpx.AsyncClient]:
+async def local_client(agent: Agent | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client whose requests this machine's agent answers in this process."""
-    async with local_agent() as transport, make_client(transport=transport) as client:
+    async with local_agent(agent) as transport, make_client(transport=transport) as client:
         yield client
 
 
 @asynccontextmanager
-async def local_agent() -> AsyncIterator[httpx.ASGITransport]:
-    """Yield the way to this machine's agent, which lives in this process for as long as the block lasts."""
-    settings = read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
-    app = create_app(settings)
+async def local_agent(agent: Agent | None = None) -> AsyncIterator[httpx.ASGITransport]:
+    """Yield the way to this machine's agent, in this process: without one given, one for as long as the block lasts."""
+    app = create_app(local_settings(), agent)
     watching = asyncio.create_task(_keep_beat(app.state.agent))
     try:
         yield httpx.ASGITransport(app=app, raise_app_exceptions=False)
     finally:
         watching.cancel()
+
+
+def local_settings() -> AgentSettings:
+    """Return the settings of an agent that only this process asks."""
+    return read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
 
 
 async def _keep_beat(agent: Agent) -> None:

@@ -7,6 +7,7 @@ node whose agent has fallen silent nothing is known any more: that is no sign of
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
 from shared.wire.kernel_events import KERNEL_WORDS
@@ -18,8 +19,7 @@ _SAME_MOMENT_SECONDS = 1.0
 """Times that agents round, send and count from differ by so much."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedRank:
+class WatchedRank(NamedTuple):
     """One living rank. Times are the collector's, monotonic."""
 
     host: str
@@ -71,6 +71,10 @@ class JobView:
         self.timeout_seconds: float | None = None
         self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
+        self._still: dict[int, WatchedRank] = {}
+        self._going: dict[int, WatchedRank] = {}
+        """Those of `ranks` that stand still, and those that go on, by their marks: what is asked each second, and for
+        each digest, goes through the one that is short."""
         self._of_host: dict[str, tuple[int, ...]] = {}
         self.timed_out: frozenset[int] = frozenset()
         """Ranks that have logged a timeout while they stood still."""
@@ -87,7 +91,8 @@ class JobView:
             return None  # what is left over from before a restart
         if digest.attempt > self.attempt:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
-            self._of_host, self._signs, self.spins_since, self.timed_out = {}, {}, {}, frozenset()
+            self._still, self._going, self._of_host, self._signs = {}, {}, {}, {}
+            self.spins_since, self.timed_out = {}, frozenset()
         moving = self._moving_again(digest)
         stood_since = self.stood_since(now) if moving else None
         self.heard = now
@@ -110,8 +115,11 @@ class JobView:
         for rank in self._of_host.pop(host, ()):
             if rank in self.ranks and self.ranks[rank].host == host:
                 del self.ranks[rank]
+                self._still.pop(rank, None)
+                self._going.pop(rank, None)
                 self.spins_since.pop(rank, None)
-                self.timed_out -= {rank}
+                if rank in self.timed_out:
+                    self.timed_out -= {rank}
         self._signs.pop(host, None)
 
     def _moving_again(self, digest: JobDigest) -> list[int]:
@@ -124,21 +132,27 @@ class JobView:
         columns = zip(
             digest.ranks, digest.still, digest.idle, digest.pending, digest.group, digest.sequence, strict=True
         )
-        for rank, still, idle, pending, group, sequence in islice(columns, MOST_RANKS_WATCHED - len(self.ranks)):
-            self.exited.pop(rank, None)
+        ranks, groups = self.ranks, digest.groups
+        for rank, still, idle, pending, group, sequence in islice(columns, MOST_RANKS_WATCHED - len(ranks)):
             self._of_host[host] = digest.ranks
-            self.highest = max(self.highest, sequence)
-            self.ranks[rank] = WatchedRank(
-                host=host,
-                heard=now,
-                still_since=None if still is None else now - still,
-                idle_since=None if idle is None else now - idle,
-                is_still=still is not None and still >= STILL_SECONDS,
-                is_idle=idle is not None and idle >= STILL_SECONDS,
-                pending=pending,
-                group="" if group < 0 else digest.groups[group],
-                sequence=sequence,
+            if sequence > self.highest:
+                self.highest = sequence
+            ranks[rank] = view = WatchedRank(
+                host,
+                now,
+                None if still is None else now - still,
+                None if idle is None else now - idle,
+                still is not None and still >= STILL_SECONDS,
+                idle is not None and idle >= STILL_SECONDS,
+                pending,
+                groups[group] if group >= 0 else "",
+                sequence,
             )
+            self.exited.pop(rank, None)
+            self._still.pop(rank, None)
+            self._going.pop(rank, None)
+            if still is not None:
+                (self._still if view.is_still else self._going)[rank] = view
 
     def _gone_on_after(self, stood_since: float, ranks: Iterable[int]) -> float | None:
         views = (self.ranks[rank] for rank in ranks if rank in self.ranks)
@@ -152,20 +166,19 @@ class JobView:
 
     def stood_since(self, now: float) -> float | None:
         """Return since when no rank has gone on; None: some go on, or no rank's marks are known."""
-        times = []
-        for view in self.known(now):
-            if view.still_since is not None:
-                if not view.is_still:
-                    return None
-                times.append(view.still_since)
-        return max(times, default=None)
+        if any(now - view.heard <= SILENT_SECONDS for view in self._going.values()):
+            return None
+        return max(self._still_since(now), default=None)
 
     def partly_stood_since(self, now: float) -> float | None:
         """Return since when the rank has stood that stands for longest, while others go on."""
-        return min(
-            (view.still_since for view in self.known(now) if view.is_still and view.still_since is not None),
-            default=None,
-        )
+        return min(self._still_since(now), default=None)
+
+    def _still_since(self, now: float) -> Iterator[float]:
+        """Iterate over the times since which ranks stand whose agents have told of them lately."""
+        for view in self._still.values():
+            if now - view.heard <= SILENT_SECONDS and view.still_since is not None:
+                yield view.still_since
 
     def idle_since(self, now: float) -> float | None:
         """Return since when no rank has done anything, where nobody's marks are known; None: some do, or they are."""
@@ -179,7 +192,7 @@ class JobView:
     def behind(self, now: float) -> tuple[int, int] | None:
         """Return how many ranks wait in an operation of a group, and one that has not issued it; None: nobody does."""
         highest: dict[str, int] = {}
-        still = [(rank, view) for rank, view in self.ranks.items() if view.is_still and view.group]
+        still = [(rank, view) for rank, view in self._still.items() if view.group]
         for _, view in still:
             if view.pending and now - view.heard <= SILENT_SECONDS:
                 highest[view.group] = max(highest.get(view.group, -1), view.sequence)
@@ -192,7 +205,7 @@ class JobView:
     def sign(self, now: float) -> NodeSign | None:
         """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""
         lately = self.signs(now)
-        if not lately or not any(view.is_still for view in self.known(now)):
+        if not lately or not any(now - view.heard <= SILENT_SECONDS for view in self._still.values()):
             return None
         return min(lately, key=lambda sign: (sign.since, sign.host, sign.name))
 

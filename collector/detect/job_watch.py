@@ -220,15 +220,15 @@ class JobWatch:
         share = None if timeout is None else MOST_TIMEOUT_SHARE * timeout
         if fault.culprits and all(self._has_crashed(rank) for rank in fault.culprit_ranks):
             return 0.0
-        return held_for(diagnosis, self.phase, share, self.pauses.allowance)
+        return held_for(diagnosis, self.phase, share, self.pauses)
 
     def _has_crashed(self, rank: int) -> bool:
         known = self.view.exited.get(rank)
         return known is not None and known.rank.abnormally
 
     def _still_for(self, now: float) -> float:
-        times = (self.view.stood_since(now), self.view.partly_stood_since(now), self.view.idle_since(now))
-        since = next((at for at in times if at is not None), now)
+        asked = (self.view.stood_since, self.view.partly_stood_since, self.view.idle_since)
+        since = next((at for each in asked if (at := each(now)) is not None), now)
         return now - since
 
     # Step 5.

@@ -13,7 +13,8 @@ MOST_STILL_SECONDS = 1_800.0
 BEHIND_SECONDS = STILL_SECONDS
 """Ranks that wait in an operation which others have not issued: sooner, for somebody keeps them waiting …"""
 BEHIND_PAUSES = 1.5
-"""… but not within usual pauses, in which one rank saves a checkpoint and the others wait for it."""
+"""… but not within usual pauses, in which one rank saves a checkpoint and the others wait for it. It is no alarm
+before it has lasted longer than any pause that this run has come out of by itself."""
 PARTLY_STILL = 2.0
 """Where some ranks stand and others go on: this many times as long. Helpers of a job may have little to do."""
 IDLE_SECONDS = 60.0

@@ -44,5 +44,10 @@ class UsualPauses:
         """How long the job may stand still before it is looked at."""
         return min(MOST_STILL_SECONDS, max(LEAST_STILL_SECONDS, USUAL_PAUSES * (self.usual or 0.0)))
 
+    @property
+    def outlived(self) -> float:
+        """How long a pause must be to be longer than any that the job has come out of by itself; 0: it had none."""
+        return LONGEST_PAUSES * max(self._pauses, default=0.0)
+
     def _is_repeated(self, pause: float) -> bool:
         return sum(other >= pause / 2 for other in self._pauses) > 1

@@ -15,6 +15,7 @@ import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import lru_cache
 
 RESERVED = 16
 """Connections beyond `most`, for rule 4."""
@@ -141,6 +142,7 @@ class Connections:
             guest.drop()
 
 
+@lru_cache(maxsize=8192)
 def client_of(address: str) -> str:
     """Return what counts as one client: an IPv4 address, or the /64 network that any host with IPv6 has to itself."""
     try:

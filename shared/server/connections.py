@@ -262,10 +262,12 @@ class _Http(H11Protocol):
 def _send_at_once(transport: asyncio.BaseTransport) -> None:
     """Send a body without waiting until the client has acknowledged its head, which takes 40 ms on a kept connection.
 
-    asyncio does so only where the listening socket names its protocol, which `socket.create_server` leaves out.
+    asyncio does so itself where the listening socket names its protocol, which `socket.create_server` leaves out.
     """
     connection = transport.get_extra_info("socket")
-    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+    if connection is None or connection.proto == socket.IPPROTO_TCP:
+        return
+    if connection.family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):  # gone already
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
 

@@ -120,7 +120,9 @@ def diagnose_often(
 
 
 @contextmanager
-def a_collector(directory: Path, farm: Farm, *, registers: bool = False) -> Iterator[tuple[str, psutil.Process]]:
+def a_collector(
+    directory: Path, farm: Farm, *, registers: bool = False, token_file: Path | None = None
+) -> Iterator[tuple[str, psutil.Process]]:
     """Run a collector of these agents with a store in `directory`; gives its URL and its process."""
     (directory / "agents.txt").write_text("\n".join(farm.addresses), encoding="ascii")
     with socket.socket() as free:
@@ -132,6 +134,8 @@ def a_collector(directory: Path, farm: Farm, *, registers: bool = False) -> Iter
         places += ["--agent-ca-file", str(directory / "ca.pem")]
     if registers:
         places += ["--registration-seconds", str(LEASE_SECONDS)]
+    if token_file is not None:
+        places += ["--token-file", str(token_file)]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("UNHANG_")}
     with (directory / "collector.log").open("wb") as log:
         collector = subprocess.Popen(
@@ -161,7 +165,9 @@ def _is_up(url: str) -> bool:
 
 def tell(url: str, process: psutil.Process, farm: Farm) -> float:
     """Have all agents that answer register with their digests; returns the collector's cpu seconds for each."""
-    used, count = _cpu_seconds(process), 0
+    for number in range(farm.task.nodes):
+        digest_of(farm.task, number, 0)  # what is slow about it is remembered: no digest is to be old when all are sent
+    used, count = cpu_seconds(process), 0
     with httpx.Client(base_url=url, trust_env=False) as client:
         for number, address in enumerate(farm.addresses):
             if number not in (*farm.task.mute, *farm.task.unreachable):
@@ -174,18 +180,18 @@ def tell(url: str, process: psutil.Process, farm: Farm) -> float:
                 )
                 assert answer.status_code == 200, answer.text
                 count += 1
-    return (_cpu_seconds(process) - used) / count
+    return (cpu_seconds(process) - used) / count
 
 
 def _diagnose(url: str, process: psutil.Process, farm: Farm) -> Run:
     farm.begin()
-    used = _cpu_seconds(process)
+    used = cpu_seconds(process)
     began = time.perf_counter()
     answer = httpx.post(
         f"{url}/v1/jobs/{NAME}/diagnoses", params={"wait": WAIT_SECONDS}, timeout=2 * WAIT_SECONDS, trust_env=False
     )
     seconds = time.perf_counter() - began
-    cpu = _cpu_seconds(process) - used
+    cpu = cpu_seconds(process) - used
     told = farm.report()
     if answer.status_code != 200:
         raise WrongVerdict(f"no verdict within {WAIT_SECONDS:.0f} s: {answer.status_code} {answer.text[:500]}")
@@ -213,11 +219,11 @@ def hold_to_truth(diagnosis: dict[str, Any], farm: Farm) -> None:
         raise WrongVerdict(f"{str(told)[:1000]} instead of {true}; {seen}: {diagnosis['headline']}")
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
     """User and system time of a process, of its children that live, and of those that it has waited for."""
     times = process.cpu_times()
     own = times.user + times.system + times.children_user + times.children_system
-    return float(own) + sum(_cpu_seconds(child) for child in process.children())
+    return float(own) + sum(cpu_seconds(child) for child in process.children())
 
 
 def _peak_bytes(process: psutil.Process) -> int:

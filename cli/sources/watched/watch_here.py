@@ -6,22 +6,24 @@ from datetime import UTC, datetime
 
 from agent.agent import Agent
 from agent.deadline import Deadline
-from cli.settings import read_agent_settings
 from cli.sources.job_source import Wanted
-from cli.sources.one_box import OneBox
-from collector.detect.detector import Detector, ToAsk
+from cli.sources.one_box import OneBox, local_settings
+from collector.detect.detector import Detector, JobKey, ToAsk
 from collector.detect.job_watch import Alarm
 from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState
 from shared.errors import UnhangError
+from shared.rank_sets import fold
 
 _BEAT_SECONDS = 2.0
 _SEARCH_SECONDS = 10.0
+_MARKS_SECONDS = 20.0
+"""After which a job is said to be watched without its operations: the first search of a rank's memory takes a while."""
 _HERE = "here"
 
 
 def watch_here(say: Callable[[str], None]) -> Iterator[IncidentEvent]:
     """Iterate over incidents of jobs on this machine, as they are opened and end. `say` is told what is looked at."""
-    agent = Agent(read_agent_settings())
+    agent = Agent(local_settings())
     watching = _Here(agent, say)
     try:
         while True:
@@ -37,6 +39,8 @@ class _Here:
         self._say = say
         self._detector = Detector()
         self._open: dict[str, Incident] = {}
+        self._seen: dict[JobKey, float | None] = {}
+        """Since when each job has been watched; None: that was said."""
         self._next_search = 0.0
         self._count = 0
 
@@ -48,6 +52,7 @@ class _Here:
         self._agent.beat(Deadline(_BEAT_SECONDS))
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
+        self._tell_of_new(time.monotonic())
         due = self._detector.check(time.monotonic())
         for over in due.over:
             self._detector.closed(over.key, time.monotonic())
@@ -56,12 +61,25 @@ class _Here:
         for ask in due.ask:
             yield from self._look(ask)
 
+    def _tell_of_new(self, now: float) -> None:
+        """Say which jobs are watched: who started one wants to know that it is among them."""
+        self._seen = {key: self._seen.get(key, now) for key in self._detector.jobs}
+        for key, watch in self._detector.jobs.items():
+            since = self._seen[key]
+            if since is None or not watch.view.ranks:
+                continue
+            reads_marks = any(rank.still_since is not None for rank in watch.view.ranks.values())
+            if reads_marks or now - since > _MARKS_SECONDS:
+                unread = "" if reads_marks else ", whose operations cannot be read"
+                self._say(f"watching {self._detector.name_of(key)}: ranks {fold(watch.view.ranks)}{unread}")
+                self._seen[key] = None
+
     def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
         name = self._detector.name_of(ask.key)
         self._say(f"looking at {name}: {ask.reason}")
         diagnosis = None
         try:
-            diagnosis = OneBox().diagnose(Wanted(name), None).diagnosis
+            diagnosis = OneBox(self._agent).diagnose(Wanted(name), None).diagnosis
         except UnhangError as error:
             self._say(f"{name} was not diagnosed: {error}")
         alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())

@@ -264,6 +264,10 @@ class Killed(Soaked):
 
     at: float = 0.0
 
+    def is_frozen(self, node: Sequence[int], now: float) -> bool:
+        """Does the whole node stand still? What happens to it after the job's end does not matter."""
+        return now <= self.at and super().is_frozen(node, now)
+
     @cached_property
     def seconds(self) -> float:
         """When it is killed."""
@@ -303,7 +307,10 @@ def _killed(job: Killed, rank: int, host: str) -> Exited:
 def killed(seed: int) -> Killed:
     """A healthy job that is killed as a whole at some moment."""
     job = draw_paused(seed)
-    return Killed(job.watched, job.paused, job.noise, at=Random(seed).uniform(20.0, max(21.0, job.seconds - 5.0)))
+    at = Random(seed).uniform(20.0, max(21.0, job.seconds - 5.0))
+    stands = [until for spans in job.paused.values() for begin, until, kind in spans if kind == "node" and begin <= at]
+    at = max([at, *(until + 1.0 for until in stands if until > at)])  # a machine that stands still ends no process
+    return Killed(job.watched, job.paused, job.noise, at=at)
 
 
 class _PausedLooks(Watched):
@@ -322,12 +329,9 @@ class _PausedLooks(Watched):
 
 def _spans(run: Run, rank: int) -> Iterator[tuple[float, float, str]]:
     """From when until when a rank was in each of its long pauses."""
-    issued = 0
-    for step in run.programs[rank]:
-        if isinstance(step, Paused) and issued < len(run.issued[rank]):
-            until = (run.issued[rank][issued].issued_ns - BEGUN_NS) / 1e9
-            yield until - step.seconds, until, step.kind
-        issued += isinstance(step, Operation | Batch)
+    for each in run.worked[rank]:
+        if isinstance(each.work, Paused):
+            yield (each.from_ns - BEGUN_NS) / 1e9, (each.until_ns - BEGUN_NS) / 1e9, each.work.kind
 
 
 def hung(scenario: Scenario) -> Soaked:
@@ -347,13 +351,42 @@ def draw_paused(seed: int, *, attempt: int = 0) -> Soaked:
     machine = Machine(semantics, one_queue=random.random() < 0.6, eager_sends=random.random() < 0.5)
     drawn = draw_recorders(random, layout, semantics, readable=False)
     recorders = {rank: replace(recorder, size=min(recorder.size, 40)) for rank, recorder in drawn.items()}
-    ran = run(programs, machine, random=random)
+    frozen = _freeze(programs, run(programs, machine, random=Random(seed)))
+    ran = run(programs, machine, random=random, frozen=frozen)
     assert not ran.hung
-    paused = {rank: tuple(_spans(ran, rank)) for rank in layout.world.ranks}
+    paused = {
+        rank: (
+            *(((begin - BEGUN_NS) / 1e9, (until - BEGUN_NS) / 1e9, "node") for begin, until in frozen.get(rank, ())),
+            *_spans(ran, rank),
+        )
+        for rank in layout.world.ranks
+    }
     job = Soaked(_PausedLooks(ran, layout, recorders, attempt=attempt), paused)
     nodes = [node[0] for node in job.nodes()]
     noise = {node: sorted(random.uniform(0, job.seconds) for _ in range(4)) for node in nodes if random.random() < 0.2}
     return replace(job, noise=noise)
+
+
+def _freeze(programs: dict[int, list[Step]], ran: Run) -> dict[int, list[tuple[int, int]]]:
+    """Take the pauses of nodes out of the programs; return from when until when, in ns, each rank's machine stands.
+
+    A machine that pauses does so with all its ranks at once, whatever they are at: when the first came to its pause.
+    """
+    frozen: dict[int, list[tuple[int, int]]] = {}
+    ranks = sorted(programs)
+    for node in (ranks[at : at + PER_NODE] for at in range(0, len(ranks), PER_NODE)):
+        pauses = [[each for each in ran.worked[rank] if _is_nodes(each.work)] for rank in node]
+        begins = [min(each.from_ns for each in one) for one in zip(*pauses, strict=True)]
+        lengths = [max(each.work.seconds for each in one) for one in zip(*pauses, strict=True)]
+        spans = [(begin, begin + int(seconds * 1e9)) for begin, seconds in zip(begins, lengths, strict=True)]
+        for rank in node:
+            programs[rank][:] = [step for step in programs[rank] if not _is_nodes(step)]
+            frozen |= {rank: spans} if spans else {}
+    return frozen
+
+
+def _is_nodes(step: Step) -> bool:
+    return isinstance(step, Paused) and step.kind == "node"
 
 
 def _put_pauses(random: Random, programs: dict[int, list[Step]], ranks: Sequence[int]) -> None:

@@ -8,9 +8,10 @@ has its own. Gloo blocks its caller, and does not wait for those from whom it ne
 """
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 
 from tests.build.simulation.fitting import fitting
 from tests.build.simulation.program import (
@@ -25,7 +26,7 @@ from tests.build.simulation.program import (
     Team,
     Work,
 )
-from tests.build.simulation.run import BEGUN_NS, Host, Issued, Machine, Pause, Run, Semantics
+from tests.build.simulation.run import BEGUN_NS, Host, Issued, Machine, Pause, Run, Semantics, Worked
 
 
 @dataclass(eq=False)
@@ -38,6 +39,7 @@ class _Rank:
     waits_for: list[Issued] = field(default_factory=list)
     waits_in: Operation | None = None
     pauses: list[Pause] = field(default_factory=list)
+    worked: list[Worked] = field(default_factory=list)
     issued: list[Issued] = field(default_factory=list)
     last_in: dict[object, Issued] = field(default_factory=dict)
     counts: dict[object, int] = field(default_factory=lambda: defaultdict(int))
@@ -54,13 +56,15 @@ def run(
     random: Random,
     broken: frozenset[tuple[Team, int]] = frozenset(),
     dead_kernels: frozenset[tuple[int, int]] = frozenset(),
+    frozen: Mapping[int, Sequence[tuple[int, int]]] = MappingProxyType({}),
 ) -> Run:
     """Run all programs until nothing can go on.
 
     `broken`: (group, index of its collective) that never completes, as on a link that is down. `dead_kernels`:
-    (rank, index of its operation) that never starts.
+    (rank, index of its operation) that never starts. `frozen`: from when until when, in ns, the machine of a rank
+    stands still, with its device and its clock.
     """
-    return _Engine(programs, machine, random, broken, dead_kernels).run()
+    return _Engine(programs, machine, random, broken, dead_kernels, frozen).run()
 
 
 class _Engine:
@@ -71,12 +75,14 @@ class _Engine:
         random: Random,
         broken: frozenset[tuple[Team, int]],
         dead_kernels: frozenset[tuple[int, int]],
+        frozen: Mapping[int, Sequence[tuple[int, int]]],
     ) -> None:
         self.ranks = {rank: _Rank(rank, program) for rank, program in programs.items()}
         self.machine = machine
         self.random = random
         self.broken = broken
         self.dead_kernels = dead_kernels
+        self.frozen = frozen
         self.met: dict[_Key, list[_Side]] = defaultdict(list)
         self.spoilt: set[_Key] = set()
         self.todo: deque[_Rank] = deque(self.ranks.values())
@@ -93,7 +99,16 @@ class _Engine:
             {rank: mine.program for rank, mine in self.ranks.items()},
             self._waiting(),
             {rank: mine.pauses + self._last_pause(mine) for rank, mine in self.ranks.items()},
+            {rank: mine.worked for rank, mine in self.ranks.items()},
         )
+
+    def _later(self, rank: int, from_ns: int, takes_ns: int = 0) -> int:
+        """Return when something ends that a rank begins then and that takes so long on a machine that runs."""
+        until_ns = from_ns + takes_ns
+        for begin_ns, end_ns in self.frozen.get(rank, ()):
+            if begin_ns <= until_ns and from_ns < end_ns:
+                until_ns += end_ns - max(begin_ns, from_ns)
+        return until_ns
 
     def _last_pause(self, mine: _Rank) -> list[Pause]:
         return [Pause(mine.now_ns, None, mine.waits_in)] if mine.waits_for else []
@@ -119,7 +134,8 @@ class _Engine:
                 return
             mine.at += 1
             if isinstance(step, Work):
-                mine.now_ns += int(step.seconds * 1e9)
+                from_ns, mine.now_ns = mine.now_ns, self._later(mine.rank, mine.now_ns, int(step.seconds * 1e9))
+                mine.worked.append(Worked(step, from_ns, mine.now_ns))
             elif isinstance(step, Synchronise):
                 mine.waits_for = [op for op in mine.issued if op.completed_ns is None] or mine.issued[-1:]
             else:
@@ -131,13 +147,14 @@ class _Engine:
             return True
         if mine.waits_for:
             until_ns = max(mine.now_ns, *(op.completed_ns or 0 for op in mine.waits_for))
+            until_ns = self._later(mine.rank, until_ns)
             mine.pauses.append(Pause(mine.now_ns, until_ns, mine.waits_in))
             mine.now_ns, mine.waits_for, mine.waits_in = until_ns, [], None
         return False
 
     def _issue(self, mine: _Rank, call: Call | Kernel) -> None:
         gloo = self.machine.semantics is Semantics.GLOO
-        mine.now_ns += self.random.randrange(20_000, 90_000)
+        mine.now_ns = self._later(mine.rank, mine.now_ns, self.random.randrange(20_000, 90_000))
         takes = int(call.seconds * 1e9) if isinstance(call, Kernel) else self.random.randrange(100_000, 900_000)
         op = Issued(mine.rank, call, mine.now_ns, takes)
         recorded = sum(not isinstance(each.call, Kernel) for each in mine.issued)
@@ -169,7 +186,7 @@ class _Engine:
     def _start(self, op: Issued, before: Issued | None) -> None:
         if op.never_starts:
             return
-        op.started_ns = max(op.issued_ns, before.completed_ns or 0 if before is not None else 0)
+        op.started_ns = self._later(op.rank, max(op.issued_ns, before.completed_ns or 0 if before is not None else 0))
         if isinstance(op.call, Kernel):
             self._complete(op, op.started_ns)
             return
@@ -227,6 +244,6 @@ class _Engine:
             self._complete(op, at_ns)
 
     def _complete(self, op: Issued, at_ns: int) -> None:
-        op.completed_ns = max(at_ns, op.started_ns or 0) + op.takes_ns
+        op.completed_ns = self._later(op.rank, max(at_ns, op.started_ns or 0), op.takes_ns)
         self.starting.append(op)
         self.todo.append(self.ranks[op.rank])

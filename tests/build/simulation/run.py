@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from tests.build.simulation.program import Call, Kernel, Operation, Program
+from tests.build.simulation.program import Call, Kernel, Operation, Program, Work
 
 BEGUN_NS = 1_700_000_000_000_000_000
 
@@ -60,6 +60,15 @@ class Pause:
 
 
 @dataclass(frozen=True)
+class Worked:
+    """A host was at work on something else than operations."""
+
+    work: Work
+    from_ns: int
+    until_ns: int
+
+
+@dataclass(frozen=True)
 class Run:
     """What came of a job. `issued` holds each rank's operations in the order of calls."""
 
@@ -73,6 +82,7 @@ class Run:
     """Whom each rank really waits for: those who have not started what it has started."""
     pauses: dict[int, list["Pause"]]
     """When each rank's host waited, and in what."""
+    worked: dict[int, list[Worked]]
 
     @cached_property
     def ended_ns(self) -> int:

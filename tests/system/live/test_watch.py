@@ -61,6 +61,12 @@ def next_event(process: "subprocess.Popen[str]", job: Job) -> dict[str, Any]:
             return event
 
 
+def until_watched(process: "subprocess.Popen[str]", job: Job) -> None:
+    """Wait until it has said on standard error that it watches the job."""
+    assert process.stderr is not None
+    assert any(f"watching {job.name}" in line for line in process.stderr), "it has ended"
+
+
 def _line(output: IO[str], until: float) -> str:
     ready, _, _ = select.select([output], [], [], max(0.0, until - time.monotonic()))
     assert ready, "nothing was said"
@@ -92,6 +98,20 @@ def test_job_on_this_machine(tmp_path: Path) -> None:
         assert process.returncode == 130
         assert "Traceback" not in said
         assert left_of(process) == []
+
+
+def test_job_that_is_killed_as_a_whole(tmp_path: Path) -> None:
+    """It trained, and all its ranks got SIGKILL: nothing is left to look at, and what each did last is said."""
+    with (
+        watching() as process,
+        Job("healthy", directory=tmp_path, recorded=True, forked=True, launch="direct") as job,
+    ):
+        until_watched(process, job)
+        for pid in job.ranks.values():
+            os.kill(pid, signal.SIGKILL)
+        incident = next_event(process, job)["incident"]
+    assert (incident["kind"], incident["cause"], incident["job_ended"]) == ("rank_exited", "signal", True)
+    assert "ranks 0-3 killed by signal 9; when last seen, rank" in incident["headline"]
 
 
 def test_job_on_hosts_over_ssh(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """When a job is looked at, when that is an alarm, and when it is over: times are the test's own."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -240,6 +240,20 @@ def test_rank_that_keeps_others_waiting_is_noticed_sooner() -> None:
     """The others have issued what it has not."""
     one = stood(21.0, sequences=[9, 9, 9, 8])
     assert one.asked() == "3 ranks wait in an operation that rank 3 has not issued, for 21 s"
+
+
+@pytest.mark.parametrize(("kind", "first"), [(Kind.RANK_NOT_JOINED, 125.0), (Kind.COLLECTIVE_MISMATCH, 62.0)])
+def test_pause_that_the_job_has_come_out_of_before_is_no_alarm(kind: Kind, first: float) -> None:
+    """A rank kept others waiting for 100 s and went on: so it may again. What no pause explains is told sooner."""
+    one = stood(31.0, sequences=[9, 9, 9, 8])
+    one.tell(digest([100.0, 100.0, 100.0, 100.0], sequences=[9, 9, 9, 8]), after=69.0)
+    one.tell(digest([0.0] * 4), after=1.0)
+    for waited in range(1, 300):
+        one.tell(digest([float(waited)] * 4, sequences=[19, 19, 19, 18]), after=1.0)
+        if one.asked() and one.answer(hung(kind=kind)) is not None:
+            assert first <= waited <= first + 10.0
+            return
+    pytest.fail("it was never told")
 
 
 def test_rank_that_crashed_while_others_live() -> None:
@@ -570,25 +584,54 @@ def test_names_of_two_users_jobs() -> None:
     assert one.detector.find("demo@1001") is None
 
 
+def steps(done: Callable[[], None]) -> int:
+    """How many functions are called, and generators resumed, by what is done."""
+    taken = 0
+
+    def count(*_: object) -> None:
+        nonlocal taken
+        taken += 1
+
+    sys.setprofile(count)
+    try:
+        done()
+    finally:
+        sys.setprofile(None)
+    return taken
+
+
 def test_many_jobs_are_named_without_a_look_at_each_other_one() -> None:
     """By counting: the names of four times as many jobs cost four times as many steps, not sixteen times."""
 
-    def steps(jobs: int) -> int:
+    def named(jobs: int) -> int:
         one = Detector()
         for at in range(jobs):
             one._watch((f"job-{at % (jobs // 2)}", str(at)), 0.0)
-        taken = 0
 
-        def count(*_: object) -> None:
-            nonlocal taken
-            taken += 1
-
-        sys.setprofile(count)
-        try:
+        def find() -> None:
             for key in one.jobs:
                 assert one.find(one.name_of(key)) is one.jobs[key]
-        finally:
-            sys.setprofile(None)
-        return taken
 
-    assert steps(400) < 5 * steps(100)
+        return steps(find)
+
+    assert named(400) < 5 * named(100)
+
+
+def test_large_job_goes_on_without_a_look_at_all_ranks_for_each_digest() -> None:
+    """By counting, again: after a checkpoint the agents of thousands of nodes say within seconds that it goes on."""
+
+    def going_on(nodes: int) -> int:
+        one = Watching()
+        for still in (1.0, 25.0):
+            for node in range(nodes):
+                told = digest([still] * 8, first=8 * node, world_size=8 * nodes)
+                one.tell(told, host=f"node{node}", after=24.0 / nodes)
+        going = [digest([0.5] * 8, first=8 * node, world_size=8 * nodes) for node in range(nodes)]
+
+        def tell() -> None:
+            for node, told in enumerate(going):
+                one.tell(told, host=f"node{node}")
+
+        return steps(tell)
+
+    assert going_on(64) < 5 * going_on(16)
