@@ -123,6 +123,33 @@ TOLD: list[Line] = [
         EventKind.SIGNAL,
         {"hangup": "1"},
     ),
+    (
+        "error msg: Culprit rank 3; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[8]]'",
+        EventKind.COLLECTIVE_MISMATCH,
+        {"differs": "3", "error": "SIZE_OR_SYNTAX_MISMATCH"},
+    ),
+    (
+        "torchft::lighthouse: INFO start: No quorum, only have 3 participants, need 4",
+        EventKind.RENDEZVOUS,
+        {"unmet": "No quorum", "replicas": "3", "quorum": "4"},
+    ),
+    (
+        "misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "ibv_reg_mr"},
+    ),
+    (
+        "RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at /src/THC/a.cpp:7",
+        EventKind.DEVICE_ERROR,
+        {"status": "39", "what": "uncorrectable ECC error encountered"},
+    ),
+    ("[node7:42] *** Process received signal ***", EventKind.SIGNAL, {"died_on": "node7", "pid": "42"}),
+    (
+        "\tpid: 4242\n\tname: ab12WorkerDict_0:3\n",
+        EventKind.SIGNAL,
+        {"actor_pid": "4242", "actor": "ab12WorkerDict_0:3"},
+    ),
+    ("[node7:42] Signal: Bus error (7)", EventKind.SIGNAL, {"died_on": "node7", "signal": "7"}),
 ]
 """Lines beside those of `test_parse.py`, each of a row that none of those needs."""
 
