@@ -67,7 +67,7 @@ def test_architecture_is_one_page_and_names_every_package() -> None:
     """The page shows each top-level package, and stays a page."""
     page = text_of("ARCHITECTURE.md")
     assert all(f"`{package}/`" in page or f"{package}/" in page for package in PACKAGES)
-    assert len(page.splitlines()) <= 90
+    assert len(page.splitlines()) <= 95
 
 
 def test_changelog_has_the_version_of_the_sources() -> None:
