@@ -83,11 +83,16 @@ class _Here:
         except UnhangError as error:
             self._say(f"{name} was not diagnosed: {error}")
         alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())
-        if alarm is not None:
-            event = self._opened(alarm)
-            incident = event.incident
-            self._detector.opened(ask.key, incident.id, time.monotonic(), job_ended=incident.job_ended)
-            yield event
+        if alarm is None:
+            return
+        known = next((each for each in self._open.values() if each.fingerprint == alarm.incident.fingerprint), None)
+        if known is not None:  # the job that hung has been ended, which is said once it is over
+            self._detector.opened(ask.key, known.id, time.monotonic())
+            return
+        event = self._opened(alarm)
+        incident = event.incident
+        self._detector.opened(ask.key, incident.id, time.monotonic(), job_ended=incident.job_ended)
+        yield event
 
     def _opened(self, alarm: Alarm) -> IncidentEvent:
         now = _now()
