@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.errors import Gone
@@ -101,8 +102,10 @@ class Watch:
         """Take in who is here now; return who has exited, with the rank it was where that is known."""
         living = {rank.key: rank for rank in found.ranks}
         new = {key: self._begin(rank) for key, rank in living.items() if key not in self._watched}
+        left = (watched.rank.key for watched in self._copy() if watched.rank.key not in living)
+        ending = {key for key in left if self._is_ending(key, listing)}
         with self._lock:
-            gone = [self._watched.pop(key) for key in list(self._watched) if key not in living]
+            gone = [self._watched.pop(key) for key in list(self._watched) if key not in living and key not in ending]
             self._watched.update(new)
             for key, rank in living.items():
                 self._watched[key].rank = rank
@@ -211,6 +214,16 @@ class Watch:
         logs = own_log_fds(LookContext(self._procfs, self._host), rank)
         held = HeldProcess(rank.stat.pid) if self._procfs.is_real else None
         return _Watched(rank, logs, oom_counts(self._procfs, rank.stat.pid), held)
+
+    def _is_ending(self, key: Key, listing: Listing) -> bool:
+        """Has it given up its memory, and not ended yet? It takes a while for much; how it has ended is told later."""
+        pid, start_ticks = key
+        stat = listing.stats.get(pid)
+        if stat is None or stat.start_ticks != start_ticks or stat.state == "Z":
+            return False
+        with suppress(Gone, NotPermitted):
+            return self._procfs.text(pid, "statm", most=256).startswith("0 ")
+        return True
 
     def _depart(self, watched: _Watched, listing: Listing) -> None:
         """Describe how a rank went. Until it is reaped its status is known; afterwards where the kernel keeps it."""

@@ -148,6 +148,22 @@ def test_rank_that_is_lost_while_others_live_is_told(tmp_path: Path) -> None:
         assert exited.identity.rank == 1
 
 
+def test_rank_that_takes_its_time_to_end_is_told_once_it_has(tmp_path: Path) -> None:
+    """The kernel answers ESRCH for what its memory told, and counts it as sleeping still."""
+    root = make_tree(tmp_path / "proc")
+    one = node(ProcFs(root))
+    tree_with(root, {0: 20, 1: 21})
+    one.find(Deadline(5))
+    remove(root, 21)
+    (root / "21").mkdir()
+    (root / "21" / "stat").write_text(stat_line(21, 1, "python3", "S", 210))
+    (root / "21" / "statm").write_text("0 0 0 0 0 0 0\n")
+    assert one.find(Deadline(5)).exited == ()
+    remove(root, 21)
+    (exited,) = one.find(Deadline(5)).exited
+    assert exited.identity is not None and exited.identity.rank == 1
+
+
 def test_launcher_that_was_taken_for_a_rank_has_not_exited(tmp_path: Path) -> None:
     """Before it had started anybody it looked like one."""
     root = make_tree(tmp_path / "proc")
