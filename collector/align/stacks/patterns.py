@@ -29,7 +29,7 @@ WAITS_FOR_RANKS = frozenset({Doing.COLLECTIVE, Doing.P2P, Doing.STORE, Doing.WOR
 
 
 class WaitsOn(StrEnum):
-    """What a thread waits for that is no rank: where to look next."""
+    """What a thread waits for, beyond what it is doing: where to look next."""
 
     CHILD = "child"
     """A child process, or a pool of them."""
