@@ -19,6 +19,7 @@ from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind
 
+_NEWEST_LINES = 4
 _RECORDED = {"SIZE_OR_SYNTAX_MISMATCH": "size", "COLLECTIVE_DTYPE_MISMATCH": "data type"}
 
 
@@ -100,7 +101,7 @@ def _of_stalls(statements: Statements) -> list[Opinion]:
             culprits=(),
             victims=ranks,
             said=f"{said}, according to Horovod's stall check",
-            evidence=lines_of((apart or half)[-1:]),
+            evidence=lines_of((apart or half)[-_NEWEST_LINES:]),
             cause=Cause.USER_CODE if apart else None,
             remarks=("the list shows what each lacks, and not which of them is right",),
         )
