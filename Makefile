@@ -35,10 +35,19 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 # Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, two at a time, for
-# they wait for most of theirs. What PYTEST_ARGS chooses runs at once.
+# they wait for most of theirs. What fails beside others is tried once more by itself, aloud: a fault fails there, too, a
+# machine that paused for seconds does not. What PYTEST_ARGS chooses runs at once, and once.
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
-	$(PYTEST) -m '$(ALL)$(if $(PYTEST_ARGS),, and not steady)' $(PYTEST_ARGS)
-	$(if $(PYTEST_ARGS),,$(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2) -m '$(ALL) and steady')
+ifdef PYTEST_ARGS
+	$(PYTEST) -m '$(ALL)' $(PYTEST_ARGS)
+else
+	$(call or_alone,$(PYTEST),$(ALL) and not steady)
+	$(call or_alone,$(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2),$(ALL) and steady)
+endif
+
+or_alone = $(1) --cache-clear -m '$(2)' || { [ $$? -eq 1 ] \
+	&& echo 'These failed beside others. Once more, each by itself:' >&2 \
+	&& $(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none --maxfail 1 -m '$(2)'; }
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)

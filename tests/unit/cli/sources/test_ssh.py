@@ -93,7 +93,7 @@ def test_each_failing_host_says_why_and_the_rest_is_judged(nodes: Cluster, tmp_p
     began = time.monotonic()
     try:
         done = unhang(
-            "diagnose", "--ssh", "--ssh-command", f"ssh -F {tmp_path / 'config'}", "--ssh-option", "ConnectTimeout=3",
+            "diagnose", "--ssh", "--ssh-command", f"ssh -F {tmp_path / 'config'}", "--ssh-option", "ConnectTimeout=10",
             "--remote-command", str(nodes.unhang), "--hosts", "node[01-03],changed,refused,nobody,none.invalid",
             "--json", *QUICK,
         )  # fmt: skip
