@@ -14,12 +14,12 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from collector.align.marks.agent_marks import Reported
 from collector.concurrency.tasks import end
 from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
 from collector.detect.job_watch import Alarm, JobWatch, Suspected
 from collector.detect.reports import reported_by
 from collector.gather.judge_and_stamp import rfc3339
-from collector.judge.looks.reported import Reported
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from shared.answer.diagnosis import Diagnosis

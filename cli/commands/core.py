@@ -50,8 +50,8 @@ def core(file: Path, executable: Path | None, timeout: float, as_json: bool) -> 
 def _read(file: Path, executable: Path | None, timeout: float) -> "CoreReport":
     from agent.deadline import Deadline
     from agent.tools.core_file import find_programs, read_core
+    from cli.core_story import tell_story
     from cli.sources.helpers import Helpers
-    from collector.judge.core_file import tell_story
 
     with Helpers():
         return tell_story(read_core(file, find_programs(), Deadline(timeout), executable=executable))

@@ -20,8 +20,8 @@ from collector.align.pod_places import Places, PodFacts, RankPlace
 from collector.gather.job_nodes import of_the_job, short_name, without_agent, without_ranks
 from collector.gather.judge_and_stamp import judge
 from collector.gather.namesakes import lists_apart
+from collector.gather.pod_names import named
 from collector.gather.sweep import Sweep
-from collector.judge.report.pod_names import named
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.job_names import plain_name
 from shared.wire.snapshot import Identity

@@ -5,19 +5,21 @@
    time, unless it names a process of the job.
 3. What more than half of at least three nodes tell is no node's own fault: it accuses nobody. A file server that does
    not answer is common to all, and is kept.
+4. The kernel's out-of-memory killer and its crash lines name processes, launchers name exit codes: so ranks ended.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from collector.align.roster import RankView, Roster
+from collector.align.roster import Presence, RankView, Roster
 from collector.align.thresholds import KERNEL_CLOCK_SECONDS, LEAST_NODES
 from collector.align.xids import Blame, blame_of
 from shared.plural import counted
 from shared.wire.devices import Gpu, Gpus, Port, Ports
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
-from shared.wire.snapshot import NodeSnapshot
+from shared.wire.log_events import Logs
+from shared.wire.snapshot import Exited, NodeSnapshot
 
 _COMMON = frozenset(
     {KernelEventKind.STORAGE, KernelEventKind.HUNG_TASK, KernelEventKind.OOM_KILL, KernelEventKind.CRASH}
@@ -162,4 +164,36 @@ def gpu_trouble(gpu: Gpu) -> str | None:
         return counted(gpu.ecc_uncorrected, "uncorrectable memory error")
     if gpu.nvlinks_down and gpu.nvlinks_up:
         return f"{gpu.nvlinks_down} of {gpu.nvlinks_down + gpu.nvlinks_up} NVLinks are down"
+    return None
+
+
+def with_endings(roster: Roster, nodes: Mapping[str, NodeFacts]) -> Roster:
+    """4. Return the roster with how its ranks ended, where its agents did not see that."""
+    told = {view.rank: _ending(view, roster, nodes) for view in roster.gone() if view.presence is Presence.EXITED}
+    changed = {rank: replace(roster.ranks[rank], exited=exited) for rank, exited in told.items() if exited is not None}
+    return replace(roster, ranks=roster.ranks | changed) if changed else roster
+
+
+def _ending(view: RankView, roster: Roster, nodes: Mapping[str, NodeFacts]) -> Exited | None:
+    exited = view.exited
+    if exited is None:
+        return None
+    facts = nodes.get(view.host or "")
+    events = [] if facts is None else [e for e in facts.events if e.pid == exited.pid and concerns(e, view, facts)]
+    update: dict[str, object] = {}
+    if any(event.kind is KernelEventKind.OOM_KILL for event in events):
+        update = {"oom_killed": True, "signal": 9}
+    elif exited.signal is None and exited.exit_code is None:
+        code = _logged_exit_code(exited.pid, view.host, roster)
+        update = {} if code is None else {"signal": -code} if code < 0 else {"exit_code": code}
+    return exited.model_copy(update=update) if update else None
+
+
+def _logged_exit_code(pid: int, host: str | None, roster: Roster) -> int | None:
+    """What the launcher wrote of it: `failed (exitcode: -9) local_rank: 2 (pid: 4245)` in a log of the same node."""
+    logs = (look.logs for view in roster.by_host[host] for look in view.looks if isinstance(look.logs, Logs))
+    for event in (event for log in logs for event in log.events if event.fields.get("pid") == str(pid)):
+        code = event.fields.get("exit_code", "")
+        if code.removeprefix("-").isdecimal() and len(code) < 6:
+            return int(code)
     return None

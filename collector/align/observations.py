@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from collector.align.groups.process_groups import GroupView
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
 from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion

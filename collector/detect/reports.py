@@ -1,9 +1,9 @@
 """What the digests of a watched job's agents say of all its ranks together, for whoever looks at the job now."""
 
+from collector.align.marks.agent_marks import Reported, StandsAt
 from collector.align.thresholds import FROZEN_SECONDS
 from collector.detect.job_view import JobView
 from collector.detect.limits import SILENT_SECONDS
-from collector.judge.looks.reported import Reported, StandsAt
 
 
 def reported_by(view: JobView, user: str | None, now: float) -> Reported | None:

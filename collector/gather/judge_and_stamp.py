@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from collector.align.expected import Expected
-from collector.judge.report.pod_names import named
+from collector.gather.pod_names import named
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.snapshot import NodeSnapshot

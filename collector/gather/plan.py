@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from collector.align.expected import Expected
+from collector.align.marks.agent_marks import Reported
 from collector.concurrency.threads import run_in_thread
 from collector.gather.asked import AgentQueries, RankLists, tell
 from collector.gather.clock_offsets import Clock
@@ -35,7 +36,6 @@ from collector.judge.looks.next_looks import (
     one_look_will_do,
     pids_to_look_deeper,
 )
-from collector.judge.looks.reported import Reported
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
 from shared.errors import InvalidInput, InvalidSettings
 from shared.missing import Reason

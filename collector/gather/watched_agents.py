@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.align.marks.agent_marks import Reported
 from collector.hostlists import AgentAddress
-from collector.judge.looks.reported import Reported
 
 DOUBTFUL_SECONDS = 3.5
 """For an agent that should have registered and has not: as long as a connection may take, and a moment to answer."""

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.marks.table import Lag, MarkTable, Witness
 from collector.align.observations import Observations
 from collector.align.ras.communicators import RasGroup, RasView

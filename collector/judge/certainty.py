@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from collector.align.groups.signature_rules import UNPAIRED
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence

@@ -39,10 +39,10 @@ from collector.align.coverage import coverage_of
 from collector.align.expected import Expected
 from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import line_up
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge, find_edges
 from collector.align.job_owner import one_users
 from collector.align.logs.attributed_lines import hear
-from collector.align.node_facts import node_facts
+from collector.align.node_facts import node_facts, with_endings
 from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence
@@ -61,12 +61,11 @@ from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
-from collector.judge.hardware.refine_faults import with_endings, with_nodes
+from collector.judge.hardware.refine_faults import with_nodes
 from collector.judge.pauses import doubt_of_pause
 from collector.judge.ras_lag import doubt_of, with_counts
 from collector.judge.records.disputes import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
-from collector.judge.records.wait_edges import find_edges
 from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
 from collector.judge.report.sentences import (
     Interpretation,

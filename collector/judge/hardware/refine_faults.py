@@ -2,9 +2,8 @@
 
 It never makes a fault and never names a culprit.
 
-1. How a rank ended: the kernel's out-of-memory killer and its crash lines name processes, launchers name exit codes.
-2. A fault of ranks: what the kernel tells of those processes and of their GPUs; the rest of their node is only shown.
-3. All stuck together: a node with a broken GPU or link, while most have none, is where to look. A broken link is told
+1. A fault of ranks: what the kernel tells of those processes and of their GPUs; the rest of their node is only shown.
+2. All stuck together: a node with a broken GPU or link, while most have none, is where to look. A broken link is told
    with both ends. Then what devices do, and which is unlike the others: `odd_parts.py`.
 """
 
@@ -15,12 +14,11 @@ from collector.align.node_facts import (
     NodeFacts,
     breaks_device,
     breaks_network,
-    concerns,
     gpu_trouble,
     is_device,
 )
 from collector.align.observations import Observations
-from collector.align.roster import Presence, RankView, Roster
+from collector.align.roster import RankView
 from collector.align.stacks.kernel_stacks import stack_row
 from collector.align.thresholds import is_majority
 from collector.align.xids import Blame, blame_of, xid_in_words
@@ -34,8 +32,6 @@ from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KERNEL_WORDS, KernelEvent, KernelEventKind
-from shared.wire.log_events import Logs
-from shared.wire.snapshot import Exited
 
 _MOST_EVENTS = 8
 _MOST_LINKS = 4
@@ -45,38 +41,6 @@ _OPEN_WHEN_ENDED = frozenset({Cause.UNKNOWN, Cause.SIGNAL, Cause.EXCEPTION})
 _OF_THE_PROGRAM = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_DEADLOCK})
 """Kinds that no hardware brings about."""
 _SILENT = frozenset({KernelEventKind.LINK_UP})
-
-
-def with_endings(roster: Roster, nodes: Mapping[str, NodeFacts]) -> Roster:
-    """Step 1."""
-    told = {view.rank: _ending(view, roster, nodes) for view in roster.gone() if view.presence is Presence.EXITED}
-    changed = {rank: replace(roster.ranks[rank], exited=exited) for rank, exited in told.items() if exited is not None}
-    return replace(roster, ranks=roster.ranks | changed) if changed else roster
-
-
-def _ending(view: RankView, roster: Roster, nodes: Mapping[str, NodeFacts]) -> Exited | None:
-    exited = view.exited
-    if exited is None:
-        return None
-    facts = nodes.get(view.host or "")
-    events = [] if facts is None else [e for e in facts.events if e.pid == exited.pid and concerns(e, view, facts)]
-    update: dict[str, object] = {}
-    if any(event.kind is KernelEventKind.OOM_KILL for event in events):
-        update = {"oom_killed": True, "signal": 9}
-    elif exited.signal is None and exited.exit_code is None:
-        code = _logged_exit_code(exited.pid, view.host, roster)
-        update = {} if code is None else {"signal": -code} if code < 0 else {"exit_code": code}
-    return exited.model_copy(update=update) if update else None
-
-
-def _logged_exit_code(pid: int, host: str | None, roster: Roster) -> int | None:
-    """What the launcher wrote of it: `failed (exitcode: -9) local_rank: 2 (pid: 4245)` in a log of the same node."""
-    logs = (look.logs for view in roster.by_host[host] for look in view.looks if isinstance(look.logs, Logs))
-    for event in (event for log in logs for event in log.events if event.fields.get("pid") == str(pid)):
-        code = event.fields.get("exit_code", "")
-        if code.removeprefix("-").isdecimal() and len(code) < 6:
-            return int(code)
-    return None
 
 
 def with_nodes(fault: Fault, observations: Observations) -> Fault:
@@ -91,7 +55,7 @@ def with_nodes(fault: Fault, observations: Observations) -> Fault:
 
 
 def _with_culprits(fault: Fault, observations: Observations) -> Fault:
-    """Step 2."""
+    """Step 1."""
     views = [observations.roster.ranks[rank] for rank in fault.culprits]
     evidence = [item for view in views for item in (*_of_node(view, observations), *_of_threads(view, observations))]
     causes = {_cause(view, fault, observations) for view in views}
@@ -181,7 +145,7 @@ def _of_node(view: RankView, observations: Observations) -> Iterable[Evidence]:
 
 
 def _with_suspects(fault: Fault, observations: Observations) -> Fault:
-    """Step 3."""
+    """Step 2."""
     hosts = observations.roster.by_known_host(fault.victims)
     broken = {host: _broken(observations.nodes[host]) for host in hosts if host in observations.nodes}
     suspects = {host: facts for host, facts in broken.items() if facts.events or facts.gpus}

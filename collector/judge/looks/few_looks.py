@@ -1,6 +1,6 @@
 """Of a watched job: whom to look at, and whether that was enough for the verdict.
 
-All ranks are where their agents' counters say (`reported.py`). A few looks settle the verdict where looks at all
+All ranks are where their agents' counters say (`agent_marks.py`). A few looks settle the verdict where looks at all
 would say the same:
 
 1. Looked at are all whose counters stand apart (few stand where they stand, nothing of theirs is pending, or nothing
@@ -18,11 +18,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from collector.align.expected import Expected
+from collector.align.marks.agent_marks import Reported, StandsAt
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.judge.looks.next_looks import NextLooks, looks_after
-from collector.judge.looks.reported import Reported, StandsAt
 from collector.judge.report.sentences import Interpretation
 from collector.judge.slow.straggler import may_have_straggler
 from collector.judge.verdict import read

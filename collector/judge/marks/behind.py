@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from collector.align.groups.process_groups import GroupView
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.marks.table import Lag, MarkTable
 from collector.align.thresholds import is_majority
 from shared.wire.trace import Signature

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_circle
 from collector.judge.fault import Fault, first_edge, waited_in

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from collector.align.groups.signature_rules import ROOTED
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_stuck
 from collector.judge.fault import Fault

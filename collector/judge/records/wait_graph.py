@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from collector.align.groups.wait_edge import Edge, age_of
+from collector.align.groups.wait_edges import Edge, age_of
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from collector.align.groups.lanes import NONE
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion
 from collector.align.roster import Presence, RankView

@@ -7,7 +7,7 @@ operations need not belong to the same objects on every rank: rank 0 takes `tp0`
 from collections import defaultdict
 
 from collector.align.groups.process_groups import GroupView, role_of
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.thresholds import LEAST_VOTES
 from shared.wire.trace import Trace
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collector.align.groups.signature_rules import OTHER_SIDE
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.tie_breakers.broken_habit import Habit, habit_of
 from shared.plural import counted

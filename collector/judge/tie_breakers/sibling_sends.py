@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.groups.signature_rules import OTHER_SIDE
-from collector.align.groups.wait_edge import Edge
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
 from shared.rank_sets import ranks_in_words

@@ -13,7 +13,7 @@ import pytest
 from agent.deadline import Deadline
 from agent.tools.core_file import CoreReaders, find_programs, read_core
 from agent.tools.core_notes import read_notes
-from collector.judge.core_file import tell_story
+from cli.core_story import tell_story
 from shared.errors import NotFound, UnreadableDump
 from shared.missing import Missing, Reason
 from shared.wire.stacks import Stacks

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from cli.core_story import tell_story
 from cli.main import unhang as unhang_group
 from cli.tables.core import core_table
-from collector.judge.core_file import tell_story
 from shared.missing import Missing, Reason
 from shared.wire.core_report import CoreReport
 from shared.wire.stacks import Frame, Stacks, Thread

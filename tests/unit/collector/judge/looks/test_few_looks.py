@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from collector.align.expected import Expected, Unanswered
+from collector.align.marks.agent_marks import Reported, StandsAt
 from collector.detect.job_view import JobView
 from collector.detect.reports import reported_by
 from collector.judge.looks import few_looks as rule
-from collector.judge.looks.reported import Reported, StandsAt
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from collector.align.pod_places import Places, PodFacts, RankPlace
-from collector.judge.report.pod_names import named
+from collector.gather.pod_names import named
 from shared.answer.diagnosis import AbsenceEvidence, Culprit, Diagnosis, Finding, PodEvidence
 from shared.answer.words import Certainty, Kind, Verdict
 
