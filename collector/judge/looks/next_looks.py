@@ -111,10 +111,10 @@ def _of_suspects(
 
 def _worth_a_closer_look(reading: Interpretation, observations: Observations) -> Iterable[int]:
     """Ranks, the most telling first; some come more than once."""
-    findings = reading.findings
+    findings, everybody = reading.findings, observations.roster.ranks
     yield from (rank for finding in findings for rank in finding.culprit_ranks[:MOST_OF_A_KIND])
     yield from reading.waited_for[:MOST_OF_A_KIND]
-    yield from (min(observations.roster.ranks), max(observations.roster.ranks))  # whose nodes ask NCCL RAS
+    yield from (min(everybody), max(everybody)) if everybody else ()  # whose nodes ask NCCL RAS
     for finding in findings:
         yield from unfold(finding.group.ranks)[:MOST_OF_A_KIND] if finding.group is not None else ()
         yield from unfold(finding.victims)[:MOST_OF_A_KIND]

@@ -1,7 +1,7 @@
 """Whose native stacks are asked for: one for all that have the same Python stack, the odd ones first."""
 
 from collector.align.expected import Expected
-from collector.judge.looks.next_looks import MOST_DEEP_LOOKS, pids_to_look_deeper
+from collector.judge.looks.next_looks import MOST_DEEP_LOOKS, next_looks, pids_to_look_deeper
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Identity, NodeSnapshot, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
@@ -55,3 +55,10 @@ def test_what_is_known_is_not_asked_again() -> None:
     """A native stack of one rank stands for all that have its Python stack."""
     deep = NodeSnapshot(host="a", taken_at_ns=3, whole=False, ranks=(looked_at(1, 7, at=3, native=True),))
     assert pids_to_look_deeper([*two_looks(7, 7, 7, 9), deep], Expected()) == (("a", 103),)
+
+
+def test_a_job_of_which_no_rank_is_seen_has_nobody_to_look_at() -> None:
+    """All agents may answer, and each say that it has none."""
+    looks = [NodeSnapshot(host=host, taken_at_ns=1) for host in ("a", "b")]
+    after = next_looks(looks, Expected(job="j"))
+    assert (after.decided, after.closer, after.native) == (False, (), ())
