@@ -24,6 +24,7 @@ from collector.align.stacks.lock_files import is_contended, lock_in_words, lock_
 from collector.align.stacks.patterns import Doing, WaitsOn
 from collector.judge.certainty import Support, how_sure, unproven
 from collector.judge.fault import Fault
+from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
@@ -105,7 +106,8 @@ def _is_untold(activity: Activity) -> bool:
 def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) -> Fault:
     waiting = {rank for wait in waits for rank in wait.ranks}
     others = set(fault.culprits) - waiting
-    blamed = {rank for wait in waits for rank in _blamed(wait, observations, alone=not others)}
+    graph = WaitGraph(observations.edges)
+    blamed = {rank for wait in waits for rank in _blamed(wait, graph, observations, alone=not others)}
     blamed = blamed - waiting or blamed  # of a circle of locks alone, all who are in it
     culprits = others | blamed
     return replace(
@@ -119,27 +121,15 @@ def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) ->
     )
 
 
-def _blamed(wait: _Wait, observations: Observations, *, alone: bool) -> Iterator[int]:  # 7
+def _blamed(wait: _Wait, graph: WaitGraph, observations: Observations, *, alone: bool) -> Iterator[int]:  # 7
     for holder in wait.holders:
-        held_up_by = _waited_for(holder, observations)
+        held_up_by = graph.waited_for([holder])
         if not observations.may_wait(holder) or held_up_by & {*wait.ranks}:
             yield holder
         elif held_up_by:
             yield from held_up_by - {edge.waiter for edge in observations.edges}
         elif alone:
             yield holder
-
-
-def _waited_for(rank: int, observations: Observations) -> set[int]:
-    """Return whom a rank waits for by records, be it through others."""
-    found: set[int] = set()
-    left = [rank]
-    while left:
-        waiter = left.pop()
-        new = {holder for edge in observations.edges if edge.waiter == waiter for holder in edge.holders} - found
-        found |= new
-        left.extend(new)
-    return found
 
 
 def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observations) -> Fault:
@@ -241,7 +231,7 @@ def _said(wait: _Wait, observations: Observations) -> str:
         return wait.text
     if seen.waits_for_ranks:
         waits = f"{either(wait.holders, 'it waits', 'they wait')} in {seen.op or 'communication'}"
-        held_up_by = {rank for holder in wait.holders for rank in _waited_for(holder, observations)}
+        held_up_by = WaitGraph(observations.edges).waited_for(wait.holders)
         if held_up_by and not held_up_by & {*wait.ranks}:
             return f"{wait.text} while {waits} for {ranks_in_words(sorted(held_up_by))}"
         return f"{wait.text} while {waits}: a deadlock between the lock and the group"

@@ -66,6 +66,11 @@ class WaitGraph:
         guilty = set(culprits)
         return frozenset(node for node in _reached(guilty, self._waiters) - guilty if node >= 0)
 
+    def waited_for(self, waiters: Iterable[int]) -> frozenset[int]:
+        """Ranks for which one of `waiters` waits, directly or through others; in a circle itself, too."""
+        first = {node for rank in waiters for node in self.successors.get(rank, ())}
+        return frozenset(node for node in _reached(first, self.successors) if node >= 0)
+
     @cached_property
     def _waits(self) -> dict[int, list[int]]:
         """Places of the edges that have one tuple of holders in common, by its identity."""
