@@ -22,7 +22,7 @@ from collector.align.marks.watchdog_lines import tables_by_watchdogs
 from collector.align.thresholds import is_majority
 from collector.judge.logs.vote import Opinion, line_of, unnamed, with_field, writers_in_words, writers_of
 from collector.judge.marks.behind import edges_of, lag_in, may_be_named
-from collector.judge.marks.sides import Sides, calls_of, earliest_difference
+from collector.judge.marks.sides import Sides, calls_of, difference_in
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import Evidence, GroupRef, LogEvidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
@@ -48,7 +48,7 @@ def opinions_by_marks(statements: Statements, membership: Membership) -> list[Op
     opinions: list[Opinion] = []
     lags: list[Lag] = []
     for tables in (counters, fingerprints, calls):
-        differing = [(table, found) for table in tables if (found := earliest_difference(table)) is not None]
+        differing = [(table, found) for table in tables if (found := difference_in(table)) is not None]
         late = [lag for table in tables if not differing and (lag := lag_in(table)) is not None and lag.behind]
         opinions += [_mismatch(table, *found) for table, found in differing]
         lags += late

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from collector.align.groups.lanes import NONE
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
 from collector.align.thresholds import is_majority
-from collector.judge.marks.sides import sides_of
+from collector.judge.marks.sides import Sides, telling_difference
 from shared.wire.trace import Signature, Trace
 
 
@@ -67,14 +68,9 @@ def earliest_mismatch(group: GroupView, traces: dict[int, Trace], numbering: Num
     if _all_agree(classes):
         return None
     opinions = _opinions(classes)
-    passed = _passed(group, opinions)
-    disputed = [sequence for sequence in sorted(opinions) if len(opinions[sequence]) > 1 and sequence > passed]
-    mismatches = [_mismatch(group, traces, sequence, opinions[sequence]) for sequence in disputed[:_MOST_DISPUTES]]
-    return _telling(mismatches)
-
-
-_MOST_DISPUTES = 64
-"""A shift makes every later sequence differ; the first ones tell all there is to tell."""
+    silent = sum(rank not in traces for rank in group.members)
+    found = telling_difference(opinions, after=_passed(group, opinions), silent=silent)
+    return None if found is None else _mismatch(group, traces, *found)
 
 
 @dataclass(frozen=True)
@@ -171,33 +167,14 @@ def _passed(group: GroupView, opinions: _Opinions) -> int:
             for sequence, sides in opinions.items()
             if len(sides) == 1 and sequence not in pending and len(next(iter(sides.values()))) == everybody
         ),
-        default=0,
+        default=NONE,
     )
 
 
-def _telling(mismatches: list[Mismatch]) -> Mismatch | None:
-    """The earliest disagreement; where ring buffers leave it to a few, the earliest that more members witness.
-
-    A later one may decide what an earlier one leaves open only if it splits the members in the same way.
-    """
-    for at, mismatch in enumerate(mismatches):
-        before = mismatches[:at]
-        guilty = set(mismatch.culprits)
-        splits_alike = all(not guilty & set(ranks) or set(ranks) <= guilty for m in before for ranks, _ in m.sides)
-        if guilty and splits_alike and all(len(m.ranks) < len(mismatch.ranks) for m in before):
-            return mismatch
-    return mismatches[0] if mismatches else None
-
-
-def _mismatch(
-    group: GroupView, traces: dict[int, Trace], sequence: int, opinions: dict[tuple[int, ...], list[int]]
-) -> Mismatch:
-    sides = sides_of(opinions)
-    silent = sum(rank not in traces for rank in group.members)
-    untied = sides.decided and 2 * len(sides.all[0][1]) > len(sides.ranks) + silent
+def _mismatch(group: GroupView, traces: dict[int, Trace], sequence: int, sides: Sides[tuple[int, ...]]) -> Mismatch:
     shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for _, ranks in sides.all)
     certain = sides.decided and is_majority(len(sides.all[0][1]), len(group.members))
-    return Mismatch(group, sequence, shown, sides.odd if untied else (), certain)
+    return Mismatch(group, sequence, shown, sides.odd, certain)
 
 
 def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:

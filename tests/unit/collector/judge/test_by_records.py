@@ -1,7 +1,7 @@
 """Single faults put into simulated jobs: the root is named, the victims apart, and nobody else."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -14,7 +14,6 @@ from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import unfold
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Frame
-from shared.wire.trace import Trace
 from tests.build.jobs.dumps import bare_rank
 from tests.build.jobs.judged import judged
 from tests.build.jobs.records import ISSUED, Row, judged_records, trace_of
@@ -383,19 +382,29 @@ def test_what_the_agent_has_watched_counts_as_standing_still() -> None:
     assert ranks(diagnose(watched, Expected())) == [(Kind.RANK_NOT_JOINED, (2,))]
 
 
+def counted_from_zero(rows: Mapping[int, Sequence[Row]]) -> list[NodeSnapshot]:
+    """Dumps as torchcomms writes them: it counts sequences and operations from 0."""
+    dumps = []
+    for rank, mine in rows.items():
+        trace = trace_of(mine, {"0": range(len(rows))}).model_copy(update={"op_id": array("q", range(len(mine)))})
+        dumps.append(NodeSnapshot(live=False, ranks=(bare_rank(rank, trace),)))
+    return dumps
+
+
 def test_a_recorder_that_counts_from_zero_is_heard_from_its_first_collective_on() -> None:
-    """torchcomms counts sequences and operations from 0."""
-
-    def counted(rank: int) -> Trace:
-        rows = [] if rank == 1 else [Row("0", 0, ISSUED)]
-        return trace_of(rows, {"0": range(3)}).model_copy(update={"op_id": array("q", range(len(rows)))})
-
-    dumps = [NodeSnapshot(live=False, ranks=(bare_rank(rank, counted(rank)),)) for rank in range(3)]
+    dumps = counted_from_zero({0: [Row("0", 0, ISSUED)], 1: [], 2: [Row("0", 0, ISSUED)]})
     answer = diagnose(dumps, Expected(world_size=3))
     assert ranks(answer) == [(Kind.RANK_NOT_JOINED, (1,))]
     assert "0,2 at 0; 1 at none" in answer.findings[0].evidence[0].text
     (table,) = view_sequences(dumps, Expected()).groups
     assert [(lane.issued, lane.completed) for lane in table.lanes] == [(0, -1), (-1, -1), (0, -1)]
+
+
+def test_a_recorder_that_counts_from_zero_shows_who_called_something_else_first() -> None:
+    calls = {0: "all_reduce", 1: "all_gather", 2: "all_reduce"}
+    answer = diagnose(counted_from_zero({rank: [Row("0", 0, ISSUED, op)] for rank, op in calls.items()}), Expected())
+    assert ranks(answer) == [(Kind.COLLECTIVE_MISMATCH, (1,))]
+    assert answer.findings[0].sequence == 0
 
 
 def test_a_send_and_its_receive_that_count_as_collectives_are_no_mismatch() -> None:
