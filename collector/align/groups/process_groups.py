@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from collector.align.groups.lanes import Cutter, Lane, cutters_for
+from collector.align.marks.table import behind
 from collector.align.roster import Roster
 from shared.answer.diagnosis import GroupRef
 from shared.formats.recorder.coalesced import COALESCED
@@ -86,7 +87,7 @@ class GroupView:
 
     def absent_at(self, sequence: int) -> tuple[int, ...]:
         """Ranks that have not issued `sequence`, as far as known."""
-        return tuple(rank for rank, lane in self.lanes.items() if lane.issued < sequence)
+        return behind(self.issued, sequence)
 
     def completed_at(self, sequence: int) -> tuple[int, ...]:
         """Ranks that have completed `sequence`."""
@@ -109,8 +110,13 @@ class GroupView:
         return {}
 
     @cached_property
+    def issued(self) -> dict[int, int]:
+        """By rank, the last sequence that it has issued, as far as known."""
+        return {rank: lane.issued for rank, lane in self.lanes.items()}
+
+    @cached_property
     def _issued(self) -> list[int]:
-        return sorted(lane.issued for lane in self.lanes.values())
+        return sorted(self.issued.values())
 
 
 _Named = tuple[str, str]

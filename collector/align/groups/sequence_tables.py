@@ -55,7 +55,7 @@ def _table(group: GroupView, roster: Roster, differ: int | None) -> GroupTable:
         group=group.ref,
         members_inferred=group.inferred,
         issued_most=max(none, most),
-        behind=fold(rank for rank, lane in group.lanes.items() if lane.issued < most and differ is None),
+        behind=fold(group.absent_at(most) if differ is None else ()),
         differ=differ,
         unknown=fold(group.unknown),
         lanes=tuple(_marks(rank, lane, roster.ranks[rank], none) for rank, lane in group.lanes.items()),

@@ -108,6 +108,11 @@ class MarkTable:
         return (self.marks[rank].calls or {}).get(number)
 
 
+def behind(issued: Mapping[int, int], number: int) -> tuple[int, ...]:
+    """Return who has not come to the operation of a number, by the last that each is known to have issued."""
+    return tuple(rank for rank, last in issued.items() if last < number)
+
+
 Line = tuple[int | None, LogEvent]
 """A line, and the rank that wrote it, where that is known."""
 

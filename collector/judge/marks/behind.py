@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
-from collector.align.marks.table import Lag, MarkTable
+from collector.align.marks.table import Lag, MarkTable, behind
 from collector.align.thresholds import is_majority
 from shared.wire.trace import Signature
 
@@ -29,22 +29,22 @@ def lag_in(table: MarkTable) -> Lag | None:
         waiting = sorted(rank for rank, number in issued.items() if awaited is not None and number >= awaited)
     if awaited is None:
         return None
-    behind = tuple(sorted(rank for rank, number in issued.items() if number < awaited and rank not in waits))
+    late = tuple(sorted(rank for rank in behind(issued, awaited) if rank not in waits))
     called = [call for rank in waiting if (call := table.call(rank, awaited)) is not None and call.op is not None]
     return Lag(
         witness=table.witness,
         what=f"{called[0].words if called else 'the operation'}{table.at(awaited)}",
         waiting=tuple(waiting),
-        behind=behind,
+        behind=late,
         came=len(waiting),
-        missing=len(behind) + sum(count for number, count in table.unnamed.items() if number < awaited),
+        missing=len(late) + sum(count for number, count in table.unnamed.items() if number < awaited),
         op=called[0].op if called else table.op,
         number=awaited,
-        group=table.ref((*waiting, *behind)),
+        group=table.ref((*waiting, *late)),
         tells_waits=table.tells_waits,
         issued=issued,
         unnamed=table.unnamed,
-        lines=tuple((rank, line) for rank in (*waiting[:1], *behind) if (line := table.marks[rank].line) is not None),
+        lines=tuple((rank, line) for rank in (*waiting[:1], *late) if (line := table.marks[rank].line) is not None),
     )
 
 

@@ -47,8 +47,8 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     role, size = role_of(group, observations.groups), len(group.members)
     alike = [other for other in observations.groups if len(other.members) == size]
     same = [other for other in alike if other is group or role_of(other, observations.groups) == role]
-    come = {rank for other in same for rank, lane in other.lanes.items() if lane.issued >= sequence}
-    behind = {rank for other in same for rank, lane in other.lanes.items() if lane.issued < sequence}
+    behind = {rank for other in same for rank in other.absent_at(sequence)}
+    come = {rank for other in same for rank in other.lanes.keys() - other.absent_at(sequence)}
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
     ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
