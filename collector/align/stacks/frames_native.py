@@ -33,7 +33,7 @@ NATIVE_FRAMES: tuple[FramePattern, ...] = (
     frame_row(Doing.OUTSIDE, Cause.GIL, "waiting for the GIL", r"^take_gil$"),
     # gc_collect_main (python3.11); _PyGC_Collect (python3.13)
     frame_row(Doing.OUTSIDE, Cause.USER_CODE, "collecting garbage", r"^(gc_collect_\w+|_?PyGC_\w*[Cc]ollect\w*)$"),
-    # acquire_timed (python3.11); PyThread_acquire_lock_timed (python3.11)
+    # acquire_timed (python3.11), which PyThread_acquire_lock_timed is called from
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,

@@ -74,12 +74,12 @@ _STORAGE: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE, Cause.FILESYSTEM, "reading or writing files", r".", package("tensorstore", "h5py", "zarr")
     ),
-    # copyfileobj (shutil.py:197); _rmtree_safe_fd (shutil.py:664); walk (os.py:345)
+    # copyfileobj (shutil.py:197); _rmtree_safe_fd (shutil.py:664)
     frame_row(Doing.OUTSIDE, Cause.FILESYSTEM, "copying, removing or listing files", r".", stdlib("shutil", "glob")),
 )
 
 _COMPILATION: tuple[FramePattern, ...] = (
-    # _compile (torch/_dynamo/convert_frame.py:1100); run (torch/_dynamo/symbolic_convert.py:1320)
+    # _compile (torch/_dynamo/convert_frame.py:1100)
     # _compile_fx_inner (torch/_inductor/compile_fx.py:650); load (torch/_inductor/codecache.py:2300)
     # Not eval_frame.py, output_code.py or runtime wrappers: a compiled model runs under these in every step.
     frame_row(
@@ -201,7 +201,7 @@ _HOME: tuple[FramePattern, ...] = (
     # _find_and_load (<frozen importlib._bootstrap>:1176)
     frame_row(Doing.OUTSIDE, Cause.IMPORT, "importing", r".", r"^<frozen importlib"),
     # get (multiprocessing/pool.py:768): a pool forgets the tasks of a worker that was killed
-    # get (multiprocess/pool.py:768); join (torch/multiprocessing/spawn.py:170)
+    # get (multiprocess/pool.py:768)
     frame_row(
         Doing.OUTSIDE,
         Cause.USER_CODE,
