@@ -10,7 +10,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
-from dataclasses import replace
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
@@ -108,19 +107,11 @@ def _one_sided(statements: Statements) -> list[Opinion]:
     lines = with_field(statements.of_kind(EventKind.COLLECTIVE_MISMATCH), "rank")
     if not lines or "other_rank" in lines[0][1].fields or not _SAYS_MISMATCH.search(lines[0][1].text):
         return []
-    rank, event = lines[0]
+    event = lines[0][1]
     op = event.fields.get("op")
-    return [
-        Opinion(
-            witness=Witness.FINGERPRINTS,
-            kind=Kind.COLLECTIVE_MISMATCH,
-            said=f"the ranks' operations differ: group rank {event.fields['rank']} ran {op or 'another operation'}",
-            evidence=(line_of(event, rank),),
-            cause=Cause.USER_CODE,
-            op=op,
-            remarks=("the line does not tell what the others ran: theirs does",),
-        )
-    ]
+    said = f"the ranks' operations differ: group rank {event.fields['rank']} ran {op or 'another operation'}"
+    remark, kind = "the line does not tell what the others ran: theirs does", Kind.COLLECTIVE_MISMATCH
+    return [unnamed(Witness.FINGERPRINTS, kind, lines[:1], said, remark, victims=(), cause=Cause.USER_CODE, op=op)]
 
 
 def _is_firm(table: MarkTable, sides: Sides[Hashable]) -> bool:
@@ -263,7 +254,7 @@ def _stuck_watchdogs(statements: Statements) -> list[Opinion]:
     seconds = next((f" for {e.fields['stuck_seconds']} s" for _, e in lines if "stuck_seconds" in e.fields), "")
     said = f"the watchdog of {writers_in_words(lines)} made no progress{seconds}"
     remark = "a call of NCCL or CUDA does not return there, or a thread keeps the GIL: its native stack tells"
-    return [replace(unnamed(Witness.COUNTERS, Kind.STUCK_TOGETHER, lines, said, remark), evidence=_lines(lines))]
+    return [unnamed(Witness.COUNTERS, Kind.STUCK_TOGETHER, lines, said, remark)]
 
 
 def _barrier_from_outside(statements: Statements) -> list[Opinion]:
@@ -277,5 +268,4 @@ def _barrier_from_outside(statements: Statements) -> list[Opinion]:
     lost = next((event.fields["peer"] for _, event in lines if "peer" in event.fields), "0")
     said = f"{who} came to a monitored barrier and lost group rank {lost} there"
     remark = f"group rank {lost} has given up or ended: its own log names who did not come"
-    opinion = unnamed(Witness.BARRIER, Kind.RANK_NOT_JOINED, lines, said, remark)
-    return [replace(opinion, evidence=_lines(lines), op="monitored_barrier")]
+    return [unnamed(Witness.BARRIER, Kind.RANK_NOT_JOINED, lines, said, remark, op="monitored_barrier")]

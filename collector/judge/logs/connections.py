@@ -7,7 +7,7 @@ What fails after a wait that lasted until its timeout is a consequence: whoever 
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
@@ -93,8 +93,8 @@ def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
     fields = told[0][1].fields
     said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})"
     remark = "such an error does not tell a dead peer from a bad link"
-    opinion = unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, remark)
-    return [replace(opinion, victims=tuple(sorted({*opinion.victims, *statements.waited})), cause=Cause.NETWORK)]
+    victims = {*writers_of(told), *statements.waited}
+    return [unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, remark, victims=victims, cause=Cause.NETWORK)]
 
 
 def _of_timeouts(errors: list[Said]) -> list[Opinion]:
@@ -106,7 +106,7 @@ def _of_timeouts(errors: list[Said]) -> list[Opinion]:
     op = next((event.fields["op"] for _, event in told if "op" in event.fields), None)
     where = f" in {op}" if op else ""
     said = f"{writers_in_words(told)} waited {waited:.0f} s for another rank{where} over Gloo, in vain"
-    return [replace(unnamed(Witness.TRANSPORT, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM), op=op)]
+    return [unnamed(Witness.TRANSPORT, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM, op=op)]
 
 
 def _only_parted(broken: list[_Broken], statements: Statements) -> bool:

@@ -1,7 +1,6 @@
 """Who did not come to the start, by lines of the store: counts of who came, and waits for what rank 0 must publish."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
@@ -116,7 +115,7 @@ def _key_awaited(lines: list[Said]) -> Opinion | None:
         return None
     waited = int(told[0][1].fields["waited_ms"]) / 1000
     said = f"{writers_in_words(told)} waited {waited:.0f} s for a key in the store that another rank writes, in vain"
-    return replace(unnamed(Witness.STORE, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM), cause=Cause.RENDEZVOUS)
+    return unnamed(Witness.STORE, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM, cause=Cause.RENDEZVOUS)
 
 
 def _unmet(lines: list[Said]) -> Opinion | None:
@@ -140,14 +139,8 @@ def _unmet(lines: list[Said]) -> Opinion | None:
         }
         fields = met[-1][1].fields
         said = f"the job did not start: {why[fields['unmet']].format_map(fields)}"
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE,
-        said=said,
-        evidence=lines_of(met or told),
-        cause=Cause.RENDEZVOUS,
-        remarks=(_UNTOLD,),
-    )
+    kind = Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE
+    return unnamed(Witness.STORE, kind, met or told, said, _UNTOLD, victims=(), cause=Cause.RENDEZVOUS)
 
 
 _UNTOLD = "these lines do not show which ranks did not arrive"
@@ -159,7 +152,7 @@ def _unconnected(unconnected: list[Said]) -> Opinion | None:
         return None
     said = f"the job did not start: {_unconnected_in_words(unconnected)}"
     remark = "nothing listened there, or the way to it is closed: the lines look the same"
-    return replace(unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, unconnected, said, remark), cause=Cause.RENDEZVOUS)
+    return unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, unconnected, said, remark, cause=Cause.RENDEZVOUS)
 
 
 def _unconnected_in_words(unconnected: list[Said]) -> str:
@@ -188,14 +181,8 @@ def _never_started(lines: list[Said]) -> Opinion | None:
     why, cause, advice = _UNSTARTED.get(
         event.fields.get("unstarted", event.fields.get("type", "")), (f"{port} {held}", Cause.RENDEZVOUS, _CHANGE_PORT)
     )
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.STARTUP_INCOMPLETE,
-        said=f"the job did not start: {why} where {who} ran{where}",
-        evidence=lines_of(told),
-        cause=cause,
-        remarks=(advice,),
-    )
+    said = f"the job did not start: {why} where {who} ran{where}"
+    return unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, told, said, advice, victims=(), cause=cause)
 
 
 _REFUSALS = frozenset({"taken", "unstarted"})

@@ -10,10 +10,12 @@ expects, Horovod's of what each has submitted.
 5. torchfrtrace compares the records of all ranks with those of one.
 """
 
+from dataclasses import replace
+
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.reports import numbers_in
 from collector.align.marks.table import Witness
-from collector.judge.logs.vote import Opinion, Said, lines_of, with_field
+from collector.judge.logs.vote import Opinion, Said, unnamed, with_field
 from shared.answer.words import Cause, Kind
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
@@ -53,15 +55,8 @@ def _of_models(lines: list[Said], statements: Statements) -> Opinion:
         remark = (
             f"rank {other} is named as the first in the list: a number of zero was never gathered, by whosever fault"
         )
-    return Opinion(
-        witness=Witness.FINGERPRINTS,
-        kind=Kind.COLLECTIVE_MISMATCH if differ else Kind.STUCK_TOGETHER,
-        victims=tuple(sorted(statements.waited)),
-        said=said,
-        evidence=lines_of(differ or lines),
-        cause=Cause.USER_CODE if differ else Cause.UNKNOWN,
-        remarks=(remark,),
-    )
+    kind, cause = (Kind.COLLECTIVE_MISMATCH, Cause.USER_CODE) if differ else (Kind.STUCK_TOGETHER, Cause.UNKNOWN)
+    return unnamed(Witness.FINGERPRINTS, kind, differ or lines, said, remark, victims=statements.waited, cause=cause)
 
 
 def _of_sizes(lines: list[Said]) -> Opinion:
@@ -71,7 +66,7 @@ def _of_sizes(lines: list[Said]) -> Opinion:
     other = peer.partition("<")[0]
     sizes = f"{fields.get('local_bytes', '?')} against {fields['remote_bytes']} bytes"
     said = f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}"
-    return _by_nccl(said, lines, "NCCL before 2.7.8 said so of sends and receives without cause")
+    return _mismatch(Witness.CALLS, lines, said, "NCCL before 2.7.8 said so of sends and receives without cause")
 
 
 def _of_calls(lines: list[Said]) -> Opinion:
@@ -80,7 +75,7 @@ def _of_calls(lines: list[Said]) -> Opinion:
     near = ranks_in_words(sorted({int(event.fields["near"]) for _, event in seen or lines}))
     said = f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}"
     remark = "NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ"
-    return _by_nccl(said, seen or lines, remark, vague=not seen)
+    return replace(_mismatch(Witness.CALLS, seen or lines, said, remark), vague=not seen)
 
 
 def _of_stalls(statements: Statements) -> list[Opinion]:
@@ -94,18 +89,10 @@ def _of_stalls(statements: Statements) -> list[Opinion]:
     said = f"{ranks_with(ranks, 'waits', 'wait')} in operations that others have not submitted"
     if apart:
         said = f"{ranks_with(ranks, 'waits', 'wait')} for each other, in different operations"
-    return [
-        Opinion(
-            witness=Witness.COUNTERS,
-            kind=Kind.COLLECTIVE_MISMATCH if apart else Kind.RANK_NOT_JOINED,
-            culprits=(),
-            victims=ranks,
-            said=f"{said}, according to Horovod's stall check",
-            evidence=lines_of((apart or half)[-_NEWEST_LINES:]),
-            cause=Cause.USER_CODE if apart else None,
-            remarks=("the list shows what each lacks, and not which of them is right",),
-        )
-    ]
+    said += ", according to Horovod's stall check"
+    kind, cause = (Kind.COLLECTIVE_MISMATCH, Cause.USER_CODE) if apart else (Kind.RANK_NOT_JOINED, None)
+    remark, newest = "the list shows what each lacks, and not which of them is right", (apart or half)[-_NEWEST_LINES:]
+    return [unnamed(Witness.COUNTERS, kind, newest, said, remark, victims=ranks, cause=cause)]
 
 
 def _of_records(lines: list[Said]) -> list[Opinion]:
@@ -114,28 +101,13 @@ def _of_records(lines: list[Said]) -> list[Opinion]:
         return []
     fields = lines[0][1].fields
     what = _RECORDED.get(fields["error"], "type")
-    return [
-        Opinion(
-            witness=Witness.FINGERPRINTS,
-            kind=Kind.COLLECTIVE_MISMATCH,
-            culprits=(),
-            victims=(),
-            said=f"the ranks' operations differ in {what}, according to torchfrtrace: that of rank {fields['differs']} "
-            "is not that of the rank it is compared with",
-            evidence=lines_of(lines),
-            cause=Cause.USER_CODE,
-            remarks=("torchfrtrace compares all with one rank, which may be the odd one itself: the dumps tell which",),
-        )
-    ]
-
-
-def _by_nccl(said: str, lines: list[Said], remark: str, *, vague: bool = False) -> Opinion:
-    return Opinion(
-        witness=Witness.CALLS,
-        kind=Kind.COLLECTIVE_MISMATCH,
-        said=said,
-        evidence=lines_of(lines),
-        cause=Cause.USER_CODE,
-        remarks=(remark,),
-        vague=vague,
+    said = (
+        f"the ranks' operations differ in {what}, according to torchfrtrace: that of rank {fields['differs']} is not "
+        "that of the rank it is compared with"
     )
+    remark = "torchfrtrace compares all with one rank, which may be the odd one itself: the dumps tell which"
+    return [_mismatch(Witness.FINGERPRINTS, lines, said, remark)]
+
+
+def _mismatch(witness: Witness, lines: list[Said], said: str, remark: str) -> Opinion:
+    return unnamed(witness, Kind.COLLECTIVE_MISMATCH, lines, said, remark, victims=(), cause=Cause.USER_CODE)

@@ -47,9 +47,20 @@ def line_of(event: LogEvent, rank: int | None, about: Iterable[int] = ()) -> Log
     return LogEvidence(ranks=ranks, text=f"{who} {says} so{when}", path=event.path, line=event.text)
 
 
-def unnamed(witness: Witness, kind: Kind, lines: Sequence[Said], said: str, remark: str) -> Opinion:
-    """Return what is told without a word of who is to blame: who wrote it has waited."""
-    return Opinion(witness, kind, said, lines_of(lines), victims=writers_of(lines), remarks=(remark,))
+def unnamed(
+    witness: Witness,
+    kind: Kind,
+    lines: Sequence[Said],
+    said: str,
+    remark: str,
+    *,
+    victims: Iterable[int] | None = None,
+    cause: Cause | None = None,
+    op: str | None = None,
+) -> Opinion:
+    """Return what is told without a word of who is to blame; `victims`: those who wrote it, where nothing else is."""
+    waited = writers_of(lines) if victims is None else tuple(sorted(victims))
+    return Opinion(witness, kind, said, lines_of(lines), victims=waited, cause=cause, op=op, remarks=(remark,))
 
 
 def lines_of(lines: Sequence[Said], about: Iterable[int] = ()) -> tuple[LogEvidence, ...]:
