@@ -6,8 +6,7 @@
    is the fork of a process that could not be searched yet. Parents come before their children.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
-4. Whoever hosts the store of a group that was found is its rank 0, also while it waits for others and has no process
-   group yet (store_hosts.py).
+4. A process without a group that hosts a store may be waiting in it for the other ranks, as rank 0.
 5. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
    A process that has left its group remains the rank that it was.
 """
@@ -21,8 +20,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
-from agent.find.store_hosts import find_store_hosts
-from agent.find.torch_groups import TorchGroup, find_world, is_still_there
+from agent.find.torch_groups import TorchGroup, find_awaited, find_world, is_still_there
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs, Stat
@@ -38,6 +36,9 @@ _LEAST_SHARE = 20
 """A search because of a new socket waits for so many times the seconds that the last one took..."""
 _MOST_DOUBLINGS = 6
 """...and for twice as many each time that nothing was found, so often."""
+
+_STORE_THREAD = "pt_tcpstore"
+"""How a thread's name begins that serves a store to other ranks."""
 
 Key = tuple[int, int]
 
@@ -63,20 +64,18 @@ class GroupSearch:
         self._forbidden: dict[Key, Stat] = {}
         self._unfinished: dict[Key, Stat] = {}
         self._forked_from: dict[Key, Key] = {}
-        self._parents: dict[Key, int] = {}
-        self._hosts: dict[Key, TorchGroup] = {}
         self._blocked: frozenset[Key] = frozenset()
         self.reading: Key | None = None
 
     @property
     def groups(self) -> Mapping[Key, TorchGroup]:
-        """The group of each process that has one, or hosts its store, by process id and start."""
-        return dict(self._hosts) | self._found()
+        """The group of each process that has one, or waits for one, by process id and start."""
+        return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
 
     def without(self, key: Key) -> "GroupSearch":
         """Return a search that knows what this one knows and avoids one more, in which a thread is stuck."""
         heir = GroupSearch(self._procfs, self._avoided | {key})
-        heir._known, heir._forbidden, heir._hosts = dict(self._known), dict(self._forbidden), dict(self._hosts)
+        heir._known, heir._forbidden = dict(self._known), dict(self._forbidden)
         return heir
 
     def due(self, listing: Listing, lister: Lister) -> list[Stat]:
@@ -88,9 +87,6 @@ class GroupSearch:
         if not self._procfs.is_real:
             return []
         self._forked_from = dict(_forks(listing))
-        self._parents = {_key(stat): stat.parent_pid for stat in listing.stats.values()}
-        stores = {group.store for group in self._found().values()}
-        self._hosts = {key: host for key, host in self._hosts.items() if key in living and host.store in stores}
         self._blocked = frozenset(_key(stat) for stat in listing.stats.values() if stat.state == "D")
         found = [
             stat
@@ -119,11 +115,6 @@ class GroupSearch:
             finally:
                 self.reading = None
             self._unfinished.pop(_key(stat), None)
-        found = self._found()
-        self._hosts = find_store_hosts(self._procfs, found, self._known.keys() - found.keys(), self._parents)
-
-    def _found(self) -> dict[Key, TorchGroup]:
-        return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
 
     def missing(self, listing: Listing) -> tuple[Missing, ...]:
         """Tell of processes of which it is not known whether they are ranks."""
@@ -147,8 +138,11 @@ class GroupSearch:
             return False
         known = self._known.get(key)
         try:
-            if known is not None and known.group is not None and self._is_still_there(stat, known.group):
-                return False
+            if known is not None and known.group is not None:
+                if self._is_still_there(stat, known.group):
+                    return False
+                if known.group.is_awaited:
+                    return True
             threads, sockets = self._signs(stat)
         except (Gone, NotPermitted, Unavailable):
             return False
@@ -164,7 +158,7 @@ class GroupSearch:
                 return True
             known = self._known.get(above)
             if known is not None:
-                return known.group is not None
+                return known.group is not None and not known.group.is_awaited
             above = self._forked_from.get(above)
         return False
 
@@ -194,10 +188,13 @@ class GroupSearch:
         with open_memory(
             self._procfs, stat.pid, deadline, start_ticks=stat.start_ticks, most_bytes=_MOST_BYTES
         ) as memory:
-            group = find_world(self._procfs, memory, read_mappings(self._procfs, stat.pid))
+            regions = read_mappings(self._procfs, stat.pid)
+            group = find_world(self._procfs, memory, regions)
+            if group is None and any(thread.startswith(_STORE_THREAD) for thread in threads):
+                group = find_awaited(self._procfs, memory, regions)
         now = time.monotonic()
         fruitless = 0 if group is not None or before is None else before.fruitless + 1
-        if group is None and before is not None:
+        if group is None and before is not None and before.group is not None and not before.group.is_awaited:
             group = before.group
         wait = (now - begun) * _LEAST_SHARE * 2 ** min(fruitless, _MOST_DOUBLINGS)
         self._known[_key(stat)] = _Searched(group, threads, sockets, now + wait, fruitless)

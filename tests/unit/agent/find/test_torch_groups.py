@@ -50,13 +50,26 @@ _WAITING = """
 host, port, hosts_store = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "launcher"
 if hosts_store:
     store = dist.TCPStore(host, port, world_size=3, is_master=True, wait_for_workers=False)
-for rank in (1,) if hosts_store else (0, 1):
+for rank in {"launcher": (1,), "rank 0": (0, 1), "rank 0 alone": (0,)}[sys.argv[3]]:
     if not os.fork():
         dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=rank, world_size=3)
 print("ready", flush=True)
 time.sleep(600)
 """
 """Rank 2 never comes, and where the launcher hosts the store rank 0 does not either."""
+
+_FIRST_WAITS = """
+import subprocess
+rank, meeting = int(sys.argv[1]), sys.argv[2]
+if rank == 0:
+    subprocess.Popen([sys.executable, "-c", sys.argv[3], "1", meeting, sys.argv[3]])
+    print("ready", flush=True)
+else:
+    sys.stdin.readline()
+dist.init_process_group("gloo", init_method=f"tcp://{meeting}", rank=rank, world_size=2)
+time.sleep(600)
+"""
+"""Rank 0 is the parent of the others, as Lightning has it, and waits for one that comes when it is told to."""
 
 _LONE = """
 print("ready", flush=True)
@@ -128,7 +141,7 @@ def waiting_at(node: Node, job: str, count: int) -> dict[int, Rank]:
     return found_by(node, job)
 
 
-@pytest.mark.parametrize(("hosting", "expected"), [("rank 0", {0, 1}), ("launcher", {1})])
+@pytest.mark.parametrize(("hosting", "expected"), [("rank 0", {0, 1}), ("rank 0 alone", {0}), ("launcher", {1})])
 def test_ranks_that_wait_for_one_that_does_not_come(hosting: str, expected: set[int]) -> None:
     """Rank 0 has no process group yet: it is who hosts the store of the others, unless that is their launcher."""
     job = f"{HERE}:{free_port()}"
@@ -138,6 +151,22 @@ def test_ranks_that_wait_for_one_that_does_not_come(hosting: str, expected: set[
         assert ranks.keys() == expected
         assert {rank.stat.parent_pid for rank in ranks.values()} == {launcher.pid}
         assert {rank.identity.world_size for rank in ranks.values()} == {3}
+
+
+def test_rank_0_that_has_started_the_others_waits_for_one() -> None:
+    """It is found before anybody has come, and is the same rank of the same job when all have."""
+    job = f"{HERE}:{free_port()}"
+    command = (sys.executable, "-c", _IMPORTS + _FIRST_WAITS, "0", job, _IMPORTS + _FIRST_WAITS)
+    with running(command=command, env={}, stdin=-1) as process:
+        node = here()
+        (rank,) = waiting_at(node, job, 1).values()
+        assert (rank.identity.rank, rank.identity.world_size, rank.stat.pid) == (0, 2, process.pid)
+        assert process.stdin is not None
+        process.stdin.write("come\n")
+        process.stdin.flush()
+        ranks = waiting_at(node, job, 2)
+        assert (ranks[0].stat.pid, ranks[1].stat.parent_pid) == (process.pid, process.pid)
+        assert process.poll() is None
 
 
 def test_rank_that_joins_one_group_after_another(tmp_path: Path) -> None:
