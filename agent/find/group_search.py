@@ -3,7 +3,8 @@
 1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
    own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or a socket, without which no ranks meet.
 2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, nor
-   is the fork of a process that could not be searched yet. Parents come before their children.
+   is the fork of a process that could not be searched yet. Parents come before their children. But one in which threads
+   of a process group run, which no fork inherits, has a group of its own: rank 0 may have forked the others.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
 4. A process without a group that hosts a store may be waiting in it for the other ranks, as rank 0.
@@ -37,6 +38,8 @@ _LEAST_SHARE = 20
 _MOST_DOUBLINGS = 6
 """...and for twice as many each time that nothing was found, so often."""
 
+_GROUP_THREADS = ("pt_gloo_", "pt_nccl_")
+"""How names of threads begin that each process has of which a group was made in it."""
 _STORE_THREAD = "pt_tcpstore"
 """How a thread's name begins that serves a store to other ranks."""
 
@@ -104,7 +107,7 @@ class GroupSearch:
                 return
             self.reading = _key(stat)
             try:
-                if not self._is_fork_of_rank(stat):
+                if not self._is_copy(stat):
                     self._search(stat, deadline)
             except Gone:
                 self._known.pop(_key(stat), None)
@@ -134,7 +137,7 @@ class GroupSearch:
 
     def _is_due(self, stat: Stat) -> bool:
         key = _key(stat)
-        if key in self._avoided or key in self._forbidden or self._is_fork_of_rank(stat):
+        if key in self._avoided or key in self._forbidden or self._is_copy(stat):
             return False
         known = self._known.get(key)
         try:
@@ -150,17 +153,36 @@ class GroupSearch:
             return bool(threads or sockets)
         return bool(threads - known.threads) or (bool(sockets - known.sockets) and time.monotonic() >= known.next_at)
 
-    def _is_fork_of_rank(self, stat: Stat) -> bool:
+    def _is_copy(self, stat: Stat) -> bool:
         """Step 2. Who could not be searched yet may be a rank as well."""
+        above = self._searched_above(stat)
+        if isinstance(above, _Searched):
+            is_rank = above.group is not None and not above.group.is_awaited
+            return is_rank and not self._runs_group(stat)
+        return above
+
+    def _searched_above(self, stat: Stat) -> _Searched | bool:
+        """Return what is known of the process that this one was forked from, the nearest first; True: not yet anything,
+        False: there is none.
+        """
         above = self._forked_from.get(_key(stat))
         while above is not None:
             if any(above in some for some in (self._blocked, self._avoided, self._forbidden, self._unfinished)):
                 return True
             known = self._known.get(above)
             if known is not None:
-                return known.group is not None and not known.group.is_awaited
+                return known
             above = self._forked_from.get(above)
         return False
+
+    def _runs_group(self, stat: Stat) -> bool:
+        """Do threads of a process group run in it?"""
+        if stat.threads < 2:
+            return False
+        try:
+            return any(thread.startswith(_GROUP_THREADS) for thread in self._signs(stat)[0])
+        except (Gone, NotPermitted):
+            return False
 
     def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
         with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:
@@ -189,7 +211,9 @@ class GroupSearch:
             self._procfs, stat.pid, deadline, start_ticks=stat.start_ticks, most_bytes=_MOST_BYTES
         ) as memory:
             regions = read_mappings(self._procfs, stat.pid)
-            group = find_world(self._procfs, memory, regions)
+            above = self._searched_above(stat)
+            copied = above.group if isinstance(above, _Searched) else None
+            group = find_world(self._procfs, memory, regions, copied=copied)
             if group is None and any(thread.startswith(_STORE_THREAD) for thread in threads):
                 group = find_awaited(self._procfs, memory, regions)
         now = time.monotonic()

@@ -76,8 +76,12 @@ class TorchGroup(NamedTuple):
     """Is there no more of it than the store, where the process waits as rank 0 until all have come?"""
 
 
-def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
+def find_world(
+    procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion], *, copied: TorchGroup | None = None
+) -> TorchGroup | None:
     """Return the group of the world in a process that has mapped `regions`; None where it has no group.
+
+    `copied`: the group of the rank that this process was forked from. Smaller groups in it may be that rank's, too.
 
     None as well where the limits of `memory` came before any was found. Raises Gone, or Unavailable where they came and
     only a smaller group was found by then: that is no world, and would give the process another rank than its own.
@@ -89,7 +93,7 @@ def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRe
     for piece in _in_order(writable_data(regions)):
         result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
         groups = (_group(memory, word.address, vtables) for word in result.found)
-        found.extend(group for group in groups if group is not None)
+        found.extend(group for group in groups if group is not None and _is_own(group, copied))
         if any(group.is_first for group in found):
             break
         if not result.is_complete:
@@ -112,6 +116,10 @@ def find_awaited(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[Memory
         if found is not None or not result.is_complete:
             return found
     return None
+
+
+def _is_own(group: TorchGroup, copied: TorchGroup | None) -> bool:
+    return copied is None or (group.is_first and group != copied)
 
 
 def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:

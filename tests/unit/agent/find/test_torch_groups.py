@@ -25,7 +25,7 @@ from tests.build.processes.processes import HERE, READY, rank_environment, runni
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 _IMPORTS = """
-import os, socket, sys, time
+import os, socket, sys, threading, time
 import torch, torch.distributed as dist
 """
 
@@ -46,11 +46,25 @@ time.sleep(600)
 """
 """Like `mp.spawn`: the rank is an argument, and the launcher has PyTorch loaded, too."""
 
+_FIRST_FORKS = """
+meeting = sys.argv[1]
+rank = 0 if os.fork() else 1
+dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+dist.new_group([rank], use_local_synchronization=True)
+dist.barrier()
+if not os.fork():
+    threading.Thread(target=time.sleep, args=[600], daemon=True).start()
+elif rank == 0:
+    print("ready", flush=True)
+time.sleep(600)
+"""
+"""Rank 0 forks the other one; each has a worker with a thread of its own, and a smaller group."""
+
 _WAITING = """
 host, port, hosts_store = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "launcher"
 if hosts_store:
     store = dist.TCPStore(host, port, world_size=3, is_master=True, wait_for_workers=False)
-for rank in {"launcher": (1,), "rank 0": (0, 1), "rank 0 alone": (0,)}[sys.argv[3]]:
+for rank in (1,) if hosts_store else (0, 1):
     if not os.fork():
         dist.init_process_group("gloo", init_method=f"tcp://{host}:{port}", rank=rank, world_size=3)
 print("ready", flush=True)
@@ -135,13 +149,24 @@ def test_ranks_that_no_variable_names(env: dict[str, str]) -> None:
         assert all(rank.identity.launcher is None for rank in ranks.values())
 
 
+def test_ranks_that_rank_0_has_forked() -> None:
+    """They are found, also where all of them are searched for the first time at once; their workers are no ranks."""
+    job = f"{HERE}:{free_port()}"
+    command = (sys.executable, "-c", _IMPORTS + _FIRST_FORKS, f"tcp://{job}")
+    with running(command=command, env={}) as process:
+        ranks = waiting_at(here(), job, 2)
+        assert (ranks[0].stat.pid, ranks[1].stat.parent_pid) == (process.pid, process.pid)
+        assert {rank.identity.world_size for rank in ranks.values()} == {2}
+        assert [len(rank.children) for rank in ranks.values()] == [1, 1]
+
+
 def waiting_at(node: Node, job: str, count: int) -> dict[int, Rank]:
     """Return the ranks of a job once so many are found, in this search and the next."""
     until(lambda: found_by(node, job), lambda found: len(found) >= count)
     return found_by(node, job)
 
 
-@pytest.mark.parametrize(("hosting", "expected"), [("rank 0", {0, 1}), ("rank 0 alone", {0}), ("launcher", {1})])
+@pytest.mark.parametrize(("hosting", "expected"), [("rank 0", {0, 1}), ("launcher", {1})])
 def test_ranks_that_wait_for_one_that_does_not_come(hosting: str, expected: set[int]) -> None:
     """Rank 0 has no process group yet: it is who hosts the store of the others, unless that is their launcher."""
     job = f"{HERE}:{free_port()}"
