@@ -10,7 +10,9 @@
 3. Of the processes left with one identity the topmost that has a process group is the rank, else the topmost that has
    torch loaded, else the topmost that runs Python, else the topmost: a shell that merely waits for Python inherits the
    same variables.
-4. What lies below a rank are its children, whatever their environment says, but for other process groups' ranks.
+4. What lies below a rank are its children, whatever their environment says, but for other process groups' ranks. One
+   that has the number of the rank above it in a group of the same size only works for it: asynchronous checkpoints of
+   PyTorch's are written by such processes, which meet each other at a place of their own.
 5. Zombies beside ranks have exited. They keep their exit status until somebody reaps them.
 """
 
@@ -93,7 +95,14 @@ def _waiting_for_us(listing: Listing, lister: Lister) -> Iterable[int]:
 def _is_below_rank(candidate: Candidate, listing: Listing) -> bool:
     """Is this one, which has inherited the variables of who knows whom, below one that has a process group?"""
     above = (listing.candidates.get(pid) for pid in listing.ancestors(candidate.stat.pid))
-    return not candidate.has_group and any(each is not None and each.has_group for each in above)
+    ranks = [each.identity for each in above if each is not None and each.has_group]
+    return bool(ranks) and (not candidate.has_group or any(_repeats(candidate.identity, rank) for rank in ranks))
+
+
+def _repeats(below: Identity, above: Identity) -> bool:
+    """Has it the same place in a group of the same size? A group of one is anybody's."""
+    many = below.world_size is not None and below.world_size > 1
+    return many and (below.rank, below.world_size) == (above.rank, above.world_size)
 
 
 def _launched(above: Identity, below: Identity) -> bool:

@@ -3,11 +3,11 @@
 1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
    own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or a socket, without which no ranks meet.
 2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, nor
-   is the fork of a process that could not be searched yet. Parents come before their children.
+   is the fork of a process that could not be searched yet. Parents come before their children. But one in which threads
+   of a process group run, which no fork inherits, has a group of its own: rank 0 may have forked the others.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
-4. Whoever hosts the store of a group that was found is its rank 0, also while it waits for others and has no process
-   group yet (store_hosts.py).
+4. A process without a group that hosts a store may be waiting in it for the other ranks, as rank 0.
 5. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
    A process that has left its group remains the rank that it was.
 """
@@ -21,8 +21,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
-from agent.find.store_hosts import find_store_hosts
-from agent.find.torch_groups import TorchGroup, find_world, is_still_there
+from agent.find.torch_groups import TorchGroup, find_awaited, find_world, is_still_there
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs, Stat
@@ -38,6 +37,11 @@ _LEAST_SHARE = 20
 """A search because of a new socket waits for so many times the seconds that the last one took..."""
 _MOST_DOUBLINGS = 6
 """...and for twice as many each time that nothing was found, so often."""
+
+_GROUP_THREADS = ("pt_gloo_", "pt_nccl_")
+"""How names of threads begin that each process has of which a group was made in it."""
+_STORE_THREAD = "pt_tcpstore"
+"""How a thread's name begins that serves a store to other ranks."""
 
 Key = tuple[int, int]
 
@@ -63,20 +67,18 @@ class GroupSearch:
         self._forbidden: dict[Key, Stat] = {}
         self._unfinished: dict[Key, Stat] = {}
         self._forked_from: dict[Key, Key] = {}
-        self._parents: dict[Key, int] = {}
-        self._hosts: dict[Key, TorchGroup] = {}
         self._blocked: frozenset[Key] = frozenset()
         self.reading: Key | None = None
 
     @property
     def groups(self) -> Mapping[Key, TorchGroup]:
-        """The group of each process that has one, or hosts its store, by process id and start."""
-        return dict(self._hosts) | self._found()
+        """The group of each process that has one, or waits for one, by process id and start."""
+        return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
 
     def without(self, key: Key) -> "GroupSearch":
         """Return a search that knows what this one knows and avoids one more, in which a thread is stuck."""
         heir = GroupSearch(self._procfs, self._avoided | {key})
-        heir._known, heir._forbidden, heir._hosts = dict(self._known), dict(self._forbidden), dict(self._hosts)
+        heir._known, heir._forbidden = dict(self._known), dict(self._forbidden)
         return heir
 
     def due(self, listing: Listing, lister: Lister) -> list[Stat]:
@@ -88,9 +90,6 @@ class GroupSearch:
         if not self._procfs.is_real:
             return []
         self._forked_from = dict(_forks(listing))
-        self._parents = {_key(stat): stat.parent_pid for stat in listing.stats.values()}
-        stores = {group.store for group in self._found().values()}
-        self._hosts = {key: host for key, host in self._hosts.items() if key in living and host.store in stores}
         self._blocked = frozenset(_key(stat) for stat in listing.stats.values() if stat.state == "D")
         found = [
             stat
@@ -108,7 +107,7 @@ class GroupSearch:
                 return
             self.reading = _key(stat)
             try:
-                if not self._is_fork_of_rank(stat):
+                if not self._is_copy(stat):
                     self._search(stat, deadline)
             except Gone:
                 self._known.pop(_key(stat), None)
@@ -119,11 +118,6 @@ class GroupSearch:
             finally:
                 self.reading = None
             self._unfinished.pop(_key(stat), None)
-        found = self._found()
-        self._hosts = find_store_hosts(self._procfs, found, self._known.keys() - found.keys(), self._parents)
-
-    def _found(self) -> dict[Key, TorchGroup]:
-        return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
 
     def missing(self, listing: Listing) -> tuple[Missing, ...]:
         """Tell of processes of which it is not known whether they are ranks."""
@@ -143,12 +137,15 @@ class GroupSearch:
 
     def _is_due(self, stat: Stat) -> bool:
         key = _key(stat)
-        if key in self._avoided or key in self._forbidden or self._is_fork_of_rank(stat):
+        if key in self._avoided or key in self._forbidden or self._is_copy(stat):
             return False
         known = self._known.get(key)
         try:
-            if known is not None and known.group is not None and self._is_still_there(stat, known.group):
-                return False
+            if known is not None and known.group is not None:
+                if self._is_still_there(stat, known.group):
+                    return False
+                if known.group.is_awaited:
+                    return True
             threads, sockets = self._signs(stat)
         except (Gone, NotPermitted, Unavailable):
             return False
@@ -156,17 +153,36 @@ class GroupSearch:
             return bool(threads or sockets)
         return bool(threads - known.threads) or (bool(sockets - known.sockets) and time.monotonic() >= known.next_at)
 
-    def _is_fork_of_rank(self, stat: Stat) -> bool:
+    def _is_copy(self, stat: Stat) -> bool:
         """Step 2. Who could not be searched yet may be a rank as well."""
+        above = self._searched_above(stat)
+        if isinstance(above, _Searched):
+            is_rank = above.group is not None and not above.group.is_awaited
+            return is_rank and not self._runs_group(stat)
+        return above
+
+    def _searched_above(self, stat: Stat) -> _Searched | bool:
+        """Return what is known of the process that this one was forked from, the nearest first; True: not yet anything,
+        False: there is none.
+        """
         above = self._forked_from.get(_key(stat))
         while above is not None:
             if any(above in some for some in (self._blocked, self._avoided, self._forbidden, self._unfinished)):
                 return True
             known = self._known.get(above)
             if known is not None:
-                return known.group is not None
+                return known
             above = self._forked_from.get(above)
         return False
+
+    def _runs_group(self, stat: Stat) -> bool:
+        """Do threads of a process group run in it?"""
+        if stat.threads < 2:
+            return False
+        try:
+            return any(thread.startswith(_GROUP_THREADS) for thread in self._signs(stat)[0])
+        except (Gone, NotPermitted):
+            return False
 
     def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
         with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:
@@ -194,10 +210,15 @@ class GroupSearch:
         with open_memory(
             self._procfs, stat.pid, deadline, start_ticks=stat.start_ticks, most_bytes=_MOST_BYTES
         ) as memory:
-            group = find_world(self._procfs, memory, read_mappings(self._procfs, stat.pid))
+            regions = read_mappings(self._procfs, stat.pid)
+            above = self._searched_above(stat)
+            copied = above.group if isinstance(above, _Searched) else None
+            group = find_world(self._procfs, memory, regions, copied=copied)
+            if group is None and any(thread.startswith(_STORE_THREAD) for thread in threads):
+                group = find_awaited(self._procfs, memory, regions)
         now = time.monotonic()
         fruitless = 0 if group is not None or before is None else before.fruitless + 1
-        if group is None and before is not None:
+        if group is None and before is not None and before.group is not None and not before.group.is_awaited:
             group = before.group
         wait = (now - begun) * _LEAST_SHARE * 2 ** min(fruitless, _MOST_DOUBLINGS)
         self._known[_key(stat)] = _Searched(group, threads, sockets, now + wait, fruitless)

@@ -10,6 +10,9 @@ computes it. What every rank has, on every backend, is a `c10d::ProcessGroup`.
 3. What is found must be one: its store is a `PrefixStore`, its rank lies below its size. The stores behind it end at
    the one where the job met: a `TCPStore` has the address, which is the same on all nodes and no other job's meanwhile.
 4. Of several groups the world is the one that was made first, whose keys begin with `0/`; else the largest.
+5. Who has no group yet may be the rank 0 that waits for the others: it hosts the store where they meet, and does not
+   leave the constructor of its `TCPStore` until all have come. No pointer counts a reference to the object until then;
+   a launcher that only hosts a store does not wait.
 
 Layout: ProcessGroup.hpp, PrefixStore.hpp, TCPStore.hpp and FileStore.hpp in torch/csrc/distributed/c10d, unchanged from
 2.1 to 2.14; wheels up to 2.5 have the older strings of libstdc++. What a process holds it may have made up: all is
@@ -69,10 +72,16 @@ class TorchGroup(NamedTuple):
     """Where the job met, as `host:port`, or the name of a file; None for stores of other kinds."""
     is_first: bool
     """Was it the first that the process made? That is the world."""
+    is_awaited: bool = False
+    """Is there no more of it than the store, where the process waits as rank 0 until all have come?"""
 
 
-def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
+def find_world(
+    procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion], *, copied: TorchGroup | None = None
+) -> TorchGroup | None:
     """Return the group of the world in a process that has mapped `regions`; None where it has no group.
+
+    `copied`: the group of the rank that this process was forked from. Smaller groups in it may be that rank's, too.
 
     None as well where the limits of `memory` came before any was found. Raises Gone, or Unavailable where they came and
     only a smaller group was found by then: that is no world, and would give the process another rank than its own.
@@ -84,7 +93,7 @@ def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRe
     for piece in _in_order(writable_data(regions)):
         result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
         groups = (_group(memory, word.address, vtables) for word in result.found)
-        found.extend(group for group in groups if group is not None)
+        found.extend(group for group in groups if group is not None and _is_own(group, copied))
         if any(group.is_first for group in found):
             break
         if not result.is_complete:
@@ -94,9 +103,29 @@ def find_world(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRe
     return max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
 
 
+def find_awaited(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
+    """Return the group for whose other ranks a process without any waits. Raises Gone."""
+    vtables = _vtables(memory, regions)
+    store = next((at for at, name in vtables.stores.items() if name == _TCP), None) if vtables is not None else None
+    if vtables is None or store is None:
+        return None
+    for piece in _in_order(writable_data(regions)):
+        result = search_words(procfs, memory, [piece], [store], most_found=_MOST_GROUPS)
+        groups = (_awaited(memory, word.address, vtables) for word in result.found)
+        found = next((group for group in groups if group is not None), None)
+        if found is not None or not result.is_complete:
+            return found
+    return None
+
+
+def _is_own(group: TorchGroup, copied: TorchGroup | None) -> bool:
+    return copied is None or (group.is_first and group != copied)
+
+
 def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:
-    """Has the process not destroyed this group? Raises as `find_world` does."""
-    return _group(memory, group.address, group.vtables) == group
+    """Has the process not destroyed this group, or does it still wait for it? Raises as `find_world` does."""
+    seen = _awaited if group.is_awaited else _group
+    return seen(memory, group.address, group.vtables) == group
 
 
 def _vtables(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> _Vtables | None:
@@ -134,6 +163,20 @@ def _group(memory: ProcessMemory, address: int, vtables: _Vtables) -> TorchGroup
         if not prefixes:
             return None
         return TorchGroup(vtables, address, rank, size, _name_of(memory, end, vtables), prefixes[0] == _WORLD_PREFIX)
+    except (_Implausible, Unreadable):
+        return None
+
+
+def _awaited(memory: ProcessMemory, address: int, vtables: _Vtables) -> TorchGroup | None:
+    """Step 5; None where the store is somebody else's, or does not wait, or something else only looks like one."""
+    try:
+        vtable, references = memory.words(address, 2)
+        _, after = _string(memory, address + _FIELDS_AT)
+        _, server, _, _, size, is_known = memory.words(after, 6)
+        waits = vtables.stores.get(vtable) == _TCP and not references and server and is_known & 0xFF
+        if not waits or not 1 < size <= _LARGEST_SIZE:
+            return None
+        return TorchGroup(vtables, address, 0, size, _name_of(memory, address, vtables), False, is_awaited=True)
     except (_Implausible, Unreadable):
         return None
 

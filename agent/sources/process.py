@@ -16,7 +16,7 @@ from agent.proc.oom_counts import oom_kills
 from agent.proc.procfs import ProcFs, reading
 from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
-from agent.sources.progress_counters import take_beat
+from agent.sources.progress_counters import take_beat, without_spinners
 from agent.sources.source import Answer, LookDepth
 from agent.tools.ptrace_access import trace_obstacle
 from agent.tools.syscall_names import fd_argument, path_argument, syscall_name, takes_lock
@@ -72,7 +72,7 @@ def read_process(
 ) -> Process:
     """Read the facts of one process, its beat first. Raises Gone."""
     procfs = context.procfs
-    before = take_beat(procfs, pid, children=children, log_bytes=log_bytes)
+    before = without_spinners(take_beat(procfs, pid, children=children, log_bytes=log_bytes), procfs, pid)
     stat = procfs.stat(pid)
     status = procfs.fields(pid, "status")
     syscall = _syscall(context, pid)

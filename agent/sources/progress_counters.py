@@ -1,11 +1,12 @@
 """A beat: the cheap counters of one process that move when it makes progress."""
 
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 from agent.errors import Gone
-from agent.proc.procfs import ProcFs
+from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Beat
 
@@ -13,12 +14,29 @@ _SETTLING_SECONDS = 0.004
 _MOST_SETTLING = 8
 _AT_WORK = 0.1
 """Share of a CPU that what a process has started must use for it to count as at work: monitors use a few per cent."""
+_SPINS = re.compile(r"TP_(SHM|IBV)_reactor|NCCL Progress")
+"""Names of threads that ask again and again whether something has come and never sleep meanwhile: TensorPipe's, which
+carries remote procedure calls, and NCCL's for a network."""
+_MOST_THREADS = 512
 
 
 def take_beat(procfs: ProcFs, pid: int, *, children: Sequence[int] = (), log_bytes: int | None = None) -> Beat:
     """Read the counters of process `pid` now; `children` are all that it has started, down the tree. Raises Gone."""
     beat = _own_beat(procfs, pid, log_bytes)
     return beat.model_copy(update={"children_cpu_seconds": _children_cpu_seconds(procfs, pid, children)})
+
+
+def without_spinners(beat: Beat, procfs: ProcFs, pid: int) -> Beat:
+    """Take from a beat that was read just now what threads have used that only wait. Raises Gone."""
+    threads = (_stat(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_THREADS])
+    spent = sum(stat.cpu_seconds for stat in threads if stat is not None and _SPINS.match(stat.name))
+    return beat.model_copy(update={"cpu_seconds": beat.cpu_seconds - spent}) if spent else beat
+
+
+def _stat(procfs: ProcFs, pid: int, tid: int) -> Stat | None:
+    with suppress(Gone, NotPermitted):
+        return procfs.stat(pid, tid)
+    return None
 
 
 def take_settled_beat(procfs: ProcFs, pid: int, *, children: Sequence[int] = (), log_bytes: int | None = None) -> Beat:
@@ -33,6 +51,7 @@ def take_settled_beat(procfs: ProcFs, pid: int, *, children: Sequence[int] = (),
         earlier, beat = beat, _own_beat(procfs, pid, log_bytes)
         if beat.main_switches == earlier.main_switches:
             break
+    beat = without_spinners(beat, procfs, pid)
     return beat.model_copy(update={"children_cpu_seconds": _children_cpu_seconds(procfs, pid, children)})
 
 

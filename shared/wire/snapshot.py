@@ -58,7 +58,7 @@ class Beat(Value):
     """
 
     at_ns: int = Field(description="Unix nanoseconds on the node.")
-    cpu_seconds: float = Field(description="User and system time of all threads.")
+    cpu_seconds: float = Field(description="User and system time of all threads but those that spin while they wait.")
     main_cpu_seconds: float | None = Field(default=None, description="The same for the main thread only.")
     main_switches: int | None = Field(default=None, description="The main thread's voluntary context switches.")
     io_bytes: int | None = Field(default=None, description="Bytes read and written by system calls (rchar + wchar).")

@@ -1,6 +1,6 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -290,21 +290,32 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     """When a rank waits for its DataLoader or a child process, say where the child is that does not deliver."""
     if seen.cause is not Cause.DATALOADER and WaitsOn.CHILD not in seen.waits_on:
         return seen
-    told = [(child, _child_activity(child)) for child in children]
-    blocked = [(child, doing) for child, doing in told if doing is not None]
+    blocked = _blocked(children)
     if not blocked:
         unread = any(not isinstance(child.stacks, Stacks) for child in children)
         return replace(seen, may_pass=seen.may_pass or unread)
     child, doing = min(blocked, key=_tells_little)
     at = f" at {place(doing.user)}" if doing.user is not None else ""
     text = f"child {child.process.pid} ({child.process.name}) is {doing.label}{at}: {doing.process}"
-    return replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
+    told = replace(seen, child=text, kernel_agrees=True, may_pass=doing.may_pass)
+    return replace(told, doing=doing.doing, cause=doing.cause, op=doing.op) if doing.waits_for_ranks else told
 
 
-def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, int]:
-    """Of several children a worker that loads a batch comes first, then one in the user's code."""
+def waits_by_child(children: Iterable[Child]) -> bool:
+    """Does a process that works for the rank wait for those of other ranks?"""
+    return any(doing.waits_for_ranks for _, doing in _blocked(children))
+
+
+def _blocked(children: Iterable[Child]) -> list[tuple[Child, Activity]]:
+    return [(child, doing) for child in children if (doing := _child_activity(child)) is not None]
+
+
+def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, bool, int]:
+    """Of several children one that waits for other ranks comes first, then a worker that loads a batch, then one in
+    the user's code.
+    """
     child, doing = told
-    return not _runs(doing, "_worker_loop"), doing.user is None, child.process.pid
+    return not doing.waits_for_ranks, not _runs(doing, "_worker_loop"), doing.user is None, child.process.pid
 
 
 def _runs(seen: Activity, function: str) -> bool:

@@ -12,6 +12,7 @@ from collector.align.stacks.patterns import Doing, FramePattern, WaitsOn, frame_
 from shared.answer.words import Cause
 
 _C10D = r"(^|/)torch/distributed/distributed_c10d\.py$"
+_ENGINES = package("vllm/distributed", "sglang/srt/distributed")
 _TORCHFT = r"(^|/)torchft/manager\.py$"
 
 _COMMUNICATION: tuple[FramePattern, ...] = (
@@ -27,6 +28,22 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
     ),
     # monitored_barrier (torch/distributed/distributed_c10d.py:5421)
     frame_row(Doing.COLLECTIVE, Cause.COMMUNICATION, "in a collective", r"^monitored_barrier$", _C10D),
+    # all_reduce (vllm/distributed/device_communicators/cpu_communicator.py:275): by shared memory, or NCCL by hand
+    frame_row(
+        Doing.COLLECTIVE,
+        Cause.COMMUNICATION,
+        "in a collective",
+        r"^(all_reduce|all_gather|gather|broadcast|reduce_scatter)(_into_tensor|v)?$",
+        _ENGINES,
+    ),
+    # recv_tensor_dict (vllm/distributed/device_communicators/cpu_communicator.py:325)
+    frame_row(
+        Doing.P2P,
+        Cause.COMMUNICATION,
+        "in a point-to-point operation",
+        r"^(send|recv)(_tensor_dict|_object)?$",
+        _ENGINES,
+    ),
     # recv (torch/distributed/distributed_c10d.py:2799)
     frame_row(
         Doing.P2P,

@@ -46,6 +46,15 @@ _STORAGE: tuple[FramePattern, ...] = (
     frame_row(
         Doing.OUTSIDE, Cause.CHECKPOINT, "saving or loading a checkpoint", r".", r"(^|/)torch/serialization\.py$"
     ),
+    # _wait_for_response (torch/distributed/checkpoint/_async_process_executor.py:143)
+    frame_row(
+        Doing.OUTSIDE,
+        Cause.CHECKPOINT,
+        "waiting for the process that saves its checkpoints",
+        r"^(_wait_for_response|save)$",
+        r"(^|/)torch/distributed/checkpoint/_async_process_executor\.py$",
+        waits_on=WaitsOn.CHILD,
+    ),
     # save (torch/distributed/checkpoint/state_dict_saver.py:170)
     frame_row(
         Doing.OUTSIDE, Cause.CHECKPOINT, "saving or loading a checkpoint", r".", r"(^|/)torch/distributed/checkpoint/"

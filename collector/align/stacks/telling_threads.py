@@ -8,8 +8,9 @@ time. What such a main thread does tells nothing of the job, neither a hang nor 
    that, so nothing of Python's `threading` is at its foot.
 3. Where it waits for other ranks, a thread that runs another rank's remote procedure call, if that does not wait for
    others in turn.
-4. Where it is at home, another thread of the rank that waits for other ranks. At home is: waiting for work, for a
-   thread of its own, or, if no main thread of the job waits for other ranks, asleep at the same place as all others'.
+4. Where it is at home, another thread of the rank that waits for other ranks, or for a child process that does. At home
+   is: waiting for work, for a thread of its own, or, if no main thread of the job waits for other ranks, asleep at the
+   same place as all others'.
 5. Where it is at home and no such thread waits, the thread that began as those do which wait on other ranks: the loop
    is the same program everywhere. One that has nothing but the standard library in common with them is not it.
 """
@@ -19,8 +20,8 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity, activity_of_thread, runs_call, waits_for_thread
-from collector.align.stacks.patterns import WAITS_FOR_RANKS, Doing
+from collector.align.stacks.activity import Activity, activity_of_thread, runs_call, waits_by_child, waits_for_thread
+from collector.align.stacks.patterns import WAITS_FOR_RANKS, Doing, WaitsOn
 from collector.align.stacks.user_frames import is_standard_frame
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -43,7 +44,7 @@ def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
     told: dict[int, Thread] = {}
     for rank, main in mains.items():
         stacks = views[rank].stacks
-        thread = read.waiting(stacks) if rank in home else read.working_for(stacks, main)
+        thread = read.waiting(stacks) or _for_child(views[rank]) if rank in home else read.working_for(stacks, main)
         if thread is not None:
             told[rank] = thread
     begun = sorted({_stack(views[rank], thread) for rank, thread in told.items() if rank in home})[:_MOST_BEGINNINGS]
@@ -136,6 +137,14 @@ def _of_call(stacks: Stacks, main: Activity) -> Thread | None:
         return None
     running = (thread for thread in _others(stacks) if runs_call(stacks.stack(thread)))
     return next((thread for thread in running if not activity_of_thread(stacks, thread).waits_for_ranks), None)
+
+
+def _for_child(view: RankView) -> Thread | None:
+    """Return the thread that waits for a child process which waits for other ranks in turn."""
+    if view.stacks is None or not waits_by_child(view.looks[-1].children):
+        return None
+    others = ((activity_of_thread(view.stacks, thread), thread) for thread in _others(view.stacks))
+    return next((thread for doing, thread in others if WaitsOn.CHILD in doing.waits_on), None)
 
 
 def _stack(view: RankView, thread: Thread) -> _Stack:

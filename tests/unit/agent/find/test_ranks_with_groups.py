@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -18,11 +19,13 @@ def root(tmp_path: Path) -> Path:
     return make_tree(tmp_path / "proc")
 
 
-def found_in(root: Path, groups: Mapping[int, tuple[int, int]], store: str = "n1:5") -> FoundRanks:
-    """Find who is there, given (rank, size) of the processes that have a group."""
+def found_in(
+    root: Path, groups: Mapping[int, tuple[int, int]], stores: Mapping[int, str] = MappingProxyType({})
+) -> FoundRanks:
+    """Find who is there, given (rank, size) of the processes that have a group, and where some of them have met."""
     lister = Lister(ProcFs(root))
     known = {
-        (pid, pid * 10): TorchGroup((1, {}), 4096, rank, size, store, True)  # type: ignore[arg-type]
+        (pid, pid * 10): TorchGroup((1, {}), 4096, rank, size, stores.get(pid, "n1:5"), True)  # type: ignore[arg-type]
         for pid, (rank, size) in groups.items()
     }
     return discover(lister.listing(frozenset(), groups=known), lister, ProcFs(root), "here")
@@ -64,6 +67,21 @@ def test_job_within_a_rank_is_a_job_of_its_own(root: Path) -> None:
     add_process(root, 30, 20, torchrun(3), maps=TORCH)
     found = found_in(root, {20: (3, 4), 30: (0, 1)}).ranks
     assert {(rank.identity.job, rank.stat.pid) for rank in found} == {("night", 20), ("n1:5", 30)}
+
+
+def test_process_that_checkpoints_for_a_rank_is_its_child(root: Path) -> None:
+    """Each rank has one, and all of them meet in a group that is as large as the job's; a group of one is a job."""
+    for rank in range(2):
+        add_process(root, 20 + rank, 1, torchrun(rank, run_id="none"), maps=TORCH)
+        add_process(root, 30 + rank, 20 + rank, torchrun(rank, run_id="none"), maps=TORCH)
+    stores = {20: "n1:1", 21: "n1:1", 30: "n1:7", 31: "n1:7"}
+    found = found_in(root, {20: (0, 2), 21: (1, 2), 30: (0, 2), 31: (1, 2)}, stores).ranks
+    assert [(rank.identity.job, rank.stat.pid, rank.children) for rank in found] == [
+        ("n1:1", 20, (30,)),
+        ("n1:1", 21, (31,)),
+    ]
+    found = found_in(root, {20: (0, 1), 30: (0, 1)}, stores).ranks
+    assert {rank.identity.job for rank in found} >= {"n1:1", "n1:7"}
 
 
 def test_wrapper_with_pytorch_is_not_the_rank(root: Path) -> None:

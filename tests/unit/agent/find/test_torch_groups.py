@@ -25,7 +25,7 @@ from tests.build.processes.processes import HERE, READY, rank_environment, runni
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 _IMPORTS = """
-import os, socket, sys, time
+import os, socket, sys, threading, time
 import torch, torch.distributed as dist
 """
 
@@ -46,6 +46,20 @@ time.sleep(600)
 """
 """Like `mp.spawn`: the rank is an argument, and the launcher has PyTorch loaded, too."""
 
+_FIRST_FORKS = """
+meeting = sys.argv[1]
+rank = 0 if os.fork() else 1
+dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+dist.new_group([rank], use_local_synchronization=True)
+dist.barrier()
+if not os.fork():
+    threading.Thread(target=time.sleep, args=[600], daemon=True).start()
+elif rank == 0:
+    print("ready", flush=True)
+time.sleep(600)
+"""
+"""Rank 0 forks the other one; each has a worker with a thread of its own, and a smaller group."""
+
 _WAITING = """
 host, port, hosts_store = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "launcher"
 if hosts_store:
@@ -57,6 +71,19 @@ print("ready", flush=True)
 time.sleep(600)
 """
 """Rank 2 never comes, and where the launcher hosts the store rank 0 does not either."""
+
+_FIRST_WAITS = """
+import subprocess
+rank, meeting = int(sys.argv[1]), sys.argv[2]
+if rank == 0:
+    subprocess.Popen([sys.executable, "-c", sys.argv[3], "1", meeting, sys.argv[3]])
+    print("ready", flush=True)
+else:
+    sys.stdin.readline()
+dist.init_process_group("gloo", init_method=f"tcp://{meeting}", rank=rank, world_size=2)
+time.sleep(600)
+"""
+"""Rank 0 is the parent of the others, as Lightning has it, and waits for one that comes when it is told to."""
 
 _LONE = """
 print("ready", flush=True)
@@ -122,6 +149,17 @@ def test_ranks_that_no_variable_names(env: dict[str, str]) -> None:
         assert all(rank.identity.launcher is None for rank in ranks.values())
 
 
+def test_ranks_that_rank_0_has_forked() -> None:
+    """They are found, also where all of them are searched for the first time at once; their workers are no ranks."""
+    job = f"{HERE}:{free_port()}"
+    command = (sys.executable, "-c", _IMPORTS + _FIRST_FORKS, f"tcp://{job}")
+    with running(command=command, env={}) as process:
+        ranks = waiting_at(here(), job, 2)
+        assert (ranks[0].stat.pid, ranks[1].stat.parent_pid) == (process.pid, process.pid)
+        assert {rank.identity.world_size for rank in ranks.values()} == {2}
+        assert [len(rank.children) for rank in ranks.values()] == [1, 1]
+
+
 def waiting_at(node: Node, job: str, count: int) -> dict[int, Rank]:
     """Return the ranks of a job once so many are found, in this search and the next."""
     until(lambda: found_by(node, job), lambda found: len(found) >= count)
@@ -138,6 +176,22 @@ def test_ranks_that_wait_for_one_that_does_not_come(hosting: str, expected: set[
         assert ranks.keys() == expected
         assert {rank.stat.parent_pid for rank in ranks.values()} == {launcher.pid}
         assert {rank.identity.world_size for rank in ranks.values()} == {3}
+
+
+def test_rank_0_that_has_started_the_others_waits_for_one() -> None:
+    """It is found before anybody has come, and is the same rank of the same job when all have."""
+    job = f"{HERE}:{free_port()}"
+    command = (sys.executable, "-c", _IMPORTS + _FIRST_WAITS, "0", job, _IMPORTS + _FIRST_WAITS)
+    with running(command=command, env={}, stdin=-1) as process:
+        node = here()
+        (rank,) = waiting_at(node, job, 1).values()
+        assert (rank.identity.rank, rank.identity.world_size, rank.stat.pid) == (0, 2, process.pid)
+        assert process.stdin is not None
+        process.stdin.write("come\n")
+        process.stdin.flush()
+        ranks = waiting_at(node, job, 2)
+        assert (ranks[0].stat.pid, ranks[1].stat.parent_pid) == (process.pid, process.pid)
+        assert process.poll() is None
 
 
 def test_rank_that_joins_one_group_after_another(tmp_path: Path) -> None:

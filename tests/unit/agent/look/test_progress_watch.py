@@ -428,6 +428,33 @@ def test_settled_beat_of_a_busy_process_comes_soon() -> None:
         assert time.perf_counter() - begun < 30
 
 
+_SPINS = """
+import ctypes, threading, time
+
+def poll(name):
+    ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
+    while time.thread_time() < 0.5:
+        pass
+    done.release()
+    time.sleep(600)
+
+done = threading.Semaphore(0)
+for name in ("TP_SHM_reactor", "worker"):
+    threading.Thread(target=poll, args=[name]).start()
+for _ in range(2):
+    done.acquire()
+"""
+
+
+def test_what_a_thread_uses_that_only_waits_is_no_work() -> None:
+    """TensorPipe's spins in every rank that makes remote procedure calls, whatever that rank does."""
+    with running(_SPINS + READY + "time.sleep(600)\n", env={"PYTHONUNBUFFERED": "1"}) as process:
+        whole = take_beat(ProcFs(), process.pid).cpu_seconds
+        spent = whole - take_settled_beat(ProcFs(), process.pid).cpu_seconds
+        assert 0.4 < spent < 0.6
+        assert whole - spent >= 0.5
+
+
 def test_beat_of_a_process_that_is_gone() -> None:
     """It is told as gone."""
     done = subprocess.run([sys.executable, "-c", ""], check=True)

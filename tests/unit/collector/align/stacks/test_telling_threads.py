@@ -1,12 +1,14 @@
 """Which thread stands for a rank, and that a main thread that idles is no progress."""
 
+from dataclasses import replace
+
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence, RankView, Roster
 from collector.align.stacks.activity import activity_of
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.telling_threads import with_telling_threads
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import Beat, Identity, Process, RankSnapshot, Syscall
+from shared.wire.snapshot import Beat, Child, Identity, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
 
 SITE = "/env/lib/python3.11/site-packages"
@@ -26,6 +28,8 @@ WAIT = Frame("Condition.wait", f"{STANDARD}/threading.py", 327)
 RUN_CALL = Frame("_run_function", f"{SITE}/torch/distributed/rpc/internal.py", 209)
 SERVE = Frame("serve", "/home/ada/train.py", 90)
 RPC_SYNC = Frame("rpc_sync", f"{SITE}/torch/distributed/rpc/api.py", 842)
+SAVE = Frame("save", f"{SITE}/torch/distributed/checkpoint/state_dict_saver.py", 170)
+ANSWER = Frame("_wait_for_response", f"{SITE}/torch/distributed/checkpoint/_async_process_executor.py", 143)
 HOOK = Frame("hook", "/home/ada/train.py", 70)
 
 Stack = tuple[Frame, ...]
@@ -139,6 +143,29 @@ def test_a_loop_in_a_thread_that_wakes_moves() -> None:
     moving = motion(view(0, (MAIN_LOOP,), WAITS, looks=2, switches=500), view(1, (MAIN_LOOP,), STAYS, looks=2))
     assert moving == {0: Motion.BUSY, 1: Motion.FROZEN}
     assert motion(view(0, (TRAIN, EVALUATE), looks=2)) == {0: Motion.BUSY}
+
+
+def test_a_process_that_saves_checkpoints_waits_for_those_of_other_ranks() -> None:
+    """The thread that waits for it stands for the rank, and waits as it does; on the rank that is late, too."""
+    saves = (BOOTSTRAP, RUN, SAVE, ANSWER)
+    ranks = with_telling_threads(
+        {
+            0: with_child(view(0, (SUPERVISE, WAIT), REPORTS, saves), (SAVE, ALL_REDUCE)),
+            1: with_child(view(1, (SUPERVISE, WAIT), REPORTS, saves), (SAVE, EVALUATE)),
+        }
+    )
+    waits, late = (activity_of(ranks[rank]) for rank in (0, 1))
+    assert (waits.doing, waits.op, waits.frames) == (Doing.COLLECTIVE, "all_reduce", saves)
+    assert (late.doing, late.frames) == (Doing.OUTSIDE, saves)
+    assert "at evaluate" in late.child
+
+
+def with_child(of: RankView, frames: Stack) -> RankView:
+    """Give the rank a child process whose main thread stands there."""
+    pid, table = 100 + of.rank, StackTable()
+    threads = (Thread(tid=pid, name="main", frames=tuple(map(table.add, frames))),)
+    child = Child(process=Process(pid=pid, state="S"), stacks=Stacks(pid=pid, frames=table.frames, threads=threads))
+    return replace(of, looks=tuple(look.model_copy(update={"children": (child,)}) for look in of.looks))
 
 
 def test_a_call_of_another_rank_stands_for_one_that_waits() -> None:
