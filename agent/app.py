@@ -20,8 +20,8 @@ from shared.errors import NotFound
 from shared.missing import Missing
 from shared.server.api.application import Api
 from shared.server.api.deep_look import ChildPid, DeepHow, TracedSeconds
+from shared.server.api.methods import Heads
 from shared.server.gate import Gate, who_asks
-from shared.server.methods import Heads
 from shared.server.problem_handlers import problems
 from shared.server.tokens import require_token
 from shared.value import Value, as_json

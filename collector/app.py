@@ -42,9 +42,9 @@ from collector.show.routes.rights import check_rule
 from shared import VERSION
 from shared.errors import UnhangError
 from shared.server.api.application import Api
+from shared.server.api.methods import Heads
 from shared.server.audit import AuditLog
 from shared.server.gate import Gate, who_asks
-from shared.server.methods import Heads
 from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
 from shared.server.tokens import require_token
@@ -92,8 +92,7 @@ def create_app(
     app.state.audit = AuditLog(settings.audit_log)
     note = partial(_note, app.state.audit)
     app.add_middleware(Heads)
-    guard = require_token(settings.token_file, sessions=True)
-    app.add_middleware(Renewals, api=app, guard=guard)
+    app.state.renewals = Renewals(app, settings)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note, pages=True)
     app.add_exception_handler(Busy, _on_unavailable)
     app.add_exception_handler(StoreTrouble, _on_unavailable)
@@ -101,7 +100,7 @@ def create_app(
     app.add_exception_handler(NotAcceptable, _on_not_acceptable)
     guards = [
         Depends(HTTPBearer(auto_error=False)),
-        Depends(guard),
+        Depends(require_token(settings.token_file, sessions=True)),
         Depends(check_rule),
     ]
     app.include_router(health.open_router)

@@ -29,7 +29,7 @@ def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
     with StopSignals() if stop is None else nullcontext(stop) as noting:
         manager = ServiceManager.of_process(os.environ)
         app = create_app(settings)
-        guard = open_guard(settings, app.state.audit)
+        guard = open_guard(settings, app.state.audit, at_once=app.state.renewals.answer)
         _check(settings)
         noting.check()
         listening = _bind(settings.listen)

@@ -40,7 +40,12 @@ def parse_registrant(host: str, registration: Registration, *, sender: str) -> A
 
 def sender_of(request: Request) -> str:
     """Return the address from which an agent registers; empty where it is not known."""
-    return "" if request.client is None else request.client.host.removeprefix("::ffff:")
+    return "" if request.client is None else plain_sender(request.client.host)
+
+
+def plain_sender(client: str) -> str:
+    """Return a client's address, of IPv4 as such."""
+    return client.removeprefix("::ffff:")
 
 
 async def refuse_own_places(address: AgentAddress, *, sender: str) -> None:

@@ -160,6 +160,11 @@ class JobView:
         moved = [at for at in moved if at > stood_since + _SAME_MOMENT_SECONDS]
         return min(moved) - stood_since if moved else None
 
+    @property
+    def quietest(self) -> float | None:
+        """When the node last told of its ranks that has been silent for longest; None: there are no ranks."""
+        return min((view.heard for view in self.ranks.values()), default=None)
+
     def known(self, now: float) -> Iterator[WatchedRank]:
         """Iterate over the ranks whose agents have told of them lately."""
         return (view for view in self.ranks.values() if now - view.heard <= SILENT_SECONDS)

@@ -31,6 +31,7 @@ from collector.detect.limits import (
     MOST_TIMEOUT_SHARE,
     SUSPICION_SECONDS,
     TIMEOUT_SHARE,
+    UNREACHABLE_SECONDS,
     UNTOLD_SECONDS,
 )
 from collector.detect.phases import held_for, is_seen_in_part, phase_of
@@ -93,6 +94,8 @@ class JobWatch:
         self._next_ask = 0.0
         self._gone_since: float | None = None
         self._going_since: float | None = None
+        self._unseen_since: float | None = None
+        """Since when some ranks could not be looked at, each time that somebody looked."""
         self._learnt = False
 
     # Step 1.
@@ -146,6 +149,8 @@ class JobWatch:
             self._next_ask = now + AGAIN_SECONDS
             return None
         before, self.last, self.phase = self.last, diagnosis, phase_of(diagnosis)
+        unseen = now if self._unseen_since is None else self._unseen_since
+        self._unseen_since = unseen if is_seen_in_part(diagnosis) else None
         fault = fault_of(diagnosis)
         if diagnosis.state == "finished":
             return self._found_ended(diagnosis, before, now)
@@ -175,7 +180,7 @@ class JobWatch:
         earlier = self.suspected
         is_same = earlier is not None and earlier.key == key and now - earlier.at <= SUSPICION_SECONDS
         still = self._still_for(now) or fault.lasted_seconds or 0.0
-        held = self._held(diagnosis, fault) - still
+        held = self._held(diagnosis, fault, still, now)
         first = now if earlier is None or not is_same else earlier.at
         id = diagnosis.id if earlier is None or not is_same else earlier.diagnosis
         self.suspected = Suspected(key, id, first, max(0.0, held))
@@ -215,12 +220,26 @@ class JobWatch:
         """Did a rank end with an error of its own, rather than by a signal?"""
         return any(gone.rank.exit_code for gone in self.view.exited.values())
 
-    def _held(self, diagnosis: Diagnosis, fault: Finding) -> float:
+    def _held(self, diagnosis: Diagnosis, fault: Finding, still: float, now: float) -> float:
+        """Return for how many more seconds ranks must stand still until this is an alarm."""
         timeout = self.view.timeout_seconds
-        share = None if timeout is None else MOST_TIMEOUT_SHARE * timeout
+        most = float("inf") if timeout is None else MOST_TIMEOUT_SHARE * timeout - still
         if fault.culprits and all(self._has_crashed(rank) for rank in fault.culprit_ranks):
             return 0.0
-        return held_for(diagnosis, self.phase, share, self.pauses)
+        held = held_for(diagnosis, self.phase, self.pauses) - still
+        return min(most, max(held, self._held_unseen(still, now)))
+
+    def _held_unseen(self, still: float, now: float) -> float:
+        """The same where ranks could not be looked at: their node may stand still for a while.
+
+        That counts from when it fell silent. One that tells of itself and cannot be asked may stand still again and
+        again. Of ranks that nobody has ever told of, it counts from when the others stopped.
+        """
+        if self._unseen_since is None or self.view.quietest is None:
+            return 0.0
+        told = len(self.view.ranks) + len(self.view.exited)
+        silent = max(now - self.view.quietest, (now - self._unseen_since) / 2)
+        return UNREACHABLE_SECONDS - (silent if told >= (self.view.world_size or 0) else still)
 
     def _has_crashed(self, rank: int) -> bool:
         known = self.view.exited.get(rank)

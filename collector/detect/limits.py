@@ -64,6 +64,7 @@ MOST_LEARNT = 64
 """Pauses of a job that are remembered."""
 
 UNREACHABLE_SECONDS = 240.0
-"""A node that has paused, as when its machine is moved to another host, comes back within minutes."""
+"""A node that has paused, as when its machine is moved to another host, comes back within minutes. Counts from when
+it was last heard of; twice that of one that is heard of and cannot be asked."""
 MOST_TIMEOUT_SHARE = 0.9
 """No phase holds an alarm back beyond this share of the job's own timeout: then the job is lost anyway."""

@@ -7,7 +7,6 @@ long as a healthy job takes for it.
 from collections.abc import Iterator, Sequence
 
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
-from collector.detect.limits import UNREACHABLE_SECONDS
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding, Place, Where
 from shared.answer.words import Cause, Kind
@@ -40,19 +39,16 @@ def phase_of(diagnosis: Diagnosis) -> Phase | None:
     return next(filter(None, (phase_of_stack(each.frames) for each in diagnosis.stack_classes)), None)
 
 
-def held_for(diagnosis: Diagnosis, phase: Phase | None, timeout_seconds: float | None, pauses: UsualPauses) -> float:
+def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> float:
     """Return how long ranks must have stood still until the first finding is an alarm, in seconds.
 
-    A rank that keeps others waiting may do what made it do so for as long before. Where ranks could not be looked at,
-    their node may stand still for a while, and what is known of the others is less.
+    A rank that keeps others waiting may do what made it do so for as long before.
     """
     finding = diagnosis.findings[0]
     allowed = 0.0 if finding.kind in _NEVER_WORK else pauses.outlived
     if phase is not None and finding.kind not in _NEVER_WORK:
         allowed = max(ALLOWED_SECONDS[phase], pauses.allowance)
-    if is_seen_in_part(diagnosis):
-        allowed = max(allowed, UNREACHABLE_SECONDS)
-    return allowed if timeout_seconds is None else min(allowed, timeout_seconds)
+    return allowed
 
 
 def is_seen_in_part(diagnosis: Diagnosis) -> bool:

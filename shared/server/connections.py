@@ -23,6 +23,7 @@ from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.connection_limits import Connections, Guest
 from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.origins import Names
+from shared.server.plain_requests import AnswerAtOnce, json_answer, parse_plain
 from shared.server.tls import ServerTls, explain_tls, names_of
 
 HANDSHAKE_SECONDS = 5.0
@@ -50,6 +51,8 @@ class ConnectionGuard:
     handshakes: Connections = field(default_factory=lambda: Connections(MOST_HANDSHAKES))
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     """Of the handshakes, for nothing else holds them."""
+    at_once: AnswerAtOnce | None = None
+    """Answers plain requests before any other layer; the rules here, and who may ask by which name, hold for them."""
 
     @property
     def scheme(self) -> str:
@@ -71,6 +74,13 @@ class ConnectionGuard:
         """Log a refusal."""
         self.audit.refused(Refusal(client, reason, "", detail))
 
+    def answer_at_once(self, data: bytes, client: str) -> bytes | None:
+        """Return the answer to a request that is plain, to be sent as JSON; None: to be read as any other."""
+        request = None if self.at_once is None else parse_plain(data, client)
+        if request is None or self.at_once is None or self.connections.is_full(client):
+            return None
+        return self.at_once(request) if self.names.admit(request.host) else None
+
 
 def protocol_of(guard: ConnectionGuard) -> type[asyncio.Protocol]:
     """Return the class to give to uvicorn as `http`."""
@@ -84,12 +94,17 @@ class _GuardedProtocol(asyncio.Protocol):
 
     def __init__(self, **uvicorns: Any) -> None:
         self._uvicorns = uvicorns
+        self._state = uvicorns["server_state"]
         self._early = bytearray()
         self._lost = False
         self._guest: Guest | None = None
+        self.transport: asyncio.Transport | None = None
+        """Over which a request may come: after the handshake."""
+        self._name: str | None = None
+        self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Refuse the address, start the handshake, or start HTTP."""
+        """Refuse the address, start the handshake, or wait for a request."""
         assert isinstance(transport, asyncio.Transport)
         _send_at_once(transport)
         client = _address_of(transport)
@@ -100,19 +115,35 @@ class _GuardedProtocol(asyncio.Protocol):
         if self._guest is None:
             self._turn_away(transport, client, Refused.TOO_MANY)
         elif self.guard.tls is None:
-            self._begin_http(transport)
+            self._await_request(transport)
         else:
             transport.pause_reading()
             self._begin_handshake(transport, client, self.guard.tls)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what comes with the end of the handshake; it is HTTP already."""
-        self._early += data
+        """Keep what comes with the end of the handshake; it is HTTP already. Of a request, answer what is plain."""
+        if self.transport is None:
+            self._early += data
+        elif not self.transport.is_closing():
+            answer = self.guard.answer_at_once(data, _address_of(self.transport))
+            if answer is None:
+                self._begin_http(self.transport, data)
+            else:
+                self.transport.write(json_answer(answer, self._state.default_headers))
+                self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the client is gone."""
         self._lost = True
+        self._state.connections.discard(self)
+        if self._late is not None:
+            self._late.cancel()
         self._leave()
+
+    def shutdown(self) -> None:
+        """End as uvicorn asks: nothing is being answered."""
+        if self.transport is not None:
+            self.transport.close()
 
     def _begin_handshake(self, transport: asyncio.Transport, client: str, tls: ServerTls) -> None:
         guest = self.guard.handshakes.enter(client, partial(self._make_room, transport, client))
@@ -141,7 +172,7 @@ class _GuardedProtocol(asyncio.Protocol):
             return
         names = names_of(transport.get_extra_info("peercert"))
         if tls.admits(names):
-            self._begin_http(transport, *names[:1])
+            self._await_request(transport, *names[:1])
         else:
             self._turn_away(transport, client, Refused.NAME, ", ".join(names))
 
@@ -157,14 +188,22 @@ class _GuardedProtocol(asyncio.Protocol):
         if self._guest is not None:
             self._guest.leave()
 
-    def _begin_http(self, transport: asyncio.Transport, name: str | None = None) -> None:
+    def _await_request(self, transport: asyncio.Transport, name: str | None = None) -> None:
+        self.transport, self._name = transport, name
+        self._state.connections.add(self)
+        self._late = asyncio.get_running_loop().call_later(HEAD_SECONDS, _give_up, transport, self.guard)
+        if self._early:
+            self.data_received(bytes(self._early))
+
+    def _begin_http(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Have uvicorn read all that comes."""
         state = self._uvicorns["app_state"]
-        http = _Http(**{**self._uvicorns, "app_state": {**state, "client_name": name}})
-        http.guard, http.guest = self.guard, self._guest
+        http = _Http(**{**self._uvicorns, "app_state": {**state, "client_name": self._name}})
+        http.guard, http.guest, http.late = self.guard, self._guest, self._late
+        self._state.connections.discard(self)
         transport.set_protocol(http)
         http.connection_made(transport)
-        if self._early:
-            http.data_received(bytes(self._early))
+        http.data_received(data)
 
 
 class _Http(H11Protocol):
@@ -173,7 +212,8 @@ class _Http(H11Protocol):
     guard: ConnectionGuard
     guest: Guest | None = None
     cycle: RequestResponseCycle | None  # type: ignore[assignment] # as it is before the first request
-    _late: asyncio.TimerHandle | None = None
+    late: asyncio.TimerHandle | None = None
+    """Gives the client up; set while a head is awaited."""
     _unread: asyncio.TimerHandle | None = None
     _head_bytes = 0
     """Of a head that is not whole yet."""
@@ -232,24 +272,19 @@ class _Http(H11Protocol):
             self.guest.note(busy=answering and not self.flow.write_paused)
 
     def _wait_for_head(self) -> None:
-        if self._late is None:
-            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+        if self.late is None:
+            self.late = self.loop.call_later(HEAD_SECONDS, _give_up, self.transport, self.guard)
 
     def _stop_waiting(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            self.guard.refuse(_address_of(self.transport), Refused.TOO_SLOW)
-            self.transport.abort()
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None
 
     def _wait_for_reader(self, before: int | None) -> None:
         """Give the client up where as much is left for it to read as `before`."""
         left = self.transport.get_write_buffer_size()
         if before is not None and left >= before:
-            self._give_up()
+            _give_up(self.transport, self.guard)
         else:
             self._unread = self.loop.call_later(READ_SECONDS, self._wait_for_reader, left)
 
@@ -257,6 +292,12 @@ class _Http(H11Protocol):
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+
+
+def _give_up(transport: asyncio.Transport, guard: ConnectionGuard) -> None:
+    if not transport.is_closing():
+        guard.refuse(_address_of(transport), Refused.TOO_SLOW)
+        transport.abort()
 
 
 def _send_at_once(transport: asyncio.BaseTransport) -> None:

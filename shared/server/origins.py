@@ -39,6 +39,8 @@ from shared.server.sessions import is_for_people, local_target
 _ORIGIN = re.compile(r"(https?)://([^/?#@\\]+)", re.ASCII)
 _DIRECTLY = "type or paste the address into the browser, or use a program such as curl"
 _PROXY = "if the page is this service's own, behind a proxy, add the proxy's name to the setting `allow_hosts`"
+ALWAYS_HEADERS = ((b"x-frame-options", b"DENY"),)
+"""Of every answer. In another page's frame a user's click could start a diagnosis."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -49,6 +51,11 @@ class Names:
     given: frozenset[str] = frozenset()
     any_host: bool = False
     """Callers say who they are, so it does not matter by which name they found us."""
+
+    def admit(self, host: str) -> bool:
+        """May a request ask for this host?"""
+        authority = None if self.any_host else parse_authority(host)
+        return self.any_host or (authority is not None and (is_loopback(authority[0]) or authority[0] in self.given))
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ class Origins:
 def rejection_of(request: Request, names: Names) -> _Rejection | None:
     """Return why a request gets nothing, None if it may pass. The steps are those of the module."""
     host = request.headers.get("host", "")
-    if not names.any_host and not _is_ours(host, names):  # 1.
+    if not names.admit(host):  # 1.
         return _Rejection(
             Refused.HOST,
             HTTPStatus.MISDIRECTED_REQUEST,
@@ -139,11 +146,6 @@ def _cross_site(detail: str, advice: str) -> _Rejection:
     return _Rejection(Refused.CROSS_SITE, HTTPStatus.FORBIDDEN, detail, advice)
 
 
-def _is_ours(host: str, names: Names) -> bool:
-    authority = parse_authority(host)
-    return authority is not None and (is_loopback(authority[0]) or authority[0] in names.given)
-
-
 def _is_own(origin: str, host: str, names: Names) -> bool:
     """Is it that of a page which came from this service, directly or by a name that was given?
 
@@ -160,11 +162,11 @@ def _is_own(origin: str, host: str, names: Names) -> bool:
 
 
 def _unframed(send: Send) -> Send:
-    """Forbid framing: in another page's frame a user's click could start a diagnosis."""
+    """Add what every answer says."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (b"x-frame-options", b"DENY")]}
+            message = {**message, "headers": [*message.get("headers", ()), *ALWAYS_HEADERS]}
         await send(message)
 
     return sending

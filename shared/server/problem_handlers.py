@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from shared.answer.problem import URN, Problem
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
-from shared.server.methods import allowed_methods
+from shared.server.api.methods import allowed_methods
 from shared.server.tokens import Unauthorized
 
 MEDIA_TYPE = "application/problem+json"

@@ -22,6 +22,7 @@ from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.origins import Names, Origins
 from shared.server.overload import Crowded
+from shared.server.plain_requests import AnswerAtOnce
 from shared.server.tls import TlsFiles, server_tls
 from shared.server.tokens import require_safe_binding
 
@@ -96,15 +97,19 @@ class AccessSettings(BaseSettings):
     )
 
 
-def open_guard(settings: AccessSettings, audit: AuditLog) -> ConnectionGuard:
-    """Return the rules about who may connect. Raises InvalidSettings where they cannot be used or are none."""
+def open_guard(settings: AccessSettings, audit: AuditLog, *, at_once: AnswerAtOnce | None = None) -> ConnectionGuard:
+    """Return the rules about who may connect. Raises InvalidSettings where they cannot be used or are none.
+
+    `at_once` answers plain requests of those who may.
+    """
     clients = settings.client_names.replace(",", " ").split()
     tls = server_tls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.client_ca_file), clients)
     asks = tls is not None and tls.asks_for_certificates
     require_safe_binding(settings.listen, settings.token_file, client_certificates=asks)
     names = Names(parse_hosts(settings.allow_hosts), any_host=asks or settings.token_file is not None)
     connections = Connections(affordable(settings.most_connections), most_of_one=settings.most_connections_per_client)
-    return ConnectionGuard(audit, tls, parse_networks(settings.allow_clients), names, connections)
+    networks = parse_networks(settings.allow_clients)
+    return ConnectionGuard(audit, tls, networks, names, connections, at_once=at_once)
 
 
 def service_config(app: FastAPI, guard: ConnectionGuard, manager: ServiceManager, **more: Any) -> uvicorn.Config:

@@ -93,7 +93,8 @@ def serving(folder: Path, **given: Any) -> Iterator[Service]:
 def running(app: FastAPI, settings: AccessSettings, audit: AuditLog) -> Iterator[Service]:
     """Run an application behind the connection guard that its settings make, until the block ends."""
     assert settings.audit_log is not None
-    guard = open_guard(settings, audit)
+    renewals = getattr(app.state, "renewals", None)
+    guard = open_guard(settings, audit, at_once=None if renewals is None else renewals.answer)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with _running(app, guard, listener):

@@ -399,7 +399,6 @@ def test_looks_before_the_jobs_own_timeout_strikes() -> None:
         (hung(where="evaluate"), 540.0),
         (hung(cause=Cause.COMPILE), 540.0),
         (hung(cause=Cause.IMPORT), 300.0),
-        (hung(kind=Kind.RANK_UNREACHABLE, cause=Cause.UNKNOWN), 240.0),
         (hung(kind=Kind.COLLECTIVE_MISMATCH, cause=Cause.CHECKPOINT), 0.0),
         (hung(where="reevaluated"), 0.0),
     ],
@@ -416,6 +415,42 @@ def test_what_a_healthy_job_may_be_at_work_on_is_held_back(found: Diagnosis, hel
             break
         one.now += 0.0
     assert held <= waited <= max(60.0, 1.2 * held + 20.0)
+
+
+@pytest.mark.parametrize(
+    ("world_size", "silent", "first", "last"),
+    [(4, True, 240.0, 270.0), (4, False, 480.0, 580.0), (8, False, 0.0, 20.0)],
+    ids=["silent", "tells and cannot be asked", "never told"],
+)
+def test_ranks_that_cannot_be_looked_at_hold_an_alarm_back(
+    world_size: int, silent: bool, first: float, last: float
+) -> None:
+    """Their node may stand still, for minutes after it was last heard of, however long all ranks have stood before."""
+    one, found = Watching(), hung(kind=Kind.RANK_UNREACHABLE, cause=Cause.UNKNOWN)
+    begun, waited = 300.0, 0.0
+    for host, ranks in (("node1", 0), ("node2", 2)):
+        one.tell(digest([begun] * 2, first=ranks, world_size=world_size), host=host)
+    while waited < 2000.0:
+        waited += 10.0
+        told = digest([begun + waited] * 2, world_size=world_size)
+        one.tell(told, after=10.0 - 1.0)
+        if not silent:
+            one.tell(digest([begun + waited] * 2, first=2, world_size=world_size), host="node2")
+        if one.asked() and one.answer(found, after=1.0) is not None:
+            break
+    assert first <= waited <= last
+
+
+def test_a_node_that_stands_still_again_and_again_is_no_alarm() -> None:
+    """Each time counts anew, though whoever looks never sees it."""
+    one, found = Watching(), hung(kind=Kind.RANK_UNREACHABLE, cause=Cause.UNKNOWN)
+    one.tell(digest([300.0] * 2), host="node1")
+    one.tell(digest([300.0] * 2, first=2), host="node2")
+    for waited in range(10, 400, 10):
+        one.tell(digest([300.0 + waited] * 2), host="node1", after=9.0)
+        if waited % 150 == 0:
+            one.tell(digest([300.0 + waited] * 2, first=2), host="node2")
+        assert not one.asked() or one.answer(found) is None
 
 
 def test_incident_is_over_when_ranks_go_on_or_the_job_ends() -> None:
