@@ -3,6 +3,12 @@
 from shared.formats.logs.row import row
 from shared.wire.log_events import EventKind
 
+_UCX = (
+    r"\[(?P<writer_host>[\w.-]{1,255}):(?P<writer_pid>\d{1,10}) {0,8}(?::\d{1,10}){0,2}\] {1,20}"
+    r"(?P<transport>\w{1,40})\.c:\d{1,6} {1,8}(?:UCX {1,4})?(?:Fatal|FATAL|ERROR|Error)"
+)
+"""[node1:42:0:51] ud_iface.c:780  Fatal        [node1:42:0] select.c:438  UCX  ERROR"""
+
 CONNECTIONS = (
     # [… gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete
     row(
@@ -45,6 +51,70 @@ CONNECTIONS = (
         r"^\[[^\]\s]{1,300}(?: [^\]\s]{1,40})?\] {1,10}(?P<transport>ib_mlx5)_log\.c:\d{1,6} {1,4}"
         r"(?:FATAL: Error on (?P<interface>\w{1,40}):\d{1,3} QP \S{1,20} wqe\[\d{1,9}\]: )?"
         r"(?P<type>Transport retry count exceeded)",
+    ),
+    # [node1:42:0:51]       ud_iface.c:780  Fatal: transport error: Endpoint timeout                         UCX to 1.10
+    # [node1:42:0]     ucp_worker.c:373  UCX  ERROR Error Endpoint timeout was not handled for ep 0x55d0
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Endpoint timeout",
+        _UCX + r"(?:: transport error: | Error )(?P<type>Endpoint timeout)",
+    ),
+    # [node1:42:0:51]       ud_ep.c:248  Fatal: UD endpoint 0x55d0 to <no debug data>: unhandled timeout error
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "unhandled timeout error",
+        _UCX + r":? UD endpoint [^\n]{1,200}: (?P<type>unhandled timeout error)",
+    ),
+    # [node1:42:0]  select.c:438  UCX  ERROR no active messages transport to <no debug data>: tcp/eth0 - Destination …
+    row(EventKind.TRANSPORT_ERROR, " transport to ", _UCX + r" (?P<type>no [a-z ]{2,60} transport) to "),
+    # [node1:42] pml_ucx.c:447  Error: Failed to resolve UCX endpoint for rank 3                             Open MPI
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "UCX endpoint for rank",
+        _UCX + r": (?P<type>Failed to resolve UCX endpoint for rank \d{1,7})",
+    ),
+    # [node1:42] UCXPY  DEBUG Error callback for endpoint 0x55d0 called with status -6: Destination is unreachable
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Error callback for endpoint",
+        r"\[(?P<writer_host>[\w.-]{1,255}):(?P<writer_pid>\d{1,10})\] (?P<transport>UCXPY) {1,4}\w{1,9} Error callback "
+        r"for endpoint \S{1,40} called with status -\d{1,4}: (?P<type>Destination is unreachable|Endpoint timeout)",
+    ),
+    # misc/ibvwrap.cc:187 NCCL WARN Call to ibv_modify_qp failed with error Network is unreachable
+    # ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_1:1, curr state …
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Call to ibv_modify_qp",
+        r"Call to (?P<transport>ibv_modify_qp) failed with (?:error|\d{1,5}) (?P<type>[A-Z][\w ]{1,60})"
+        r"(?:, on dev (?P<interface>\w{1,40}))?",
+    ),
+    # Failed to modify QP to RTR: Connection timed out                                   programs that use verbs
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Failed to modify QP",
+        r"(?P<transport>Failed to modify QP)(?: 0x[0-9a-f]{1,8})? to RTR: (?P<type>[A-Z][\w ]{1,60})",
+    ),
+    # node1:42:51 [0] NCCL INFO Call to connect returned Connection timed out, retrying
+    # Not: … returned Connection refused, retrying        as while the others start
+    row(
+        EventKind.TRANSPORT_ERROR,
+        ", retrying",
+        r"(?P<transport>NCCL) INFO Call to connect returned (?P<type>Connection timed out), retrying",
+    ),
+    # proxy.cc:1519 NCCL WARN [Proxy Service 3] Failed to execute operation Connect from rank 3, retcode 2
+    # Not: … retcode 6        as where the peer has gone
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Failed to execute operation Connect",
+        r"(?P<transport>Proxy Service) \d{1,7}\] (?P<type>Failed to execute operation Connect) from rank \d{1,7}, "
+        r"retcode 2\b",
+    ),
+    # [transport_manager.cc:954] [4250][InitChannelStage][RunFailed]Transport init error! createLink para:rank[3]-…,
+    #   remoteRank[5]-remoteUserrank[5]-remoteIpAddr[10.1.2.3/7], machineType[0], …                              HCCL
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Transport init error! createLink para:",
+        r"(?P<type>Transport init error)! createLink para:[^\n]{1,300}?remoteIpAddr\[(?P<peer>[\w.:]{1,60})",
     ),
     # socketProgress: Connection closed by remote peer node7.example<40123>      NCCL 2.16 on; before `Net : Connec…`
     row(

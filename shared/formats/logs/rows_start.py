@@ -123,4 +123,66 @@ STARTS = (
     ),
     # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
     row(EventKind.RENDEZVOUS, "no socket interface found", r"Bootstrap ?: (?P<unstarted>no socket interface) found"),
+    # ssh: connect to host node7 port 22: Connection refused                       of mpirun, horovodrun, pdsh
+    # ssh: Could not resolve hostname node7: Name or service not known
+    row(
+        EventKind.RENDEZVOUS,
+        "ssh: ",
+        r"(?P<caller>ssh): (?:connect to host|Could not resolve hostname) (?P<peer>[\w.:-]{1,255}?)"
+        r"(?: port \d{1,5})?: [A-Z]",
+    ),
+    # A process or daemon was unable to complete a TCP connection                                              Open MPI
+    # to another process:
+    #   Local host:    node1
+    #   Remote host:   node7
+    row(
+        EventKind.RENDEZVOUS,
+        "to another process:",
+        r"to another process:\n\s{0,8}Local host: {1,20}(?P<caller>\S{1,255})"
+        r"\n\s{0,8}Remote host: {1,20}(?P<peer>\S{1,255})",
+    ),
+    # ValueError: TP rank 3 could finish the model loading, but there are other ranks that didn't finish loading. SGLang
+    row(
+        EventKind.RENDEZVOUS,
+        "could finish the model loading",
+        r"but there are other ranks that (?P<unmet>didn't finish loading)",
+    ),
+    # /src/nvshmem/src/host/init/init.cu:1047: non-zero status: 7 nvshmem setup connections failed
+    # /src/nvshmem/src/modules/transport/ibgda/ibgda.cpp:1889: NULL value cannot allocate mlx5dv_devx_uar
+    # /src/nvshmem/src/host/init/init.cu:nvshmemi_check_state_and_init:1117: nvshmem initialization failed, exiting
+    row(
+        EventKind.RENDEZVOUS,
+        "nvshmem",
+        r"(?P<unstarted>nvshmem)\w{0,20}(?:/src)?/(?:host|modules)/[\w./-]{1,120}\.(?:cpp|cu|h):(?:\w{1,60}:)?\d{1,6}: "
+        r"(?:non-zero status: \d|NULL value |nvshmem initialization failed|Unable to initialize any transports)",
+    ),
+    # 2026:11:21-09:10:11:( 4242) |CCL_ERROR| atl_ofi.cpp:243 init: can't find suitable provider                 oneCCL
+    # RuntimeError: oneCCL: exec.cpp:134 start_workers: EXCEPTION: failed to start worker # 0
+    row(
+        EventKind.RENDEZVOUS,
+        "|CCL_ERROR| ",
+        r"\|CCL_ERROR\| \S{1,80}:\d{1,6} init: (?P<unstarted>can't find suitable provider)",
+    ),
+    row(
+        EventKind.RENDEZVOUS,
+        "oneCCL: ",
+        r"oneCCL: \S{1,80}:\d{1,6} \w{1,80}: EXCEPTION: (?P<unstarted>init transport failed|failed to start worker)",
+    ),
+    # RuntimeError: … HCCL function error: hcclCommInitRootInfoConfig(numRanks, &rootInfo, rank, …), error code is 15
+    # [op_base.cc:974][4242][Init][CommRootInfoConfig]errNo[0x0000000005000002]HcclCommInitRootInfo failed.
+    row(
+        EventKind.RENDEZVOUS,
+        "cclCommInitRootInfo",
+        r"[hH](?P<unstarted>cclCommInitRootInfo)\w{0,10}(?: fail|\([^\n]{1,200}\), error code is \d)",
+    ),
+    # EJ0001: 2026-11-21-09:10:11.123.456 Failed to initialize the HCCP process. Reason: Maybe the last training …
+    row(EventKind.RENDEZVOUS, "the HCCP process", r"Failed to initialize the (?P<unstarted>HCCP process)"),
+    # … remote target unknown_target_for_coordination_leader while calling /tensorflow.CoordinationService/RegisterTask:
+    row(
+        EventKind.RENDEZVOUS,
+        "CoordinationService/RegisterTask",
+        r"while calling /tensorflow\.CoordinationService/(?P<unstarted>RegisterTask)",
+    ),
+    # XlaRuntimeError: UNKNOWN: TPU initialization failed: open(/dev/accel3): Operation not permitted: …
+    row(EventKind.RENDEZVOUS, "TPU initialization failed", r"(?P<unstarted>TPU initialization failed): "),
 )
