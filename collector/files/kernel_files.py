@@ -35,7 +35,8 @@ _MONTH = "|".join(_MONTHS)
 _EXACT_ISO = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d"
 _ISO = r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _DAY = rf"(?:{_MONTH}) [ \d]\d \d\d:\d\d:\d\d"
-_BOOT = r"\[ {0,10}(?P<boot>\d{1,10}\.\d{6})\]"
+_BOOT = r"\[ {0,10}(?P<boot>\d{1,9}\.\d{6})\]"
+"""Seconds since the node started. More digits are Unix time, as UCX stamps its lines."""
 # Nov 21 19:27:03 node01 kernel: [12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, …                rsyslog, journalctl -k
 # 2026-11-21T19:27:03.123456+00:00 node01 kernel: …    2026-11-21T19:27:03+0000 node01 kernel: …    with ISO dates
 # 1763753223.123456 node01 kernel: NVRM: Xid …            journalctl -o short-unix

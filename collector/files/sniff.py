@@ -80,6 +80,8 @@ _BY_KEYS: tuple[tuple[frozenset[str], FileKind], ...] = (
     (frozenset({"pg_status"}), FileKind.RECORDER),
 )
 """A JSON object is of the first kind whose keys it all has at its top."""
+_OF_A_LINE = frozenset({"message", "msg", "log"})
+"""One of these is what a log's line says, where each is an object."""
 
 
 def kind_of(data: bytes) -> FileKind:
@@ -141,7 +143,8 @@ def _kind_of_object(text: str) -> FileKind:
         if needed <= keys:
             return kind
     follows = text[ended:].lstrip() if ended is not None else ""
-    return FileKind.LOG if follows.startswith("{") else FileKind.UNKNOWN_JSON  # a log of one object per line
+    a_log = follows.startswith("{") or (not follows and keys & _OF_A_LINE)  # of one object per line
+    return FileKind.LOG if a_log else FileKind.UNKNOWN_JSON
 
 
 def _keys(text: str, *, depth: int) -> tuple[set[str], int | None]:

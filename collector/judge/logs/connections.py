@@ -55,7 +55,7 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     if not broken:
         return [*_of_fabric(errors, statements), *_of_timeouts(errors)]
     if _only_parted(broken, statements):
-        return []
+        return _of_fabric(errors, statements)
     left = _left(errors, statements)
     if left is not None:
         return [left]

@@ -1,6 +1,6 @@
 """Failures that launchers, Slurm and the kernel report, and those of processes whose rank nothing tells.
 
-1. What a process or a node does not survive speaks for itself: a signal, memory run out, a node that Slurm lost.
+1. What a process or a node does not survive speaks for itself: a signal, memory run out, a node that Slurm or Ray lost.
    Neither an abort counts, with which a watchdog ends a victim, nor a termination, with which a launcher ends the rest.
 2. Whatever else fails is a fault only where others waited or lost it. Who was the first to end, by mpirun's account, is
    told where nothing else is, and not blamed for it.
@@ -31,8 +31,17 @@ _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
 _NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
 _TABLE_LINES = 5
+_SHELLS_OFFSET = 128
+"""What a shell, and MPICH, adds to a signal in an exit status."""
+_MOST_HOSTS = 6
 # CUDA error: uncorrectable ECC error encountered        the device itself fails, and nobody else's
-_DEVICE_FAILS = re.compile(r"uncorrectable ECC|GPU is lost|fallen off the bus|hardware stack error|HW Exception")
+# Device[1] lost heartbeat        /dev/accel0 tpu1:pe1:0] !!!! FATAL ERROR
+_DEVICE_FAILS = re.compile(
+    r"uncorrectable ECC|GPU is lost|fallen off the bus|hardware stack error|HW Exception"
+    r"|Device\[\d{1,4}\] lost heartbeat|/dev/accel\d{1,4} [^\]]{1,80}\] !!!! FATAL ERROR"
+)
+# Queue 0x7f00 aborting with error : HSA_STATUS_ERROR_EXCEPTION        the runtime ends the process, whoever is at fault
+_RUNTIME_ENDS = re.compile(r"watchdog thread terminated with exception|aborting with error : HSA_STATUS")
 _NO_TIME = "the line does not say when: a process that has waited in vain is ended by its watchdog, and dies so, too"
 _LAUNCHER_WAITS_SECONDS = 10.0
 """A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
@@ -85,7 +94,7 @@ def _is_lost_node(event: LogEvent) -> bool:
 
 
 def _is_leaving(event: LogEvent) -> bool:
-    """2. Does mpirun say who was first to end, as many a victim is? Or was the launcher itself ended by a terminal?"""
+    """2. Does a launcher say who was first to end, as many a victim is? Or did a terminal end the launcher itself?"""
     hung_up = event.fields.get("signal") == "1" and "death signal" in event.text
     return hung_up or bool(event.fields.keys() & {"first_to_end", "hangup"})
 
@@ -100,7 +109,7 @@ def _is_end(event: LogEvent) -> bool:
     if event.kind is EventKind.OUT_OF_MEMORY:
         return "step" in fields or "pid" in fields
     if event.kind is EventKind.DEVICE_ERROR:
-        return "watchdog thread terminated with exception" in event.text or _device_fails(event)
+        return _RUNTIME_ENDS.search(event.text) is not None or _device_fails(event)
     if event.kind is not EventKind.SIGNAL:
         return False
     if "exit_code" in fields:
@@ -217,9 +226,12 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     if named:
         return ranks_in_words(named) + on
     if _is_leaving(event):
+        if "horovodrun" in fields:
+            return f"local rank {fields['first_to_end']} of horovodrun's job on {fields['horovodrun']}"
         return f"rank {fields['first_to_end']} of mpirun's job{on}" if "first_to_end" in fields else "torchrun"
     if _is_lost_node(event):
-        return f"node {fields['host']}"
+        hosts = sorted({each.fields["host"] for _, each in told if _is_lost_node(each)})
+        return f"node{'' if len(hosts) == 1 else 's'} {', '.join(hosts[:_MOST_HOSTS])}"
     if "tasks" in fields:
         several = "s" if not fields["tasks"].isdecimal() else ""
         return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
@@ -241,7 +253,7 @@ def _of_actor(name: str, event: LogEvent, told: list[Said]) -> str | None:
 def _what(event: LogEvent) -> str:
     fields = event.fields
     if _is_lost_node(event):
-        return "was lost, by mpirun's account" if "launcher" in fields else "failed, by Slurm's account"
+        return _how_lost(fields)
     if event.kind is EventKind.OUT_OF_MEMORY:
         return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
     if "spawned" in fields:
@@ -255,11 +267,22 @@ def _what(event: LogEvent) -> str:
     if "shell" in fields:
         return f"ended, by the account of its shell: {fields['shell']}"
     if "handled" in fields:
-        return "was ended by a signal, according to Open MPI"
+        return "was ended by a signal, by the account of its own handler"
     if "died" in fields:
         return "died, by the account of the framework that ran it"
     if "tasks" in fields:
         return f"ended: {fields.get('what', '')[:80]}"
     if signal := fields.get("signal") or fields.get("exit_code", "").lstrip("-"):
-        return f"was killed by signal {signal}"
+        return f"was killed by signal {_less_offset(signal)}"
     return f"failed: {(fields.get('what') or fields.get('message') or fields.get('type') or 'CUDA error')[:160]}"
+
+
+def _less_offset(signal: str) -> str:
+    number = int(signal) if signal.isdecimal() else 0
+    return str(number - _SHELLS_OFFSET) if number > _SHELLS_OFFSET else signal
+
+
+def _how_lost(fields: dict[str, str]) -> str:
+    if "launcher" in fields:
+        return "was lost, by mpirun's account"
+    return "stopped answering, by Ray's account" if "ray" in fields else "failed, by Slurm's account"

@@ -23,6 +23,7 @@ _ECHO = re.compile(
     r"Dist(?:Backend|Network|Store)?Error|ChildFailedError|SignalException|KeyboardInterrupt|SystemExit"
     r"|monitoredBarrier|gloo/|NCCL|RCCL|Detected mismatch between collectives|[Tt]imed out|[Tt]imeout"
     r"|[Cc]onnection (?:closed|reset|refused)|Broken pipe|failed to recv|DDP expects same model|process group|peer"
+    r"|other ranks that didn't finish"
 )
 _CAUSES = {
     EventKind.EXCEPTION: Cause.EXCEPTION,
@@ -33,7 +34,7 @@ _CAUSES = {
 # CUDA error: an illegal memory access was encountered        CUDA error: device-side assert triggered
 _REPORTED_LATER = re.compile(
     r"illegal (?:memory access|address|instruction)|device-side assert|misaligned address|unspecified launch failure"
-    r"|Memory access fault"
+    r"|Memory access fault|HSA_STATUS_ERROR"
 )
 # Cuda failure 101 'invalid device ordinal'        CUDA error: invalid configuration argument
 _OF_THE_PROGRAM = re.compile(_REPORTED_LATER.pattern + r"|invalid|not permitted|not supported|no kernel image")

@@ -27,7 +27,7 @@ def opinions_by_rendezvous(statements: Statements, membership: Membership) -> li
     """Return what store and rendezvous lines say."""
     lines = list(statements.of_kind(EventKind.RENDEZVOUS))
     peers = with_field(lines, "peer")
-    unconnected = [said for said in peers if "client socket" in said[1].text or "unresolved" in said[1].fields]
+    unconnected = [said for said in peers if "client socket" in said[1].text or _ABSENT & said[1].fields.keys()]
     found = [_unpublished(lines, statements, membership), _incomplete(lines, unconnected)]
     if not any(found):
         found += [_unconnected(unconnected), _never_started([*lines, *_refused(statements)])]
@@ -136,6 +136,7 @@ def _unmet(lines: list[Said]) -> Opinion | None:
             "Timeout": "the rendezvous failed, too few nodes came in time",
             "Closed": "the rendezvous failed, it was closed already when a node came",
             "No quorum": "too few replica groups came for torchft's quorum, {replicas} of {quorum}",
+            "didn't finish loading": "other ranks had not loaded the model in time",
         }
         fields = met[-1][1].fields
         said = f"the job did not start: {why[fields['unmet']].format_map(fields)}"
@@ -147,18 +148,21 @@ _UNTOLD = "these lines do not show which ranks did not arrive"
 
 
 def _unconnected(unconnected: list[Said]) -> Opinion | None:
-    """Ranks that could not reach the store, where no line names who did."""
+    """Ranks that could not reach the store, or a launcher a node, where no line names who did."""
     if not unconnected:
         return None
     said = f"the job did not start: {_unconnected_in_words(unconnected)}"
     remark = "nothing listened there, or the way to it is closed: the lines look the same"
-    return unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, unconnected, said, remark, cause=Cause.RENDEZVOUS)
+    tried = all("caller" in event.fields for _, event in unconnected)  # launchers try again, and may have got there
+    opinion = unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, unconnected, said, remark, cause=Cause.RENDEZVOUS)
+    return replace(opinion, vague=tried)
 
 
 def _unconnected_in_words(unconnected: list[Said]) -> str:
     ranks = writers_of(unconnected)
     peers = sorted({event.fields["peer"].replace(", ", ":") for _, event in unconnected})
-    return f"{ranks_in_words(ranks) if ranks else 'a rank'} could not connect to {', '.join(peers[:4])}"
+    who = ranks_in_words(ranks) if ranks else ", ".join(told_by(unconnected, "caller")[:4]) or "a rank"
+    return f"{who} could not connect to {', '.join(peers[:4])}"
 
 
 def _refused(statements: Statements) -> Iterator[Said]:
@@ -185,6 +189,7 @@ def _never_started(lines: list[Said]) -> Opinion | None:
     return unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, told, said, advice, victims=(), cause=cause)
 
 
+_ABSENT = frozenset({"unresolved", "caller"})
 _REFUSALS = frozenset({"taken", "unstarted"})
 _SPACE = "No space left on device"
 _CHANGE_PORT = "another job or one that has not ended holds the port: end it, or change --master-port or MASTER_PORT"
@@ -202,6 +207,18 @@ _MORE_LOCKED_MEMORY = (
     "memory that an adapter uses must be locked: `ulimit -l` must be unlimited within the job itself, as docker run "
     "--ulimit memlock=-1 and limits.conf allow"
 )
+_REGISTER_MEMORY = (
+    "/dev/infiniband must be there, its driver loaded and memory lockable: in a container, --device and --ulimit "
+    "memlock=-1, or --privileged to try"
+)
+_CHOOSE_CORES = "CCL_WORKER_AFFINITY must name cores that the process may use: `taskset -cp PID` tells which"
+_CHANGE_PROVIDER = "FI_PROVIDER and CCL_ATL_TRANSPORT must name what the node has: `fi_info -l` lists it"
+_FREE_DEVICE = (
+    "end what is left of an earlier job on these devices: `fuser -v /dev/davinci* /dev/accel*` tells who holds them"
+)
+_START_COORDINATOR = (
+    "process 0 must be up first and its port be open: jax.distributed.initialize waits for it and gives up"
+)
 _NO_MEMORY = ("NCCL could not share memory between processes", Cause.FILESYSTEM, _MORE_SHARED_MEMORY)
 _UNSTARTED = {
     "no socket interface": ("NCCL found no network interface to start with", Cause.NETWORK, _CHANGE_INTERFACE),
@@ -212,6 +229,14 @@ _UNSTARTED = {
     "already checked in": ("two processes say to be the same rank of NCCL's", Cause.USER_CODE, _COUNT_RANKS),
     "mismatch in rank count": ("processes disagree how many ranks there are", Cause.USER_CODE, _COUNT_RANKS),
     "host not found": ("the name of its master was not known", Cause.RENDEZVOUS, "the master must be up first"),
+    "nvshmem": ("NVSHMEM could not set up its transport", Cause.NETWORK, _REGISTER_MEMORY),
+    "can't find suitable provider": ("oneCCL found no transport", Cause.NETWORK, _CHANGE_PROVIDER),
+    "init transport failed": ("oneCCL could not start its transport", Cause.NETWORK, _CHANGE_PROVIDER),
+    "failed to start worker": ("oneCCL could not start its threads", Cause.USER_CODE, _CHOOSE_CORES),
+    "cclCommInitRootInfo": ("HCCL could not make its communicator", Cause.COMMUNICATION, _COUNT_RANKS),
+    "HCCP process": ("HCCL's own process did not start", Cause.UNKNOWN, _FREE_DEVICE),
+    "RegisterTask": ("JAX's coordinator did not answer", Cause.RENDEZVOUS, _START_COORDINATOR),
+    "TPU initialization failed": ("the TPU could not be opened", Cause.UNKNOWN, _FREE_DEVICE),
     **dict.fromkeys((_SPACE, "shared memory segment"), _NO_MEMORY),
 }
 """By what a line names: what it says, why, and what to do."""

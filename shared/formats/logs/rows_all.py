@@ -3,10 +3,11 @@
 import re
 
 from shared.formats.logs.rows_network import CONNECTIONS
+from shared.formats.logs.rows_start import STARTS
 from shared.formats.logs.rows_system import ENDINGS
 from shared.formats.logs.rows_torch import OPERATIONS
 
-MATCHERS = (*OPERATIONS, *CONNECTIONS, *ENDINGS)
+MATCHERS = (*OPERATIONS, *CONNECTIONS, *STARTS, *ENDINGS)
 
 # [PG ID 2 PG GUID 9(dp) Rank 4]        [PG 0 (default_pg) Rank 3]        [PG 1 Rank 0]        the rank is the group's
 GROUP = re.compile(

@@ -1,7 +1,13 @@
-"""Lines of Gloo, NCCL and the store about connections: lost, refused, waited for, or chosen."""
+"""Lines of Gloo, NCCL, UCX and others about connections: lost, never made, waited for, or chosen."""
 
 from shared.formats.logs.row import row
 from shared.wire.log_events import EventKind
+
+_UCX = (
+    r"\[(?P<writer_host>[\w.-]{1,255}):(?P<writer_pid>\d{1,10}) {0,8}(?::\d{1,10}){0,2}\] {1,20}"
+    r"(?P<transport>\w{1,40})\.c:\d{1,6} {1,8}(?:UCX {1,4})?(?:Fatal|FATAL|ERROR|Error)"
+)
+"""[node1:42:0:51] ud_iface.c:780  Fatal        [node1:42:0] select.c:438  UCX  ERROR"""
 
 CONNECTIONS = (
     # [… gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 30000ms for recv operation to complete
@@ -45,6 +51,70 @@ CONNECTIONS = (
         r"^\[[^\]\s]{1,300}(?: [^\]\s]{1,40})?\] {1,10}(?P<transport>ib_mlx5)_log\.c:\d{1,6} {1,4}"
         r"(?:FATAL: Error on (?P<interface>\w{1,40}):\d{1,3} QP \S{1,20} wqe\[\d{1,9}\]: )?"
         r"(?P<type>Transport retry count exceeded)",
+    ),
+    # [node1:42:0:51]       ud_iface.c:780  Fatal: transport error: Endpoint timeout                         UCX to 1.10
+    # [node1:42:0]     ucp_worker.c:373  UCX  ERROR Error Endpoint timeout was not handled for ep 0x55d0
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Endpoint timeout",
+        _UCX + r"(?:: transport error: | Error )(?P<type>Endpoint timeout)",
+    ),
+    # [node1:42:0:51]       ud_ep.c:248  Fatal: UD endpoint 0x55d0 to <no debug data>: unhandled timeout error
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "unhandled timeout error",
+        _UCX + r":? UD endpoint [^\n]{1,200}: (?P<type>unhandled timeout error)",
+    ),
+    # [node1:42:0]  select.c:438  UCX  ERROR no active messages transport to <no debug data>: tcp/eth0 - Destination …
+    row(EventKind.TRANSPORT_ERROR, " transport to ", _UCX + r" (?P<type>no [a-z ]{2,60} transport) to "),
+    # [node1:42] pml_ucx.c:447  Error: Failed to resolve UCX endpoint for rank 3                             Open MPI
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "UCX endpoint for rank",
+        _UCX + r": (?P<type>Failed to resolve UCX endpoint for rank \d{1,7})",
+    ),
+    # [node1:42] UCXPY  DEBUG Error callback for endpoint 0x55d0 called with status -6: Destination is unreachable
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Error callback for endpoint",
+        r"\[(?P<writer_host>[\w.-]{1,255}):(?P<writer_pid>\d{1,10})\] (?P<transport>UCXPY) {1,4}\w{1,9} Error callback "
+        r"for endpoint \S{1,40} called with status -\d{1,4}: (?P<type>Destination is unreachable|Endpoint timeout)",
+    ),
+    # misc/ibvwrap.cc:187 NCCL WARN Call to ibv_modify_qp failed with error Network is unreachable
+    # ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_1:1, curr state …
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Call to ibv_modify_qp",
+        r"Call to (?P<transport>ibv_modify_qp) failed with (?:error|\d{1,5}) (?P<type>[A-Z][\w ]{1,60})"
+        r"(?:, on dev (?P<interface>\w{1,40}))?",
+    ),
+    # Failed to modify QP to RTR: Connection timed out                                   programs that use verbs
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Failed to modify QP",
+        r"(?P<transport>Failed to modify QP)(?: 0x[0-9a-f]{1,8})? to RTR: (?P<type>[A-Z][\w ]{1,60})",
+    ),
+    # node1:42:51 [0] NCCL INFO Call to connect returned Connection timed out, retrying
+    # Not: … returned Connection refused, retrying        as while the others start
+    row(
+        EventKind.TRANSPORT_ERROR,
+        ", retrying",
+        r"(?P<transport>NCCL) INFO Call to connect returned (?P<type>Connection timed out), retrying",
+    ),
+    # proxy.cc:1519 NCCL WARN [Proxy Service 3] Failed to execute operation Connect from rank 3, retcode 2
+    # Not: … retcode 6        as where the peer has gone
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Failed to execute operation Connect",
+        r"(?P<transport>Proxy Service) \d{1,7}\] (?P<type>Failed to execute operation Connect) from rank \d{1,7}, "
+        r"retcode 2\b",
+    ),
+    # [transport_manager.cc:954] [4250][InitChannelStage][RunFailed]Transport init error! createLink para:rank[3]-…,
+    #   remoteRank[5]-remoteUserrank[5]-remoteIpAddr[10.1.2.3/7], machineType[0], …                              HCCL
+    row(
+        EventKind.TRANSPORT_ERROR,
+        "Transport init error! createLink para:",
+        r"(?P<type>Transport init error)! createLink para:[^\n]{1,300}?remoteIpAddr\[(?P<peer>[\w.:]{1,60})",
     ),
     # socketProgress: Connection closed by remote peer node7.example<40123>      NCCL 2.16 on; before `Net : Connec…`
     row(
@@ -121,125 +191,6 @@ CONNECTIONS = (
         r"Work[A-Z0-9]{1,16}\(SeqNum=(?P<sequence>\d{1,18}), OpType=(?P<op>\w{1,64})[^)]{0,200}(?:\)[^)]{1,200})?\)"
         r" raised the following async exception: (?P<type>[^\n,]{1,200})",
     ),
-    # Waiting in store based barrier to initialize process group for rank: 3, key: store_based_barrier_key:1
-    #   (world_size=4, worker_count=3, timeout=0:30:00)                                              torch 1.8-2.1
-    row(
-        EventKind.RENDEZVOUS,
-        "store_based_barrier_key",
-        r"(?:rank: (?P<waiter>\d{1,7}), (?:for )?)?key: (?P<key>store_based_barrier_key:\d{1,9}) "
-        r"\(world_size=(?P<expected>\d{1,9}), worker_count=(?P<joined>\d{1,9})",
-    ),
-    # DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined.           torch 2.2 on
-    # DistStoreError: Timed out after 601 seconds waiting for workers. 3/4 workers joined.           its first builds
-    row(
-        EventKind.RENDEZVOUS,
-        "Timed out after ",
-        r"Timed out after (?P<waited_seconds>\d{1,9}) seconds\s{1,30}waiting for\s{1,30}(?:clients|workers)\.\s{1,30}"
-        r"(?P<joined>\d{1,9})/(?P<expected>\d{1,9}) (?:clients|workers)",
-    ),
-    # torch.distributed.elastic.rendezvous.api.RendezvousClosedError          "message": "RendezvousTimeoutError: ",
-    row(EventKind.RENDEZVOUS, "RendezvousTimeoutError", r"Rendezvous(?P<unmet>Timeout)Error"),
-    row(EventKind.RENDEZVOUS, "RendezvousClosedError", r"Rendezvous(?P<unmet>Closed)Error"),
-    # torchft::lighthouse: … - INFO start: No quorum, only have 1 participants, need 2
-    row(
-        EventKind.RENDEZVOUS,
-        "No quorum, only have",
-        r"(?P<unmet>No quorum), only have (?P<replicas>\d{1,7}) participants, need (?P<quorum>\d{1,7})",
-    ),
-    # … The node 'node7_4242_0' has failed to send a keep-alive heartbeat to the rendezvous '42' due to an error of type
-    #   RendezvousConnectionError.
-    row(
-        EventKind.RENDEZVOUS,
-        "a keep-alive heartbeat to",
-        r"The node '(?P<agent>[\w.-]{1,255}?)(?:_\d{1,10}_\d{1,7})?' has (?P<unmet>failed to send a keep-alive)",
-    ),
-    # The client socket has timed out after 60000ms while trying to connect to (node1.example, 29500).
-    # The client socket has timed out after 1800s while trying to connect to (127.0.0.1, 29500).          torch to 1.12
-    row(
-        EventKind.RENDEZVOUS,
-        "client socket has timed out",
-        r"client socket has timed out after (?:(?P<waited_ms>\d{1,12})m|\d{1,9})s\s{1,30}while trying to connect to "
-        r"\((?P<peer>[^,)]{1,255}, \d{1,5})\)",
-    ),
-    # The IPv6 network addresses of (node1.example, 29500) cannot be retrieved (gai error: -2 - Name or service not …
-    row(
-        EventKind.RENDEZVOUS,
-        "cannot be retrieved (gai error",
-        r"network addresses of \((?P<peer>[^,)]{1,255}, \d{1,5})\) cannot be retrieved \(gai error: "
-        r"(?P<unresolved>-?\d)",
-    ),
-    # [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',
-    #   but store->get('0') got error: Socket Timeout
-    row(
-        EventKind.RENDEZVOUS,
-        "is setting up NCCL communicator",
-        r"\[(?P<waiter>\d{1,7})\] is setting up NCCL communicators? and retr(?:ie|ei)ving ncclUniqueIds? from "
-        r"(?:\[(?P<peer>\d{1,7})\]|roots)",
-    ),
-    # RuntimeError: wait timeout after 300000ms, keys: /default_pg/0//cuda//4242           torch 2.1 on
-    row(
-        EventKind.RENDEZVOUS,
-        "wait timeout after",
-        r"wait timeout after (?P<waited_ms>\d{1,12})ms(?:, keys: (?P<key>\S{1,300}))?",
-    ),
-    # [c10d] sendBytes failed on SocketImpl(fd=7, addr=[::1]:39732, remote=[::1]:29500): Broken pipe     torch 2.6 on
-    row(
-        EventKind.RENDEZVOUS,
-        "failed on SocketImpl(",
-        r"(?:sendBytes|recv\w{1,30}) failed on SocketImpl\([^()]{0,200}remote=(?P<peer>[^,()]{1,100})\): "
-        r"(?P<type>[^\n]{1,200})",
-    ),
-    # The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).            torch 1.11 on
-    # … failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: …
-    # OSError: [Errno 98] Address already in use            misc/socket.cc:410 NCCL WARN Call to bind failed : Address …
-    row(
-        EventKind.RENDEZVOUS,
-        "ddress already in use",
-        r"(?:(?:port: | to \S{0,80}[\]\w]:)(?P<port>\d{1,5})[^\n]{0,100})?(?P<taken>[Aa]ddress already in use)",
-    ),
-    # … [Listen] socket type[1], listen on ip[10.1.2.3] and specific port[16666] fail. Please check the port …     HCCL
-    row(
-        EventKind.RENDEZVOUS,
-        "specific port[",
-        r"listen on ip\[[^\]\n]{1,60}\] and specific port\[(?P<port>\d{1,5})\] (?P<taken>fail)",
-    ),
-    # RuntimeError: Gloo connectFullMesh failed with [../gloo/transport/tcp/pair.cc:144] no error
-    row(EventKind.RENDEZVOUS, "connectFullMesh failed", r"Gloo (?P<unstarted>connectFullMesh failed)"),
-    # init.cc:497 NCCL WARN Duplicate GPU detected : rank 3 and rank 0 both on CUDA device 1000           NCCL 2.5 on
-    row(
-        EventKind.RENDEZVOUS,
-        "Duplicate GPU detected",
-        r"(?P<unstarted>Duplicate GPU) detected ?: rank \d{1,7} and rank \d{1,7} both on",
-    ),
-    # … NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-xyz (size 192814336), error: No such file
-    row(
-        EventKind.RENDEZVOUS,
-        "shared memory segment",
-        r"NCCL WARN Error while (?:creating|attaching to) (?P<unstarted>shared memory segment)",
-    ),
-    # misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory
-    row(
-        EventKind.RENDEZVOUS,
-        "Call to ibv_reg_mr",
-        r"Call to (?P<unstarted>ibv_reg_mr)\w{0,20} failed with error (?:Cannot allocate|Resource temporarily)",
-    ),
-    # ValueError: host not found: Name or service not known                                              torch to 1.4
-    row(
-        EventKind.RENDEZVOUS,
-        "host not found: ",
-        r"(?P<unstarted>host not found): (?:Name or service|Temporary failure)",
-    ),
-    # include/socket.h:344 WARN Socket creation failed : Address family not supported by protocol
-    row(EventKind.RENDEZVOUS, "Socket creation failed", r"WARN (?P<unstarted>Socket creation failed) ?: "),
-    # bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in
-    # bootstrap.cc:123 NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4
-    row(
-        EventKind.RENDEZVOUS,
-        "Bootstrap Root",
-        r"Bootstrap Root ?: .{0,60}(?P<unstarted>already checked in|mismatch in rank count)",
-    ),
-    # bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found
-    row(EventKind.RENDEZVOUS, "no socket interface found", r"Bootstrap ?: (?P<unstarted>no socket interface) found"),
     # NET/Socket : Using [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>
     # NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.1.2.3<0>
     row(

@@ -37,6 +37,20 @@ ENDINGS = (
         r"(?P<what>HW Exception by GPU node-\d{1,4}[^\n]{0,60}reason ?: ?[^\n]{1,60}"
         r"|Memory access fault by GPU node-\d{1,4})",
     ),
+    # :0:rocdevice.cpp:3586: Callback: Queue 0x7f00 aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL …
+    row(
+        EventKind.DEVICE_ERROR,
+        " aborting with error : HSA_STATUS",
+        r"Queue 0x[0-9a-f]{1,16} (?P<what>aborting with error : HSA_STATUS_ERROR[^\n]{0,120})",
+    ),
+    #         Device[1] lost heartbeat.[FUNC:SyncTask]…                                                          Ascend
+    row(EventKind.DEVICE_ERROR, "] lost heartbeat", r"(?P<what>Device\[\d{1,4}\] lost heartbeat)"),
+    # synchronous_driver.cc:820] [/dev/accel0 tpu1:pe1:0] !!!! FATAL ERROR !!!! for [/dev/accel0 tpu1:pe1:0] , …     TPU
+    row(
+        EventKind.DEVICE_ERROR,
+        "!!!! FATAL ERROR !!!!",
+        r"\] \[(?P<what>/dev/accel\d{1,4} [^\]\n]{1,80}\] !!!! FATAL ERROR)",
+    ),
     # RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered at /pytorch/aten/…:265    torch to 1.4
     row(
         EventKind.DEVICE_ERROR,
@@ -48,10 +62,12 @@ ENDINGS = (
     row(EventKind.DEVICE_ERROR, "HIP error: ", r"HIP error: (?P<what>[^\n]{1,200})"),
     # E1121 09:10:11.123 4242 torch/distributed/elastic/multiprocessing/api.py:988] failed (exitcode: -9) local_rank: 2
     #   (pid: 4245) of binary: /srv/venv/bin/python
+    # ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -7)              as people cut it off
     row(
         EventKind.SIGNAL,
         "failed (exitcode:",
-        r"failed \(exitcode: (?P<exit_code>-?\d{1,9})\) local_rank: (?P<local_rank>\d{1,7}) \(pid: (?P<pid>\d{1,10})\)",
+        r"failed \(exitcode: (?P<exit_code>-?\d{1,9})\)"
+        r"(?: local_rank: (?P<local_rank>\d{1,7}) \(pid: (?P<pid>\d{1,10})\))?",
     ),
     #   exitcode  : -9 (pid: 4245)                                           torchelastic's table of who ended
     row(
@@ -131,6 +147,36 @@ ENDINGS = (
         "] Signal: ",
         r"^\[(?P<died_on>[\w.-]{1,255}):(?P<pid>\d{1,10})\] Signal: [A-Z][\w ]{1,40} \((?P<signal>\d{1,2})\)",
     ),
+    # [node7:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x8)         UCX
+    row(
+        EventKind.SIGNAL,
+        "] Caught signal ",
+        r"\[(?P<died_on>[\w.-]{1,255}):(?P<pid>\d{1,10}) {0,8}:\d{1,10}:\d{1,10}\] (?P<handled>Caught signal) "
+        r"(?P<signal>4|7|8|11) \(",
+    ),
+    # *** SIGSEGV (@0x8) received by PID 4242 (TID 0x7f00) from PID 8; stack trace: ***                  glog, Abseil
+    row(
+        EventKind.SIGNAL,
+        "; stack trace: ***",
+        r"\*\*\* (?P<handled>SIG(?:SEGV|BUS|ILL|FPE)) \(@[^\n]{1,120} received by PID (?P<pid>\d{1,10}) \(TID ",
+    ),
+    # =   PID 4242 RUNNING AT node7                       below "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"
+    # =   EXIT CODE: 9                                            MPICH; in Intel MPI `KILLED BY SIGNAL: 9 (Killed)`
+    # Not: =   EXIT CODE: 1
+    row(
+        EventKind.SIGNAL,
+        " RUNNING AT ",
+        r"PID (?P<pid>\d{1,10}) RUNNING AT (?P<died_on>\S{1,255})\n= {1,8}(?:EXIT CODE|KILLED BY SIGNAL): "
+        r"(?P<signal>4|7|8|9|11|132|135|136|137|139)(?!\d)",
+    ),
+    # Process name: node7[0]                                              horovodrun over Gloo, host and local rank
+    # Exit code: 137
+    row(
+        EventKind.SIGNAL,
+        "Process name: ",
+        r"Process name: (?P<horovodrun>[\w.-]{1,255})\[(?P<first_to_end>\d{1,7})\]\s{1,40}Exit code: {1,8}"
+        r"(?P<status>\d{1,3})",
+    ),
     #   Process name: [[4242,1],8]                  below "The first process to do so was:"
     #   Exit code:    3
     row(
@@ -190,6 +236,22 @@ ENDINGS = (
         EventKind.SIGNAL,
         "Remote daemon",
         r"^ {0,4}(?P<launcher>Remote daemon) {0,2}: \[\S{1,200}\] on node (?P<host>[\w.:-]{1,255})\s*$",
+    ),
+    # The node with node id: 5d1c… and address: 10.1.2.3 and node name: … has been marked dead because the detector has
+    #   missed too many heartbeats from it.                                       Ray; `ip:` to 2.0, `client ID` to 0.8
+    row(
+        EventKind.SIGNAL,
+        " has been marked dead because ",
+        r"The (?P<ray>node) with (?:node id: \w{1,80} and (?:address|ip):|client ID) (?P<host>[\w.:-]{1,80}) "
+        r"[^\n]{0,200}has been marked dead because the (?:monitor|detector) ",
+    ),
+    # The actor is dead because its owner has died. … Owner Ip address: 10.1.2.3 Owner worker exit type: SYSTEM_ERROR
+    #   Worker exit detail: Owner's node has crashed.                                                               Ray
+    row(
+        EventKind.SIGNAL,
+        "Owner's node has crashed",
+        r"Owner Ip address: (?P<host>[\w.:-]{1,64}) Owner worker exit type: [A-Z_]{1,40} Worker exit detail: "
+        r"(?P<ray>Owner's node has crashed)",
     ),
     # … check the logs for the dead worker. … Worker IP address: 10.1.2.3 Worker port: 10004 Worker PID: 4242 Worker
     #   exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2.        Ray

@@ -136,6 +136,13 @@ OPERATIONS = (
         r"(?P<hccl>Getting socket|Notify register) times out\. Reason: "
         r"(?:.{0,120}remote rank:? \[(?P<awaited>\d{1,10})\])?",
     ),
+    # DeepEP dispatch NVL receiver timeout, channel: 9, RDMA: 1, nvl: 3, src RDMA: 0, src nvl: 5, start: 0, end: 0
+    # RuntimeError: DeepEP error: timeout (dispatch CPU)
+    row(
+        EventKind.WATCHDOG_TIMEOUT,
+        "DeepEP ",
+        r"DeepEP (?P<deepep>(?:dispatch|combine) [\w ]{1,40} timeout|error: (?:CPU recv )?timeout)",
+    ),
     # F1121 09:10:11.123456 4242 rendezvous.cc:127] Termination timeout for `all gather; run_id=7` of 40 seconds
     #   exceeded. Exiting to ensure a consistent program state. Expected 8 threads to join the rendezvous, but only 7 of
     #   them arrived on time.                                                                                        XLA

@@ -18,11 +18,13 @@ _CUT = re.compile(r"(?=\[rank\d{1,7}\]:)")
 _RANK = re.compile(r"\[rank(\d{1,7})\]:")
 # [default3]:Traceback (most recent call last):          [trainer3]:…        torchrun --tee, --role; the local rank
 # [1,3]<stderr>:Traceback (most recent call last):                            mpirun --tag-output, job and rank
+# Sat Nov 21 09:10:11 2026[1,3]<stderr>:Traceback (most recent call last):    mpirun --timestamp-output
 # [3]<stderr>:Traceback (most recent call last):                              horovodrun, rank
 # (RayTrainWorker pid=615, ip=10.72.7.6) Traceback (most recent call last):
 _LAUNCHERS = re.compile(
     r"(?:\[(?!(?:rank|Rank|RANK))[A-Za-z][A-Za-z_.-]{0,40}(?P<local>\d{1,7})\]:"
-    r"|\[(?:\d{1,7},)?(?P<rank>\d{1,7})\]<std(?:out|err)>: ?"
+    r"|(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})?"
+    r"\[(?:\d{1,7},)?(?P<rank>\d{1,7})\]<std(?:out|err)>: ?"
     r"|\([\w:.]{1,100} pid=\d{1,10}[^()]{0,60}\) )"
 )
 # [E ProcessGroupNCCL.cpp:828] [Rank 3] Watchdog caught …                                          PyTorch up to 2.1

@@ -43,6 +43,24 @@ class TestWhatEnded:
                 "failed: uncorrectable ECC error encountered",
             ),
             (
+                ["Queue 0x7f00 aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in x"],
+                Kind.RANK_EXITED,
+                Cause.USER_CODE,
+                "failed: aborting with error : HSA_STATUS_ERROR_EXCEPTION",
+            ),
+            (
+                ["        Device[3] lost heartbeat.[FUNC:SyncTask]"],
+                Kind.RANK_EXITED,
+                Cause.GPU_FAULT,
+                "failed: Device[3] lost heartbeat",
+            ),
+            (
+                ["E1121 driver.cc:820] [/dev/accel3 tpu7:pe1:3] !!!! FATAL ERROR !!!! for [/dev/accel3 tpu7:pe1:3]"],
+                Kind.RANK_EXITED,
+                Cause.GPU_FAULT,
+                "failed: /dev/accel3 tpu7:pe1:3",
+            ),
+            (
                 ["[node7:42] *** Process received signal ***", "[node7:42] Signal: Bus error (7)"],
                 Kind.RANK_EXITED,
                 Cause.SIGNAL,
@@ -180,6 +198,15 @@ class TestNetwork:
         assert (finding.kind, finding.cause) == (Kind.STUCK_TOGETHER, Cause.NETWORK)
         assert "the network failed on node1" in finding.summary
 
+    def test_what_closes_behind_an_error_of_the_fabric_hides_nothing(self) -> None:
+        """Alone it is what every job that ends looks like."""
+        closed = "node1:42:51 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node7<4>"
+        failed = "node1:42:51 [0] misc/ibvwrap.cc:187 NCCL WARN Call to ibv_modify_qp failed with error No such device"
+        assert judged_logs({}, common=[closed]).verdict is Verdict.CANNOT_TELL
+        finding = only(judged_logs({}, common=[failed, closed]))
+        assert (finding.cause, finding.culprits) == (Cause.NETWORK, ())
+        assert "ibv_modify_qp: No such device" in finding.summary
+
     def test_a_wait_over_gloo_tells_the_call(self) -> None:
         frame = '  File "/venv/torch/distributed/distributed_c10d.py", line 4627, in barrier'
         lines = [f"[rank3]: {TRACEBACK[0]}", f"[rank3]: {frame}", WAITED.format(3)]
@@ -251,6 +278,16 @@ class TestStart:
             ),
             ("bootstrap.cc:48 NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "no network interface"),
             (
+                "ssh: connect to host gpu-7 port 22: No route to host",
+                Cause.RENDEZVOUS,
+                "ssh could not connect to gpu-7",
+            ),
+            (
+                "to another process:\n  Local host:    gpu-1\n  Remote host:   gpu-7",
+                Cause.RENDEZVOUS,
+                "gpu-1 could not connect to gpu-7",
+            ),
+            (
                 "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
                 Cause.RENDEZVOUS,
                 "port 29500 was already in use",
@@ -261,6 +298,12 @@ class TestStart:
         finding = only(judged_logs({}, common=line.split("\n")))
         assert (finding.kind, finding.cause, finding.culprits) == (Kind.STARTUP_INCOMPLETE, cause, ())
         assert said in finding.summary
+
+    def test_a_launcher_that_tried_again_explains_nothing_else(self) -> None:
+        """A pod's name may be unknown until it has started: what fails afterwards is told."""
+        lines = ["ssh: Could not resolve hostname gpu-7: Name or service not known"]
+        lines += ["[gpu-7:42:0:51]  ud_iface.c:780  Fatal: transport error: Endpoint timeout"]
+        assert "ud_iface" in only(judged_logs({}, common=lines)).summary
 
     def test_a_quorum_that_is_waited_for_once_may_come(self) -> None:
         line = "torchft::lighthouse: INFO start: No quorum, only have 3 participants, need 4"

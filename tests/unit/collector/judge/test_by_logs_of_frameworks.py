@@ -54,6 +54,17 @@ class TestWhoEnded:
                 "  Process name: [[77,1],6]\n  Exit code:    3",
                 "rank 6 of mpirun's job was the first to end: with status 3",
             ),
+            (
+                "Process name: gpu-7[6]\nExit code: 137",
+                "local rank 6 of horovodrun's job on gpu-7 was the first to end: with status 137",
+            ),
+            ("=   PID 6120 RUNNING AT gpu-7\n=   EXIT CODE: 139", "process 6120 on gpu-7 was killed by signal 11"),
+            (
+                "*** SIGBUS (@0x7) received by PID 6120 (TID 0x7f) from PID 7; stack trace: ***",
+                "process 6120 was ended",
+            ),
+            ("[gpu-7:6120:0:6120] Caught signal 8 (Floating point exception: x)", "process 6120 on gpu-7 was ended"),
+            ("failed (exitcode: -7)", "a process whose rank the lines do not tell was killed by signal 7"),
         ],
     )
     def test_is_told_as_a_process(self, line: str, who: str) -> None:
@@ -139,6 +150,15 @@ class TestWhoEnded:
         table = ["  rank      : 5 (local_rank: 1)", "  exitcode  : -6 (pid: 75)"]
         lines = [*table, "srun: error: gpu12: task 0: Exited with exit code 1"]
         assert judged_logs({5: []}, common=lines).verdict is Verdict.CANNOT_TELL
+
+    def test_the_nodes_that_ray_lost(self) -> None:
+        """It tells each on a line of its own, and none may be the first."""
+        line = (
+            "The node with node id: 5d1c and address: {} and node name: x has been marked dead because the detector has"
+        )
+        finding = only(judged_logs({}, common=[line.format("10.4.0.12"), line.format("10.4.0.9")]))
+        assert (finding.kind, finding.culprits) == (Kind.RANK_UNREACHABLE, ())
+        assert "nodes 10.4.0.12, 10.4.0.9 stopped answering, by Ray's account" in finding.summary
 
     def test_a_node_on_which_slurm_could_not_start(self) -> None:
         line = "srun: error: Task launch for 77.1 failed on node gpu12: Job credential expired"
@@ -279,6 +299,11 @@ class TestWhoDidNotCome:
             ("torch.distributed.elastic.rendezvous.api.RendezvousClosedError", Kind.STARTUP_INCOMPLETE),
             ("listen on ip[10.1.2.3] and specific port[16671] fail. Please check the port", Kind.STARTUP_INCOMPLETE),
             ("Termination timeout for `all gather; run_id=7` of 40 seconds exceeded. Exiting", Kind.RANK_NOT_JOINED),
+            ("DeepEP dispatch NVL receiver timeout, channel: 4, RDMA: 1, nvl: 6, src RDMA: 0", Kind.RANK_NOT_JOINED),
+            (
+                "TP rank 6 could finish the model loading, but there are other ranks that didn't finish loading.",
+                Kind.STARTUP_INCOMPLETE,
+            ),
         ],
     )
     def test_a_wait_without_a_name_names_nobody(self, line: str, kind: Kind) -> None:
@@ -303,6 +328,14 @@ class TestWhatALibraryNeeds:
             ("NCCL WARN Bootstrap Root : mismatch in rank count from procs 8 : 4", Cause.USER_CODE, "WORLD_SIZE"),
             ("NCCL WARN Bootstrap : no socket interface found", Cause.NETWORK, "NCCL_SOCKET_IFNAME"),
             ("NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory", Cause.NETWORK, "ulimit -l"),
+            ("/opt/nvshmem/src/host/init/init.cu:1047: non-zero status: 7 nvshmem x", Cause.NETWORK, "/dev/infiniband"),
+            ("|CCL_ERROR| atl_ofi.cpp:243 init: can't find suitable provider", Cause.NETWORK, "FI_PROVIDER"),
+            ("oneCCL: exec.cpp:134 start_workers: EXCEPTION: failed to start worker", Cause.USER_CODE, "taskset"),
+            ("oneCCL: atl_ofi_comm.cpp:79 a: EXCEPTION: init transport failed", Cause.NETWORK, "CCL_ATL_TRANSPORT"),
+            ("HcclCommInitRootInfo failed.", Cause.COMMUNICATION, "WORLD_SIZE"),
+            ("Failed to initialize the HCCP process. Reason: Maybe the last", Cause.UNKNOWN, "/dev/davinci"),
+            ("while calling /tensorflow.CoordinationService/RegisterTask:", Cause.RENDEZVOUS, "jax.distributed"),
+            ("TPU initialization failed: open(/dev/accel3): Operation not permitted", Cause.UNKNOWN, "/dev/accel"),
         ],
     )
     def test_and_does_not_get_is_told_with_what_to_do(self, line: str, cause: Cause, advice: str) -> None:

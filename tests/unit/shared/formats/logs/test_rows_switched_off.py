@@ -150,6 +150,199 @@ TOLD: list[Line] = [
         {"actor_pid": "4242", "actor": "ab12WorkerDict_0:3"},
     ),
     ("[node7:42] Signal: Bus error (7)", EventKind.SIGNAL, {"died_on": "node7", "signal": "7"}),
+    (
+        "[gpu-7:4242:0:4251]       ud_iface.c:780  Fatal: transport error: Endpoint timeout",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "Endpoint timeout", "writer_host": "gpu-7", "writer_pid": "4242"},
+    ),
+    (
+        "[1763716211.123456] [gpu-7:4242:0]     ucp_worker.c:373  UCX  ERROR Error Endpoint timeout was not handled",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "Endpoint timeout", "transport": "ucp_worker"},
+    ),
+    (
+        "[gpu-7:4242 :0:4251]   ud_ep.c:263  UCX  ERROR UD endpoint 0x55d0 to <no debug data>: unhandled timeout error",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "unhandled timeout error", "writer_host": "gpu-7"},
+    ),
+    (
+        "[1763716211.123456] [gpu-7:4242:0]  select.c:438  UCX  ERROR no active messages transport to <no debug>: x",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "no active messages transport"},
+    ),
+    (
+        "[gpu-7:4242] pml_ucx.c:447  Error: Failed to resolve UCX endpoint for rank 6",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "Failed to resolve UCX endpoint for rank 6", "transport": "pml_ucx"},
+    ),
+    (
+        "[gpu-7:4242] UCXPY  DEBUG Error callback for endpoint 0x2b called with status -6: Destination is unreachable",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "Destination is unreachable", "transport": "UCXPY"},
+    ),
+    (
+        "gpu-7:42:51 [3] misc/ibvwrap.cc:187 NCCL WARN Call to ibv_modify_qp failed with error No such device",
+        EventKind.TRANSPORT_ERROR,
+        {"transport": "ibv_modify_qp", "type": "No such device", "writer_host": "gpu-7"},
+    ),
+    (
+        "gpu-7:42:51 [3] ibvwrap.c:262 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev "
+        "mlx5_6:1, curr state INIT",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "Connection timed out", "interface": "mlx5_6"},
+    ),
+    (
+        "Failed to modify QP to RTR: Connection timed out",
+        EventKind.TRANSPORT_ERROR,
+        {"transport": "Failed to modify QP", "type": "Connection timed out"},
+    ),
+    (
+        "gpu-7:42:51 [0] NCCL INFO Call to connect returned Connection timed out, retrying",
+        EventKind.TRANSPORT_ERROR,
+        {"transport": "NCCL", "type": "Connection timed out"},
+    ),
+    (
+        "gpu-7:42:51 [0] proxy.cc:1519 NCCL WARN [Proxy Service 6] Failed to execute operation Connect from rank 6, "
+        "retcode 2",
+        EventKind.TRANSPORT_ERROR,
+        {"transport": "Proxy Service", "type": "Failed to execute operation Connect"},
+    ),
+    (
+        "[transport_manager.cc:954] [4250][InitChannelStage][RunFailed]Transport init error! createLink para:rank[3]-"
+        "localUserrank[3]-localIpAddr[10.4.0.9/3], remoteRank[6]-remoteUserrank[6]-remoteIpAddr[10.4.0.12/3], x",
+        EventKind.TRANSPORT_ERROR,
+        {"type": "Transport init error", "peer": "10.4.0.12"},
+    ),
+    (
+        "ssh: connect to host gpu-7.example port 2222: Connection refused",
+        EventKind.RENDEZVOUS,
+        {"caller": "ssh", "peer": "gpu-7.example"},
+    ),
+    (
+        "ssh: Could not resolve hostname gpu-8: Temporary failure in name resolution",
+        EventKind.RENDEZVOUS,
+        {"caller": "ssh", "peer": "gpu-8"},
+    ),
+    (
+        "to another process:\n  Local host:    gpu-1\n  Remote host:   gpu-7\n",
+        EventKind.RENDEZVOUS,
+        {"caller": "gpu-1", "peer": "gpu-7"},
+    ),
+    (
+        "ValueError: TP rank 6 could finish the model loading, but there are other ranks that didn't finish loading.",
+        EventKind.RENDEZVOUS,
+        {"unmet": "didn't finish loading"},
+    ),
+    (
+        "/opt/nvshmem_src/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "nvshmem"},
+    ),
+    (
+        "2026:11:21-09:10:11:( 4242) |CCL_ERROR| atl_ofi.cpp:243 init: can't find suitable provider",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "can't find suitable provider"},
+    ),
+    (
+        "RuntimeError: oneCCL: exec.cpp:134 start_workers: EXCEPTION: failed to start worker # 2",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "failed to start worker"},
+    ),
+    (
+        "[op_base.cc:974][4242][Init][CommRootInfoConfig]errNo[0x0000000005000002]HcclCommInitRootInfo failed.",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "cclCommInitRootInfo"},
+    ),
+    (
+        "[rank6]: RuntimeError: create:compiler_depend.ts:89 HCCL function error: HcclCommInitRootInfo(numRanks, "
+        "&rootInfo, rank, &(comm->hcclComm_)), error code is 7",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "cclCommInitRootInfo"},
+    ),
+    (
+        "EJ0001: 2026-11-21-09:10:11.123.456 Failed to initialize the HCCP process. Reason: Maybe the last training",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "HCCP process"},
+    ),
+    (
+        "from remote target unknown_target_for_coordination_leader while calling "
+        "/tensorflow.CoordinationService/RegisterTask:",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "RegisterTask"},
+    ),
+    (
+        "jaxlib._jax.XlaRuntimeError: UNKNOWN: TPU initialization failed: open(/dev/accel6): Operation not permitted",
+        EventKind.RENDEZVOUS,
+        {"unstarted": "TPU initialization failed"},
+    ),
+    (
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -11)",
+        EventKind.SIGNAL,
+        {"exit_code": "-11"},
+    ),
+    (
+        "[gpu-7:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x10)",
+        EventKind.SIGNAL,
+        {"died_on": "gpu-7", "pid": "4242", "signal": "11"},
+    ),
+    (
+        "*** SIGBUS (@0x7f00) received by PID 4242 (TID 0x7f01) from PID 512; stack trace: ***",
+        EventKind.SIGNAL,
+        {"handled": "SIGBUS", "pid": "4242"},
+    ),
+    (
+        "=   PID 4242 RUNNING AT gpu-7\n=   EXIT CODE: 139",
+        EventKind.SIGNAL,
+        {"pid": "4242", "died_on": "gpu-7", "signal": "139"},
+    ),
+    (
+        "=   RANK 6 PID 4242 RUNNING AT gpu-7\n=   KILLED BY SIGNAL: 11 (Segmentation fault)",
+        EventKind.SIGNAL,
+        {"pid": "4242", "signal": "11"},
+    ),
+    (
+        "Process name: gpu-7[6]\nExit code: 134",
+        EventKind.SIGNAL,
+        {"horovodrun": "gpu-7", "first_to_end": "6", "status": "134"},
+    ),
+    (
+        "The node with node id: 5d1c88 and address: 10.4.0.9 and node name: 10.4.0.9 has been marked dead because the "
+        "detector has missed too many heartbeats from it.",
+        EventKind.SIGNAL,
+        {"ray": "node", "host": "10.4.0.9"},
+    ),
+    (
+        "The node with client ID 5d1c88 has been marked dead because the monitor has missed too many heartbeats.",
+        EventKind.SIGNAL,
+        {"host": "5d1c88"},
+    ),
+    (
+        "Owner Id: 02ff Owner Ip address: 10.4.0.9 Owner worker exit type: SYSTEM_ERROR Worker exit detail: "
+        "Owner's node has crashed.",
+        EventKind.SIGNAL,
+        {"host": "10.4.0.9"},
+    ),
+    (
+        ":0:rocdevice.cpp:3586: Callback: Queue 0x7f00 aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL",
+        EventKind.DEVICE_ERROR,
+        {"what": "aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL"},
+    ),
+    (
+        "        Device[6] lost heartbeat.[FUNC:SyncTask][FILE:direct_hwts_engine.cc][LINE:407]",
+        EventKind.DEVICE_ERROR,
+        {"what": "Device[6] lost heartbeat"},
+    ),
+    (
+        "E1121 09:10:11.123456   4251 synchronous_driver.cc:820] [/dev/accel6 tpu12:pe1:6] !!!! FATAL ERROR !!!! for",
+        EventKind.DEVICE_ERROR,
+        {"what": "/dev/accel6 tpu12:pe1:6] !!!! FATAL ERROR"},
+    ),
+    (
+        "DeepEP combine RDMA receiver timeout, channel: 4, RDMA: 0, nvl: 6, src RDMA: 1, head: 12, tail: 12",
+        EventKind.WATCHDOG_TIMEOUT,
+        {"deepep": "combine RDMA receiver timeout"},
+    ),
+    ("RuntimeError: DeepEP error: timeout (dispatch CPU)", EventKind.WATCHDOG_TIMEOUT, {"deepep": "error: timeout"}),
 ]
 """Lines beside those of `test_parse.py`, each of a row that none of those needs."""
 
