@@ -1,6 +1,7 @@
 """Who did not come to the start, by lines of the store: counts of who came, and waits for what rank 0 must publish."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
