@@ -16,7 +16,7 @@ from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.judge.by_lock_files import faults_by_lock_files
-from collector.judge.certainty import Support, how_sure, of_outsiders
+from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, ended_well, kind_of
 from collector.judge.records.unrecorded_waits import outsiders
@@ -83,21 +83,8 @@ def may_be_slow(fault: Fault, observations: Observations) -> bool:
 def _elsewhere_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     where = f"{ranks_with(waiting, 'waits', 'wait')} {observations.activities[waiting[0]].label}"
     remark = "each replica group is a job of its own: which of them has not come is not seen in this one"
-    fault = _fault(Kind.STUCK_TOGETHER, (), waiting, remark, cause=Cause.RENDEZVOUS)
-    return replace(fault, said=f"{where}, for other replica groups")
-
-
-def _fault(
-    kind: Kind,
-    culprits: tuple[int, ...],
-    victims: tuple[int, ...],
-    remark: str,
-    *,
-    cause: Cause | None,
-    op: str | None = None,
-) -> Fault:
-    """A fault that nothing but stacks show."""
-    return Fault(kind, culprits, victims, how_sure(kind, Support.STACKS), cause=cause, op=op, remarks=(remark,))
+    said = f"{where}, for other replica groups"
+    return shown_by(Support.STACKS, Kind.STUCK_TOGETHER, (), waiting, remark, cause=Cause.RENDEZVOUS, said=said)
 
 
 def _starting(waiting: tuple[int, ...], observations: Observations) -> bool:
@@ -157,7 +144,7 @@ def _alone_in_a_collective(
         f"no other rank is in its {observations.activities[inside[0]].op}; the others may be waiting for their devices"
     )
     remark = f"{remark}; {no_record(observations)}"
-    return _fault(Kind.RANK_NOT_JOINED, tuple(inside), others, remark, cause=Cause.USER_CODE)
+    return shown_by(Support.STACKS, Kind.RANK_NOT_JOINED, tuple(inside), others, remark, cause=Cause.USER_CODE)
 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
@@ -177,9 +164,11 @@ def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     op = _common_op(waiting, observations)
     one_way = op in ("send", "recv", "isend", "irecv")
     if not one_way:
-        return _fault(Kind.STUCK_TOGETHER, (), waiting, no_record(observations), cause=Cause.UNKNOWN, op=op)
+        return shown_by(
+            Support.STACKS, Kind.STUCK_TOGETHER, (), waiting, no_record(observations), cause=Cause.UNKNOWN, op=op
+        )
     remark = f"every rank is in {op} and none in its counterpart"
-    return _fault(Kind.P2P_DEADLOCK, waiting, (), remark, cause=Cause.USER_CODE, op=op)
+    return shown_by(Support.STACKS, Kind.P2P_DEADLOCK, waiting, (), remark, cause=Cause.USER_CODE, op=op)
 
 
 def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Fault | None:
@@ -195,7 +184,9 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
     where = f"{ranks_with(storing, 'waits', 'wait')} in the store, {ranks_in_words(others)} in collectives"
     remark = f"{where}{'' if few_store else f'; {RULE}'}; {no_record(observations)}"
     cause = None if few_store else Cause.USER_CODE
-    return _fault(Kind.RANK_NOT_JOINED, odd, most, remark, cause=cause, op=_common_op(most, observations))
+    return shown_by(
+        Support.STACKS, Kind.RANK_NOT_JOINED, odd, most, remark, cause=cause, op=_common_op(most, observations)
+    )
 
 
 def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | None:
@@ -212,9 +203,14 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
         return None
     kind = Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED
-    op = observations.activities[odd[0]].op
-    return replace(
-        _fault(kind, odd, largest, no_record(observations), cause=Cause.USER_CODE, op=op),
+    return shown_by(
+        Support.STACKS,
+        kind,
+        odd,
+        largest,
+        no_record(observations),
+        cause=Cause.USER_CODE,
+        op=observations.activities[odd[0]].op,
         said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
         evidence=places_as_evidence(sides, observations),
     )
@@ -250,7 +246,7 @@ def _shared_fault(
     cause: Cause = Cause.UNKNOWN,
 ) -> Fault:
     remark = f"all ranks are waiting in communication; {no_record(observations)}"
-    fault = _fault(kind, (), waiting, remark, cause=cause, op=_common_op(waiting, observations))
+    fault = shown_by(Support.STACKS, kind, (), waiting, remark, cause=cause, op=_common_op(waiting, observations))
     sides = places(waiting, observations)
     if kind is not Kind.STUCK_TOGETHER or len(sides.all) < 2:
         return fault

@@ -21,7 +21,8 @@ from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, left_out
 from collector.judge.logs.vote import Opinion
 from collector.judge.records.compare_sequences import Mismatch
-from shared.answer.words import Certainty, Kind
+from shared.answer.diagnosis import Evidence
+from shared.answer.words import Cause, Certainty, Kind
 
 
 class Support(StrEnum):
@@ -78,6 +79,22 @@ _TABLE: Mapping[tuple[Kind | None, Support], tuple[Certainty, str]] = {
 def how_sure(kind: Kind, support: Support) -> Certainty:
     """Look up how sure a finding of a kind is."""
     return (_TABLE.get((kind, support)) or _TABLE[None, support])[0]
+
+
+def shown_by(
+    support: Support,
+    kind: Kind,
+    culprits: tuple[int, ...],
+    victims: tuple[int, ...],
+    *remarks: str,
+    cause: Cause | None = None,
+    op: str | None = None,
+    said: str = "",
+    evidence: tuple[Evidence, ...] = (),
+) -> Fault:
+    """Return a fault that rests on one support alone."""
+    sure = how_sure(kind, support)
+    return Fault(kind, culprits, victims, sure, cause, op=op, said=said, evidence=evidence, remarks=remarks)
 
 
 def unproven(certainty: Certainty) -> Certainty:
