@@ -7,7 +7,7 @@
 Nothing else in the judge says how sure it is: it names the support, and `how_sure` looks it up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -95,6 +95,14 @@ def shown_by(
     """Return a fault that rests on one support alone."""
     sure = how_sure(kind, support)
     return Fault(kind, culprits, victims, sure, cause, op=op, said=said, evidence=evidence, remarks=remarks)
+
+
+def convicting(fault: Fault, odd: Iterable[int], support: Support, *remarks: str) -> Fault:
+    """Return the fault with others as its culprits, whose calls are not those of the rest."""
+    culprits, kind = tuple(sorted(odd)), Kind.COLLECTIVE_MISMATCH
+    victims = tuple(sorted({*fault.culprits, *fault.victims} - {*culprits}))
+    sure, cause = how_sure(kind, support), Cause.USER_CODE
+    return replace(fault, kind=kind, culprits=culprits, victims=victims, certainty=sure, cause=cause, remarks=remarks)
 
 
 def unproven(certainty: Certainty) -> Certainty:
