@@ -19,7 +19,7 @@ from collector.align.expected import Expected
 from collector.gather.fanout.fanout import Fanout
 from collector.gather.fanout.values import Request, RequestDeadline
 from collector.hostlists import AgentAddress
-from collector.judge.looks.next_looks import MOST_DEEP_LOOKS, pids_to_look_deeper
+from collector.looks.next_looks import MOST_DEEP_LOOKS, pids_to_look_deeper
 from shared.errors import NotFound, Unreachable, quoted
 from shared.wire.snapshot import NodeSnapshot
 

@@ -20,7 +20,7 @@ from cli.sources.ssh_hosts import Seen, see
 from cli.sources.ssh_round import HostVisit, SshRound
 from collector.gather.asked import tell
 from collector.gather.fanout.values import RequestDeadline
-from collector.judge.looks.next_looks import further_looks, pids_to_look_deeper
+from collector.looks.next_looks import further_looks, pids_to_look_deeper
 from collector.question import NativePolicy, Progress, Question, Stage, Step
 from shared.missing import Missing
 

@@ -18,7 +18,7 @@ from collector.gather.namesakes import lists_apart, user_of
 from collector.gather.watched_agents import DOUBTFUL_SECONDS
 from collector.gather.wrong_addresses import not_reached
 from collector.hostlists import AgentAddress
-from collector.judge.looks.next_looks import Process
+from collector.looks.next_looks import Process
 from collector.question import Progress, Question, Stage, Step
 from shared.json_bounds import model_cost
 from shared.missing import Missing, Reason

@@ -2,7 +2,7 @@
 
 A few agents look at everything, twice; once, where they have watched all ranks stand still. Many agents send surveys,
 and only the ranks that the verdict is about are examined in full. Of a job that they watch they have told already where
-its ranks stand: then few of them are asked, and all only where that leaves something open (`judge/looks/few_looks.py`).
+its ranks stand: then few of them are asked, and all only where that leaves something open (`looks/few_looks.py`).
 
 1. If the job is named, a survey also shows where its ranks are: no list of ranks is requested first.
 2. A verdict on the survey shows whether it was enough. If agents have watched the ranks make no progress, and a flight
@@ -27,8 +27,8 @@ from collector.gather.jobs import concerns
 from collector.gather.time_budget import TimeBudget
 from collector.gather.watched_agents import MOST_FEW, NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
-from collector.judge.looks.few_looks import few_looks, first_ranks, goes_on
-from collector.judge.looks.next_looks import (
+from collector.looks.few_looks import few_looks, first_ranks, goes_on
+from collector.looks.next_looks import (
     NextLooks,
     Process,
     further_looks,

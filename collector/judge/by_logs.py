@@ -30,10 +30,9 @@ from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
 from collector.judge.logs.job_failures import opinions_by_failures
-from collector.judge.logs.library_waits import opinions_by_libraries
+from collector.judge.logs.nobody_named import opinions_by_libraries, opinions_by_sizes
 from collector.judge.logs.own_failures import opinions_by_own_words
 from collector.judge.logs.rendezvous import opinions_by_rendezvous
-from collector.judge.logs.unlike_sizes import opinions_by_sizes
 from collector.judge.logs.vote import Opinion
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
 from shared.answer.words import Kind

@@ -16,7 +16,7 @@ from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.patterns import Doing
 from collector.judge.by_lock_files import faults_by_lock_files
-from collector.judge.certainty import Support, how_sure, of_outsiders
+from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, ended_well, kind_of
 from collector.judge.records.unrecorded_waits import outsiders
@@ -82,15 +82,9 @@ def may_be_slow(fault: Fault, observations: Observations) -> bool:
 
 def _elsewhere_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     where = f"{ranks_with(waiting, 'waits', 'wait')} {observations.activities[waiting[0]].label}"
-    return Fault(
-        Kind.STUCK_TOGETHER,
-        (),
-        waiting,
-        how_sure(Kind.STUCK_TOGETHER, Support.STACKS),
-        cause=Cause.RENDEZVOUS,
-        remarks=("each replica group is a job of its own: which of them has not come is not seen in this one",),
-        said=f"{where}, for other replica groups",
-    )
+    remark = "each replica group is a job of its own: which of them has not come is not seen in this one"
+    said = f"{where}, for other replica groups"
+    return shown_by(Support.STACKS, Kind.STUCK_TOGETHER, (), waiting, remark, cause=Cause.RENDEZVOUS, said=said)
 
 
 def _starting(waiting: tuple[int, ...], observations: Observations) -> bool:
@@ -149,14 +143,8 @@ def _alone_in_a_collective(
     remark = (
         f"no other rank is in its {observations.activities[inside[0]].op}; the others may be waiting for their devices"
     )
-    return Fault(
-        Kind.RANK_NOT_JOINED,
-        tuple(inside),
-        others,
-        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
-        cause=Cause.USER_CODE,
-        remarks=(f"{remark}; {no_record(observations)}",),
-    )
+    remark = f"{remark}; {no_record(observations)}"
+    return shown_by(Support.STACKS, Kind.RANK_NOT_JOINED, tuple(inside), others, remark, cause=Cause.USER_CODE)
 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
@@ -175,16 +163,12 @@ def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
     op = _common_op(waiting, observations)
     one_way = op in ("send", "recv", "isend", "irecv")
-    kind = Kind.P2P_DEADLOCK if one_way else Kind.STUCK_TOGETHER
-    return Fault(
-        kind=kind,
-        culprits=waiting if one_way else (),
-        victims=() if one_way else waiting,
-        certainty=how_sure(kind, Support.STACKS),
-        cause=Cause.USER_CODE if one_way else Cause.UNKNOWN,
-        op=op,
-        remarks=(f"every rank is in {op} and none in its counterpart" if one_way else no_record(observations),),
-    )
+    if not one_way:
+        return shown_by(
+            Support.STACKS, Kind.STUCK_TOGETHER, (), waiting, no_record(observations), cause=Cause.UNKNOWN, op=op
+        )
+    remark = f"every rank is in {op} and none in its counterpart"
+    return shown_by(Support.STACKS, Kind.P2P_DEADLOCK, waiting, (), remark, cause=Cause.USER_CODE, op=op)
 
 
 def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Fault | None:
@@ -198,15 +182,10 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
     if not odd:
         return None
     where = f"{ranks_with(storing, 'waits', 'wait')} in the store, {ranks_in_words(others)} in collectives"
-    rule = "" if few_store else f"; {RULE}"
-    return Fault(
-        Kind.RANK_NOT_JOINED,
-        odd,
-        most,
-        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
-        cause=None if few_store else Cause.USER_CODE,
-        op=_common_op(most, observations),
-        remarks=(f"{where}{rule}; {no_record(observations)}",),
+    remark = f"{where}{'' if few_store else f'; {RULE}'}; {no_record(observations)}"
+    cause = None if few_store else Cause.USER_CODE
+    return shown_by(
+        Support.STACKS, Kind.RANK_NOT_JOINED, odd, most, remark, cause=cause, op=_common_op(most, observations)
     )
 
 
@@ -224,14 +203,14 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
         return None
     kind = Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED
-    return Fault(
-        kind=kind,
-        culprits=odd,
-        victims=largest,
-        certainty=how_sure(kind, Support.STACKS),
+    return shown_by(
+        Support.STACKS,
+        kind,
+        odd,
+        largest,
+        no_record(observations),
         cause=Cause.USER_CODE,
         op=observations.activities[odd[0]].op,
-        remarks=(no_record(observations),),
         said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
         evidence=places_as_evidence(sides, observations),
     )
@@ -266,15 +245,8 @@ def _shared_fault(
     kind: Kind = Kind.STUCK_TOGETHER,
     cause: Cause = Cause.UNKNOWN,
 ) -> Fault:
-    fault = Fault(
-        kind=kind,
-        culprits=(),
-        victims=waiting,
-        certainty=how_sure(kind, Support.STACKS),
-        cause=cause,
-        op=_common_op(waiting, observations),
-        remarks=(f"all ranks are waiting in communication; {no_record(observations)}",),
-    )
+    remark = f"all ranks are waiting in communication; {no_record(observations)}"
+    fault = shown_by(Support.STACKS, kind, (), waiting, remark, cause=cause, op=_common_op(waiting, observations))
     sides = places(waiting, observations)
     if kind is not Kind.STUCK_TOGETHER or len(sides.all) < 2:
         return fault

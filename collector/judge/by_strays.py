@@ -26,14 +26,15 @@ from collector.align.stacks.patterns import Doing
 from collector.align.strays import StrayProcess, find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.by_stacks import takes_all
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import Support, shown_by
 from collector.judge.fault import TELLING, Fault
-from collector.judge.hardware.refine_faults import event_in_words, kernel_evidence
+from collector.judge.hardware.refine_faults import PROVES_NOTHING, event_in_words, kernel_evidence
 from collector.judge.report.findings import finding_of
 from collector.judge.report.sentences import Interpretation
 from shared.answer.diagnosis import KernelEvidence, StackEvidence
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either
+from shared.rank_sets import ranks_in_words
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
 from shared.wire.snapshot import NodeSnapshot
 
@@ -81,17 +82,11 @@ def _apart(waiting: list[StrayProcess], processes: tuple[StrayProcess, ...]) -> 
     names = ", ".join(each.name for each in outside[:_MOST_TOLD])
     seen = outside[0].activity
     at = f" at {seen.user}" if seen.user is not None else ""
-    return Fault(
-        Kind.RANK_NOT_JOINED,
-        (),
-        (),
-        how_sure(Kind.RANK_NOT_JOINED, Support.STACKS),
-        cause=causes.pop() if len(causes) == 1 else Cause.UNKNOWN,
-        said=f"{names} {either(outside, 'is', 'are')} {seen.label}{at}, while "
-        f"{counted(len(waiting), 'other process')} {either(waiting, 'waits', 'wait')} in communication",
-        evidence=(*map(_stack, outside[:_MOST_TOLD]), *map(_stack, waiting[:_MOST_TOLD])),
-        remarks=(_UNKNOWN_RANK,),
-    )
+    cause = causes.pop() if len(causes) == 1 else Cause.UNKNOWN
+    others = f"{counted(len(waiting), 'other process')} {either(waiting, 'waits', 'wait')} in communication"
+    said = f"{names} {either(outside, 'is', 'are')} {seen.label}{at}, while {others}"
+    shown = (*map(_stack, outside[:_MOST_TOLD]), *map(_stack, waiting[:_MOST_TOLD]))
+    return shown_by(Support.STACKS, Kind.RANK_NOT_JOINED, (), (), _UNKNOWN_RANK, cause=cause, said=said, evidence=shown)
 
 
 def _program(seen: Activity) -> tuple[str, str] | None:
@@ -114,19 +109,19 @@ def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], observations
         return None
     devices = any(breaks_device(event) for _, event in broken)
     told = "; ".join(dict.fromkeys(f"{_kernel_of(host)} reports {event_in_words(event)}" for host, event in broken[:3]))
-    who = f"ranks {victims}" if not waiting else counted(len(waiting), "process")
+    who = counted(len(waiting), "process") if waiting else ranks_in_words(victims)
     does = f"{who} {either(waiting or victims, 'waits', 'wait')} in communication"
     if not (waiting or victims):
         does = f"process {under[0].pid} ({under[0].name}) ran on a GPU that failed"
-    return Fault(
+    return shown_by(
+        Support.KERNEL_LINES,
         Kind.STUCK_TOGETHER,
         (),
         victims,
-        how_sure(Kind.STUCK_TOGETHER, Support.KERNEL_LINES),
+        PROVES_NOTHING,
         cause=Cause.GPU_FAULT if devices else Cause.NETWORK,
         said=f"{does}, and {told}",
         evidence=(*map(_stack, waiting[:_MOST_TOLD]), *map(_line, broken[:_MOST_TOLD])),
-        remarks=("a hardware fault on one node can hang the whole job, but does not prove that it caused this hang",),
     )
 
 
@@ -136,15 +131,11 @@ def _held_in_kernel(lines: Iterable[_Line]) -> Fault | None:
     if not held:
         return None
     (host, event), row = held[0]
-    return Fault(
-        Kind.RANK_NOT_JOINED,
-        (),
-        (),
-        how_sure(Kind.RANK_NOT_JOINED, Support.KERNEL_LINES),
-        cause=row.cause,
-        said=f"process {event.pid} ({event.name}) has been {row.label} for minutes, according to {_kernel_of(host)}",
-        evidence=tuple(_line(line) for line, _ in held[:_MOST_TOLD]),
-        remarks=("its rank is unknown; neither Python nor NCCL can end such a wait",),
+    said = f"process {event.pid} ({event.name}) has been {row.label} for minutes, according to {_kernel_of(host)}"
+    remark = "its rank is unknown; neither Python nor NCCL can end such a wait"
+    shown = tuple(_line(line) for line, _ in held[:_MOST_TOLD])
+    return shown_by(
+        Support.KERNEL_LINES, Kind.RANK_NOT_JOINED, (), (), remark, cause=row.cause, said=said, evidence=shown
     )
 
 
@@ -161,15 +152,11 @@ def _in_several(waiting: list[StrayProcess]) -> Fault | None:
         f"{counted(len(who), 'process')} in {op} (such as {who[0].name})"
         for op, who in list(places.items())[:_MOST_TOLD]
     )
-    return Fault(
-        Kind.STUCK_TOGETHER,
-        (),
-        (),
-        how_sure(Kind.STUCK_TOGETHER, Support.STACKS),
-        cause=Cause.UNKNOWN,
-        said=f"{counted(len(waiting), 'process')} all wait, but not in one operation: {told}",
-        evidence=tuple(_stack(who[0]) for who in list(places.values())[:_MOST_TOLD]),
-        remarks=("a process may rightly wait for its partners in a smaller group", _UNKNOWN_RANK),
+    said = f"{counted(len(waiting), 'process')} all wait, but not in one operation: {told}"
+    remarks = "a process may rightly wait for its partners in a smaller group", _UNKNOWN_RANK
+    shown = tuple(_stack(who[0]) for who in list(places.values())[:_MOST_TOLD])
+    return shown_by(
+        Support.STACKS, Kind.STUCK_TOGETHER, (), (), *remarks, cause=Cause.UNKNOWN, said=said, evidence=shown
     )
 
 

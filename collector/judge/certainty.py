@@ -7,7 +7,7 @@
 Nothing else in the judge says how sure it is: it names the support, and `how_sure` looks it up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -21,7 +21,8 @@ from collector.align.wait_states import WaitState
 from collector.judge.fault import Fault, left_out
 from collector.judge.logs.vote import Opinion
 from collector.judge.records.compare_sequences import Mismatch
-from shared.answer.words import Certainty, Kind
+from shared.answer.diagnosis import Evidence
+from shared.answer.words import Cause, Certainty, Kind
 
 
 class Support(StrEnum):
@@ -78,6 +79,30 @@ _TABLE: Mapping[tuple[Kind | None, Support], tuple[Certainty, str]] = {
 def how_sure(kind: Kind, support: Support) -> Certainty:
     """Look up how sure a finding of a kind is."""
     return (_TABLE.get((kind, support)) or _TABLE[None, support])[0]
+
+
+def shown_by(
+    support: Support,
+    kind: Kind,
+    culprits: tuple[int, ...],
+    victims: tuple[int, ...],
+    *remarks: str,
+    cause: Cause | None = None,
+    op: str | None = None,
+    said: str = "",
+    evidence: tuple[Evidence, ...] = (),
+) -> Fault:
+    """Return a fault that rests on one support alone."""
+    sure = how_sure(kind, support)
+    return Fault(kind, culprits, victims, sure, cause, op=op, said=said, evidence=evidence, remarks=remarks)
+
+
+def convicting(fault: Fault, odd: Iterable[int], support: Support, *remarks: str) -> Fault:
+    """Return the fault with others as its culprits, whose calls are not those of the rest."""
+    culprits, kind = tuple(sorted(odd)), Kind.COLLECTIVE_MISMATCH
+    victims = tuple(sorted({*fault.culprits, *fault.victims} - {*culprits}))
+    sure, cause = how_sure(kind, support), Cause.USER_CODE
+    return replace(fault, kind=kind, culprits=culprits, victims=victims, certainty=sure, cause=cause, remarks=remarks)
 
 
 def unproven(certainty: Certainty) -> Certainty:

@@ -81,19 +81,13 @@ def remark_of(ras: RasView | None) -> str:
 
 def doubt_of(observations: Observations) -> str:
     """Why files that hold unequal counts, or ranks without an answer, are no verdict; empty where there are none."""
-    remark = remark_of(observations.roster.ras)
-    counts = (
-        f"{remark}; a second report with the same counts would confirm it"
-        if remark and not _is_still(observations)
-        else remark
-    )
-    silent = () if observations.roster.ras is None else tuple(observations.roster.ras.trouble)
+    ras = observations.roster.ras
+    counts = remark_of(ras)
+    if counts and ras is not None and not ras.still:
+        counts += "; a second report with the same counts would confirm it"
+    silent = () if ras is None else tuple(ras.trouble)
     if not silent:
         return counts
     unanswered = ranks_with(silent, "does not answer", "do not answer")
     asked = f"{unanswered} NCCL RAS (asked once: a second report would show whether that lasts)"
     return f"{asked}; {counts}" if counts else asked
-
-
-def _is_still(observations: Observations) -> bool:
-    return observations.roster.ras is not None and observations.roster.ras.still

@@ -16,6 +16,7 @@ FLOORS = (
     "collector/agents collector/notify agent/look",
     "collector/files collector/keep collector/settings agent/sources",
     "collector/gather agent/find",
+    "collector/looks",
     "collector/checks collector/detect collector/judge agent/tools",
     "collector/align agent/proc",
     "collector/concurrency agent/errors",

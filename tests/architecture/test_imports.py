@@ -93,6 +93,11 @@ RULES = (
         pure("collector.align", "collector.checks", "collector.judge"),
         "the same values must give the same verdict",
     ),
+    Rule(
+        "collector/looks",
+        pure("collector.align", "collector.judge", "collector.looks"),
+        "the same values must lead to the same next look",
+    ),
     Rule("collector/checks", pure("collector.align", "collector.checks"), "the same values must give the same checks"),
     Rule("collector/show/text", pure("collector.show.text"), "a rendering shows a verdict and adds nothing"),
     Rule("cli/preflight/search", pure("cli.preflight.search"), "the same outcomes must prove the same"),
@@ -151,7 +156,9 @@ def test_rules_tell_right_from_wrong(folder: str, name: str, at_load: bool, allo
     assert rule.may(Import(REPOSITORY / folder / "made_up.py", 1, name, at_load)) is allowed
 
 
-@pytest.mark.parametrize("folder", ["collector/align", "collector/judge", "collector/checks", "collector/show/text"])
+@pytest.mark.parametrize(
+    "folder", ["collector/align", "collector/judge", "collector/looks", "collector/checks", "collector/show/text"]
+)
 def test_what_pure_code_rests_on_is_pure(folder: str) -> None:
     """A module of `shared` that talks HTTP must not come in by the back door."""
     broken = [str(one) for one in _all_imports(reached_from(folder)) if not pure("collector")(one)]

@@ -10,13 +10,7 @@ It never makes a fault and never names a culprit.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from collector.align.node_facts import (
-    NodeFacts,
-    breaks_device,
-    breaks_network,
-    gpu_trouble,
-    is_device,
-)
+from collector.align.node_facts import NodeFacts, breaks_device, breaks_network, gpu_trouble, is_device
 from collector.align.observations import Observations
 from collector.align.roster import RankView
 from collector.align.stacks.kernel_stacks import stack_row
@@ -33,6 +27,7 @@ from shared.rank_sets import fold
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KERNEL_WORDS, KernelEvent, KernelEventKind
 
+PROVES_NOTHING = "a hardware fault on one node can hang the whole job, but does not prove that it caused this hang"
 _MOST_EVENTS = 8
 _MOST_LINKS = 4
 _ENDED = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING})
@@ -164,14 +159,13 @@ def _with_suspects(fault: Fault, observations: Observations) -> Fault:
     found = Cause.GPU_FAULT if devices else Cause.NETWORK if networks else Cause.UNKNOWN
     cause = found if fault.cause in (None, Cause.UNKNOWN) else fault.cause
     told = "; ".join(f"{host} reports {_in_words(facts)}" for host, facts in suspects.items())
-    remark = "a hardware fault on one node can hang the whole job, but does not prove that it caused this hang"
     return replace(
         fault,
         cause=cause,
         said=f"{fault.said or summary_of(fault, cause, observations)}; {told}",
         evidence=(*fault.evidence, *evidence),
         links=(*fault.links, *_links(networks, hosts)),
-        remarks=(*fault.remarks, remark),
+        remarks=(*fault.remarks, PROVES_NOTHING),
     )
 
 

@@ -1,7 +1,7 @@
-"""Connections that broke or were never made: which link, and whether a peer's end of it was alive.
+"""Connections that broke or were never made, with both ends of the link.
 
-"Connection closed", IB status 12 and NCCL's remote error look the same for a dead peer and a bad link. First see
-whether the peer's process lives: one that is known to be gone is the root, otherwise both ends of the link are told.
+"Connection closed", IB status 12 and NCCL's remote error look the same for a dead peer and a bad link: nobody is blamed
+for them here. Whose process is known to be gone is told by that.
 Status 5 is what follows on a broken queue, and counts only where nothing else is told of the pair.
 What fails after a wait that lasted until its timeout is a consequence: whoever gives up takes its connections along.
 """
@@ -13,8 +13,7 @@ from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
-from collector.align.roster import Presence, Roster
-from collector.judge.fault import kind_of
+from collector.align.roster import Roster
 from collector.judge.logs.vote import (
     FOR_WHOM,
     Opinion,
@@ -29,11 +28,11 @@ from collector.judge.logs.vote import (
 )
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
 from shared.answer.words import Cause, Kind
-from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
 _FLUSHED = "5"
+_UNTOLD = "such an error does not tell a dead peer from a bad link"
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     left = _left(errors, statements)
     if left is not None:
         return [left]
-    dead = _dead(broken, observations, homes)
-    return [_of_the_dead(dead, broken, observations) if dead else _of_links(broken, statements, observations)]
+    return [_of_links(broken, statements)]
 
 
 def _left(errors: list[Said], statements: Statements) -> Opinion | None:
@@ -92,9 +90,8 @@ def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
     fields = told[0][1].fields
     said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})"
-    remark = "such an error does not tell a dead peer from a bad link"
     victims = {*writers_of(told), *statements.waited}
-    return [unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, remark, victims=victims, cause=Cause.NETWORK)]
+    return [unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, _UNTOLD, victims=victims, cause=Cause.NETWORK)]
 
 
 def _of_timeouts(errors: list[Said]) -> list[Opinion]:
@@ -151,27 +148,6 @@ def _address(peer: str) -> str:
     return peer.partition("<")[0].partition("]")[0].strip("[] ")
 
 
-def _dead(broken: list[_Broken], observations: Observations, homes: dict[str, str]) -> tuple[int, ...]:
-    """Ranks on the peers' hosts whose processes are known to be gone; no sighting of a file's rank is no death."""
-    peers = {_short(each.peer) for each in broken}
-    gone = (Presence.EXITED, Presence.UNREACHABLE) if observations.roster.live else (Presence.EXITED,)
-    views = observations.roster.ranks.values()
-    return tuple(v.rank for v in views if v.presence in gone and v.host and _short(v.host) in peers)
-
-
-def _of_the_dead(dead: tuple[int, ...], broken: list[_Broken], observations: Observations) -> Opinion:
-    kinds = {kind_of(rank, observations) for rank in dead}
-    victims = tuple(sorted({each.rank for each in broken if each.rank is not None} - set(dead)))
-    return Opinion(
-        witness=Witness.TRANSPORT,
-        kind=kinds.pop() if len(kinds) == 1 else Kind.RANK_EXITED,
-        culprits=dead,
-        victims=victims,
-        said=f"{ranks_in_words(dead)} ended, and {ranks_in_words(victims)} lost the connection",
-        evidence=_lines(broken),
-    )
-
-
 def _failures_at(hosts: set[str], statements: Statements) -> list[LogEvent]:
     """What processes on the peers' hosts logged of failures of their own."""
     told = statements.of_kind(EventKind.DEVICE_ERROR, EventKind.OUT_OF_MEMORY)
@@ -182,7 +158,7 @@ def _lines(broken: list[_Broken]) -> tuple[LogEvidence, ...]:
     return lines_of([(each.rank, each.event) for each in broken])
 
 
-def _of_links(broken: list[_Broken], statements: Statements, observations: Observations) -> Opinion:
+def _of_links(broken: list[_Broken], statements: Statements) -> Opinion:
     links = {}
     for each in broken:
         interface = each.event.fields.get("interface")
@@ -190,11 +166,6 @@ def _of_links(broken: list[_Broken], statements: Statements, observations: Obser
         links[each.rank, each.host, each.peer, interface] = Link(from_=start, to=end, interface=interface)
     peers = sorted({each.peer for each in broken})
     victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | statements.waited))
-    alive = (
-        "no process at the other end is known to have exited"
-        if observations.roster.live
-        else "it is unknown whether the peer's process was alive"
-    )
     failures = _failures_at({_short(peer) for peer in peers}, statements)
     where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
     return Opinion(
@@ -205,7 +176,7 @@ def _of_links(broken: list[_Broken], statements: Statements, observations: Obser
         evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),
         cause=Cause.NETWORK,
         remarks=(
-            f"such an error does not distinguish a dead peer from a bad link; {alive}",
+            _UNTOLD,
             *(f"a process at the other end logged: {event.text[:200]}" for event in failures),
         ),
         links=tuple(links.values())[:MOST_LINKS],

@@ -81,6 +81,7 @@ class LikeMembers:
     sequences: tuple[int, ...]
     facts: tuple[int, ...]
     """For each of `sequences`, a number that stands for the same `Facts` on all ranks."""
+    is_gapless: bool
 
 
 _Together = dict[tuple[int, bytes, int], list[int]]
@@ -100,12 +101,12 @@ def _classes(
     together: _Together, group: GroupView, traces: dict[int, Trace], numbering: Numbering
 ) -> list[LikeMembers]:
     """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
-    classes: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)
+    classes: dict[tuple[tuple[int, ...], tuple[int, ...], bool], list[int]] = defaultdict(list)
     for ranks in together.values():
         lane, trace = group.lanes[ranks[0]], traces[ranks[0]]
         facts = tuple(map(numbering.of(trace).__getitem__, map(trace.signature.__getitem__, lane.positions)))
-        classes[lane.sequences, facts].extend(ranks)
-    return [LikeMembers(tuple(ranks), sequences, facts) for (sequences, facts), ranks in classes.items()]
+        classes[lane.sequences, facts, lane.is_gapless].extend(ranks)
+    return [LikeMembers(tuple(ranks), *alike) for alike, ranks in classes.items()]
 
 
 def _all_agree(classes: list[LikeMembers]) -> bool:
@@ -114,13 +115,7 @@ def _all_agree(classes: list[LikeMembers]) -> bool:
     if not held:
         return True
     longest = max(held, key=lambda one: (len(one.facts), one.ranks))
-    return all(_is_gapless(one) for one in held) and all(_agrees(one, longest) for one in held)
-
-
-def _is_gapless(one: LikeMembers) -> bool:
-    if one.sequences[-1] - one.sequences[0] != len(one.sequences) - 1:  # two numbers can claim any distance
-        return False
-    return one.sequences == tuple(range(one.sequences[0], one.sequences[-1] + 1))
+    return all(one.is_gapless for one in held) and all(_agrees(one, longest) for one in held)
 
 
 def _agrees(one: LikeMembers, reference: LikeMembers) -> bool:

@@ -9,8 +9,8 @@ from collector.judge.fault import Fault, first_edge, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.group_order import order_breaker
-from collector.judge.tie_breakers.left_out_send import LeftOutSend, left_out_send
-from collector.judge.tie_breakers.sibling_sends import FewerSends, fewer_by_record
+from collector.judge.tie_breakers.left_out_send import left_out_send
+from collector.judge.tie_breakers.sibling_sends import fewer_by_record
 from shared.answer.words import Cause, Kind
 
 _MOST_TOLD = 4
@@ -22,42 +22,27 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     """One set of ranks that wait for each other: a deadlock, and who of them strayed from the usual order."""
     inside = tuple(e for e in observations.edges if e.begun and e.waiter in cycle and set(e.holders) & set(cycle))
     left_out = left_out_send(inside, observations) or fewer_by_record(inside, observations)
+    about = first_edge(inside)
+    named: _Named
     if left_out is not None and left_out.edge is not None:
-        return _left_out_fault(left_out, left_out.edge, cycle, inside, graph)
-    p2p = all(edge.is_p2p for edge in inside)
-    culprits, remarks = (
-        _partners(cycle, inside, observations) if p2p else _breakers(cycle, inside, observations, programs)
-    )
-    kind = Kind.P2P_DEADLOCK if p2p else Kind.ORDER_INVERSION
+        kind, about, named = Kind.P2P_UNMATCHED, left_out.edge, ((left_out.rank,), (str(left_out),))
+    elif all(edge.is_p2p for edge in inside):
+        kind, named = Kind.P2P_DEADLOCK, _partners(cycle, inside, observations)
+    else:
+        kind, named = Kind.ORDER_INVERSION, _breakers(cycle, inside, observations, programs)
+    culprits, remarks = named
+    support = Support.HABIT if kind is Kind.P2P_UNMATCHED else of_circle(culprits, inside)
     fault = Fault(
         kind=kind,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
-        certainty=how_sure(kind, of_circle(culprits, inside)),
+        certainty=how_sure(kind, support),
         cause=Cause.USER_CODE,
         edges=inside,
         cycle=_ring(cycle, inside),
         remarks=remarks,
     )
-    return waited_in(fault, first_edge(inside))
-
-
-def _left_out_fault(
-    left_out: LeftOutSend | FewerSends, edge: Edge, cycle: tuple[int, ...], inside: tuple[Edge, ...], graph: WaitGraph
-) -> Fault:
-    """Its own habit, or that of its likes, speaks against one of the circle."""
-    return Fault(
-        kind=Kind.P2P_UNMATCHED,
-        culprits=(left_out.rank,),
-        victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - {left_out.rank})),
-        certainty=how_sure(Kind.P2P_UNMATCHED, Support.HABIT),
-        cause=Cause.USER_CODE,
-        edges=inside,
-        cycle=_ring(cycle, inside),
-        group=edge.group,
-        op=edge.signature.op,
-        remarks=(str(left_out),),
-    )
+    return waited_in(fault, about)
 
 
 _Named = tuple[tuple[int, ...], tuple[str, ...]]

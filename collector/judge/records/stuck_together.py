@@ -4,16 +4,15 @@ No record differs, so nobody is blamed, unless a rank came there by a way of its
 """
 
 from collections import defaultdict
-from dataclasses import replace
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import Support, how_sure, of_stuck
+from collector.judge.certainty import Support, convicting, how_sure, of_stuck
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.wait_graph import WaitGraph
-from collector.judge.tie_breakers.call_order import CallOrders, Stray
+from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.words import Cause, Kind
 from shared.formats.recorder.coalesced import COALESCED
 from shared.plural import ranks_with
@@ -51,7 +50,9 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
     )
     waiters = {edge.waiter for edge in edges}
     strays = () if edges[0].is_p2p or observations.overwritten(waiters) else programs.strays(waiters)
-    return [_astray(together, strays) if strays else together]
+    if strays:  # to the others, the call that one of them has come to by a way of its own is another one
+        return [convicting(together, [stray.rank for stray in strays], Support.HABIT, *map(str, strays))]
+    return [together]
 
 
 def left_behind(edge: Edge) -> bool:
@@ -77,19 +78,6 @@ def may_be_ending(edge: Edge, observations: Observations) -> bool:
         for at in lane.at(edge.sequence or 0)
     ]
     return max(trace_end for trace in observations.traces.values() for trace_end in trace.created_ns) <= max(begun)
-
-
-def _astray(fault: Fault, strays: tuple[Stray, ...]) -> Fault:
-    """All have issued it, and one of them by a way of its own: to the others its call is another one."""
-    return replace(
-        fault,
-        kind=Kind.COLLECTIVE_MISMATCH,
-        culprits=tuple(stray.rank for stray in strays),
-        victims=tuple(rank for rank in fault.victims if rank not in {stray.rank for stray in strays}),
-        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, Support.HABIT),
-        cause=Cause.USER_CODE,
-        remarks=tuple(map(str, strays)),
-    )
 
 
 def _completed_by(edge: Edge) -> tuple[str, ...]:

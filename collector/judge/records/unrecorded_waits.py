@@ -10,7 +10,7 @@ from collector.align.observations import Observations
 from collector.align.roster import UNKNOWN, RankView
 from collector.align.stacks.patterns import Doing
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import Support, how_sure, shown_by
 from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit, passes_unrecorded
@@ -94,8 +94,7 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observation
     where = f"{ranks_with(hidden, 'waits', 'wait')} in the store"
     if not odd:
         everybody = tuple(sorted({*base.victims, *hidden}))
-        sure = how_sure(Kind.STUCK_TOGETHER, Support.STACKS)
-        return Fault(Kind.STUCK_TOGETHER, (), everybody, sure, cause=Cause.RENDEZVOUS, remarks=(where,))
+        return shown_by(Support.STACKS, Kind.STUCK_TOGETHER, (), everybody, where, cause=Cause.RENDEZVOUS)
     return replace(
         base,
         culprits=odd,

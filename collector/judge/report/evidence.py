@@ -16,6 +16,7 @@ from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import (
     AbsenceEvidence,
     Evidence,
+    GroupRef,
     LogEvidence,
     MotionEvidence,
     Place,
@@ -74,9 +75,8 @@ def _signatures(mismatch: Mismatch, observations: Observations) -> SignatureEvid
     )
 
 
-def _named(group: object) -> str:
-    name, description = getattr(group, "name", ""), getattr(group, "description", "")
-    return f"{name} ({description})" if description and description != "undefined" else f"{name}"
+def _named(group: GroupRef) -> str:
+    return group.name if group.description in ("", "undefined") else f"{group.name} ({group.description})"
 
 
 def _side(ranks: tuple[int, ...], signature: Signature, mismatch: Mismatch, observations: Observations) -> Side:

@@ -1,6 +1,7 @@
 """Step 10: a fault becomes a finding, with culprits identified, the cause named and the evidence laid out."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
@@ -13,20 +14,20 @@ from collector.judge.report.evidence import evidence_of
 from collector.judge.report.next_steps import next_steps_for
 from collector.judge.report.restarts import restart_evidence, restart_in_words
 from collector.judge.report.sentences import summary_of
-from collector.judge.report.since import since_of
 from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold
 
+_NS = 1_000_000_000
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
 
 def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evidence, ...] | None = None) -> Finding:
     """Put one fault into the contract's form; `evidence` replaces what the observations show for it."""
     cause = cause_of(fault, observations)
-    since, lasted = since_of(fault, observations) if evidence is None else (None, None)
+    since, lasted = _since(fault, observations) if evidence is None else (None, None)
     shown = evidence_of(fault, observations) if evidence is None else evidence
     return Finding(
         kind=fault.kind,
@@ -47,6 +48,34 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         evidence=shown + restart_evidence(observations),
         next_steps=next_steps_for(fault, cause, observations),
     )
+
+
+def _since(fault: Fault, observations: Observations) -> tuple[str | None, float | None]:
+    """Return since when, in RFC 3339, and for how many seconds at the last look at a live job; None: not known.
+
+    Without a record it stands at least so long. A straggler is late in every step, and has no beginning here.
+    """
+    if fault.kind is Kind.STRAGGLER:
+        return None, None
+    roster = observations.roster
+    last = roster.last_look_ns if roster.live else None
+    begun = [edge.created_ns - roster.ahead_ns(edge.waiter) for edge in (*fault.edges, *fault.cycle) if edge.created_ns]
+    if begun:
+        oldest = min(begun)
+        lasted = None if last is None or last < oldest else (last - oldest) / _NS
+        return _rfc3339(oldest), None if lasted is None else round(lasted, 1)
+    stall = observations.stall(fault.victims)
+    if last is None or stall <= 0:
+        return None, None
+    return _rfc3339(last - int(stall * _NS)), round(stall, 1)
+
+
+def _rfc3339(ns: int) -> str | None:
+    """What a job has recorded may be no time at all."""
+    try:
+        return datetime.fromtimestamp(ns / _NS, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def straggler_finding(straggler: Straggler, observations: Observations) -> Finding:

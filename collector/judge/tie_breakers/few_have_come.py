@@ -7,7 +7,7 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import Support, convicting, how_sure
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.skipped_call import shift_of
@@ -22,13 +22,14 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
     if not _few_have_come(fault.group, fault.sequence, observations):
         return fault
     if all(_went_on(rank, observations) for rank in fault.culprits):
-        return _convicting(waiting, fault, "most of the group went on without this operation")
+        remark = "most of the group went on without this operation"
+        return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, remark)
     shifts = [shift_of(fault.group, rank, fault.culprits[0], observations.traces) for rank in sorted(waiting)]
     if all(shift is not None and shift.by < 0 for shift in shifts):
-        return _convicting(waiting, fault, *map(str, shifts))
+        return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, shifts))
     strays = programs.strays(waiting)
     if len(strays) == len(waiting):
-        return _convicting(waiting, fault, *map(str, strays))
+        return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, strays))
     if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations) for rank in fault.culprits):
         return fault
     remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
@@ -60,18 +61,6 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
 def _ended_well(rank: int, observations: Observations) -> bool:
     exited = observations.roster.ranks[rank].exited
     return exited is not None and exited.exit_code == 0
-
-
-def _convicting(waiting: set[int], fault: Fault, *remarks: str) -> Fault:
-    return replace(
-        fault,
-        kind=Kind.COLLECTIVE_MISMATCH,
-        culprits=tuple(sorted(waiting)),
-        victims=tuple(sorted((set(fault.culprits) | set(fault.victims)) - waiting)),
-        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, Support.PART_OF_RECORD),
-        cause=Cause.USER_CODE,
-        remarks=(*fault.remarks, *remarks),
-    )
 
 
 def _held_elsewhere(rank: int, observations: Observations) -> bool:

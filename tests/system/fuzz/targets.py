@@ -37,8 +37,8 @@ from collector.gather.answers import read_look
 from collector.gather.failures import NoAnswer
 from collector.gather.fanout.fanout import read_answer
 from collector.hostlists import parse_hostlist
-from collector.judge.looks.next_looks import next_looks
 from collector.judge.verdict import diagnose
+from collector.looks.next_looks import next_looks
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared.formats.gdb_dumps import is_gdb_text, parse_gdb_dump

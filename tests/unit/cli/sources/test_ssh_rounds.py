@@ -11,7 +11,7 @@ import pytest
 from cli.sources.ssh_command import Way
 from cli.sources.ssh_gathering import SshGathering
 from collector.files.read_directory import read_directory
-from collector.judge.looks.next_looks import FurtherLooks
+from collector.looks.next_looks import FurtherLooks
 from collector.question import NativePolicy, Question, Stage, Step
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.snapshot import NodeSnapshot

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.looks.next_looks import pids_to_look_deeper
+from collector.looks.next_looks import pids_to_look_deeper
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.wire.snapshot import Fds, Holder, MountUse, NodeSnapshot, NotableFile, PolledLock, Process, Syscall

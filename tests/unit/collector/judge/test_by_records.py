@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.looks.next_looks import further_looks
 from collector.judge.verdict import diagnose
+from collector.looks.next_looks import further_looks
 from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict

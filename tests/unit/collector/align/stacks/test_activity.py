@@ -8,7 +8,7 @@ from collector.align.stacks.activity import activity_of
 from collector.align.stacks.patterns import Doing
 from collector.align.stacks.process_text import process_in_words
 from collector.align.stacks.telling_threads import with_telling_threads
-from collector.judge.looks.next_looks import pids_to_look_deeper
+from collector.looks.next_looks import pids_to_look_deeper
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child, Identity, NodeSnapshot, Process, RankSnapshot, Syscall

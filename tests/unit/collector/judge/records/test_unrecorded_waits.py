@@ -1,5 +1,7 @@
 """Ranks that wait in operations which no recorder holds: who can be named, and where nobody can."""
 
+from array import array
+
 import pytest
 
 from collector.align.accounting import account_for_ranks
@@ -9,11 +11,12 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import RankSnapshot
+from shared.wire.snapshot import Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
 from tests.build.jobs.four_ranks import looks_without
 from tests.build.jobs.judged import judged
+from tests.build.jobs.placed import with_rank
 from tests.build.jobs.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 TORCH = "/env/lib/python3.11/site-packages/torch/distributed"
@@ -86,3 +89,20 @@ def _claiming(rank: RankSnapshot, missing: tuple[int, ...]) -> RankSnapshot:
         return rank.model_copy(update={"recorder": Missing(source="recorder", reason=Reason.TIMED_OUT)})
     groups = tuple(group.model_copy(update={"members": "0-9"}) for group in trace.groups)
     return rank.model_copy(update={"recorder": trace.model_copy(update={"groups": groups})})
+
+
+def test_who_may_wait_in_what_gloo_does_not_record_and_was_not_read_is_asked_for_and_not_blamed() -> None:
+    """Rank 2 is in C code that nobody has looked into, and its group sends what no record holds."""
+    looks = looks_without({2: Seen((USER,))})
+    for look in looks[-1:]:
+        for rank in look.ranks:
+            trace = rank.recorder
+            assert isinstance(trace, Trace)
+            gloo = tuple(signature._replace(backend="gloo") for signature in trace.signatures)
+            numbers = array("q", [2 * at for at in range(len(trace))])
+            changed = trace.model_copy(update={"signatures": gloo, "op_id": numbers})
+            looks = with_rank(looks, rank.identity.rank, recorder=changed)
+    process = Process(pid=1002, state="S", syscall=Syscall(name="futex"))
+    answer = judged(with_rank(looks, 2, process=process))
+    assert told(answer) == [(Kind.RANK_NOT_JOINED, (), "0-1,3")]
+    assert "what it does was not read" in answer.headline

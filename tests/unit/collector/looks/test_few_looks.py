@@ -10,8 +10,8 @@ from collector.align.expected import Expected, Unanswered
 from collector.align.marks.agent_marks import Reported, StandsAt
 from collector.detect.job_view import JobView
 from collector.detect.reports import reported_by
-from collector.judge.looks import few_looks as rule
 from collector.judge.verdict import diagnose
+from collector.looks import few_looks as rule
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.missing import Missing, Reason

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from collector.align.expected import Expected
-from collector.judge.looks import next_looks as deeper
-from collector.judge.looks.next_looks import next_looks
 from collector.judge.verdict import diagnose
+from collector.looks import next_looks as deeper
+from collector.looks.next_looks import next_looks
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.wire.snapshot import NodeSnapshot

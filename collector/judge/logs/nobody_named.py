@@ -1,5 +1,4 @@
-"""Votes by lines that compare ranks and name no culprit: DDP's of the models they have built, NCCL's of what a peer
-expects, Horovod's of what each has submitted.
+"""Votes by lines that name no culprit: what ranks are compared by, and waits that tell no global rank.
 
 1. DDP gathers every rank's number of parameters. A zero was never gathered: that first collective has failed, and
    whoever stands first in the list is named for it. Two numbers show models that differ, and not which one is wrong.
@@ -8,6 +7,9 @@ expects, Horovod's of what each has submitted.
 4. Horovod lists who has not submitted what others have. Where no operation lacks all of these, each waits for another;
    where half have come, the others may be the ones that are right.
 5. torchfrtrace compares the records of all ranks with those of one.
+6. HCCL, the library of Ascend devices, tells the awaited rank, if at all, by its number in a communicator whose members
+   it does not tell. XLA, of JAX, tells how many threads of one process should have met, and of newer versions how many
+   came. DeepEP tells which of its kernels gave up.
 """
 
 from dataclasses import replace
@@ -15,14 +17,22 @@ from dataclasses import replace
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.reports import numbers_in
 from collector.align.marks.table import Witness
-from collector.judge.logs.vote import Opinion, Said, unnamed, with_field
+from collector.judge.logs.vote import Opinion, Said, unnamed, with_field, writers_in_words
 from shared.answer.words import Cause, Kind
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
-from shared.wire.log_events import EventKind
+from shared.wire.log_events import EventKind, LogEvent
 
 _NEWEST_LINES = 4
 _RECORDED = {"SIZE_OR_SYNTAX_MISMATCH": "size", "COLLECTIVE_DTYPE_MISMATCH": "data type"}
+_NOBODY = 4294967295
+"""What HCCL prints for a rank that it does not know."""
+_OWN_LOG = {
+    "hccl": "whoever was waited for may itself have waited for others: its own log tells",
+    "deepep": "the line is of who waited, on its GPU: who did not send may have failed, or be cut off from the network",
+    "xla_seconds": "the stacks of the process's threads tell which one did not come, and where it is",
+}
+"""By the field that a library's lines have, where to look."""
 
 
 def opinions_by_sizes(statements: Statements) -> list[Opinion]:
@@ -111,3 +121,29 @@ def _of_records(lines: list[Said]) -> list[Opinion]:
 
 def _mismatch(witness: Witness, lines: list[Said], said: str, remark: str) -> Opinion:
     return unnamed(witness, Kind.COLLECTIVE_MISMATCH, lines, said, remark, victims=(), cause=Cause.USER_CODE)
+
+
+def opinions_by_libraries(statements: Statements) -> list[Opinion]:
+    """6. Return the waits until a timeout, without culprits."""
+    told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
+    return [
+        unnamed(Witness.COUNTERS, Kind.RANK_NOT_JOINED, lines, _said(lines), remark)
+        for name, remark in _OWN_LOG.items()
+        if (lines := with_field(told, name))
+    ]
+
+
+def _said(lines: list[Said]) -> str:
+    return f"{writers_in_words(lines)} waited for {_whom([event for _, event in lines])}"
+
+
+def _whom(events: list[LogEvent]) -> str:
+    fields = events[0].fields
+    if "xla_seconds" in fields:
+        count = "others of its threads" if "threads" not in fields else f"{fields['threads']} threads"
+        came = f", of which {fields['came']} came" if "came" in fields else ""
+        return f"{count} to meet in XLA{came}, until it gave up after {fields['xla_seconds']} s"
+    if "deepep" in fields:
+        return "others in DeepEP until the timeout"
+    awaited = sorted({int(event.fields["awaited"]) for event in events if "awaited" in event.fields} - {_NOBODY})
+    return (f"group rank {awaited[0]}" if len(awaited) == 1 else "another rank") + " over HCCL until the timeout"

@@ -1,7 +1,7 @@
 """Whose native stacks are asked for: one for all that have the same Python stack, the odd ones first."""
 
 from collector.align.expected import Expected
-from collector.judge.looks.next_looks import MOST_DEEP_LOOKS, next_looks, pids_to_look_deeper
+from collector.looks.next_looks import MOST_DEEP_LOOKS, next_looks, pids_to_look_deeper
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Identity, NodeSnapshot, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread

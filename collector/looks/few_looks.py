@@ -22,10 +22,10 @@ from collector.align.marks.agent_marks import Reported, StandsAt
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
-from collector.judge.looks.next_looks import NextLooks, looks_after
 from collector.judge.report.sentences import Interpretation
 from collector.judge.slow.straggler import may_have_straggler
 from collector.judge.verdict import read
+from collector.looks.next_looks import NextLooks, looks_after
 from shared.answer.words import Kind, Verdict
 from shared.rank_sets import unfold
 from shared.wire.snapshot import NodeSnapshot

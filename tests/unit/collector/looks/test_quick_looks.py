@@ -5,8 +5,8 @@ from itertools import accumulate
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.looks.next_looks import further_looks
 from collector.judge.verdict import diagnose
+from collector.looks.next_looks import further_looks
 from shared.answer.words import Verdict
 from shared.wire.snapshot import NodeSnapshot, Process
 from tests.build.jobs.simulated import USER, Job, Seen, Stay, live_looks
