@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from collector.align.expected import Expected, NodesAsked
+from collector.align.logs.attributed_lines import is_wait
 from collector.align.processes import MOST_RANKS
 from collector.align.roster import Presence, RankView
 from shared.rank_sets import unfold
@@ -56,9 +57,24 @@ def ended_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> dict[i
 
 
 def of_files(view: RankView, *, alone: bool) -> RankView:
-    """Return what files tell of a rank that left none. The only one of its job to leave none counts as looked for."""
+    """Return what files tell of a rank that left no dump. The only one of its job to leave none counts as looked for.
+
+    Unless it logged that it waited, too.
+    """
     left_out = view.presence is Presence.ABSENT or (alone and view.presence is Presence.UNSEEN)
-    return replace(view, presence=Presence.LEFT_OUT) if left_out else view
+    return replace(view, presence=Presence.LEFT_OUT) if left_out and not any(map(is_wait, view.logged)) else view
+
+
+def only_logged(seen: Mapping[int, RankView]) -> dict[int, RankView]:
+    """Return the ranks of which there is a log at most, where of others there are dumps: nobody saw where they are."""
+    bare = {rank: view for rank, view in seen.items() if not _is_dumped(view)}
+    return (
+        {rank: replace(view, presence=Presence.UNSEEN) for rank, view in bare.items()} if len(bare) < len(seen) else {}
+    )
+
+
+def _is_dumped(view: RankView) -> bool:
+    return view.trace is not None or view.stacks is not None or view.native_stacks is not None
 
 
 def _by_elimination(

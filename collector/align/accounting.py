@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from collector.align.absent_ranks import ended_ranks, of_files, views_of_absent
+from collector.align.absent_ranks import ended_ranks, of_files, only_logged, views_of_absent
 from collector.align.expected import Expected
 from collector.align.logs.unowned_lines import logged_communicators, unowned_events
 from collector.align.node_clocks import clocks_off
@@ -54,8 +54,9 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
     }
     live = bool(ended) or any(s.looked_at_ns is not None for s in current)
     if not live:
-        alone = len(absent) == 1 and world_size is not None
-        gone = {rank: of_files(view, alone=alone) for rank, view in gone.items()}
+        undumped = only_logged(seen)
+        alone = len(absent) + len(undumped) == 1 and world_size is not None
+        gone = {rank: of_files(view, alone=alone) for rank, view in gone.items()} | undumped
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,

@@ -41,6 +41,7 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
     )
 
 
+_UNDUMPED = (Reason.NOT_FOUND, "neither a dump nor stacks of it were found, as they were of others")
 _TOLD = (
     Reason.NOT_ENABLED,
     "it was not examined: its agent reports that it stands still, or goes on, as the ranks do that were",
@@ -50,7 +51,8 @@ _TOLD = (
 def _gone(roster: Roster, told: frozenset[int]) -> list[Gap]:
     together: dict[tuple[tuple[Reason, str], str | None], list[int]] = defaultdict(list)
     for view in roster.gone():
-        together[_TOLD if view.rank in told else _ABSENT[view.presence], view.host].append(view.rank)
+        known = _TOLD if view.rank in told else _UNDUMPED if view.undumped else _ABSENT[view.presence]
+        together[known, view.host].append(view.rank)
     return [
         Gap(ranks=fold(ranks), host=host, missing=Missing(source="rank", reason=reason, detail=detail))
         for ((reason, detail), host), ranks in together.items()

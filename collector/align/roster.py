@@ -96,6 +96,11 @@ class RankView:
         return next((thread for thread in stacks.threads if (thread.tid, thread.name) == same), None)
 
     @property
+    def undumped(self) -> bool:
+        """Is there a log of it at most, where others left dumps or stacks? It may wait like everybody else."""
+        return self.presence is Presence.UNSEEN and bool(self.looks)
+
+    @property
     def gone(self) -> bool:
         return self.presence in GONE
 

@@ -133,6 +133,7 @@ class _Reading:
             FileKind.PYSPY_TEXT: self._add_stacks,
             FileKind.FAULTHANDLER: self._add_stacks,
             FileKind.GDB: self._add_stacks,
+            FileKind.PYSTACK: self._add_stacks,
             FileKind.GROUPED_STACKS: self._add_stacks,
             FileKind.RAS: self._add_ras,
             FileKind.KERNEL: self._add_kernel_log,

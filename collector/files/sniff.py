@@ -30,6 +30,7 @@ class FileKind(StrEnum):
     PYSPY_TEXT = "pyspy_text"
     FAULTHANDLER = "faulthandler"
     GDB = "gdb"
+    PYSTACK = "pystack"
     GROUPED_STACKS = "grouped_stacks"
     RAS = "ras"
     KERNEL = "kernel"
@@ -50,6 +51,8 @@ _FAULTHANDLER = re.compile(
     r"(?:Current )?[Tt]hread 0x[0-9a-f]+ .{0,120}\(?most recent call first\)"
     r"|Fatal Python error: |Timeout \(\d+:\d\d:\d\d"
 )
+# Traceback for thread 4242 (python3) [Has the GIL] (most recent call last):
+_PYSTACK = re.compile(r"Traceback for thread \d{1,10} (?:\(.{0,100}\) )?\[.{0,200}\] \(most recent call last\):")
 # NCCL version 2.30.7 compiled with CUDA 12.8, and further down: Job summary; or what was kept of a report, from its
 # table on: Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
 # Communicators... (0.002s) =============, or from what it found on: Warnings ======== #0-0 (9d2f00c1a7e45b33) MISMATCH
@@ -119,6 +122,8 @@ def _kind_of_text(text: str) -> FileKind:
         return FileKind.PYSPY_TEXT
     if is_gdb_text(text):
         return FileKind.GDB
+    if any(_PYSTACK.match(text, at) for at in _first_lines(text)):
+        return FileKind.PYSTACK
     if any(_RAS_TEXT.match(text, at) for at in _first_lines(text)):
         return FileKind.RAS
     return FileKind.KERNEL if is_kernel_log(text) else FileKind.LOG

@@ -10,7 +10,7 @@ from collector.files.sniff import FileKind
 from shared.formats.gdb_dumps import parse_gdb_dump
 from shared.formats.grouped_stacks import parse_grouped_stacks
 from shared.formats.pyspy_processes import cut_out_of_log, lines_beside, parse_pyspy_processes, ranks_by_title
-from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json
+from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pystack_dump
 from shared.wire.stacks import Stacks
 
 # Process 4242: sglang::scheduler_TP3        Python v3.11.4 (/usr/bin/python3.11)
@@ -49,6 +49,8 @@ class StackFiles:
                 self._found.append((at, parse_faulthandler(part)))
         elif kind is FileKind.GDB:
             self._found.append((name, parse_gdb_dump(text)))
+        elif kind is FileKind.PYSTACK:
+            self._found.append((name, parse_pystack_dump(text)))
         elif kind is FileKind.GROUPED_STACKS:
             self._add_groups(name, text)
         else:

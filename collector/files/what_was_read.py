@@ -25,6 +25,7 @@ KINDS = {
     FileKind.PYSPY_TEXT: "py-spy stacks",
     FileKind.FAULTHANDLER: "faulthandler stacks",
     FileKind.GDB: "gdb stacks",
+    FileKind.PYSTACK: "pystack stacks",
     FileKind.GROUPED_STACKS: "stacks by ranks",
     FileKind.RAS: "NCCL RAS report",
     FileKind.KERNEL: "kernel log",

@@ -68,7 +68,8 @@ _PRESENCE_KINDS = {
 
 def kind_of(root: int, observations: Observations) -> Kind:
     """What sort of fault a rank is that others wait for, by what has become of its process."""
-    return _PRESENCE_KINDS.get(observations.roster.ranks[root].presence, Kind.RANK_NOT_JOINED)
+    view = observations.roster.ranks[root]
+    return Kind.RANK_NOT_JOINED if view.undumped else _PRESENCE_KINDS.get(view.presence, Kind.RANK_NOT_JOINED)
 
 
 def left_out(ranks: Iterable[int], observations: Observations) -> bool:

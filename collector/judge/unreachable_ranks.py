@@ -3,7 +3,7 @@
 They may wait like everybody else. So where a rank is seen to hold the job up, they are told beside it and not blamed;
 unless log lines, connections or NCCL RAS tell more of their nodes than that their agents are silent. Ranks that nobody
 looked at are never blamed: on one node of two, or with half of the dumps, that others wait for them says nothing about
-them.
+them. Unless their own logs say that they failed.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from collector.align.roster import Presence
 from collector.judge.certainty import blames_somebody
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
+from collector.judge.logs.own_failures import first_failure
 from shared.answer.words import Kind
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
@@ -32,8 +33,9 @@ def waits_for_unseen(faults: Sequence[Fault], observations: Observations) -> Fau
 
 
 def _of_unseen(fault: Fault, observations: Observations) -> bool:
-    unseen = (observations.roster.ranks[rank].presence is Presence.UNSEEN for rank in fault.culprits)
-    return bool(fault.culprits) and not fault.named_by and all(unseen)
+    views = [observations.roster.ranks[rank] for rank in fault.culprits]
+    unseen = bool(views) and not fault.named_by and all(view.presence is Presence.UNSEEN for view in views)
+    return unseen and not all(first_failure(view.logged) is not None for view in views)
 
 
 def beside_the_seen(faults: Sequence[Fault], observations: Observations) -> list[Fault]:

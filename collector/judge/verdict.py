@@ -153,7 +153,7 @@ def _read(observations: Observations) -> Interpretation:
     faults = faults or weighed(faults_by_logs(observations), with_counts(seen, observations), observations)  # D
     if not faults:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
-        return _quiet(observations) if elsewhere is None else _unseen(elsewhere)
+        return _quiet(observations) if elsewhere is None else _unseen(elsewhere, observations)
     faults = [with_holders(fault, observations) for fault in beside_the_seen(faults, observations)]  # F
     doubts = [doubt_of_pause(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
@@ -211,9 +211,11 @@ def _moving(observations: Observations) -> Interpretation:
     return Interpretation(Verdict.SLOW, "", findings=(with_slow_gpus(finding, observations),))
 
 
-def _unseen(fault: Fault) -> Interpretation:
+def _unseen(fault: Fault, observations: Observations) -> Interpretation:
     """All that is seen is that others wait for ranks that nobody looked at."""
-    reason = f"{waiting_for(fault.victims, fault.culprits)}, which nobody examined"
+    undumped = all(observations.roster.ranks[rank].undumped for rank in fault.culprits)
+    why = "which left no dump" if undumped else "which nobody examined"
+    reason = f"{waiting_for(fault.victims, fault.culprits)}, {why}"
     return Interpretation(Verdict.CANNOT_TELL, reason, unseen=fault.culprits)
 
 

@@ -41,6 +41,7 @@ _FAULT_FRAME = re.compile(r'\s+File "(.{1,1000}?)", line (\d{1,9}|\?{3}) in (.{1
 _PYSTACK_THREAD = re.compile(
     r"Traceback for thread (\d{1,10}) (?:\(.{0,100}\) )?\[(.{0,200})\] \(most recent call last\):\s*"
 )
+_COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 #     (Python) File "/srv/train.py", line 32, in main
 _PYSTACK_FRAME = re.compile(r'\s+\((Python|C)\) File "(.{1,1000}?)", line (\d{1,9}), in (.{1,2000}?)\s*')
 
@@ -119,6 +120,18 @@ def parse_pystack_text(text: str, *, pid: int | None = None, paused: bool = Fals
     if not threads:
         raise UnreadableDump(f"no thread in what should be a pystack dump: {quoted(text)}")
     return Stacks(pid=pid, paused=paused, frames=table.frames, threads=tuple(threads))
+
+
+def parse_pystack_dump(text: str) -> Stacks:
+    """Read what people keep of pystack, colours and all. Its main thread is the one that `threading` did not begin."""
+    stacks = parse_pystack_text(_COLOURS.sub("", text))
+    main = next((thread for thread in stacks.threads if not _is_begun(stacks.stack(thread))), stacks.threads[-1])
+    native = any(frame.native for frame in stacks.frames)
+    return stacks.model_copy(update={"pid": main.tid, "native": native})
+
+
+def _is_begun(frames: Iterable[Frame]) -> bool:
+    return next((frame.function for frame in frames if not frame.native), "_bootstrap") == "_bootstrap"
 
 
 def parse_gdb_text(text: str, *, pid: int | None = None) -> Stacks:

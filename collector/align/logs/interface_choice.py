@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 
 from collector.align.logs.attributed_lines import hear
 from collector.align.roster import Roster
@@ -9,19 +10,52 @@ from collector.align.thresholds import LEAST_NODES
 from shared.answer.diagnosis import Conflict
 from shared.wire.log_events import EventKind, LogEvent
 
+_MOST_HOSTS = 4
 # [0]eth0:10.1.2.3<0> [1]eth1:10.9.2.3<0>        [0]mlx5_0:1/RoCE [1]mlx5_1:1/IB [RO]
 _DEVICE = re.compile(r"\[\d{1,3}\](?P<name>[\w.-]{1,40}):(?:\d{1,3}/(?P<link>\w{1,10}))?")
 
 
 def odd_interfaces(roster: Roster) -> tuple[Conflict, ...]:
-    """Return what one node, or a few, chose otherwise than a clear majority of three nodes or more."""
+    """Return what a node could not open and others took, and what few chose otherwise than most of three or more."""
     if _is_one_choice(roster):
         return ()
-    by_transport: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    return (*_unopened(roster), *_odd_choices(roster))
+
+
+def _unopened(roster: Roster) -> list[Conflict]:
+    refused: dict[str, set[str]] = defaultdict(set)
+    taken: dict[str, set[str]] = defaultdict(set)
+    for host, event in _by_hosts(roster):
+        if "unopened" in event.fields:
+            refused[event.fields["unopened"]].add(host)
+        for device in _DEVICE.finditer(event.fields.get("devices", "")):
+            taken[device["name"]].add(host)
+    return [
+        Conflict(
+            sources=("logs", "logs"), text=f"NCCL could not open {name} on {_listed(hosts)}; {_listed(others)} took it"
+        )
+        for name, hosts in sorted(refused.items())
+        if (others := taken[name] - hosts)
+    ]
+
+
+def _listed(hosts: set[str]) -> str:
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    return ", ".join(sorted(hosts)[:_MOST_HOSTS]) + more
+
+
+def _by_hosts(roster: Roster) -> Iterator[tuple[str, LogEvent]]:
     for rank, event in hear(roster, of_interfaces=True).all():
         host = event.fields.get("writer_host") or (None if rank is None else roster.ranks[rank].host)
-        transport, devices, interface = _told(event)
         if host:
+            yield host, event
+
+
+def _odd_choices(roster: Roster) -> tuple[Conflict, ...]:
+    by_transport: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for host, event in _by_hosts(roster):
+        transport, devices, interface = _told(event)
+        if "unopened" not in event.fields:
             by_transport[transport][host].add(_choice(devices, interface))
     found = (_odd(transport, nodes) for transport, nodes in sorted(by_transport.items()))
     return tuple(conflict for conflict in found if conflict is not None)

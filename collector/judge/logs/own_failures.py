@@ -52,7 +52,7 @@ def opinions_by_own_words(statements: Statements, observations: Observations) ->
     failed = {
         rank: event
         for rank, events in statements.by_rank.items()
-        if (event := _first_failure(events)) is not None and is_last_word_of(event, observations.roster.ranks[rank])
+        if (event := first_failure(events)) is not None and is_last_word_of(event, observations.roster.ranks[rank])
     }
     waiting = tuple(sorted(statements.waited - failed.keys()))
     if not failed or len(failed) > len(waiting):
@@ -90,7 +90,7 @@ def _wait_line(rank: int, statements: Statements) -> LogEvidence:
     return line_of(next(event for event in statements.by_rank[rank] if is_wait(event)), rank)
 
 
-def _first_failure(events: tuple[LogEvent, ...]) -> LogEvent | None:
+def first_failure(events: tuple[LogEvent, ...]) -> LogEvent | None:
     """The rank's own failure, if one stands before all waits. Who waited later had survived it, as who wrote on."""
     first = next((event for event in events if is_wait(event) or is_own_failure(event)), None)
     if first is None or is_wait(first) or any(_is_later_wait(event) for event in events):

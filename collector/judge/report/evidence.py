@@ -217,6 +217,9 @@ def _last_in_words(exited: Exited) -> str:
     return text
 
 
+_NO_DUMP = "left a log at most, where others left dumps or stacks"
+
+
 def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]:
     """Those of one node, of whom the same is known, are reported together."""
     together: dict[tuple[Presence, str | None, str], list[int]] = defaultdict(list)
@@ -224,7 +227,7 @@ def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]
         if view.gone and view.exited is None:
             missing = None if view.unanswered is None else view.unanswered.missing
             why = "" if missing is None else f" ({missing.reason}: {missing.detail})"
-            together[view.presence, view.host, why].append(view.rank)
+            together[view.presence, view.host, _NO_DUMP if view.undumped else why].append(view.rank)
     return [_absence(ranks, *known, live=live) for known, ranks in together.items()]
 
 
@@ -235,7 +238,8 @@ def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *
         text = f"{ranks_with(ranks, 'is', 'are')} on {where}, which did not answer{why}"
         reason = Reason.UNREACHABLE
     elif presence is Presence.UNSEEN:
-        text = f"{ranks_with(ranks, 'was', 'were')} not examined: found in no given file and on no given node"
+        known = f"{ranks_with(ranks, 'was', 'were')} not examined: found in no given file and on no given node"
+        text = f"{ranks_in_words(ranks)} {why}" if why else known
     elif presence is Presence.EXITED:
         no_longer = ranks_with(ranks, "no longer has", "no longer have")
         text = f"{no_longer} a process; {either(ranks, 'its', 'their')} launcher has not reaped all exited children"

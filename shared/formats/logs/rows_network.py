@@ -199,6 +199,12 @@ CONNECTIONS = (
         r"NET/(?P<transport>Socket|IB) : Using (?P<devices>\[\d{1,3}\][^;\n]{1,2000})"
         r"(?:;\s{1,30}OOB (?P<interface>[\w.-]{1,40}):(?P<address>[^<\s]{1,60})<\d{1,5}>)?",
     ),
+    # node1:42:51 [0] NCCL WARN NET/IB : Unable to open device mlx5_1        NCCL goes on without it, its peers not
+    row(
+        EventKind.INTERFACE,
+        "Unable to open device",
+        r"NET/(?P<transport>IB) ?: Unable to open device (?P<unopened>[\w.-]{1,40})",
+    ),
     # Bootstrap : Using eth0:10.1.2.3<0>                                             `Bootstrap: Using` from NCCL 2.24
     row(
         EventKind.INTERFACE,

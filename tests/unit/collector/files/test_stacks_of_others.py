@@ -31,6 +31,16 @@ LOADS = """Thread 1 (LWP 703):
 READS = """#0  0x00007f31c0d1 in read () from /lib64/libc.so.6
 #1  0x00007f31c0d3 in _start ()
 """
+PYSTACK = """Traceback for thread 43 (python) [] (most recent call last):
+    (Python) File "/usr/lib/python3.11/threading.py", line 1002, in _bootstrap
+        self._bootstrap_inner()
+    (Python) File "/usr/lib/python3.11/threading.py", line 982, in run
+
+Traceback for thread 42 (python) [Has the GIL] (most recent call last):
+    (Python) File "/srv/train.py", line 9, in <module>
+        main()
+    (Python) File "{0}", line 77, in {1}
+"""
 SCHEDULER = """[2026-04-05 06:07:08 TP{0}] Pyspy dump for PID 70{0} (py-spy dump --native --pid 70{0}):
 Process 70{0}: {1}
 Python v3.12.3 (/usr/bin/python3.12)
@@ -93,6 +103,24 @@ class TestGdb:
         locked = IN_NCCL.format(3).replace("sched_yield", "PyThread_acquire_lock_timed").replace("Thread 2", "Thread 3")
         in_thread = locked.replace("ncclGroupEnd", "acquire_timed").replace("ProcessGroupNCCL::allreduce", "Caller::go")
         found = judged(tmp_path, files | {"rank_3.txt": in_thread})
+        assert not any(finding.culprits for finding in found.findings)
+
+
+class TestPystack:
+    """What `pystack remote` printed, one file for each rank."""
+
+    @pytest.mark.parametrize("begins", ["", "$ pystack remote 42\n"])
+    def test_the_rank_that_stands_elsewhere_is_named(self, tmp_path: Path, begins: str) -> None:
+        reduces = ("/opt/torch/distributed/distributed_c10d.py", "all_reduce")
+        files = {f"rank_{rank}.txt": begins + PYSTACK.format(*reduces) for rank in (0, 1, 2)}
+        found = judged(tmp_path, files | {"rank_3.txt": begins + PYSTACK.format("/srv/data.py", "load")})
+        (finding,) = found.findings
+        assert (found.verdict, finding.kind, finding.culprit_ranks) == (Verdict.HUNG, Kind.RANK_NOT_JOINED, (3,))
+
+    def test_of_one_rank_alone_nobody_is_named(self, tmp_path: Path) -> None:
+        found = judged(
+            tmp_path, {"rank_0.txt": PYSTACK.format("/opt/torch/distributed/distributed_c10d.py", "barrier")}
+        )
         assert not any(finding.culprits for finding in found.findings)
 
 

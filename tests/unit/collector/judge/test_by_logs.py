@@ -471,6 +471,15 @@ class TestConnections:
         del lines[0], lines[1]
         assert judged_logs(lines).conflicts == ()
 
+    def test_a_device_that_one_node_could_not_open_is_a_conflict_where_others_took_it(self) -> None:
+        refused = "node1:42:51 [0] transport/net_ib.cc:214 NCCL WARN NET/IB : Unable to open device mlx5_3"
+        taken = "node0:42:51 [0] NCCL INFO NET/IB : Using [0]mlx5_2:1/RoCE [1]mlx5_3:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"
+        found = judged_logs({0: [taken], 1: [refused]})
+        assert found.verdict is Verdict.CANNOT_TELL
+        assert [each.text for each in found.conflicts] == ["NCCL could not open mlx5_3 on node1; node0 took it"]
+        assert judged_logs({0: [taken.replace("mlx5_3", "mlx5_4")], 1: [refused]}).conflicts == ()
+        assert judged_logs({0: [refused], 1: [refused]}).conflicts == ()
+
 
 class TestRendezvous:
     def test_too_few_came(self) -> None:

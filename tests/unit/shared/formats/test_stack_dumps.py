@@ -12,6 +12,7 @@ from shared.formats.stack_dumps import (
     parse_faulthandler,
     parse_pyspy_json,
     parse_pyspy_text,
+    parse_pystack_dump,
     parse_pystack_text,
 )
 
@@ -173,9 +174,20 @@ def test_text_of_pystack() -> None:
     assert [thread.holds_gil for thread in stacks.threads] == [False, True]
 
 
+def test_text_of_pystack_as_people_keep_it() -> None:
+    """It does not say which process it is of: the thread that `threading` did not begin has its id."""
+    begun = PYSTACK.replace("line 982, in run", "line 1002, in _bootstrap")
+    coloured = begun.replace("(Python)", "\x1b[32m(Python)\x1b[0m").replace("<module>", "\x1b[33m<module>\x1b[0m")
+    for text in (begun, coloured, coloured.replace("\n", "\r\n")):
+        stacks = parse_pystack_dump(text)
+        assert stacks.main is not None
+        assert stacks.pid == 42
+        assert [f.function for f in stacks.stack(stacks.main)] == ["<module>"]
+
+
 @pytest.mark.parametrize("text", ["", "hello", "Thread", "Thread 12 idle", '  File "x", line 3 in f', "(" * 100_000])
 def test_text_that_is_no_dump(text: str) -> None:
     """None of the three."""
-    for parse in (parse_pyspy_text, parse_faulthandler, parse_pystack_text):
+    for parse in (parse_pyspy_text, parse_faulthandler, parse_pystack_text, parse_pystack_dump):
         with pytest.raises(UnreadableDump):
             parse(text)

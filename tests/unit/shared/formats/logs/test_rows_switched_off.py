@@ -151,6 +151,11 @@ TOLD: list[Line] = [
     ),
     ("[node7:42] Signal: Bus error (7)", EventKind.SIGNAL, {"died_on": "node7", "signal": "7"}),
     (
+        "gpu-7:42:51 [3] transport/net_ib.cc:214 NCCL WARN NET/IB : Unable to open device mlx5_6",
+        EventKind.INTERFACE,
+        {"transport": "IB", "unopened": "mlx5_6", "writer_host": "gpu-7"},
+    ),
+    (
         "[gpu-7:4242:0:4251]       ud_iface.c:780  Fatal: transport error: Endpoint timeout",
         EventKind.TRANSPORT_ERROR,
         {"type": "Endpoint timeout", "writer_host": "gpu-7", "writer_pid": "4242"},
