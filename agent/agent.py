@@ -24,6 +24,7 @@ from agent.sources.all import make_sources
 from agent.sources.gpu import read_gpus
 from agent.sources.kernel_log import KernelLog
 from agent.sources.look_context import LookContext
+from agent.sources.ras.monitor import RasMonitor
 from agent.sources.ras.ras_source import RasSource, RasTargets, Told
 from agent.sources.source import LookDepth
 from agent.tools.memory_budget import Memory
@@ -69,7 +70,9 @@ class Agent:
         users = parse_users(settings.only_users)
         self.node = Node(self.procfs, settings.host, self._pool, only_ranks=settings.only_ranks, only_users=users)
         kernel_log, ports, gpus = KernelLog(self.procfs), PortWatch(), GpuWatch(read_gpus)
-        self._signs = NodeSigns(self._pool, kernel_log, ports, gpus)
+        monitors = settings.ras_monitor and settings.ras != "never"
+        ras = RasMonitor(self.procfs, settings.host) if monitors else None
+        self._signs = NodeSigns(self._pool, kernel_log, ports, gpus, ras=ras)
         self.digests = Digests(self.node.watch, self._signs)
         self.audit = AuditLog(settings.audit_log)
         self.metrics = Metrics(self.node, self.audit)
@@ -95,6 +98,7 @@ class Agent:
         if self._beating is not None:
             self._beating.join(5.0)
         self._surroundings.close()
+        self._signs.close()
 
     def ranks(self) -> RankList:
         """Say who is on this node, without looking at anyone."""
@@ -184,7 +188,8 @@ class Agent:
         self.node.beat(deadline)
         living, _ = self.node.watch.progress()
         if living:
-            self._signs.beat(deadline, at_work=all(not _stands(each) for each in living))
+            at_work = all(not _stands(each) for each in living)
+            self._signs.beat(deadline, at_work=at_work, ranks=self.node.watch.ranks)
 
     def _keep_beat(self) -> None:
         searches, next_search, next_beat = 0, 0.0, 0.0

@@ -53,6 +53,11 @@ class AgentSettings(AccessSettings):
         default="safe",
         description="Whether to ask NCCL RAS: `safe` does not where that may crash this version of NCCL.",
     )
+    ras_monitor: bool = Field(
+        default=False,
+        description="Whether NCCL RAS, 2.29.2 or newer, is to report processes that it has declared dead, over one "
+        "connection that is kept open; not with `ras=never`.",
+    )
     debuggers: bool = Field(
         default=False,
         description="Whether gdb, pystack and strace may be run on a rank when asked. They stop or slow it, and read "

@@ -1,16 +1,20 @@
-"""What happens to the node beside its ranks, kept in mind between the beats: kernel lines, ports, GPUs that spin.
+"""What happens to the node beside its ranks, kept in mind between the beats: kernel lines, ports, GPUs that spin,
+and what NCCL's RAS tells.
 
 Each is read in a task of its own: a sick driver or adapter holds up nobody but itself, and is not asked again while it
 does. What is telling goes into the digest as a sign.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from agent.deadline import Deadline, ThreadPool
+from agent.find.choose_ranks import Rank
 from agent.look.gpu_watch import GpuWatch
 from agent.look.port_watch import PortWatch
 from agent.sources.kernel_log import KernelLog
+from agent.sources.ras.monitor import RasMonitor
 from shared.wire.devices import Port
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
 from shared.wire.registration import MOST_SIGN_NAME, MOST_SIGNS, Sign
@@ -35,18 +39,21 @@ class NodeSigns:
         ports: PortWatch,
         gpus: GpuWatch,
         clock: Callable[[], float] = time.time,
+        *,
+        ras: RasMonitor | None = None,
     ) -> None:
         self._pool = pool
         self._kernel_log = kernel_log
         self._ports = ports
         self._gpus = gpus
         self._clock = clock
+        self._ras = ras
         self._events: tuple[KernelEvent, ...] = ()
         self._down_since: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
 
-    def beat(self, deadline: Deadline, *, at_work: bool) -> None:
-        """Read what is due. `at_work`: do the ranks of this node go on?"""
+    def beat(self, deadline: Deadline, *, at_work: bool, ranks: Sequence[Rank] = ()) -> None:
+        """Read what is due. `at_work`: do the ranks of this node, which are `ranks`, go on?"""
         now = time.monotonic()
         due: dict[str, Callable[[], None]] = {}
         if self._not_before.get("kernel log", 0.0) <= now:
@@ -55,6 +62,8 @@ class NodeSigns:
             due["ports"] = self._take_ports
         if self._gpus.is_due(at_work=at_work) and self._not_before.get("gpus", 0.0) <= now:
             due["gpus"] = lambda: self._take_gpus(Deadline(_GPU_SECONDS), at_work=at_work)
+        if self._ras is not None and self._not_before.get("ras", 0.0) <= now:
+            due["ras"] = partial(self._ras.read, ranks, Deadline(_READ_SECONDS))
         if not due:
             return
         limit = deadline.at_most(_GPU_SECONDS if "gpus" in due else _READ_SECONDS)
@@ -75,17 +84,25 @@ class NodeSigns:
     def _take_gpus(self, deadline: Deadline, *, at_work: bool) -> None:
         self._gpus.read(deadline, at_work=at_work)
 
+    def close(self) -> None:
+        """Hang up."""
+        if self._ras is not None:
+            self._ras.close()
+
     @property
     def spinning(self) -> frozenset[int]:
         """Processes whose GPUs only spin."""
         return self._gpus.spinning
 
     def signs(self) -> tuple[Sign, ...]:
-        """Return what has happened lately, newest first."""
+        """Return what has happened lately, newest first; last what a job's RAS says, which it may make up."""
         now = self._clock()
         found = [*self._of_kernel(now), *_of_ports(self._down_since, now)]
         first = {(sign.kind, sign.name): sign for sign in sorted(found, key=lambda sign: -sign.age)}
-        return tuple(sorted(first.values(), key=lambda sign: (sign.age, sign.kind, sign.name))[:MOST_SIGNS])
+        own = sorted(first.values(), key=lambda sign: (sign.age, sign.kind, sign.name))
+        dead = {} if self._ras is None else self._ras.dead
+        told = [_sign("peer_dead", who, now - since) for who, since in dead.items() if now - since <= SIGN_SECONDS]
+        return (*own, *told)[:MOST_SIGNS]
 
     def _of_kernel(self, now: float) -> Iterable[Sign]:
         for event in self._events:

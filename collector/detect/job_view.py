@@ -42,7 +42,11 @@ class ExitedView:
     since: float
 
 
-_SIGNS = {**{kind.value: words for kind, words in KERNEL_WORDS.items()}, "port_down": "a network port down"}
+_SIGNS = {
+    **{kind.value: words for kind, words in KERNEL_WORDS.items()},
+    "port_down": "a network port down",
+    "peer_dead": "a process that NCCL's RAS has declared dead",
+}
 """What agents send as the kind of a sign; a newer agent may send others."""
 
 

@@ -93,7 +93,9 @@ class JobDigest(Value):
 class Sign(Value):
     """Something that happened to the node and may hang a job: it makes the collector look sooner, and no more."""
 
-    kind: str = Field(pattern=r"^[a-z_]{1,32}$", description="A kernel event's kind as `xid`, or `port_down`.")
+    kind: str = Field(
+        pattern=r"^[a-z_]{1,32}$", description="A kernel event's kind as `xid`, or `port_down`, `peer_dead`."
+    )
     name: str = Field(default="", max_length=MOST_SIGN_NAME, description="The device or port that it is about.")
     age: _Seconds = Field(description="How long ago it was.")
 

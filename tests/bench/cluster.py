@@ -19,16 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
 
 from shared.rank_sets import fold
-from shared.wire.registration import Registration
 from tests.bench.jobs import REPOSITORY, wait_for
-from tests.bench.simulated.digests import digest_of
+from tests.bench.simulated.digests import digest_of, register
 from tests.bench.simulated.farm import Farm, agents
-from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
+from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
 
 SIZES = (64, 256, 1024, 4096)
 RUNS = 5
@@ -167,20 +167,14 @@ def tell(url: str, process: psutil.Process, farm: Farm) -> float:
     """Have all agents that answer register with their digests; returns the collector's cpu seconds for each."""
     for number in range(farm.task.nodes):
         digest_of(farm.task, number, 0)  # what is slow about it is remembered: no digest is to be old when all are sent
-    used, count = cpu_seconds(process), 0
-    with httpx.Client(base_url=url, trust_env=False) as client:
-        for number, address in enumerate(farm.addresses):
-            if number not in (*farm.task.mute, *farm.task.unreachable):
-                told = digest_of(farm.task, number, time.time_ns())
-                registration = Registration(url=address, digest=told).model_dump_json(exclude_defaults=True)
-                answer = client.put(
-                    f"/v1/agents/{host_of(number)}",
-                    content=registration,
-                    headers={"Content-Type": "application/json"},
-                )
-                assert answer.status_code == 200, answer.text
-                count += 1
-    return (cpu_seconds(process) - used) / count
+    port = urlsplit(url).port
+    assert port is not None
+    silent = {*farm.task.mute, *farm.task.unreachable}
+    those = [number for number in range(farm.task.nodes) if number not in silent]
+    used = cpu_seconds(process)
+    for number in those:
+        register(port, farm.task, number)
+    return (cpu_seconds(process) - used) / len(those)
 
 
 def _diagnose(url: str, process: psutil.Process, farm: Farm) -> Run:

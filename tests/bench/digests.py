@@ -10,7 +10,6 @@ costs. Budget (issue 15): 5 % of one core.
 import argparse
 import os
 import random
-import socket
 import sys
 import tempfile
 import time
@@ -20,15 +19,12 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from shared.wire.registration import Lease, Registration
 from tests.bench.cluster import a_collector, cpu_seconds
-from tests.bench.simulated.digests import digest_of
+from tests.bench.simulated.digests import register
 from tests.bench.simulated.farm import Farm
-from tests.bench.simulated.job import host_of
 from tests.bench.simulated.servers import Task
 
 _TOKEN = "a-token-of-the-benchmark-1234567890"
-_MOST_ANSWER = 65_536
 
 
 def measure(agents: int, seconds: float, rounds: int) -> dict[str, str]:
@@ -43,7 +39,7 @@ def measure(agents: int, seconds: float, rounds: int) -> dict[str, str]:
             port = urlsplit(url).port
             assert port is not None
             for number in range(agents):
-                lease = _register(port, farm, number)
+                lease = register(port, farm.task, number, token=_TOKEN)
             assert lease.digest_seconds is not None
             fast = [_in_a_row(port, process, farm) for _ in range(rounds)]
             still = _paced(port, process, farm, 0.0, seconds / 4)
@@ -61,7 +57,7 @@ def measure(agents: int, seconds: float, rounds: int) -> dict[str, str]:
 def _in_a_row(port: int, process: psutil.Process, farm: Farm) -> float:
     used = cpu_seconds(process)
     for number in range(farm.task.nodes):
-        _register(port, farm, number)
+        register(port, farm.task, number, token=_TOKEN)
     return (cpu_seconds(process) - used) / farm.task.nodes
 
 
@@ -72,30 +68,10 @@ def _paced(port: int, process: psutil.Process, farm: Farm, every: float, seconds
     while (passed := time.monotonic() - begun) < seconds:
         due = int(passed * farm.task.nodes / every) if every else 0
         for _ in range(sent, due):
-            _register(port, farm, order[sent % len(order)])
+            register(port, farm.task, order[sent % len(order)], token=_TOKEN)
             sent += 1
         time.sleep(0.005)
     return (cpu_seconds(process) - used) / passed
-
-
-def _register(port: int, farm: Farm, number: int) -> Lease:
-    """Register one agent, as an agent does."""
-    digest = digest_of(farm.task, number, time.time_ns())
-    url = f"http://10.{number >> 16}.{number >> 8 & 255}.{number & 255}:8471"
-    body = Registration(url=url, digest=digest).model_dump_json().encode()
-    head = (
-        f"PUT /v1/agents/{host_of(number)} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept-Encoding: identity\r\n"
-        f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\nConnection: close\r\n"
-        f"Authorization: Bearer {_TOKEN}\r\n\r\n"
-    ).encode()
-    with socket.create_connection(("127.0.0.1", port), timeout=30.0) as connection:
-        connection.sendall(head + body)
-        said = b""
-        while more := connection.recv(_MOST_ANSWER):
-            said += more
-    answered, _, told = said.partition(b"\r\n\r\n")
-    assert answered.startswith(b"HTTP/1.1 200 "), answered
-    return Lease.model_validate_json(told)
 
 
 def main(given: Sequence[str] | None = None) -> int:

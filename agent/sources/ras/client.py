@@ -1,7 +1,7 @@
-"""Speaks the RAS client protocol over one connection: who is there, then one report.
+"""Speaks the RAS client protocol over one connection: who is there, then one report, or lines as they come.
 
 What answers belongs to the job and may be slow, endless or made up: one deadline covers the whole exchange and the
-answer is bounded. Nothing but these four commands is ever sent; `CONTROL`, which changes the job, is not among them.
+answer is bounded. Nothing but these five commands is ever sent; `CONTROL`, which changes the job, is not among them.
 """
 
 import re
@@ -31,9 +31,7 @@ def ask_ras(
     """
     talk = _Talk(channel, deadline)
     try:
-        greeting = talk.say(b"CLIENT PROTOCOL 2", deadline.at_most(greeting_seconds))
-        if not _GREETING.fullmatch(greeting):
-            raise Unavailable(Reason.UNREADABLE, f"what answers there is not RAS: {quoted(greeting)}")
+        talk.greet(deadline.at_most(greeting_seconds))
         leg = max(1, min(_LONGEST_LEG_SECONDS, int(deadline.left() / 3)))
         talk.say(b"TIMEOUT %d" % leg, deadline)
         talk.say(b"SET FORMAT json", deadline)  # before 2.28.7 an unknown command: then the report is text
@@ -48,6 +46,27 @@ def ask_ras(
         raise Unavailable(Reason.UNREACHABLE, f"RAS hung up: {error.strerror or error}") from error
 
 
+class RasEvents:
+    """What RAS tells of the job's processes from now on, a line for each. Raises Unavailable, and OSError."""
+
+    def __init__(self, channel: socket.socket, deadline: Deadline) -> None:
+        """`deadline` is that of the first answers."""
+        self._channel = channel
+        self._talk = _Talk(channel, deadline)
+        self._talk.greet(deadline)
+        said = self._talk.say(b"MONITOR lifecycle", deadline)  # before 2.29 an unknown command
+        if said.rstrip(b"\r") != b"OK":
+            raise Unavailable(Reason.NOT_FOUND, f"RAS reports no processes: {quoted(said)}")
+
+    def arrived(self) -> list[bytes]:
+        """Return the lines that have come since the last call, without waiting. Raises Unavailable where it ended."""
+        return self._talk.arrived()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+
 class _Talk:
     """Lines there and back."""
 
@@ -55,6 +74,12 @@ class _Talk:
         self._channel = channel
         self._deadline = deadline
         self._left_over = bytearray()
+
+    def greet(self, deadline: Deadline) -> None:
+        """See that RAS is there."""
+        greeting = self.say(b"CLIENT PROTOCOL 2", deadline)
+        if not _GREETING.fullmatch(greeting):
+            raise Unavailable(Reason.UNREADABLE, f"what answers there is not RAS: {quoted(greeting)}")
 
     def say(self, command: bytes, deadline: Deadline) -> bytes:
         """Send a command and return the line that answers it."""
@@ -69,6 +94,24 @@ class _Talk:
         line, _, rest = bytes(self._left_over).partition(b"\n")
         self._left_over = bytearray(rest)
         return line
+
+    def arrived(self) -> list[bytes]:
+        """Return the whole lines that have come; what is left in the socket comes the next time."""
+        self._channel.settimeout(0)
+        try:
+            piece = self._channel.recv(_PIECE)
+        except BlockingIOError:
+            return self._lines()
+        self._left_over += piece
+        lines = self._lines()
+        if not piece or len(self._left_over) > _LONGEST_LINE:
+            raise Unavailable(Reason.UNREADABLE, "RAS hung up" if not piece else "RAS sends a line without end")
+        return lines
+
+    def _lines(self) -> list[bytes]:
+        *lines, rest = bytes(self._left_over).split(b"\n")
+        self._left_over = bytearray(rest)
+        return lines
 
     def report(self, command: bytes) -> bytes:
         """Send a command and return all that follows, to the end."""

@@ -15,6 +15,8 @@ FIRST = NcclVersion(2, 24, 0)
 _CRASHES = NcclVersion(2, 27, 3)
 _BAD_AT_START = NcclVersion(2, 27, 3)
 _BAD_WITH_GAPS = NcclVersion(2, 29, 2)
+_TELLS = NcclVersion(2, 29, 2)
+"""The first that tells of processes unasked; its RAS thread reads no communicator for that."""
 
 _YOUNG_SECONDS = 60.0
 """Communicators are made at the first collective, which no frame tells from a later one."""
@@ -50,6 +52,11 @@ def refusal(version: NcclVersion | None, signs: Signs) -> str | None:
     if _CRASHES < version < _BAD_WITH_GAPS and signs.gaps:
         return f"{signs.gaps}, and NCCL {version} can crash when RAS misses processes (NVIDIA/nccl#1762)"
     return None
+
+
+def may_tell(version: NcclVersion | None, identity: Identity, now: float) -> bool:
+    """May RAS be asked to tell of processes from now on? Never while a rank starts, nor of an unknown version."""
+    return version is not None and version >= _TELLS and not _is_young(identity, now)
 
 
 def signs_of(looks: Iterable[RankSnapshot], exited: Iterable[Exited], crowd: Iterable[Identity] = ()) -> Signs:

@@ -2,7 +2,7 @@
 
 RAS answers for a job and not for a rank, so this is asked once for a node, after its ranks have been looked at:
 
-1. Find the endpoints: the RAS sockets that ranks themselves listen on, each in its network namespace.
+1. Find the endpoints: the RAS sockets that ranks themselves listen on (`endpoints.py`).
 2. Ask nobody whom asking may harm (`known_crashes.py`).
 3. Ask until every rank's process is among those that some answer reports. Processes of one user share an endpoint, so
    another job may answer, or a stopped process, which never does.
@@ -14,9 +14,7 @@ import ipaddress
 import re
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -25,44 +23,25 @@ from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
 from agent.proc.library_versions import NcclVersions
 from agent.proc.procfs import ProcFs
-from agent.sources.logs.logs_source import own_pid
 from agent.sources.look_context import LookContext
 from agent.sources.ras.client import ask_ras
+from agent.sources.ras.endpoints import RasAddress, RasRank, endpoints_of, listeners
 from agent.sources.ras.known_crashes import FIRST, refusal, signs_of
 from agent.tools.memory_budget import Memory
 from agent.tools.netns import connect
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
-from shared.server.addresses import Address
 from shared.wire.ras import RasLook, RasNetwork
 from shared.wire.snapshot import Exited, RankSnapshot
 
 Policy = Literal["safe", "always", "never"]
 
-PORT = 28028
 _SECONDS = 8.0
 _SECONDS_TO_TELL = 0.1
 _GREETING_SECONDS = 1.0
 _MOST_KNOCKS = 12
 _STANDS_SECONDS = 2.0
 _MOST_KEPT = 16
-# localhost:28028        [::1]:9000        0.0.0.0:28030
-_PORT = re.compile(r".{0,255}:(\d{1,5})")
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
-
-class RasAddress(NamedTuple):
-    """Where ranks listen: a network namespace, as the kernel words it, and an address in it."""
-
-    namespace: str
-    address: Address
-
-
-class _Behind(NamedTuple):
-    """One rank behind an endpoint, with the pid by which RAS knows it."""
-
-    rank: Rank
-    inner_pid: int
 
 
 class RasTargets(NamedTuple):
@@ -104,10 +83,10 @@ class RasSource:
         return (None, (missing_for(self.name, outcome),)) if isinstance(outcome, Exception) else outcome
 
     def _look(self, visit: RasTargets, context: LookContext, deadline: Deadline) -> Told:
-        endpoints, missing = _endpoints(visit.ranks, context)
+        endpoints, missing = endpoints_of(visit.ranks, context)
         if not endpoints or not visit.ask:
             return _known_by(endpoints, (), context) if endpoints else None, missing if visit.ask else ()
-        crowd = _endpoints(visit.everyone, context)[0]
+        crowd = endpoints_of(visit.everyone, context)[0]
         networks: list[RasNetwork] = []
         unasked: list[Missing] = list(missing)
         for endpoint, behind in endpoints.items():
@@ -122,12 +101,12 @@ class RasSource:
         return _known_by(endpoints, networks, context), tuple(dict.fromkeys(unasked))
 
     def _refuse_where_unsafe(
-        self, endpoint: RasAddress, crowd: Sequence[_Behind], visit: RasTargets, context: LookContext
+        self, endpoint: RasAddress, crowd: Sequence[RasRank], visit: RasTargets, context: LookContext
     ) -> None:
         """Step 2. Whoever listens there may be the one that answers, of this job or not."""
         if self._policy == "always":
             return
-        if len(_listeners(crowd[0].rank, context, endpoint)) > len(crowd):
+        if len(listeners(crowd[0].rank, context, endpoint)) > len(crowd):
             raise _refused("processes that are not known ranks share the RAS address, with an unknown version of NCCL")
         signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in crowd))
         for version in {self._versions.of(context.procfs, one.rank.stat.pid) for one in crowd}:
@@ -138,7 +117,13 @@ class RasSource:
                 raise _refused(why)
 
     def _told_at(
-        self, endpoint: RasAddress, behind: Sequence[_Behind], context: LookContext, deadline: Deadline, *, alone: bool
+        self,
+        endpoint: RasAddress,
+        behind: Sequence[RasRank],
+        context: LookContext,
+        deadline: Deadline,
+        *,
+        alone: bool,
     ) -> tuple[RasNetwork, ...]:
         """Step 3, or what it gave a moment ago. One caller at a time asks."""
         key = (endpoint, frozenset(one.rank.key for one in behind))
@@ -156,7 +141,13 @@ class RasSource:
             self._asking.release()
 
     def _ask_until_known(
-        self, endpoint: RasAddress, behind: Sequence[_Behind], context: LookContext, deadline: Deadline, *, alone: bool
+        self,
+        endpoint: RasAddress,
+        behind: Sequence[RasRank],
+        context: LookContext,
+        deadline: Deadline,
+        *,
+        alone: bool,
     ) -> tuple[RasNetwork, ...]:
         """Ask until each rank's process is reported. `alone`: only one job has ranks behind this endpoint."""
         found: list[RasNetwork] = []
@@ -187,57 +178,12 @@ class RasSource:
         return network.model_copy(update={"asked_at_ns": asked_at_ns})
 
 
-def _endpoints(
-    ranks: Iterable[Rank], context: LookContext
-) -> tuple[dict[RasAddress, list[_Behind]], tuple[Missing, ...]]:
-    """Step 1."""
-    endpoints: dict[RasAddress, list[_Behind]] = defaultdict(list)
-    missing: list[Missing] = []
-    for rank in ranks:
-        try:
-            endpoint = _endpoint_of(rank, context)
-            if endpoint is not None:
-                endpoints[endpoint].append(_Behind(rank, own_pid(context.procfs, rank.stat.pid)))
-            elif rank.environment.get("NCCL_RAS_ENABLE") == "0":
-                raise Unavailable(Reason.NOT_ENABLED, "the job has switched RAS off: NCCL_RAS_ENABLE=0")
-        except (Unavailable, NotPermitted) as error:
-            missing.append(missing_for("ras", error))
-        except Gone:
-            continue
-    return dict(endpoints), tuple(dict.fromkeys(missing))
-
-
 def _refused(why: str) -> Unavailable:
     return Unavailable(Reason.REFUSED, f"{why}; `unhang agent --ras always` asks anyway")
 
 
-def _listeners(rank: Rank, context: LookContext, endpoint: RasAddress) -> list[int]:
-    """All sockets that share an endpoint, by inode."""
-    listening = context.sockets(rank.stat.pid).listening(endpoint.address.port)
-    return [inode for inode, address in listening.items() if _address(address) == endpoint.address]
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(_ANYWHERE.get(host.strip("[]"), host.strip("[]")), int(port))
-
-
-def _endpoint_of(rank: Rank, context: LookContext) -> RasAddress | None:
-    """Return where the rank's own RAS thread listens; None where it does not."""
-    pid = rank.stat.pid
-    named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
-    listening = context.sockets(pid).listening(PORT if named is None else int(named[1]))
-    sockets = {f"socket:[{inode}]": address for inode, address in listening.items()}
-    for fd in context.procfs.fds(pid) if sockets else ():
-        with suppress(Gone):
-            address = sockets.get(context.procfs.link(pid, f"fd/{fd}"))
-            if address is not None:
-                return RasAddress(context.procfs.link(pid, "ns/net"), _address(address))
-    return None
-
-
 def _known_by(
-    endpoints: dict[RasAddress, list[_Behind]], networks: Sequence[RasNetwork], context: LookContext
+    endpoints: dict[RasAddress, list[RasRank]], networks: Sequence[RasNetwork], context: LookContext
 ) -> RasLook:
     behind = [one for each in endpoints.values() for one in each]
     addresses = {

@@ -1,12 +1,16 @@
-"""What an agent of the simulated job tells unasked, as `agent/look/digests.py` makes it of marks."""
+"""What an agent of the simulated job tells unasked when it registers, as `agent/look/digests.py` makes it of marks."""
 
+import socket
+import time
 from functools import cache
 
-from shared.wire.registration import JobDigest, NodeDigest
+from shared.wire.registration import JobDigest, Lease, NodeDigest, Registration
 from shared.wire.trace import State
-from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
+from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
 from tests.bench.simulated.records import trace_of
-from tests.bench.simulated.servers import Task
+from tests.bench.simulated.servers import Task, url_of
+
+_MOST_ANSWER = 65_536
 
 
 def digest_of(task: Task, number: int, now_ns: int) -> NodeDigest:
@@ -29,6 +33,25 @@ def digest_of(task: Task, number: int, now_ns: int) -> NodeDigest:
         groups=groups,
     )
     return NodeDigest(jobs=(told,))
+
+
+def register(port: int, task: Task, number: int, *, token: str | None = None) -> Lease:
+    """Register one agent with its digest at a collector here, as `agent/registration.py` does."""
+    digest = digest_of(task, number, time.time_ns())
+    body = Registration(url=url_of(task, number), digest=digest).model_dump_json().encode()
+    bearer = "" if token is None else f"Authorization: Bearer {token}\r\n"
+    head = (
+        f"PUT /v1/agents/{host_of(number)} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept-Encoding: identity\r\n"
+        f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\nConnection: close\r\n{bearer}\r\n"
+    ).encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=30.0) as connection:
+        connection.sendall(head + body)
+        said = b""
+        while more := connection.recv(_MOST_ANSWER):
+            said += more
+    answered, _, told = said.partition(b"\r\n\r\n")
+    assert answered.startswith(b"HTTP/1.1 200 "), said
+    return Lease.model_validate_json(told)
 
 
 @cache

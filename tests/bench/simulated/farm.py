@@ -13,7 +13,7 @@ import trustme
 from tests.bench.jobs import REPOSITORY
 from tests.bench.simulated.job import PER_NODE, SimulatedJob
 from tests.bench.simulated.nodes import stopped_before
-from tests.bench.simulated.servers import Authority, Report, Task, address_of
+from tests.bench.simulated.servers import Authority, Report, Task, url_of
 from tests.build.processes.ports import free_port
 
 _PROCESSES = 2
@@ -33,8 +33,7 @@ class Farm:
     @property
     def addresses(self) -> list[str]:
         """The URL of every agent, in the order of the nodes."""
-        scheme = "http" if self.task.authority is None else "https"
-        return [f"{scheme}://{address_of(number)}:{self.task.port}" for number in range(self.task.nodes)]
+        return [url_of(self.task, number) for number in range(self.task.nodes)]
 
     def begin(self) -> None:
         """Count anew, and give first looks again."""

@@ -77,6 +77,11 @@ def address_of(number: int) -> str:
     return f"127.{64 + (number >> 14)}.{number >> 7 & 127}.{number % 128 + 1}"
 
 
+def url_of(task: Task, number: int) -> str:
+    """Where an agent can be asked."""
+    return f"{'http' if task.authority is None else 'https'}://{address_of(number)}:{task.port}"
+
+
 class Agent:
     """One agent: its answers, made ready, and how many looks it has given."""
 

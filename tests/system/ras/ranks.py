@@ -44,7 +44,8 @@ def ras_rank(
     """A rank that has NCCL mapped and whose RAS thread listens."""
     library = folder / f"libnccl.so.{version}"
     library.write_bytes(b"\x7fELF" + b"\0" * 4092)
-    plan = {"address": address, "port": port, "mode": mode, "library": str(library), **reports(version), **changed}
+    plan = {"address": address, "port": port, "mode": mode, "library": str(library), "version": version}
+    plan |= {**reports(version), **changed}
     file = folder / f"plan-{rank}-{mode}-{job_port}.json"
     file.write_text(json.dumps(plan))
     more = {"NCCL_RAS_ADDR": f"localhost:{port}", "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"}

@@ -61,11 +61,33 @@ def _talk(client: socket.socket, plan: dict[str, Any]) -> None:
         elif lower.startswith("set format ") and has_json:
             as_json = lower[11:] == "json"
             client.sendall(b"OK\n" if lower[11:] in ("json", "text") else b"ERROR: Invalid format " + line[11:] + b"\n")
+        elif lower.startswith("monitor") and tuple(map(int, plan["version"].split("."))) >= (2, 29, 2):
+            client.sendall(b"OK\n")
+            _tell(client, plan)
+            return
         elif lower == "verbose status":
             _report(client, _with_pids(plan["json"] if as_json else plan["text"], plan), mode)
             return
         else:
             client.sendall(f"ERROR: Unknown command {command}\n".encode())
+
+
+def _tell(client: socket.socket, plan: dict[str, Any]) -> None:
+    """Tell what happens to processes as they are written into a file, each line of it, until the client hangs up."""
+    told, client_is_there = 0, True
+    while client_is_there:
+        said = Path(plan["events"]).read_bytes()
+        client.sendall(said[told:])
+        told = len(said)
+        if plan["mode"] == "endless":
+            client.sendall(b"x" * 100_000)
+        if plan["mode"] == "half":
+            return
+        client.settimeout(0.05)
+        try:
+            client_is_there = client.recv(1024) != b""
+        except TimeoutError:
+            continue
 
 
 def _with_pids(report: str, plan: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from agent.look.port_watch import PortWatch
 from agent.proc.procfs import ProcFs
 from agent.sources.kernel_log import KernelLog
 from agent.sources.ports import PortReading
+from agent.sources.ras.monitor import RasMonitor
 from shared.missing import Reason
 from shared.wire.devices import Gpu, GpuProcess, Gpus
 from shared.wire.registration import NodeDigest, Sign
@@ -163,3 +164,22 @@ def test_digest_with_all_signs_is_short() -> None:
     """Eight of them, with the longest names, fit beside eight ranks."""
     signs = tuple(Sign(kind="port_down", name=f"mlx5_{n}/1".ljust(20, "x"), age=123.4) for n in range(8))
     assert len(NodeDigest(signs=signs).model_dump_json()) < 600
+
+
+def test_what_ras_tells_is_a_sign_after_all_others(tmp_path: Path) -> None:
+    """A job may make it up: it displaces nothing that the node itself shows."""
+    clock = [time.time() - time.clock_gettime(time.CLOCK_MONOTONIC_RAW) + 1.0]
+    ras = RasMonitor(ProcFs(), "here", clock=lambda: clock[0])
+    port = PortReading("eth0", "ethernet", up=True)
+    watch = PortWatch(lambda: (port,), lambda: clock[0])
+    log = log_of(tmp_path, *LINES)
+    signs = NodeSigns(ThreadPool(), log, watch, GpuWatch(no_gpus), lambda: clock[0], ras=ras)
+    signs.beat(Deadline(20), at_work=True)
+    clock[0] += 20.0
+    for pid in range(20):
+        ras._take(b"[2025-12-19 13:07:07] PEER_DEAD: Process %d on node fd00::1:2:3:4:5:6:7 managing GPU 1 " % pid)
+    first, *others = signs.signs()
+    assert first.kind == "xid" and {sign.kind for sign in others} == {"peer_dead"} and len(others) == 4
+    assert others[-1].name == "fd00::1:2:3:4:5:6:7 pid 19"
+    clock[0] += SIGN_SECONDS + 10
+    assert signs.signs() == ()

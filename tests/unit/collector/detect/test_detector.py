@@ -523,6 +523,16 @@ def test_sign_of_the_node_makes_it_look_sooner() -> None:
     assert late.asked() == ""
 
 
+def test_process_that_ras_declares_dead_makes_it_look_within_usual_pauses() -> None:
+    """Once any rank stands still: at the end of a job processes end one after the other."""
+    dead = Sign(kind="peer_dead", name="10.0.0.3 pid 4711", age=1.0)
+    one = Watching(Detector(usual_pauses={DEMO: 400.0}))
+    one.tell(with_signs(digest([1.0] * 4), dead))
+    assert one.asked(after=5.0) == ""
+    one.tell(with_signs(digest([21.0, 1.0, 1.0, 1.0]), dead), after=15.0)
+    assert one.asked().startswith("node1 reports a process that NCCL's RAS has declared dead (10.0.0.3 pid 4711), and ")
+
+
 def test_gpus_that_spin_make_it_look() -> None:
     """Where nobody can read how far ranks are that is the only sign: NCCL's ranks are never idle while they wait."""
     one = Watching()

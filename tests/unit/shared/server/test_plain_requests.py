@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from agent.registration import make_registrars
 from agent.settings import AgentSettings
-from shared.server.plain_requests import MOST_BYTES, parse_plain
+from collector.renewals import Renewals
+from shared.server.plain_requests import MOST_BYTES, PlainRequest, parse_plain
+from shared.server.tls import ClientTls
 from shared.wire.registration import Registration
+from tests.build.services.certificates import Authority
 from tests.build.services.services import Service
 from tests.system.attacks.served import serve
 
@@ -109,17 +112,57 @@ def _with(data: bytes, changes: list[tuple[int, bytes]]) -> bytes:
 
 
 @pytest.fixture
-def collector(tmp_path: Path) -> Iterator[Service]:
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bytes | None]:
+    """What was answered at once, and None for what was left to others."""
+    answers: list[bytes | None] = []
+    original = Renewals.answer
+
+    def noting(renewals: Renewals, request: PlainRequest) -> bytes | None:
+        answers.append(original(renewals, request))
+        return answers[-1]
+
+    monkeypatch.setattr(Renewals, "answer", noting)
+    return answers
+
+
+@pytest.fixture
+def collector(at_once: list[bytes | None], tmp_path: Path) -> Iterator[Service]:
     """A collector that takes registrations."""
+    assert at_once == []
     with serve("collector", tmp_path, registration_seconds=60.0) as service:
         yield service
 
 
-def test_on_a_socket_the_answer_is_the_one_that_others_get(collector: Service) -> None:
+def test_on_a_socket_the_answer_is_the_one_that_others_get(collector: Service, at_once: list[bytes | None]) -> None:
     """Also where it was read as any request is, for one field more."""
     others = written(*FIELDS, b"Accept: */*")
-    first, plain, read = (_said(collector, data) for data in (others, written(*FIELDS), others))
-    assert plain == read and plain[1] == first[1]
+    first, plain, read = (_said(collector.connection(), data) for data in (others, written(*FIELDS), others))
+    assert plain == read and plain[1] == first[1] and at_once == [plain[1]]
+
+
+def test_over_tls_too(tmp_path: Path, at_once: list[bytes | None]) -> None:
+    authority = Authority(tmp_path)
+    signed = authority.sign("localhost")
+    tls = {"tls_cert_file": signed.certificate, "tls_key_file": signed.key}
+    context = ClientTls(authority.files(None)).context()
+    with serve("collector", tmp_path, registration_seconds=60.0, **tls) as service:
+        for data in (written(*FIELDS, b"Accept: */*"), written(*FIELDS)):
+            said = _said(context.wrap_socket(service.connection(), server_hostname="localhost"), data)
+    assert at_once == [said[1]]
+
+
+def test_nobody_else_is_answered_at_once(tmp_path: Path, at_once: list[bytes | None]) -> None:
+    """One that asks for another host is refused before that, and the route says what is wrong with a body."""
+    with serve("collector", tmp_path, registration_seconds=60.0) as service:
+        elsewhere = written(*(field.replace(b"localhost", b"elsewhere") for field in FIELDS))
+        with service.connection() as connection:
+            connection.sendall(elsewhere)
+            assert connection.recv(100).startswith(b"HTTP/1.1 421 ")
+        assert at_once == []
+        with service.connection() as connection:
+            connection.sendall(written(*(field.replace(b"%d" % len(BODY), b"2") for field in FIELDS), body=b"[]"))
+            assert connection.recv(100).startswith(b"HTTP/1.1 422 ")
+        assert at_once == [None]
 
 
 def test_an_agent_of_ours_is_plain(collector: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,9 +184,9 @@ def test_an_agent_of_ours_is_plain(collector: Service, monkeypatch: pytest.Monke
     assert Registration.model_validate_json(request.body).port == 8471
 
 
-def _said(service: Service, data: bytes) -> tuple[dict[str, str], bytes]:
+def _said(connection: socket.socket, data: bytes) -> tuple[dict[str, str], bytes]:
     """Return the fields of the answer, but for when it was given, and its body."""
-    with service.connection() as connection:
+    with connection:
         connection.sendall(data)
         said = b""
         while more := connection.recv(65_536):

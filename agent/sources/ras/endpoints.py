@@ -1,0 +1,79 @@
+"""Where ranks' own RAS threads listen: the sockets of NCCL's RAS, in each rank's network namespace."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from agent.errors import Gone, Unavailable, missing_for
+from agent.find.choose_ranks import Rank
+from agent.sources.logs.logs_source import own_pid
+from agent.sources.look_context import LookContext
+from shared.errors import NotPermitted
+from shared.missing import Missing, Reason
+from shared.server.addresses import Address
+
+PORT = 28028
+# localhost:28028        [::1]:9000        0.0.0.0:28030
+_PORT = re.compile(r".{0,255}:(\d{1,5})")
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class RasAddress(NamedTuple):
+    """Where ranks listen: a network namespace, as the kernel words it, and an address in it."""
+
+    namespace: str
+    address: Address
+
+
+class RasRank(NamedTuple):
+    """One rank behind an endpoint, with the pid by which RAS knows it."""
+
+    rank: Rank
+    inner_pid: int
+
+
+def endpoints_of(
+    ranks: Iterable[Rank], context: LookContext
+) -> tuple[dict[RasAddress, list[RasRank]], tuple[Missing, ...]]:
+    """Return who is behind each endpoint, and which ranks have none that can be told."""
+    endpoints: dict[RasAddress, list[RasRank]] = defaultdict(list)
+    missing: list[Missing] = []
+    for rank in ranks:
+        try:
+            endpoint = _endpoint_of(rank, context)
+            if endpoint is not None:
+                endpoints[endpoint].append(RasRank(rank, own_pid(context.procfs, rank.stat.pid)))
+            elif rank.environment.get("NCCL_RAS_ENABLE") == "0":
+                raise Unavailable(Reason.NOT_ENABLED, "the job has switched RAS off: NCCL_RAS_ENABLE=0")
+        except (Unavailable, NotPermitted) as error:
+            missing.append(missing_for("ras", error))
+        except Gone:
+            continue
+    return dict(endpoints), tuple(dict.fromkeys(missing))
+
+
+def listeners(rank: Rank, context: LookContext, endpoint: RasAddress) -> list[int]:
+    """All sockets that share an endpoint, by inode."""
+    listening = context.sockets(rank.stat.pid).listening(endpoint.address.port)
+    return [inode for inode, address in listening.items() if _address(address) == endpoint.address]
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(_ANYWHERE.get(host.strip("[]"), host.strip("[]")), int(port))
+
+
+def _endpoint_of(rank: Rank, context: LookContext) -> RasAddress | None:
+    """Return where the rank's own RAS thread listens; None where it does not."""
+    pid = rank.stat.pid
+    named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
+    listening = context.sockets(pid).listening(PORT if named is None else int(named[1]))
+    sockets = {f"socket:[{inode}]": address for inode, address in listening.items()}
+    for fd in context.procfs.fds(pid) if sockets else ():
+        with suppress(Gone):
+            address = sockets.get(context.procfs.link(pid, f"fd/{fd}"))
+            if address is not None:
+                return RasAddress(context.procfs.link(pid, "ns/net"), _address(address))
+    return None
