@@ -69,7 +69,7 @@ def judged_scenario(
         semantics=None if semantics is None else Semantics(semantics),
         readable=readable,
     )
-    answer = diagnose(scenario.dumps(), scenario.expected)
+    answer = diagnose(scenario.dumps, scenario.expected)
     return Judged(scenario, answer, judge(answer, scenario.truth))
 
 
@@ -89,7 +89,7 @@ def compare(first_seed: int, number: int) -> dict[str, dict[str, list[Outcome]]]
 
 def _written(scenario: Scenario, directory: Path) -> Path:
     directory.mkdir()
-    for rank, data in scenario.files().items():
+    for rank, data in scenario.files.items():
         (directory / f"trace_{rank}").write_bytes(data)
     return directory
 

@@ -85,11 +85,10 @@ def healthy_looks(seed: int) -> Iterator[Case]:
     for apart_ns, again_ns in ((0, 3_000_000_000), (_APART_NS, 3_000_000_000), (_APART_NS, _LATEST_SECOND_LOOK_NS)):
         first = BEGUN_NS + int(random.random() * (job.run.ended_ns - BEGUN_NS))
         later = first + random.randint(3_000_000_000, again_ns)
-        nodes = range(len(watched.looks([first])))
         looks = [
-            watched.looks([min(moment + random.randint(0, apart_ns), job.run.ended_ns)])[node]
+            watched.look(node, min(moment + random.randint(0, apart_ns), job.run.ended_ns))
             for moment in (first, later)
-            for node in nodes
+            for node in range(watched.nodes)
         ]
         yield Case(tuple(looks), Expected())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.build.simulation.layouts import Layout
 from tests.build.simulation.program import Operation, Team
-from tests.build.simulation.recorder import Entry, Recorder, entries_of, marks_of
+from tests.build.simulation.recorder import Entry, Recorder, every_entry, marks_of
 from tests.build.simulation.run import Run, Semantics
 
 _NCCL_NAMES = {
@@ -22,7 +22,8 @@ def dump_of(
     run: Run, layout: Layout, rank: int, recorder: Recorder, *, at_ns: int | None = None, active_only: bool = False
 ) -> dict[str, Any]:
     """The dump of one rank as torch's own tools hold it, numbers as numbers."""
-    entries = entries_of(run, rank, recorder, at_ns)
+    every = every_entry(run, rank, recorder, at_ns)
+    entries = every[-recorder.size :]
     ids = {team: number for number, team in enumerate(layout.of(rank))}
     gloo = run.machine.semantics is Semantics.GLOO
     kept = [entry for entry in entries if entry.completed_ns == 0] if active_only else entries
@@ -30,7 +31,7 @@ def dump_of(
         "version": recorder.version,
         "comm_lib_version" if recorder.minor >= 10 else "nccl_version": "" if gloo else "2.27.5",
         "pg_config": _config(layout.of(rank), recorder),
-        "pg_status": _status(marks_of(run, layout.of(rank), rank, recorder, at_ns), ids),
+        "pg_status": _status(marks_of(every, layout.of(rank), gloo=gloo), ids),
         "entries": [_entry(entry, ids[entry.team], recorder, gloo=gloo) for entry in kept],
         "nccl_comm_state": {},
     }

@@ -41,6 +41,7 @@ class _Rank:
     pauses: list[Pause] = field(default_factory=list)
     worked: list[Worked] = field(default_factory=list)
     issued: list[Issued] = field(default_factory=list)
+    recorded: int = 0
     last_in: dict[object, Issued] = field(default_factory=dict)
     counts: dict[object, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -157,8 +158,9 @@ class _Engine:
         mine.now_ns = self._later(mine.rank, mine.now_ns, self.random.randrange(20_000, 90_000))
         takes = int(call.seconds * 1e9) if isinstance(call, Kernel) else self.random.randrange(100_000, 900_000)
         op = Issued(mine.rank, call, mine.now_ns, takes)
-        recorded = sum(not isinstance(each.call, Kernel) for each in mine.issued)
-        op.never_starts = not isinstance(call, Kernel) and (mine.rank, recorded) in self.dead_kernels
+        if not isinstance(call, Kernel):
+            op.never_starts = (mine.rank, mine.recorded) in self.dead_kernels
+            mine.recorded += 1
         mine.issued.append(op)
         if isinstance(call, Operation) and (gloo or call.op == "barrier"):
             mine.waits_for, mine.waits_in = [op], call if gloo else None

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tests.build.simulation.layouts import Layout
 from tests.build.simulation.program import Team, numel
-from tests.build.simulation.recorder import Entry, Recorder, entries_of, every_entry
+from tests.build.simulation.recorder import Entry, Recorder, every_entry
 from tests.build.simulation.run import Run, Semantics
 
 
@@ -21,16 +22,14 @@ class Evidence:
     world_told: bool
 
     def entries(self, rank: int) -> Sequence[Entry]:
-        return entries_of(self.run, rank, self.recorders[rank]) if rank in self.given else ()
+        return self._held[rank] if rank in self.given else ()
 
     def overwritten(self, rank: int) -> bool:
-        every = every_entry(self.run, rank, self.recorders[rank])
-        return len(every) > self.recorders[rank].size
+        return len(self._every[rank]) > self.recorders[rank].size
 
     def issued(self, rank: int, team: Team) -> int:
         """The last sequence that `rank` has really issued on `team`."""
-        mine = every_entry(self.run, rank, self.recorders[rank])
-        return max((e.collective_seq for e in mine if e.team == team and not e.is_p2p), default=0)
+        return max((e.collective_seq for e in self._every[rank] if e.team == team and not e.is_p2p), default=0)
 
     def progress_known(self, rank: int, team: Team) -> bool:
         holds = any(e.team == team and not e.is_p2p for e in self.entries(rank))
@@ -45,6 +44,15 @@ class Evidence:
     @property
     def gloo(self) -> bool:
         return self.run.machine.semantics is Semantics.GLOO
+
+    @cached_property
+    def _every(self) -> dict[int, list[Entry]]:
+        """What each rank's recorder has held, overwritten or not."""
+        return {rank: every_entry(self.run, rank, recorder) for rank, recorder in self.recorders.items()}
+
+    @cached_property
+    def _held(self) -> dict[int, list[Entry]]:
+        return {rank: every[-self.recorders[rank].size :] for rank, every in self._every.items()}
 
 
 def contradicting(rank: int, team: Team, seen: Evidence) -> int:

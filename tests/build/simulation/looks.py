@@ -1,7 +1,8 @@
 """Looks at a simulated job while it runs, or stands still: traces, stacks and beats of every rank at a moment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import ceil
 
 from shared.formats.recorder.dump import parse_dump
 from shared.missing import Missing, Reason
@@ -38,12 +39,21 @@ class Watched:
     """What ranks do that wait for nobody; None: they compute."""
     handles: bool = False
     """Do ranks wait by `work.wait()`, which leaves no Python frame but the caller's?"""
+    _last_traces: dict[tuple[int, int], Trace] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What recorders hold in the end, by rank and clock: nothing changes it anymore."""
 
     def looks(self, moments_ns: Sequence[int]) -> list[NodeSnapshot]:
         """One snapshot per node for each moment (by true time)."""
-        ranks = self.layout.world.ranks
-        nodes = [ranks[at : at + PER_NODE] for at in range(0, len(ranks), PER_NODE)]
-        return [self._node(number, node, at_ns) for at_ns in moments_ns for number, node in enumerate(nodes)]
+        return [self.look(number, at_ns) for at_ns in moments_ns for number in range(self.nodes)]
+
+    @property
+    def nodes(self) -> int:
+        return ceil(self.layout.world.size / PER_NODE)
+
+    def look(self, number: int, at_ns: int) -> NodeSnapshot:
+        """The snapshot of one node."""
+        first = number * PER_NODE
+        return self._node(number, self.layout.world.ranks[first : first + PER_NODE], at_ns)
 
     def deeper(self, at_ns: int) -> list[NodeSnapshot]:
         """The same with native frames, as of the ranks of which the Python stacks do not tell enough."""
@@ -116,6 +126,13 @@ class Watched:
         if rank in self.unrecorded:
             return Missing(source="recorder", reason=Reason.NOT_ENABLED)
         recorder = replace(self.recorders[rank], clock_ns=clock_ns)
+        if at_ns < self.run.ended_ns:
+            return self._read(rank, recorder, at_ns)
+        if (rank, clock_ns) not in self._last_traces:
+            self._last_traces[rank, clock_ns] = self._read(rank, recorder, at_ns)
+        return self._last_traces[rank, clock_ns]
+
+    def _read(self, rank: int, recorder: Recorder, at_ns: int) -> Trace:
         return parse_dump(pickled(dump_of(self.run, self.layout, rank, recorder, at_ns=at_ns)))
 
     def _syscall(self, rank: int, at_ns: int) -> Syscall | None:

@@ -88,25 +88,20 @@ def _dtypes(shapes: Sequence[Shape], dtype: str) -> tuple[str, ...]:
     return tuple("Undefined" if shape == (0,) else dtype for shape in shapes)
 
 
-def entries_of(run: Run, rank: int, recorder: Recorder, at_ns: int | None = None) -> list[Entry]:
-    """What the recorder of `rank` holds at `at_ns`, oldest first; None: when nothing moves any more."""
-    return every_entry(run, rank, recorder, at_ns)[-recorder.size :]
-
-
 def every_entry(run: Run, rank: int, recorder: Recorder, at_ns: int | None = None) -> list[Entry]:
-    """The same, with what the ring buffer has overwritten."""
+    """What the recorder of `rank` has held until `at_ns`, oldest first; None: when nothing moves any more.
+
+    Its ring buffer holds the last `recorder.size` of these.
+    """
     moment = run.ended_ns if at_ns is None else at_ns
     made = _Ledger(run.machine.semantics, recorder)
     return [entry for op in run.issued[rank] if op.issued_ns <= moment for entry in made.entries(op, moment)]
 
 
-def marks_of(
-    run: Run, teams: Sequence[Team], rank: int, recorder: Recorder, at_ns: int | None = None
-) -> dict[Team, tuple[int, int, int]]:
+def marks_of(every: Sequence[Entry], teams: Sequence[Team], *, gloo: bool) -> dict[Team, tuple[int, int, int]]:
     """The highest sequence of each group that was enqueued, started, completed, -1: none. Gloo counts by `op_id`."""
-    gloo = run.machine.semantics is Semantics.GLOO
     marks = dict.fromkeys(teams, (-1, -1, -1))
-    for entry in every_entry(run, rank, recorder, at_ns):
+    for entry in every:
         if gloo or not entry.is_p2p:
             number = entry.op_id if gloo else entry.collective_seq
             issued, started, completed = marks[entry.team]

@@ -49,17 +49,16 @@ class Scenario:
     def expected(self) -> Expected:
         return Expected(world_size=self.layout.world.size if self.world_told else None)
 
+    @cached_property
     def files(self) -> dict[int, bytes]:
         """Each rank's dump as a file: a pickle where there are frames, else JSON."""
         dumps = {r: dump_of(self.run, self.layout, r, self.recorders[r]) for r in sorted(self.given)}
         return {r: pickled(dump) if self.recorders[r].frames else as_json(dump) for r, dump in dumps.items()}
 
-    def traces(self) -> dict[int, Trace]:
-        return {rank: parse_dump(data) for rank, data in self.files().items()}
-
+    @cached_property
     def dumps(self) -> list[NodeSnapshot]:
         """Bare dumps, one snapshot each."""
-        return [bare(rank, trace) for rank, trace in self.traces().items()]
+        return [bare(rank, parse_dump(data)) for rank, data in self.files.items()]
 
     def __str__(self) -> str:
         machine = self.run.machine

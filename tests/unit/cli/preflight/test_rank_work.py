@@ -1,7 +1,6 @@
 """What a rank of a trial computes and says, in this process."""
 
 import pytest
-import torch
 
 from cli.preflight.user_python import trial_runner
 from cli.preflight.user_python.rank_work import use_device
@@ -33,6 +32,8 @@ def test_what_an_error_says(text: str, said: str) -> None:
 
 def test_matrices_are_compared_with_the_right_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """One wrong number of a million is seen."""
+    import torch  # takes a second and much memory, which workers that list the tests need not
+
     phases: list[object] = []
     assert use_device(ORDER, 0, 0, lambda **fields: phases.append(fields["phase"]))["multiply_seconds"] > 0
     assert phases == ["allocate", "multiply"]

@@ -45,8 +45,8 @@ def shuffled(snapshots: Sequence[NodeSnapshot], seed: int) -> list[NodeSnapshot]
 @given(SEEDS)
 def test_nobody_is_named_who_has_not_done_it_and_the_order_of_dumps_changes_nothing(seed: int) -> None:
     job = draw(seed)
-    answer = diagnose(job.dumps(), job.expected)
-    assert diagnose(shuffled(job.dumps(), seed), job.expected) == answer
+    answer = diagnose(job.dumps, job.expected)
+    assert diagnose(shuffled(job.dumps, seed), job.expected) == answer
     judged = judge(answer, job.truth)
     assert not judged.innocents, f"{job}: {answer.headline}"
 
@@ -55,9 +55,9 @@ def test_nobody_is_named_who_has_not_done_it_and_the_order_of_dumps_changes_noth
 @given(SEEDS)
 def test_the_loss_of_a_healthy_ranks_dump_accuses_nobody_else(seed: int) -> None:
     job = draw(seed)
-    whole = named(diagnose(job.dumps(), job.expected))
+    whole = named(diagnose(job.dumps, job.expected))
     for lost in sorted(job.given - job.injected.culprits)[:3]:
-        left = [one for one in job.dumps() if one.ranks[0].identity.rank != lost]
+        left = [one for one in job.dumps if one.ranks[0].identity.rank != lost]
         assert named(diagnose(left, job.expected)) <= whole | {lost} | job.injected.culprits | job.truth.allowed, job
 
 
@@ -103,8 +103,8 @@ def test_dumps_read_from_files_get_the_same_answer(tmp_path_factory) -> None:  #
     for seed in range(8):
         job = draw(seed)
         directory = tmp_path_factory.mktemp("dumps")
-        for rank, data in job.files().items():
+        for rank, data in job.files.items():
             (directory / f"trace_node-{rank // 8}_{rank}").write_bytes(data)
         snapshots, missing = read_directory(directory)
         assert not missing
-        assert named(diagnose(snapshots, job.expected)) == named(diagnose(job.dumps(), job.expected)), job
+        assert named(diagnose(snapshots, job.expected)) == named(diagnose(job.dumps, job.expected)), job

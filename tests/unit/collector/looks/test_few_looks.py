@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
 import pytest
@@ -54,16 +55,22 @@ def reported_of(job: soaked.Soaked, now: float, silent: Sequence[str]) -> Report
     return reported_by(view, None, NOW)
 
 
+@cache
+def hung(seed: int, *faults: str) -> tuple[soaked.Soaked, float, list[NodeSnapshot]]:
+    """A drawn job, a time at which it has stood still for a while, and two looks then."""
+    job = soaked.hung(draw(seed, faults=faults))
+    now = job.seconds + 40
+    return job, now, job.looks(now)
+
+
 def both(seed: int, *, faults: Sequence[str], silent: int = 0) -> Both | None:
     """Diagnose a drawn job both ways; None where its agents' reports do not help."""
-    scenario = draw(seed, faults=faults)
-    job = soaked.hung(scenario)
-    now = job.seconds + 40
+    job, now, looks = hung(seed, *faults)
     quiet = [f"node-{number}" for number in Random(seed).sample(range(len(job.nodes())), silent)]
     reported = reported_of(job, now, quiet)
     if reported is None:
         return None
-    every = [look for look in job.looks(now) if look.host not in quiet]
+    every = [look for look in looks if look.host not in quiet]
     whole = Expected(job="sim", unanswered=tuple(map(_unanswered, quiet)))
     few, looked_at = _by_few(every, whole, reported)
     return Both(few, diagnose(every, whole), looked_at, len(reported.places))

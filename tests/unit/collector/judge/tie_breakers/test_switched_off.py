@@ -31,7 +31,7 @@ Case = tuple[Sequence[NodeSnapshot], Expected]
 def simulated(seed: int, *faults: str) -> Case:
     """A job of the simulator, with the one fault that its seed draws, of these or of all."""
     job = draw(seed, faults=faults) if faults else draw(seed)
-    return job.dumps(), job.expected
+    return job.dumps, job.expected
 
 
 def a_call_too_many() -> Case:
