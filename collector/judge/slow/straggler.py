@@ -14,6 +14,7 @@ from statistics import median
 
 from collector.align.groups.lanes import Lane
 from collector.align.groups.process_groups import GroupView
+from collector.align.groups.wait_times import Seconds, Waiting, waited_by_completion, waiting_of
 from collector.align.thresholds import (
     HABIT_SHARE,
     LEAST_DISTANCE,
@@ -24,7 +25,6 @@ from collector.align.thresholds import (
     VICTIM_SHARE,
     is_majority,
 )
-from collector.judge.slow.wait_times import Seconds, Waiting, waited_by_completion, waiting_of
 from shared.wire.trace import Trace
 
 
