@@ -23,10 +23,14 @@ _NEWEST_LINES = 4
 _RECORDED = {"SIZE_OR_SYNTAX_MISMATCH": "size", "COLLECTIVE_DTYPE_MISMATCH": "data type"}
 
 
+_OF_MODELS = frozenset({"built_by", "params", "unlike"})
+
+
 def opinions_by_sizes(statements: Statements) -> list[Opinion]:
     """Return what lines about sizes show; they never name anybody."""
     lines = list(statements.of_kind(EventKind.COLLECTIVE_MISMATCH))
     models, sent, near = (with_field(lines, name) for name in ("unlike_params", "remote_bytes", "near"))
+    models = [said for said in models if said[1].fields.keys() >= _OF_MODELS]
     return [
         *([_of_models(models, statements)] if models else []),
         *([_of_sizes(sent)] if sent else []),
@@ -113,7 +117,7 @@ def _of_records(lines: list[Said]) -> list[Opinion]:
     if not lines:
         return []
     fields = lines[0][1].fields
-    what = _RECORDED.get(fields["error"], "type")
+    what = _RECORDED.get(fields.get("error", ""), "type")
     return [
         Opinion(
             witness=Witness.FINGERPRINTS,

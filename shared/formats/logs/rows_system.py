@@ -273,6 +273,12 @@ ENDINGS = (
         " died, exit code: ",
         r"Worker \w{1,64} pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,9})",
     ),
+    # … set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:3 heartbeat timeout  JAX
+    row(
+        EventKind.SIGNAL,
+        " heartbeat timeout",
+        r"UNAVAILABLE: Task /job:\w{1,40}/replica:\d{1,7}/task:(?P<jax_task>\d{1,7}) heartbeat timeout",
+    ),
     # Fatal Python error: Segmentation fault
     row(EventKind.SIGNAL, "Fatal Python error:", r"Fatal Python error: (?P<what>[^\n]{1,200})"),
     # terminate called after throwing an instance of 'c10::CUDAError'        what ends it is said on the next line

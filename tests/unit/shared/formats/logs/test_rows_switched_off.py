@@ -347,6 +347,17 @@ TOLD: list[Line] = [
         EventKind.WATCHDOG_TIMEOUT,
         {"deepep": "combine RDMA receiver timeout"},
     ),
+    (
+        "DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0. This usually happens",
+        EventKind.RENDEZVOUS,
+        {"unmet": "Wait_for_all_tasks_to_register"},
+    ),
+    (
+        "/job:jax_worker/replica:0/task:6 has been set to ERROR in coordination service: UNAVAILABLE: Task "
+        "/job:jax_worker/replica:0/task:6 heartbeat timeout. This indicates that the remote task has failed",
+        EventKind.SIGNAL,
+        {"jax_task": "6"},
+    ),
     ("RuntimeError: DeepEP error: timeout (dispatch CPU)", EventKind.WATCHDOG_TIMEOUT, {"deepep": "error: timeout"}),
 ]
 """Lines beside those of `test_parse.py`, each of a row that none of those needs."""
