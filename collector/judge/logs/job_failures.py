@@ -73,13 +73,20 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
 
 def _telling(first: Said, ended: list[Said]) -> Said:
     """Return the line that names whose end it is, where another gives the same reason and does not."""
+    of_mpirun = (said for said in ended if _tells_rank_of(first[1], said[1]))
     if _NAMES & first[1].fields.keys():
-        return first
+        return next(of_mpirun, first)
     if first[0] is None and _device_fails(first[1]):
         return next((said for said in ended if said[0] is not None and _device_fails(said[1])), first)
     why = cause_of_failure(first[1])
     alike = (said for said in ended if _NAMES & said[1].fields.keys() and cause_of_failure(said[1]) is why)
     return next(alike, first)
+
+
+def _tells_rank_of(event: LogEvent, other: LogEvent) -> bool:
+    """Does mpirun name the rank of the process of which another line tells?"""
+    name, told = event.fields, other.fields
+    return "pid" in name and (name["pid"], name.get("died_on")) == (told.get("ended_pid"), told.get("died_on"))
 
 
 def is_missed(statements: Statements) -> bool:

@@ -291,6 +291,11 @@ TOLD: list[Line] = [
         {"died_on": "gpu-7", "pid": "4242", "signal": "11"},
     ),
     (
+        "[gpu-7:4242:0] Caught signal 7 (Bus error: nonexistent physical address)",
+        EventKind.SIGNAL,
+        {"died_on": "gpu-7", "pid": "4242", "signal": "7"},
+    ),
+    (
         "*** SIGBUS (@0x7f00) received by PID 4242 (TID 0x7f01) from PID 512; stack trace: ***",
         EventKind.SIGNAL,
         {"handled": "SIGBUS", "pid": "4242"},
